@@ -1,0 +1,1 @@
+"""Spectrie: an LLM inference server with exact, draft-model-free speculation."""

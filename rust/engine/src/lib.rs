@@ -1,0 +1,1 @@
+//! Scheduler, KV pages, draft budget, sampling and verification as a pure state machine.

@@ -1,0 +1,18 @@
+//! Python bindings: converts, releases the GIL, maps errors. No logic.
+
+mod cpu;
+mod engine;
+mod router;
+mod text;
+
+use pyo3::prelude::*;
+
+/// The compiled core of Spectrie.
+#[pymodule(gil_used = false)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    cpu::register(module)?;
+    engine::register(module)?;
+    router::register(module)?;
+    text::register(module)
+}

@@ -1,0 +1,1 @@
+//! The router: gRPC and OpenAI HTTP in front, workers behind.

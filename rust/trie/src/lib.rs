@@ -1,0 +1,1 @@
+//! Draft memory: token sources, scores and draft trees.
