@@ -1,0 +1,120 @@
+"""The `spectrie` command: finds the command's module, runs it and reports errors in one line.
+
+Every command is a module here with `configure(parser)` and `run(args) -> int`. It is imported only
+when it is called: `spectrie --help` and `spectrie router` load no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from spectrie.cli.parser import CommandParser, HelpFormatter
+from spectrie.errors import ConfigError, SpectrieError
+
+__all__ = ["COMMANDS", "main"]
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the module `spectrie.cli.<name>` and its line in `spectrie --help`."""
+
+    name: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("serve", "serve a model: router and workers, OpenAI HTTP and gRPC"),
+    Command("generate", "continue one prompt, in this process or through a server"),
+    Command("demo", "see speculation work: prompts with it off and on, side by side"),
+    Command("models", "list, fetch, locate or remove models"),
+    Command("router", "run the router alone; workers connect to it"),
+    Command("worker", "run one worker for a router"),
+    Command("bench", "measure a running server: throughput and latency"),
+    Command("doctor", "check this machine and say what is missing"),
+)
+
+_EPILOG = """\
+MODEL is a folder with config.json and safetensors, a .gguf file, a Hugging Face id, or smollm2-135m.
+Options can also be set as SPECTRIE_* environment variables or in a --config FILE; flags win.
+
+examples:
+  spectrie demo
+  spectrie serve smollm2-135m
+  spectrie generate smollm2-135m "The capital of France is" --max-tokens 16
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line `argv`, the process's own by default, and returns the exit code.
+
+    0 is success, 1 a failure, 2 a wrong use, 130 an interrupt; errors are one line on stderr.
+    """
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except ConfigError as error:
+        return _complain(error, EXIT_USAGE)
+    except SpectrieError as error:
+        return _complain(error, EXIT_FAILURE)
+    except SystemExit as end:  # argparse, after --help or a usage error
+        return end.code if isinstance(end.code, int) else EXIT_USAGE if end.code else 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away: write nothing more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        return _complain(f"{type(error).__name__}: {error}", EXIT_FAILURE)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    parser = CommandParser(
+        prog="spectrie",
+        description="LLM inference server: exact speculation from a concurrent n-gram trie.",
+        epilog=_EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    wanted = next((a for a in arguments if not a.startswith("-")), None)
+    for command in COMMANDS:
+        child = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            formatter_class=HelpFormatter,
+        )
+        if command.name == wanted:
+            module = import_module(f"spectrie.cli.{command.name}")
+            module.configure(child)
+            child.set_defaults(run=module.run)
+    args = parser.parse(arguments)
+    if args.version:
+        from spectrie.version import __version__
+
+        print(f"spectrie {__version__}")
+        return 0
+    if args.command is None:
+        parser.print_help()
+        return 0
+    code: int = args.run(args)
+    sys.stdout.flush()
+    return code
+
+
+def _complain(error: object, code: int) -> int:
+    if os.environ.get("SPECTRIE_DEBUG"):
+        traceback.print_exc()
+    text = str(error).strip() or type(error).__name__
+    print(f"spectrie: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,203 @@
+"""Answers and options that `spectrie.Client`, `spectrie.AsyncClient` and `spectrie.LLM` share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal, TypedDict
+
+__all__ = [
+    "Completion",
+    "Delta",
+    "FinishReason",
+    "Message",
+    "ModelInfo",
+    "Source",
+    "SpeculationOptions",
+    "SpeculationStats",
+    "Timing",
+    "Usage",
+]
+
+FinishReason = Literal["stop", "length"]
+"""Why an answer ended: end-of-sequence token or stop text, or `max_tokens` or the context's end."""
+
+
+class Source(IntEnum):
+    """Where an emitted token came from; numbered as on the wire."""
+
+    MODEL = 1
+    PREDICTION = 2
+    REQUEST = 3
+    SHARED = 4
+    CORPUS = 5
+    RECYCLED = 6
+    GRAMMAR = 7
+
+    @property
+    def label(self) -> str:
+        """The name used in metrics and tables, such as `request`."""
+        return self.name.lower()
+
+
+class Message(TypedDict):
+    """One turn of a chat: `role` is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationOptions:
+    """Wishes of one request about speculation; the answer is the same whatever they are.
+
+    Attributes:
+        enabled: Whether to speculate; None is the server's setting.
+        max_draft_tokens: At most this many draft tokens per step, 0 to 63; None is the server's cap.
+        mode: `auto`, `off`, `bfs` or `prob`; None is the server's setting.
+        learn: Whether the server may learn from this request's text.
+    """
+
+    enabled: bool | None = None
+    max_draft_tokens: int | None = None
+    mode: Literal["auto", "off", "bfs", "prob"] | None = None
+    learn: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one answer.
+
+    Attributes:
+        prompt_tokens: Length of the prompt.
+        completion_tokens: Tokens emitted, those of the stop text and the end token included.
+        cached_tokens: Prompt tokens whose keys and values were already cached.
+        accepted_prediction_tokens: Emitted tokens equal to the prediction's next one; None without
+            a prediction.
+        rejected_prediction_tokens: The prediction's other tokens; None without a prediction.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    accepted_prediction_tokens: int | None = None
+    rejected_prediction_tokens: int | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationStats:
+    """What speculation did for one answer.
+
+    Attributes:
+        verify_steps: Forward passes after the prefill's own.
+        drafted_tokens: Draft tokens that were verified.
+        accepted_tokens: Draft tokens that the model agreed with.
+        accepted_by_source: Accepted tokens by source label; they sum to `accepted_tokens`.
+    """
+
+    verify_steps: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    accepted_by_source: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens emitted per forward pass after the prefill, the model's own included; 0 without one."""
+        if self.verify_steps == 0:
+            return 0.0
+        return 1.0 + self.accepted_tokens / self.verify_steps
+
+    @property
+    def accepted_per_step(self) -> float:
+        """Accepted draft tokens per forward pass after the prefill; 0 without one."""
+        return self.accepted_tokens / self.verify_steps if self.verify_steps else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Durations of one answer inside the server, in nanoseconds."""
+
+    queue_ns: int = 0
+    prefill_ns: int = 0
+    decode_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Newly verified tokens of one choice of a stream.
+
+    Attributes:
+        text: New text; may be empty while a character or a stop text is undecided.
+        token_ids: The new tokens.
+        sources: Where each token came from, when asked for.
+        index: Which of the `n` choices this belongs to.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] = ()
+    sources: tuple[Source, ...] = ()
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One whole answer.
+
+    Attributes:
+        text: The answer without its stop text.
+        token_ids: Its tokens, the stop text's and the end-of-sequence token included.
+        finish_reason: `stop` or `length`.
+        usage: Token counts.
+        speculation: What speculation did.
+        stop_text: The stop text that ended the answer, if one did.
+        stop_token_id: The end-of-sequence or stop token that ended it, if one did.
+        sources: Where each token came from, when asked for.
+        timing: Durations inside the server.
+        index: Which of the `n` choices this is.
+        model: Name of the model that answered.
+        request_id: The server's name for the request.
+        seed: The seed in use, given or drawn: with it the same tokens come again.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+    speculation: SpeculationStats
+    stop_text: str | None = None
+    stop_token_id: int | None = None
+    sources: tuple[Source, ...] = ()
+    timing: Timing = field(default_factory=Timing)
+    index: int = 0
+    model: str | None = None
+    request_id: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A served model.
+
+    Attributes:
+        name: What to pass as `model`.
+        max_context: Longest prompt plus answer, in tokens.
+        vocabulary_size: Number of token ids.
+        workers: Workers that serve it now.
+        numeric_fingerprint: Workers of equal fingerprint give equal tokens.
+    """
+
+    name: str
+    max_context: int
+    vocabulary_size: int
+    workers: int
+    numeric_fingerprint: str
+
+
+StopTexts = str | Sequence[str] | None
+"""Texts that end an answer and are not part of it."""

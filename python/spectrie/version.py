@@ -1,0 +1,23 @@
+"""The version of the installed package."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+__all__ = ["__version__"]
+
+
+def _installed() -> str:
+    try:
+        return metadata.version("spectrie")
+    except metadata.PackageNotFoundError:
+        # Run from a checkout on PYTHONPATH: the compiled core carries the version.
+        try:
+            from spectrie import _core
+        except ImportError:
+            return "0+unbuilt"
+        return str(_core.__version__)
+
+
+__version__ = _installed()
+"""Version string, such as `0.1.0`."""
