@@ -1,1 +1,38 @@
-//! Generated protobuf messages and checked conversions.
+//! Generated protobuf messages of Spectrie and the checks that every request passes first.
+//!
+//! `src/generated/` is written by `cargo run --release -p spectrie-codegen`; nobody edits it.
+
+pub mod validate;
+
+/// Messages and services of the public API, package `spectrie.v1`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic
+)]
+pub mod v1 {
+    include!("generated/spectrie.v1.rs");
+}
+
+/// Messages and services between router and workers, package `spectrie.worker.v1`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::all,
+    clippy::pedantic
+)]
+pub mod worker_v1 {
+    include!("generated/spectrie.worker.v1.rs");
+}
+
+/// Encoded `google.protobuf.FileDescriptorSet` of the public API, for server reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/spectrie.v1.bin");
+
+/// Number of the worker protocol that this build speaks; it also accepts the previous one.
+pub const WORKER_PROTOCOL: u32 = 1;
+
+/// Full name of the public service, as health checks ask for it.
+pub const SERVICE_NAME: &str = "spectrie.v1.Inference";
