@@ -1,0 +1,221 @@
+//! What the router is told at start: one frozen struct per room, read from JSON.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::RouterError;
+
+/// Everything the router is told. Absent members take their defaults; unknown ones are refused.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouterConfig {
+    /// Where it listens.
+    pub listen: ListenConfig,
+    /// How much it takes.
+    pub limits: LimitsConfig,
+    /// Who may call.
+    pub access: AccessConfig,
+    /// How it treats workers.
+    pub workers: WorkersConfig,
+    /// Threads, signals and draining.
+    pub runtime: RuntimeConfig,
+    /// What it logs.
+    pub log: LogConfig,
+}
+
+impl RouterConfig {
+    /// Reads a configuration from JSON.
+    ///
+    /// # Errors
+    /// [`RouterError::Config`] names the member at fault and where it is.
+    pub fn from_json(json: &str) -> Result<Self, RouterError> {
+        let config: Self =
+            serde_json::from_str(json).map_err(|error| RouterError::Config(error.to_string()))?;
+        for (name, seconds) in [
+            (
+                "limits.default_deadline_s",
+                config.limits.default_deadline_s,
+            ),
+            ("limits.max_deadline_s", config.limits.max_deadline_s),
+            ("workers.wait_s", config.workers.wait_s),
+            ("workers.stall_timeout_s", config.workers.stall_timeout_s),
+            ("runtime.drain_s", config.runtime.drain_s),
+        ] {
+            if Duration::try_from_secs_f64(seconds).is_err() {
+                let message = format!("{name}: given {seconds}, allowed 0 or more seconds");
+                return Err(RouterError::Config(message));
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// Addresses: `HOST:PORT`, port 0 for a free one, or `unix:PATH` where said so.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenConfig {
+    /// OpenAI HTTP, probes and metrics; none when absent. TCP only.
+    pub http: Option<String>,
+    /// Public gRPC; none when absent. TCP or `unix:PATH`.
+    pub grpc: Option<String>,
+    /// Workers dial here: `unix:PATH` (mode 0600), or TCP together with `access.worker_token_file`.
+    pub worker: String,
+    /// Probes and metrics alone, beside those on `http`; none when absent. TCP only.
+    pub metrics: Option<String>,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self {
+            http: Some("127.0.0.1:8000".into()),
+            grpc: Some("127.0.0.1:50051".into()),
+            worker: "unix:spectrie-worker.sock".into(),
+            metrics: None,
+        }
+    }
+}
+
+/// Bounds on requests and queues.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Largest gRPC message or HTTP body, in bytes: 4 MiB.
+    pub max_message_bytes: usize,
+    /// Completions in flight per model, as a multiple of its workers' `max_running`: 5, that is
+    /// one running and four waiting for each place.
+    pub in_flight_factor: u32,
+    /// Requests that wait for a worker to come (back): 256.
+    pub max_waiting: usize,
+    /// Concurrent gRPC streams of one connection: 4096.
+    pub max_concurrent_streams: u32,
+    /// Largest header list, in bytes: 16 KiB.
+    pub max_header_bytes: u32,
+    /// Deadline of a request that names none, in seconds: 600.
+    pub default_deadline_s: f64,
+    /// Longest deadline a request may have, in seconds: 1800.
+    pub max_deadline_s: f64,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            max_message_bytes: 4 << 20,
+            in_flight_factor: 5,
+            max_waiting: 256,
+            max_concurrent_streams: 4096,
+            max_header_bytes: 16 << 10,
+            default_deadline_s: 600.0,
+            max_deadline_s: 1800.0,
+        }
+    }
+}
+
+/// Who may call and who may work.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessConfig {
+    /// File of `KEY TENANT` lines; everyone may call when absent.
+    pub api_keys_file: Option<PathBuf>,
+    /// Whether a request may name its namespace: false.
+    pub allow_client_namespaces: bool,
+    /// File with the token that workers show on a TCP listener.
+    pub worker_token_file: Option<PathBuf>,
+    /// Origins that browsers may call from; none when empty, `*` for all.
+    pub cors_origins: Vec<String>,
+}
+
+/// How workers are watched.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkersConfig {
+    /// Silence, or work without a step, after which a worker counts as lost, in seconds: 10.
+    pub stall_timeout_s: f64,
+    /// How long a request waits for a worker that is loading or restarting, in seconds: 30.
+    pub wait_s: f64,
+}
+
+impl Default for WorkersConfig {
+    fn default() -> Self {
+        Self {
+            stall_timeout_s: 10.0,
+            wait_s: 30.0,
+        }
+    }
+}
+
+/// Threads, signals and the end.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuntimeConfig {
+    /// Threads that serve; one where the machine has at most two cores, else two, when absent.
+    pub threads: Option<usize>,
+    /// Whether SIGINT and SIGTERM drain, and the second one stops at once: true.
+    pub handle_signals: bool,
+    /// How long running requests may go on after the first signal, in seconds: 60.
+    pub drain_s: f64,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            handle_signals: true,
+            drain_s: 60.0,
+        }
+    }
+}
+
+/// What goes to stderr.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// error, warn, info, debug, trace, or a filter of `tracing-subscriber`: info.
+    pub level: String,
+    /// Lines of text or of JSON: text.
+    pub format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            level: "info".into(),
+            format: LogFormat::Text,
+        }
+    }
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one object a line.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_members_take_defaults() {
+        let config = RouterConfig::from_json(r#"{"listen": {"http": null}}"#).unwrap();
+        assert_eq!(config.listen.http, None);
+        assert_eq!(config.listen.grpc.as_deref(), Some("127.0.0.1:50051"));
+        assert_eq!(config.limits.max_message_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn unknown_members_and_negative_times_are_refused_by_name() {
+        let error = RouterConfig::from_json(r#"{"limits": {"max_waitin": 1}}"#).unwrap_err();
+        assert!(error.to_string().contains("max_waitin"), "{error}");
+        let error = RouterConfig::from_json(r#"{"workers": {"wait_s": -1}}"#).unwrap_err();
+        assert!(
+            error.to_string().contains("workers.wait_s: given -1"),
+            "{error}"
+        );
+    }
+}
