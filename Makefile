@@ -1,0 +1,127 @@
+# One target per habit; continuous integration calls the same ones. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MODEL ?= smollm2-135m
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# uv from the machine if it is there, else one of our own under .tools/.
+UV := $(shell command -v uv 2>/dev/null || echo .tools/uv/bin/uv)
+STAMPS := .tools/stamps
+RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bin' \)) Cargo.toml Cargo.lock
+TEST_CRATES := --workspace --exclude spectrie-py
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+# ---- set-up ----------------------------------------------------------------------------------
+
+$(STAMPS)/prerequisites: tools/prerequisites.sh
+	@PYTHON=$(PYTHON) tools/prerequisites.sh
+	@mkdir -p $(STAMPS) && touch $@
+
+.tools/uv/bin/uv: $(STAMPS)/prerequisites tools/uv.txt
+	@echo "==> installing uv into .tools/uv"
+	$(PYTHON) -m venv .tools/uv
+	.tools/uv/bin/python -m pip install --quiet --require-hashes -r tools/uv.txt
+	@touch $@
+
+$(STAMPS)/packages: $(STAMPS)/prerequisites requirements.lock | $(UV)
+	@echo "==> Python packages (torch is about 3 GB the first time)"
+	@[ -x $(BIN)/python ] || $(UV) venv --python $(PYTHON) $(VENV)
+	$(UV) pip sync --python $(BIN)/python --require-hashes requirements.lock
+	@rm -f $(STAMPS)/editable && touch $@
+
+# The module is built by cargo, in the open, so that progress shows; the editable install then finds it ready.
+$(STAMPS)/core: $(STAMPS)/prerequisites $(RUST_SOURCES)
+	@echo "==> Rust core (three to five minutes on two cores the first time)"
+	cargo build --release --locked -p spectrie-py
+	@cp target/release/lib_core.so python/spectrie/.core.tmp && mv python/spectrie/.core.tmp python/spectrie/_core.abi3.so
+	@touch $@
+
+$(STAMPS)/editable: $(STAMPS)/packages $(STAMPS)/core pyproject.toml kernels/pyproject.toml
+	@echo "==> editable install of spectrie and spectrie-kernels"
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e kernels
+	@cp target/release/lib_core.so python/spectrie/.core.tmp && mv python/spectrie/.core.tmp python/spectrie/_core.abi3.so
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMPS)/editable  ## build the core and prepare .venv
+
+.PHONY: model
+model: setup  ## fetch and convert the real model (98 MB)
+	@$(BIN)/spectrie models fetch $(MODEL)
+
+# ---- habits ----------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: model  ## build everything, get the model, stream answers with speculation off and on
+	$(BIN)/spectrie demo $(MODEL)
+
+.PHONY: test
+test: model  ## every test: Rust, Python, kernels, real processes, the real model
+	cargo test --release --locked --quiet $(TEST_CRATES)
+	$(BIN)/python -m pytest -q -m "not deep and not gpu"
+
+.PHONY: test-kernels
+test-kernels: setup  ## Triton kernels against their references (interpreter without a GPU)
+	$(BIN)/python -m pytest -q kernels/tests
+
+.PHONY: test-deep
+test-deep: model  ## the long forms: full exactness product and the rest marked `deep`
+	$(BIN)/python -m pytest -q -m "deep" --timeout 7200
+
+.PHONY: lint
+lint: setup  ## formatting, lints, types, generated code; rewrites nothing
+	cargo fmt --all --check
+	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy python/spectrie kernels/spectrie_kernels tests bench tools proto
+	MYPYPATH=python $(BIN)/stubtest spectrie._core --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist.txt
+	$(BIN)/python tools/generated.py --check
+
+.PHONY: fmt
+fmt: setup  ## format Rust and Python
+	cargo fmt --all
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+.PHONY: proto
+proto: setup  ## regenerate the checked-in protobuf code
+	$(BIN)/python tools/generated.py
+
+.PHONY: bench
+bench: model  ## the README's table: decode, speculation and router, rivals beside ours
+	$(BIN)/python -m bench
+
+.PHONY: bench-router
+bench-router: setup  ## time the router adds to each token
+	$(BIN)/python -m bench router
+
+.PHONY: wheel
+wheel: setup  ## both wheels, into dist/
+	$(BIN)/maturin build --release --locked --out dist
+	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
+
+.PHONY: release
+release: setup  ## the wheels with link-time optimisation
+	$(BIN)/maturin build --profile dist --locked --out dist
+	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
+
+.PHONY: lock
+lock: | $(UV)  ## pin the Python packages again, after pyproject.toml changed
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-package spectrie-kernels pyproject.toml --extra worker --group dev --group peers -o requirements.lock
+
+.PHONY: licenses
+licenses: setup  ## rewrite THIRD_PARTY_LICENSES.md from the crates in Cargo.lock
+	$(BIN)/python tools/licenses.py
+
+.PHONY: clean
+clean:  ## remove everything built here (not the model cache)
+	rm -rf target dist .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache

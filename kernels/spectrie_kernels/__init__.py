@@ -1,0 +1,1 @@
+"""Kernels for tree verification, each beside its plain-torch reference."""
