@@ -83,7 +83,9 @@ lint: setup  ## formatting, lints, types, generated code; rewrites nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy python/spectrie kernels/spectrie_kernels tests bench tools proto
 	MYPYPATH=python $(BIN)/stubtest spectrie._core --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist.txt
-	$(BIN)/python tools/generated.py --check
+	cargo run --release --locked --quiet -p spectrie-codegen -- --check
+	$(BIN)/python proto/generate.py --check
+	$(BIN)/python tools/licenses.py --check
 
 .PHONY: fmt
 fmt: setup  ## format Rust and Python
@@ -92,8 +94,9 @@ fmt: setup  ## format Rust and Python
 	$(BIN)/ruff format .
 
 .PHONY: proto
-proto: setup  ## regenerate the checked-in protobuf code
-	$(BIN)/python tools/generated.py
+proto: $(STAMPS)/packages  ## regenerate the checked-in protobuf code
+	cargo run --release --locked --quiet -p spectrie-codegen
+	$(BIN)/python proto/generate.py
 
 .PHONY: bench
 bench: model  ## the README's table: decode, speculation and router, rivals beside ours

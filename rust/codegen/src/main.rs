@@ -1,4 +1,5 @@
-//! Regenerates every checked-in generated Rust file: `cargo run --release -p spectrie-codegen`.
+//! Regenerates every checked-in generated Rust file: `cargo run --release -p spectrie-codegen`;
+//! with `--check` it writes nothing and fails, naming each file that is out of date.
 //!
 //! Reads `proto/` and writes `rust/proto/src/generated/`: one Rust file per package and the
 //! descriptor set that reflection serves. Needs no `protoc`.
@@ -14,19 +15,45 @@ const WORKER_PROTO: &str = "spectrie/worker/v1/worker.proto";
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let includes = root.join("proto");
-    let output = root.join("rust/proto/src/generated");
-    std::fs::create_dir_all(&output)?;
+    let checked_in = root.join("rust/proto/src/generated");
+    if std::env::args().any(|argument| argument == "--check") {
+        let fresh = root.join("target/codegen-check");
+        generate(&includes, &fresh)?;
+        return compare(&fresh, &checked_in);
+    }
+    generate(&includes, &checked_in)
+}
 
-    let mut compiler = protox::Compiler::new([&includes])?;
+/// Fails with the name of every file of `fresh` that differs in `checked_in`.
+fn compare(fresh: &Path, checked_in: &Path) -> Result<(), Box<dyn Error>> {
+    let mut stale = Vec::new();
+    for entry in std::fs::read_dir(fresh)? {
+        let name = entry?.file_name();
+        if std::fs::read(fresh.join(&name))?
+            != std::fs::read(checked_in.join(&name)).unwrap_or_default()
+        {
+            stale.push(name.to_string_lossy().into_owned());
+        }
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    Err(format!("out of date, run `make proto`: {}", stale.join(", ")).into())
+}
+
+fn generate(includes: &Path, output: &Path) -> Result<(), Box<dyn Error>> {
+    std::fs::create_dir_all(output)?;
+
+    let mut compiler = protox::Compiler::new([includes])?;
     compiler.include_source_info(true).include_imports(true);
     compiler.open_files([PUBLIC_PROTO, WORKER_PROTO])?;
     tonic_prost_build::configure()
         .btree_map(".")
         .bytes(".")
         .build_transport(false)
-        .out_dir(&output)
+        .out_dir(output)
         .compile_fds(compiler.file_descriptor_set())?;
-    write_descriptors(&includes, &output)
+    write_descriptors(includes, output)
 }
 
 /// Writes the descriptors of the public API alone: the worker protocol is nobody else's business.

@@ -1,0 +1,175 @@
+"""The arrows between rooms point one way: crates by `cargo metadata`, Python by its imports."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "python" / "spectrie"
+KERNELS = ROOT / "kernels" / "spectrie_kernels"
+
+# Which of our crates a crate may depend on, tests and build scripts included.
+CRATES: dict[str, set[str]] = {
+    "spectrie-trie": set(),
+    "spectrie-cpu": set(),
+    "spectrie-text": set(),
+    "spectrie-proto": set(),
+    "spectrie-codegen": set(),
+    "spectrie-engine": {"spectrie-trie", "spectrie-text"},
+    "spectrie-router": {"spectrie-proto", "spectrie-text"},
+    "spectrie-py": {
+        "spectrie-trie",
+        "spectrie-engine",
+        "spectrie-text",
+        "spectrie-cpu",
+        "spectrie-router",
+    },
+}
+# Libraries that a pure crate must never see.
+FORBIDDEN_IN_CORE = {"pyo3", "tokio", "tonic", "axum", "hyper"}
+CORE = {"spectrie-trie", "spectrie-engine", "spectrie-cpu", "spectrie-text"}
+
+# Which rooms a room of the Python package may import; a room is a folder or a single file.
+ROOMS: dict[str, set[str]] = {
+    "_proto": {"_proto"},
+    "_core": set(),
+    "version": {"_core"},
+    "errors": set(),
+    "types": {"errors"},
+    "client": {"client", "_proto", "errors", "types", "version"},
+    "model": {"model", "_core", "errors", "spectrie_kernels", "version"},
+    "worker": {"worker", "model", "_core", "_proto", "errors", "types", "version"},
+    "llm": {"worker", "model", "_core", "errors", "types"},
+    "cli": {"cli", "client", "worker", "model", "llm", "_core", "errors", "types", "version"},
+    "__init__": {"client", "llm", "errors", "types", "version", "model"},
+    "__main__": {"cli"},
+}
+# Rooms that a base install (no torch, no NumPy) must be able to import.
+WITHOUT_TORCH = {"_proto", "version", "errors", "types", "client", "__init__", "__main__"}
+WORKER_LIBRARIES = {"torch", "numpy", "safetensors", "gguf", "transformers", "triton"}
+
+
+def crate_arrows() -> dict[str, set[str]]:
+    result = subprocess.run(
+        ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return {
+        package["name"]: {dependency["name"] for dependency in package["dependencies"]}
+        for package in json.loads(result.stdout)["packages"]
+    }
+
+
+def imported_names(path: Path, root: Path, package: str) -> set[str]:
+    """Full dotted names a file imports anywhere in it, relative imports resolved."""
+    here = [package, *path.relative_to(root).with_suffix("").parts]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: -node.level] if node.level else []
+            module = ".".join([*base, *(node.module.split(".") if node.module else [])])
+            names |= {f"{module}.{alias.name}" for alias in node.names} | {module}
+    return names
+
+
+def python_files(root: Path) -> list[Path]:
+    return sorted(root.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def names_needed_to_load(path: Path) -> set[str]:
+    """First components of what a file imports when it is loaded, not inside functions."""
+    names: set[str] = set()
+    pending: list[ast.AST] = list(ast.parse(path.read_text()).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+        pending.extend(ast.iter_child_nodes(node))
+    return names
+
+
+def test_every_crate_is_listed() -> None:
+    assert set(crate_arrows()) == set(CRATES)
+
+
+@pytest.mark.parametrize("crate", sorted(CRATES))
+def test_crate_depends_only_on_allowed_crates(crate: str) -> None:
+    ours = {name for name in crate_arrows()[crate] if name.startswith("spectrie-")}
+    assert ours <= CRATES[crate]
+
+
+@pytest.mark.parametrize("crate", sorted(CORE))
+def test_core_crate_knows_no_python_and_no_network(crate: str) -> None:
+    assert not crate_arrows()[crate] & FORBIDDEN_IN_CORE
+
+
+def test_every_python_room_is_listed() -> None:
+    rooms = {room_of(path) for path in python_files(PACKAGE)}
+    assert rooms <= set(ROOMS), "a new room needs its arrows written down here"
+
+
+def test_python_rooms_import_only_allowed_rooms() -> None:
+    wrong: list[str] = []
+    for path in python_files(PACKAGE):
+        for name in imported_names(path, PACKAGE, "spectrie"):
+            parts = name.split(".")
+            target = parts[1] if parts[0] == "spectrie" and len(parts) > 1 else parts[0]
+            ours = parts[0] == "spectrie_kernels" or (
+                parts[0] == "spectrie" and len(parts) > 1 and target in ROOMS
+            )
+            if ours and target not in ROOMS[room_of(path)]:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
+
+
+def test_kernels_know_nothing_of_spectrie() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in python_files(KERNELS)
+        for name in imported_names(path, KERNELS, "spectrie_kernels")
+        if name.split(".")[0] == "spectrie"
+    ]
+    assert wrong == []
+
+
+def test_base_install_rooms_load_without_worker_libraries() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} loads {sorted(heavy)}"
+        for path in python_files(PACKAGE)
+        if room_of(path) in WITHOUT_TORCH
+        if (heavy := names_needed_to_load(path) & WORKER_LIBRARIES)
+    ]
+    assert wrong == []
+
+
+def test_nothing_deserializes_code() -> None:
+    """Scanners rightly refuse servers that ship a pickle reader; so do we."""
+    forbidden = {"pickle", "dill", "marshal", "shelve", "cloudpickle"}
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for root, package in ((PACKAGE, "spectrie"), (KERNELS, "spectrie_kernels"))
+        for path in python_files(root)
+        for name in imported_names(path, root, package)
+        if name.split(".")[0] in forbidden
+    ]
+    assert wrong == []
