@@ -1,0 +1,250 @@
+//! The settings of drafting and of shared memory.
+
+use std::str::FromStr;
+
+use crate::TrieError;
+
+/// The longest context, in tokens, that any match compares.
+pub const MAX_MATCH: usize = 24;
+
+/// The deepest tree, in draft tokens: one ancestor word carries 63 nodes beside the root.
+pub const MAX_DEPTH: usize = 63;
+
+/// How a tree is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DraftMode {
+    /// Best-first by calibrated path probability, all match lengths blended. The default.
+    #[default]
+    Auto,
+    /// Longest match first, newest continuation first, breadth by match length.
+    Bfs,
+    /// Longest match first, then the likeliest path by plain counts.
+    Prob,
+}
+
+impl FromStr for DraftMode {
+    type Err = TrieError;
+
+    fn from_str(name: &str) -> Result<Self, TrieError> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "bfs" => Ok(Self::Bfs),
+            "prob" => Ok(Self::Prob),
+            _ => Err(TrieError::UnknownMode {
+                given: name.to_owned(),
+            }),
+        }
+    }
+}
+
+/// How one request drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DraftConfig {
+    /// How the tree is chosen. Default [`DraftMode::Auto`].
+    pub mode: DraftMode,
+    /// The longest path in draft tokens, 1 to [`MAX_DEPTH`]. Default 18.
+    pub max_depth: usize,
+    /// The shortest context, in tokens, that counts as a match in the fixed modes. Default 1.
+    pub min_match: usize,
+    /// The longest context, in tokens, that the fixed modes compare, up to [`MAX_MATCH`].
+    /// Default 16.
+    pub max_match: usize,
+    /// Children of a node at the longest match in `bfs`; at least this many always. Default 1.
+    pub min_breadth: usize,
+    /// Most children of a node in the fixed modes. Default 10.
+    pub max_breadth: usize,
+}
+
+impl Default for DraftConfig {
+    fn default() -> Self {
+        Self {
+            mode: DraftMode::Auto,
+            max_depth: 18,
+            min_match: 1,
+            max_match: 16,
+            min_breadth: 1,
+            max_breadth: 10,
+        }
+    }
+}
+
+impl DraftConfig {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::OutOfRange`] or [`TrieError::Inverted`], naming the setting.
+    pub fn validate(&self) -> Result<(), TrieError> {
+        let ranges = [
+            ("max_depth", self.max_depth, MAX_DEPTH),
+            ("min_match", self.min_match, MAX_MATCH),
+            ("max_match", self.max_match, MAX_MATCH),
+            ("min_breadth", self.min_breadth, MAX_DEPTH),
+            ("max_breadth", self.max_breadth, MAX_DEPTH),
+        ];
+        for (name, given, most) in ranges {
+            if !(1..=most).contains(&given) {
+                return Err(TrieError::OutOfRange {
+                    name,
+                    given,
+                    least: 1,
+                    most,
+                });
+            }
+        }
+        let pairs = [
+            ("min_match", self.min_match, "max_match", self.max_match),
+            (
+                "min_breadth",
+                self.min_breadth,
+                "max_breadth",
+                self.max_breadth,
+            ),
+        ];
+        for (low_name, low, high_name, high) in pairs {
+            if low > high {
+                return Err(TrieError::Inverted {
+                    low_name,
+                    low,
+                    high_name,
+                    high,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The same settings with every value moved into its range.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the drafter applies it"))]
+    pub(crate) fn clamped(self) -> Self {
+        let max_match = self.max_match.clamp(1, MAX_MATCH);
+        let max_breadth = self.max_breadth.clamp(1, MAX_DEPTH);
+        Self {
+            mode: self.mode,
+            max_depth: self.max_depth.clamp(1, MAX_DEPTH),
+            min_match: self.min_match.clamp(1, max_match),
+            max_match,
+            min_breadth: self.min_breadth.clamp(1, max_breadth),
+            max_breadth,
+        }
+    }
+}
+
+/// The bounds of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// Bytes of arenas all namespaces own together. 0 keeps nothing; else at least
+    /// [`MemoryConfig::MIN_CAPACITY_BYTES`]. Default 256 MiB.
+    pub capacity_bytes: usize,
+    /// Most namespaces held at once; the one idle longest makes room for a new one.
+    /// Default 1024.
+    pub max_namespaces: usize,
+}
+
+impl MemoryConfig {
+    /// The smallest capacity that is not zero.
+    pub const MIN_CAPACITY_BYTES: usize = 64 << 10;
+
+    /// Checks both bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::OutOfRange`], naming the setting.
+    pub fn validate(&self) -> Result<(), TrieError> {
+        if self.capacity_bytes != 0 && self.capacity_bytes < Self::MIN_CAPACITY_BYTES {
+            return Err(TrieError::OutOfRange {
+                name: "capacity_bytes",
+                given: self.capacity_bytes,
+                least: Self::MIN_CAPACITY_BYTES,
+                most: usize::MAX,
+            });
+        }
+        if self.max_namespaces == 0 {
+            return Err(TrieError::OutOfRange {
+                name: "max_namespaces",
+                given: 0,
+                least: 1,
+                most: usize::MAX,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self {
+            capacity_bytes: 256 << 20,
+            max_namespaces: 1024,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_parse_by_name_and_unknown_names_are_quoted() {
+        assert_eq!("auto".parse(), Ok(DraftMode::Auto));
+        assert_eq!("bfs".parse(), Ok(DraftMode::Bfs));
+        assert_eq!("prob".parse(), Ok(DraftMode::Prob));
+        let error = "greedy".parse::<DraftMode>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "draft mode \"greedy\" is unknown: allowed are \"auto\", \"bfs\" and \"prob\""
+        );
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(DraftConfig::default().validate(), Ok(()));
+        assert_eq!(MemoryConfig::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named_with_their_bounds() {
+        let config = DraftConfig {
+            max_depth: 64,
+            ..DraftConfig::default()
+        };
+        let message = config.validate().unwrap_err().to_string();
+        assert_eq!(message, "max_depth is 64: allowed are 1 to 63");
+        let config = DraftConfig {
+            min_match: 9,
+            max_match: 4,
+            ..DraftConfig::default()
+        };
+        let message = config.validate().unwrap_err().to_string();
+        assert_eq!(message, "min_match is 9, above max_match, which is 4");
+        let config = MemoryConfig {
+            capacity_bytes: 10,
+            ..MemoryConfig::default()
+        };
+        assert!(
+            config
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .starts_with("capacity_bytes is 10")
+        );
+        let config = MemoryConfig {
+            max_namespaces: 0,
+            ..MemoryConfig::default()
+        };
+        assert!(config.validate().is_err());
+    }
+
+    #[test]
+    fn clamped_settings_are_valid() {
+        let config = DraftConfig {
+            mode: DraftMode::Bfs,
+            max_depth: 0,
+            min_match: 99,
+            max_match: 0,
+            min_breadth: 99,
+            max_breadth: 2,
+        };
+        assert_eq!(config.clamped().validate(), Ok(()));
+    }
+}
