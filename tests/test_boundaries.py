@@ -41,16 +41,37 @@ ROOMS: dict[str, set[str]] = {
     "version": {"_core"},
     "errors": set(),
     "types": {"errors"},
-    "client": {"client", "_proto", "errors", "types", "version"},
+    "options": {"errors", "types"},
+    "client": {"client", "_proto", "errors", "options", "types", "version"},
     "model": {"model", "_core", "errors", "spectrie_kernels", "version"},
-    "worker": {"worker", "model", "_core", "_proto", "errors", "types", "version"},
-    "llm": {"worker", "model", "_core", "errors", "types"},
-    "cli": {"cli", "client", "worker", "model", "llm", "_core", "errors", "types", "version"},
-    "__init__": {"client", "llm", "errors", "types", "version", "model"},
+    "worker": {"worker", "model", "_core", "_proto", "errors", "options", "types", "version"},
+    "llm": {"worker", "model", "_core", "errors", "options", "types"},
+    "cli": {
+        "cli",
+        "client",
+        "worker",
+        "model",
+        "llm",
+        "_core",
+        "errors",
+        "options",
+        "types",
+        "version",
+    },
+    "__init__": {"client", "llm", "errors", "options", "types", "version"},
     "__main__": {"cli"},
 }
 # Rooms that a base install (no torch, no NumPy) must be able to import.
-WITHOUT_TORCH = {"_proto", "version", "errors", "types", "client", "__init__", "__main__"}
+WITHOUT_TORCH = {
+    "_proto",
+    "version",
+    "errors",
+    "options",
+    "types",
+    "client",
+    "__init__",
+    "__main__",
+}
 WORKER_LIBRARIES = {"torch", "numpy", "safetensors", "gguf", "transformers", "triton"}
 
 
