@@ -54,14 +54,16 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Imports `Client`, `AsyncClient`, `LLM` or the version on first use."""
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module 'spectrie' has no attribute {name!r}")
-    value: object = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which would take it for the type of every submodule.
+    def __getattr__(name: str) -> object:
+        """Imports `Client`, `AsyncClient`, `LLM` or the version on first use."""
+        module = _LAZY.get(name)
+        if module is None:
+            raise AttributeError(f"module 'spectrie' has no attribute {name!r}")
+        value: object = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -13,10 +13,10 @@ def _installed() -> str:
     except metadata.PackageNotFoundError:
         # Run from a checkout on PYTHONPATH: the compiled core carries the version.
         try:
-            from spectrie import _core
+            from spectrie._core import __version__ as built
         except ImportError:
             return "0+unbuilt"
-        return str(_core.__version__)
+        return built
 
 
 __version__ = _installed()

@@ -1,0 +1,154 @@
+"""What the synchronous and the asynchronous client share: settings, requests, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self, Unpack, cast
+
+import grpc
+
+from spectrie._proto import inference_pb2 as pb
+from spectrie.client.channel import metadata
+from spectrie.client.policy import Attempts, ClientConfig
+from spectrie.client.requests import generate_request
+from spectrie.client.status import error_of
+from spectrie.errors import ConfigError, SpectrieError
+from spectrie.options import GenerateOptions
+from spectrie.types import Message
+
+__all__ = ["DEFAULT_TARGET", "BaseClient"]
+
+DEFAULT_TARGET = "127.0.0.1:50051"
+"""Where `spectrie serve` listens for gRPC unless told otherwise."""
+
+
+class _Unset:
+    """Marks an argument that was not given, where None means something."""
+
+
+UNSET = _Unset()
+
+
+class BaseClient(ABC):
+    """Settings and request building of a client; makes no connection itself."""
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        api_key: str | None = None,
+        model: str | None = None,
+        timeout: float | None = 600.0,
+        connect_timeout: float = 5.0,
+        max_retries: int = 2,
+        tls: bool = False,
+        root_certificates: bytes | None = None,
+    ) -> None:
+        """Makes a client; it connects on first use.
+
+        Args:
+            target: `HOST:PORT` or `unix:PATH` of the server's gRPC address.
+            api_key: Key to send; the environment's SPECTRIE_API_KEY by default.
+            model: Model of requests that name none; the only served one by default.
+            timeout: Seconds for a whole request, retries included; None waits for ever.
+            connect_timeout: Seconds for making a connection.
+            max_retries: Further tries, before the first token, after no connection, UNAVAILABLE,
+                or RESOURCE_EXHAUSTED when the server says when to come back.
+            tls: Whether to speak TLS; implied by `root_certificates`.
+            root_certificates: PEM of the authorities to trust.
+
+        Raises:
+            ConfigError: A setting is not allowed.
+        """
+        self._config = ClientConfig(
+            target=target,
+            api_key=api_key or os.environ.get("SPECTRIE_API_KEY") or None,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            max_retries=max_retries,
+            model=model,
+            tls=tls or root_certificates is not None,
+            root_certificates=root_certificates,
+        )
+        self._channel: Any = None
+        self._pid = os.getpid()
+        self._owns_channel = True
+
+    @property
+    def target(self) -> str:
+        """The server's address."""
+        return self._config.target
+
+    def with_options(
+        self,
+        *,
+        timeout: float | _Unset | None = UNSET,
+        max_retries: int | None = None,
+        model: str | None = None,
+    ) -> Self:
+        """A client with other settings over the same connection."""
+        changes: dict[str, Any] = {}
+        if not isinstance(timeout, _Unset):
+            changes["timeout"] = timeout
+        if max_retries is not None:
+            changes["max_retries"] = max_retries
+        if model is not None:
+            changes["model"] = model
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._config = dataclasses.replace(self._config, **changes)
+        other._channel = self._connected()
+        other._owns_channel = False
+        return other
+
+    def _connected(self) -> Any:
+        """The channel, made on first use.
+
+        Raises:
+            SpectrieError: The process forked since; gRPC channels do not survive that.
+        """
+        if os.getpid() != self._pid:
+            raise SpectrieError("this client was made before a fork: make one in each process")
+        if self._channel is None:
+            self._channel = self._make_channel()
+        return self._channel
+
+    @abstractmethod
+    def _make_channel(self) -> Any:
+        """A synchronous or asynchronous channel to the target."""
+
+    def _generate_request(
+        self,
+        prompt: str | None,
+        prompt_token_ids: Sequence[int] | None,
+        messages: Sequence[Message] | None,
+        options: GenerateOptions,
+        n: int | None = None,
+    ) -> pb.GenerateRequest:
+        if options.get("model") is None:
+            options = cast(GenerateOptions, {**options, "model": self._config.model})
+        return generate_request(prompt, prompt_token_ids, messages, options, n)
+
+    def _attempts(self, **options: Unpack[GenerateOptions]) -> Attempts:
+        timeout = options.get("timeout")
+        if timeout is None:
+            timeout = self._config.timeout
+        elif not timeout > 0:
+            raise ConfigError(f"timeout: {timeout!r} is not allowed: give seconds above 0")
+        return Attempts(self._config.max_retries, timeout)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return metadata(self._config)
+
+    def _error_of(self, failure: grpc.RpcError, timeout_s: float | None) -> SpectrieError:
+        call: Any = failure
+        return error_of(
+            call.code(),
+            call.details() or "",
+            call.trailing_metadata() or (),
+            target=self._config.target,
+            timeout_s=timeout_s,
+        )

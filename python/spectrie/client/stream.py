@@ -1,0 +1,190 @@
+"""Streams of one answer, synchronous and asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from spectrie.client.policy import Attempts
+from spectrie.client.replies import Collector
+from spectrie.errors import SpectrieError, StreamInterrupted
+from spectrie.types import Completion, Delta
+
+__all__ = ["AsyncGenerationStream", "GenerationStream"]
+
+OpenCall = Callable[[float | None], Any]
+"""Starts the call with a time limit in seconds."""
+ReadError = Callable[[grpc.RpcError], SpectrieError]
+"""Gives the error of a failed call."""
+
+
+class _Progress:
+    """What both kinds of stream share: the answer so far and how to treat a failure."""
+
+    def __init__(self, open_call: OpenCall, read_error: ReadError, attempts: Attempts) -> None:
+        self._open_call = open_call
+        self._read_error = read_error
+        self._attempts = attempts
+        self._collector = Collector()
+        self._call: Any = open_call(attempts.remaining_s())
+        self._cancelled = False
+        self._ended = False
+
+    @property
+    def text_so_far(self) -> str:
+        """The text of the deltas handed out so far."""
+        return "".join(self._collector.text[:1])
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's name for the request, once it told."""
+        return self._collector.started.request_id or None
+
+    def cancel(self) -> None:
+        """Stops the answer; the server frees it within one step. Iteration then ends."""
+        self._cancelled = True
+        self._call.cancel()
+
+    def _delay_after(self, failure: grpc.RpcError) -> float | None:
+        """Seconds to wait before trying again, None at a cancelled stream's end.
+
+        Raises:
+            SpectrieError: The failure is final.
+        """
+        if self._cancelled:
+            self._ended = True
+            return None
+        error = self._read_error(failure)
+        if self._collector.has_output:
+            self._ended = True
+            raise self._interrupted(f"the answer broke off: {error}") from error
+        delay = self._attempts.delay_before_retry(error)
+        if delay is None:
+            self._ended = True
+            raise error from None
+        return delay
+
+    def _reopen(self) -> None:
+        self._collector = Collector()
+        self._call = self._open_call(self._attempts.remaining_s())
+
+    def _interrupted(self, message: str) -> StreamInterrupted:
+        collector = self._collector
+        return StreamInterrupted(message, text=collector.text, token_ids=collector.token_ids)
+
+    def _completion(self) -> Completion:
+        if self._cancelled:
+            raise self._interrupted("the stream was cancelled before the answer was complete")
+        return self._collector.completion()
+
+
+class GenerationStream(_Progress, Iterator[Delta]):
+    """An answer in pieces, as `Client.stream` gives it: an iterator and a context manager.
+
+    Leaving the context, or `cancel()`, stops the answer. A failure before the first token is tried
+    again as the client is set; one after it raises StreamInterrupted with what had arrived.
+    """
+
+    def __next__(self) -> Delta:
+        """The next piece; waits for it."""
+        while not self._ended:
+            try:
+                event = next(self._call)
+            except StopIteration:
+                self._ended = True
+            except grpc.RpcError as failure:
+                delay = self._delay_after(failure)
+                if delay is not None:
+                    time.sleep(delay)
+                    self._reopen()
+            else:
+                delta = self._collector.add(event)
+                if delta is not None:
+                    return delta
+        raise StopIteration
+
+    def final(self) -> Completion:
+        """Waits for the end and gives the whole answer.
+
+        Raises:
+            StreamInterrupted: It was cancelled, or broke off after its first token.
+            SpectrieError: It failed before.
+        """
+        for _ in self:
+            pass
+        return self._completion()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._ended:
+            self.cancel()
+
+
+class AsyncGenerationStream(_Progress, AsyncIterator[Delta]):
+    """An answer in pieces, as `AsyncClient.stream` gives it: `async for` and `async with`.
+
+    Behaves as GenerationStream does.
+    """
+
+    async def __anext__(self) -> Delta:
+        """The next piece; waits for it."""
+        while not self._ended:
+            try:
+                event = await self._call.read()
+            except grpc.RpcError as failure:
+                await self._retry_after(failure)
+            except asyncio.CancelledError:
+                # grpc.aio raises it too when the call, and not the task, was cancelled.
+                if not self._cancelled:
+                    self.cancel()
+                    raise
+                self._ended = True
+            else:
+                if event is grpc.aio.EOF:
+                    self._ended = True
+                    break
+                delta = self._collector.add(event)
+                if delta is not None:
+                    return delta
+        raise StopAsyncIteration
+
+    async def _retry_after(self, failure: grpc.RpcError) -> None:
+        delay = self._delay_after(failure)
+        if delay is not None:
+            await asyncio.sleep(delay)
+            self._reopen()
+
+    async def final(self) -> Completion:
+        """Waits for the end and gives the whole answer.
+
+        Raises:
+            StreamInterrupted: It was cancelled, or broke off after its first token.
+            SpectrieError: It failed before.
+        """
+        async for _ in self:
+            pass
+        return self._completion()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._ended:
+            self.cancel()

@@ -1,0 +1,176 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import grpc
+
+from spectrie._proto import inference_pb2 as pb
+from spectrie._proto.inference_pb2_grpc import InferenceStub
+from spectrie.client.base import BaseClient
+from spectrie.client.channel import channel_options, credentials
+from spectrie.client.policy import Attempts
+from spectrie.client.replies import completion_of, model_of
+from spectrie.client.requests import chat_prompt, set_ids
+from spectrie.client.stream import GenerationStream
+from spectrie.options import GenerateOptions
+from spectrie.types import Completion, Message, ModelInfo
+
+__all__ = ["Client"]
+
+
+class Client(BaseClient):
+    """Talks to a Spectrie server over one gRPC connection; safe to share between threads.
+
+    Example:
+        >>> with Client("127.0.0.1:50051") as client:  # doctest: +SKIP
+        ...     print(client.generate("The capital of France is", max_tokens=8).text)
+    """
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Completion:
+        """Continues a prompt, given as text or as token ids.
+
+        Raises:
+            SpectrieError: One class per cause; see `spectrie.errors`.
+        """
+        return self._generate(prompt, prompt_token_ids, None, None, options)[0]
+
+    def generate_choices(
+        self,
+        prompt: str | None = None,
+        *,
+        n: int,
+        prompt_token_ids: Sequence[int] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion]:
+        """Continues a prompt `n` times independently; at most 8."""
+        return self._generate(prompt, prompt_token_ids, None, n, options)
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[GenerateOptions]) -> Completion:
+        """Answers a chat: messages of `role` (system, user, assistant) and `content`."""
+        return self._generate(None, None, messages, None, options)[0]
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | None = None,
+        messages: Sequence[Message] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> GenerationStream:
+        """Continues a prompt or answers a chat, piece by piece as tokens are verified."""
+        request = self._generate_request(prompt, prompt_token_ids, messages, options)
+        attempts = self._attempts(**options)
+        stub = InferenceStub(self._connected())
+
+        def open_call(timeout_s: float | None) -> Any:
+            return stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata())
+
+        def read_error(failure: grpc.RpcError) -> Any:
+            return self._error_of(failure, attempts.timeout_s)
+
+        return GenerationStream(open_call, read_error, attempts)
+
+    def tokenize(
+        self, text: str, *, add_special_tokens: bool = False, model: str | None = None
+    ) -> list[int]:
+        """The token ids of a text."""
+        request = pb.TokenizeRequest(
+            text=text, add_special_tokens=add_special_tokens, model=model or self._config.model
+        )
+        stub = InferenceStub(self._connected())
+        reply: pb.TokenizeResponse = self._call(stub.Tokenize, request, self._attempts())
+        return list(reply.token_ids)
+
+    def detokenize(
+        self,
+        token_ids: Sequence[int],
+        *,
+        skip_special_tokens: bool = True,
+        model: str | None = None,
+    ) -> str:
+        """The text of token ids."""
+        request = pb.DetokenizeRequest(
+            skip_special_tokens=skip_special_tokens, model=model or self._config.model
+        )
+        set_ids(request.token_ids, token_ids, "token_ids")
+        stub = InferenceStub(self._connected())
+        reply: pb.DetokenizeResponse = self._call(stub.Detokenize, request, self._attempts())
+        return reply.text
+
+    def apply_chat_template(self, messages: Sequence[Message], *, model: str | None = None) -> str:
+        """The prompt text that the model's template makes of a chat."""
+        request = pb.ApplyChatTemplateRequest(
+            chat=chat_prompt(messages), model=model or self._config.model
+        )
+        stub = InferenceStub(self._connected())
+        reply: pb.ApplyChatTemplateResponse = self._call(
+            stub.ApplyChatTemplate, request, self._attempts()
+        )
+        return reply.text
+
+    def list_models(self) -> list[ModelInfo]:
+        """The models that can answer now."""
+        stub = InferenceStub(self._connected())
+        reply: pb.ListModelsResponse = self._call(
+            stub.ListModels, pb.ListModelsRequest(), self._attempts()
+        )
+        return [model_of(model) for model in reply.models]
+
+    def close(self) -> None:
+        """Closes the connection; running streams end. Does nothing for a `with_options` copy."""
+        if self._owns_channel and self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _generate(
+        self,
+        prompt: str | None,
+        prompt_token_ids: Sequence[int] | None,
+        messages: Sequence[Message] | None,
+        n: int | None,
+        options: GenerateOptions,
+    ) -> list[Completion]:
+        request = self._generate_request(prompt, prompt_token_ids, messages, options, n)
+        stub = InferenceStub(self._connected())
+        reply: pb.GenerateResponse = self._call(stub.Generate, request, self._attempts(**options))
+        return [completion_of(reply.started, choice) for choice in reply.choices]
+
+    def _call(self, method: Callable[..., Any], request: Any, attempts: Attempts) -> Any:
+        while True:
+            try:
+                return method(request, timeout=attempts.remaining_s(), metadata=self._metadata())
+            except grpc.RpcError as failure:
+                error = self._error_of(failure, attempts.timeout_s)
+                delay = attempts.delay_before_retry(error)
+                if delay is None:
+                    raise error from None
+                time.sleep(delay)
+
+    def _make_channel(self) -> grpc.Channel:
+        options = channel_options(self._config)
+        secure = credentials(self._config)
+        if secure is not None:
+            return grpc.secure_channel(self._config.target, secure, options)
+        return grpc.insecure_channel(self._config.target, options)
