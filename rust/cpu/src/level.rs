@@ -1,0 +1,90 @@
+//! Which instruction set runs, chosen once per process, and the way into it.
+#![allow(unsafe_code)] // calls functions compiled for instructions that were just detected
+
+use std::sync::OnceLock;
+
+#[cfg(target_arch = "x86_64")]
+use crate::simd::LANES;
+use crate::simd::{Portable, Simd};
+#[cfg(target_arch = "x86_64")]
+use crate::x86::{Avx2, Avx512};
+
+/// The instruction set that the operators use on this CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// What the build's baseline allows.
+    Portable,
+    /// AVX2 with FMA.
+    Avx2,
+    /// AVX-512 (F, BW, DQ, VL).
+    Avx512,
+}
+
+impl Level {
+    /// The best level of this CPU.
+    pub fn detect() -> Self {
+        static LEVEL: OnceLock<Level> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+                let wide = is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl");
+                if fma && wide {
+                    return Self::Avx512;
+                }
+                if fma {
+                    return Self::Avx2;
+                }
+            }
+            Self::Portable
+        })
+    }
+
+    /// A name of the arithmetic: levels of equal name give equal bits.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable if cfg!(target_arch = "aarch64") => "lanes16-fused",
+            Self::Portable => "lanes16-unfused",
+            Self::Avx2 | Self::Avx512 => "lanes16-fused",
+        }
+    }
+}
+
+/// A piece of work written once over [`Simd`]; `run` must be `#[inline(always)]`, and so must all it
+/// calls, or it is compiled without the instructions.
+pub(crate) trait Kernel {
+    fn run<S: Simd>(self);
+}
+
+/// Runs `kernel` with the instructions of `level`.
+#[inline]
+pub(crate) fn launch<K: Kernel>(level: Level, kernel: K) {
+    match level {
+        Level::Portable => kernel.run::<Portable>(),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `Level::detect` gives these levels only when the CPU has the instructions.
+        Level::Avx2 => unsafe { avx2(kernel) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Level::Avx512 => unsafe { avx512(kernel) },
+        #[cfg(not(target_arch = "x86_64"))]
+        Level::Avx2 | Level::Avx512 => kernel.run::<Portable>(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<K: Kernel>(kernel: K) {
+    const { assert!(LANES == 16) };
+    kernel.run::<Avx2>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn avx512<K: Kernel>(kernel: K) {
+    const { assert!(LANES == 16) };
+    kernel.run::<Avx512>();
+}

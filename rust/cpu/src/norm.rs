@@ -1,0 +1,154 @@
+//! Root-mean-square norm of rows, alone or behind the residual addition.
+
+use crate::element::{Element, load_part, store_part};
+use crate::error::CpuError;
+use crate::level::{Kernel, Level, launch};
+use crate::memory::Shared;
+use crate::pool;
+use crate::simd::{LANES, Simd, sum};
+
+/// Elements from which rows are worth splitting over threads: about 20 us of one core.
+const PARALLEL_ELEMENTS: usize = 1 << 16;
+
+/// Writes `x / rms(x) * weight` for each row of `x`.
+///
+/// `x: [rows, weight.len()]`, `out` likewise; the mean of squares gets `epsilon` added.
+///
+/// # Errors
+/// [`CpuError::Length`] when the sizes do not fit.
+pub fn rms_norm<E: Element>(
+    x: &mut [f32],
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [E],
+    threads: usize,
+) -> Result<(), CpuError> {
+    normalise::<E>(x, None, weight, epsilon, out, threads)
+}
+
+/// Adds `delta` to the residual stream `x` in place, then writes the norm of the sum as [`rms_norm`].
+///
+/// # Errors
+/// [`CpuError::Length`] when the sizes do not fit.
+pub fn add_rms_norm<E: Element>(
+    x: &mut [f32],
+    delta: &[E],
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [E],
+    threads: usize,
+) -> Result<(), CpuError> {
+    if delta.len() != x.len() {
+        let (given, expected) = (delta.len(), x.len());
+        return Err(CpuError::Length {
+            what: "delta",
+            given,
+            expected,
+        });
+    }
+    normalise(x, Some(delta), weight, epsilon, out, threads)
+}
+
+#[allow(unsafe_code)] // rows are written from several threads
+fn normalise<E: Element>(
+    x: &mut [f32],
+    delta: Option<&[E]>,
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [E],
+    threads: usize,
+) -> Result<(), CpuError> {
+    let width = weight.len();
+    if width == 0 || !x.len().is_multiple_of(width) {
+        return Err(CpuError::Length {
+            what: "x",
+            given: x.len(),
+            expected: width,
+        });
+    }
+    if out.len() != x.len() {
+        return Err(CpuError::Length {
+            what: "out",
+            given: out.len(),
+            expected: x.len(),
+        });
+    }
+    let rows = x.len() / width;
+    let threads = if x.len() < PARALLEL_ELEMENTS {
+        1
+    } else {
+        threads
+    };
+    let level = Level::detect();
+    let (x, out) = (Shared::new(x), Shared::new(out));
+    let tasks = if threads == 1 {
+        1
+    } else {
+        rows.min(threads * 4)
+    };
+    pool::run(threads, tasks, &|task| {
+        let (start, end) = (rows * task / tasks, rows * (task + 1) / tasks);
+        // SAFETY: tasks cover disjoint rows.
+        let (x, out) = unsafe {
+            let len = (end - start) * width;
+            (x.part(start * width, len), out.part(start * width, len))
+        };
+        let delta = delta.map(|delta| &delta[start * width..end * width]);
+        launch(
+            level,
+            Rows {
+                x,
+                delta,
+                weight,
+                epsilon,
+                out,
+            },
+        );
+    })
+}
+
+struct Rows<'a, E> {
+    x: &'a mut [f32],
+    delta: Option<&'a [E]>,
+    weight: &'a [f32],
+    epsilon: f32,
+    out: &'a mut [E],
+}
+
+impl<E: Element> Kernel for Rows<'_, E> {
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let width = self.weight.len();
+        for (row, (x, out)) in self
+            .x
+            .chunks_exact_mut(width)
+            .zip(self.out.chunks_exact_mut(width))
+            .enumerate()
+        {
+            let mut squares = S::splat(0.0);
+            if let Some(delta) = self.delta {
+                let delta = &delta[row * width..(row + 1) * width];
+                for (x, delta) in x.chunks_mut(LANES).zip(delta.chunks(LANES)) {
+                    let total = S::add(load_part::<S, f32>(x), load_part::<S, E>(delta));
+                    squares = S::fma(total, total, squares);
+                    store_part::<S, f32>(total, x);
+                }
+            } else {
+                for x in x.chunks(LANES) {
+                    let x = load_part::<S, f32>(x);
+                    squares = S::fma(x, x, squares);
+                }
+            }
+            let mean = sum::<S>(squares) / width as f32;
+            let inverse = S::splat(1.0 / (mean + self.epsilon).sqrt());
+            for ((x, weight), out) in x
+                .chunks(LANES)
+                .zip(self.weight.chunks(LANES))
+                .zip(out.chunks_mut(LANES))
+            {
+                let scaled = S::mul(load_part::<S, f32>(x), inverse);
+                store_part::<S, E>(S::mul(scaled, load_part::<S, f32>(weight)), out);
+            }
+        }
+    }
+}
