@@ -1,5 +1,30 @@
 //! OpenAI HTTP, probes and metrics.
+//!
+//! A request body is read ([`body`]), converted field by field ([`request`]), run by the core
+//! ([`running`]) and answered whole or as server-sent events ([`generate`], [`sse`]). Every error
+//! is in OpenAI's shape ([`error`]).
 
+mod body;
+mod core_error;
+mod error;
+mod fallback;
+mod fields;
+mod generate;
+mod layers;
+mod models;
+mod options;
+mod probes;
+mod prompt;
+mod request;
+mod response;
+mod running;
+mod server;
+mod sse;
+mod totals;
+mod unsupported;
+
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -12,12 +37,12 @@ use crate::app::AppState;
 /// What the system says when the listener breaks.
 pub async fn serve(
     listener: TcpListener,
-    _state: AppState,
+    state: AppState,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    axum::serve(listener, axum::Router::new())
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+    let max_header_bytes = state.config.limits.max_header_bytes as usize;
+    server::run(listener, routes(state), max_header_bytes, shutdown).await;
+    Ok(())
 }
 
 /// Serves probes and metrics alone, as [`serve`] does.
@@ -26,10 +51,41 @@ pub async fn serve(
 /// What the system says when the listener breaks.
 pub async fn serve_probes(
     listener: TcpListener,
-    _state: AppState,
+    state: AppState,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    axum::serve(listener, axum::Router::new())
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+    let max_header_bytes = state.config.limits.max_header_bytes as usize;
+    let router = probes::routes()
+        .fallback(fallback::not_found)
+        .method_not_allowed_fallback(fallback::get_only)
+        .with_state(state);
+    server::run(listener, router, max_header_bytes, shutdown).await;
+    Ok(())
+}
+
+/// Every route with its layers: a name first, then the key, then the handler.
+fn routes(state: AppState) -> axum::Router {
+    let generation = axum::Router::new()
+        .route(
+            "/v1/chat/completions",
+            post(generate::chat).fallback(fallback::post_only),
+        )
+        .route(
+            "/v1/completions",
+            post(generate::completions).fallback(fallback::post_only),
+        );
+    let router = axum::Router::new()
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::get))
+        .merge(probes::routes())
+        .method_not_allowed_fallback(fallback::get_only)
+        .merge(generation)
+        .fallback(fallback::not_found)
+        .layer(from_fn_with_state(state.clone(), layers::authenticate))
+        .layer(from_fn(layers::name_request));
+    let router = match layers::cors(&state.config.access.cors_origins) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    router.with_state(state)
 }

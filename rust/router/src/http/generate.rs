@@ -1,0 +1,201 @@
+//! `POST /v1/chat/completions` and `POST /v1/completions`: read, run, answer whole or as a stream.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
+use futures_util::stream;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use spectrie_proto::v1;
+use uuid::Uuid;
+
+use crate::app::AppState;
+use crate::generation::Caller;
+
+use super::body::read_json;
+use super::error::HttpError;
+use super::layers::{RequestId, Tenant, X_SPECTRIE_IGNORED};
+use super::request::{ApiRequest, Endpoint, convert};
+use super::response::{Answer, Choice, Message, Stop, finish_reason};
+use super::running::{Happened, Running};
+use super::sse::{Encoder, KEEP_ALIVE};
+
+/// How long a stream may be silent before a comment keeps its connection alive.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Longest text of names in the header of ignored fields.
+const IGNORED_BYTES: usize = 1024;
+
+/// `POST /v1/chat/completions`
+pub(super) async fn chat(
+    State(state): State<AppState>,
+    Extension(tenant): Extension<Tenant>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, HttpError> {
+    answer(Endpoint::Chat, state, tenant, id, request).await
+}
+
+/// `POST /v1/completions`
+pub(super) async fn completions(
+    State(state): State<AppState>,
+    Extension(tenant): Extension<Tenant>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, HttpError> {
+    answer(Endpoint::Completions, state, tenant, id, request).await
+}
+
+async fn answer(
+    endpoint: Endpoint,
+    state: AppState,
+    tenant: Tenant,
+    name: RequestId,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let body = read_json(request, state.config.limits.max_message_bytes).await?;
+    let api = convert(endpoint, body)?;
+    // The header's name is for logs and may be shared by the calls of one trace; a name in the body
+    // must be unique.
+    let id = api
+        .request_id
+        .clone()
+        .unwrap_or_else(|| Uuid::new_v4().simple().to_string());
+    tracing::debug!(request_id = name.0, id, "generating");
+    let caller = Caller {
+        tenant: tenant.0,
+        deadline: None,
+    };
+    let running = Running::start(&state, &api, &id, caller).await?;
+    let mut response = if api.stream {
+        stream_answer(running, &api)
+    } else {
+        whole_answer(running, &api).await?
+    };
+    if let Some(ignored) = ignored_header(&api.ignored) {
+        response.headers_mut().insert(X_SPECTRIE_IGNORED, ignored);
+    }
+    Ok(response)
+}
+
+/// A choice as it grows.
+#[derive(Debug, Default)]
+struct Grown {
+    text: String,
+    token_ids: Vec<u32>,
+    finished: v1::Finished,
+}
+
+async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response, HttpError> {
+    let mut grown: Vec<Grown> = Vec::new();
+    grown.resize_with(api.choices() as usize, Grown::default);
+    while let Some(happened) = running.next().await? {
+        match happened {
+            Happened::Delta(index, delta) => {
+                if let Some(choice) = grown.get_mut(index as usize) {
+                    choice.text.push_str(&delta.text);
+                    choice.token_ids.extend_from_slice(&delta.token_ids);
+                }
+            }
+            Happened::Finished(index, finished) => {
+                if let Some(choice) = grown.get_mut(index as usize) {
+                    choice.finished = finished;
+                }
+            }
+        }
+    }
+    let choices: Vec<_> = grown
+        .iter()
+        .zip(0_u32..)
+        .map(|(choice, index)| Choice {
+            index,
+            message: (api.endpoint == Endpoint::Chat).then(|| Message::new(&choice.text)),
+            text: (api.endpoint == Endpoint::Completions).then_some(&choice.text),
+            finish_reason: Some(finish_reason(&choice.finished)),
+            stop_reason: Stop::of(&choice.finished),
+            token_ids: api.wishes.return_token_ids.then_some(&choice.token_ids[..]),
+            ..Choice::default()
+        })
+        .collect();
+    let totals = &running.totals;
+    let answer = Answer::whole(&running.identity, &choices, totals.usage(), totals.report());
+    Ok(axum::Json(answer).into_response())
+}
+
+fn stream_answer(running: Running, api: &ApiRequest) -> Response {
+    let encoder = Encoder::new(running.identity.clone(), api.wishes);
+    let chunks = stream::unfold(Some((running, encoder)), next_chunk);
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream; charset=utf-8"),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // nginx holds back streams without this.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+type Streaming = Option<(Running, Encoder)>;
+
+/// The next bytes of a stream: all events that are ready, or a comment after a long silence.
+async fn next_chunk(state: Streaming) -> Option<(Result<Bytes, Infallible>, Streaming)> {
+    let (mut running, mut encoder) = state?;
+    let mut out = BytesMut::new();
+    while out.is_empty() {
+        let Ok(happened) = tokio::time::timeout(KEEP_ALIVE_EVERY, running.next()).await else {
+            let comment = Bytes::from_static(KEEP_ALIVE);
+            return Some((Ok(comment), Some((running, encoder))));
+        };
+        let mut ready = Some(happened);
+        while let Some(happened) = ready {
+            match happened {
+                Ok(Some(Happened::Delta(index, delta))) => {
+                    out.extend_from_slice(&encoder.delta(index, &delta));
+                }
+                Ok(Some(Happened::Finished(index, finished))) => {
+                    out.extend_from_slice(&encoder.finished(index, &finished));
+                }
+                Ok(None) => {
+                    out.extend_from_slice(&encoder.done(&running.totals));
+                    return Some((Ok(out.freeze()), None));
+                }
+                Err(error) => {
+                    out.extend_from_slice(&Encoder::error(&error));
+                    return Some((Ok(out.freeze()), None));
+                }
+            }
+            ready = running.next().now_or_never();
+        }
+    }
+    Some((Ok(out.freeze()), Some((running, encoder))))
+}
+
+/// Names of fields without effect, comma-separated; names that are no plain text are left out.
+fn ignored_header(names: &[String]) -> Option<HeaderValue> {
+    let plain = |name: &&String| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b',')
+    };
+    let mut value = String::new();
+    for name in names.iter().filter(plain) {
+        if value.len() + name.len() > IGNORED_BYTES {
+            break;
+        }
+        if !value.is_empty() {
+            value.push_str(", ");
+        }
+        value.push_str(name);
+    }
+    if value.is_empty() {
+        return None;
+    }
+    HeaderValue::from_str(&value).ok()
+}

@@ -1,0 +1,127 @@
+//! What every request passes on its way in: a name, a key, and on its way out a last line of
+//! defence.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
+use http::header::{AUTHORIZATION, HeaderName};
+use http::{HeaderValue, Method, StatusCode};
+use spectrie_proto::validate::MAX_NAME_BYTES;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use uuid::Uuid;
+
+use crate::app::AppState;
+use crate::auth::ApiKeys;
+
+use super::error::HttpError;
+
+/// The client's name of a request; drawn when absent, always sent back.
+pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Fields of the body that had no effect.
+pub(super) const X_SPECTRIE_IGNORED: HeaderName = HeaderName::from_static("x-spectrie-ignored");
+
+/// Paths that answer without a key; every other path needs one when keys are configured.
+pub(super) const OPEN_PATHS: &[&str] = &["/healthz", "/health", "/readyz", "/metrics", "/version"];
+
+/// Tenant of the caller's key, for handlers.
+#[derive(Debug, Clone)]
+pub(super) struct Tenant(pub(super) Option<String>);
+
+/// Name of the request, for handlers.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) String);
+
+/// Names the request, and turns a panic into an answer: a bug in one request must not cut its
+/// connection.
+pub(super) async fn name_request(mut request: Request, next: Next) -> Response {
+    let id = match request_id(&request) {
+        Ok(id) => id,
+        Err(error) => return error.into_response(),
+    };
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = answer.unwrap_or_else(|_| {
+        tracing::error!(request_id = id, %method, path, "a handler panicked");
+        internal(&id).into_response()
+    });
+    let status = response.status().as_u16();
+    tracing::debug!(request_id = id, %method, path, status, "answered");
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    response
+}
+
+fn request_id(request: &Request) -> Result<String, HttpError> {
+    let Some(value) = request.headers().get(X_REQUEST_ID) else {
+        return Ok(Uuid::new_v4().simple().to_string());
+    };
+    let bytes = value.as_bytes();
+    let printable = bytes.iter().all(u8::is_ascii_graphic);
+    match value.to_str() {
+        Ok(id) if printable && (1..=MAX_NAME_BYTES).contains(&bytes.len()) => Ok(id.to_owned()),
+        _ => Err(HttpError::invalid(
+            "x-request-id",
+            format!(
+                "x-request-id: given {} bytes, allowed 1 to {MAX_NAME_BYTES} printable ascii characters without blanks",
+                bytes.len()
+            ),
+        )),
+    }
+}
+
+fn internal(id: &str) -> HttpError {
+    HttpError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "server_error",
+        Some("internal"),
+        None,
+        format!("internal failure in request {id}"),
+    )
+}
+
+/// Lets in who has a key, when keys are configured: every path but [`OPEN_PATHS`], unknown paths
+/// too.
+pub(super) async fn authenticate(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, HttpError> {
+    let tenant = if OPEN_PATHS.contains(&request.uri().path()) {
+        None
+    } else {
+        let header = request.headers().get(AUTHORIZATION);
+        let header = header.and_then(|value| value.to_str().ok());
+        state.keys.tenant(header.and_then(ApiKeys::bearer))?
+    };
+    request.extensions_mut().insert(Tenant(tenant));
+    Ok(next.run(request).await)
+}
+
+/// Answers browsers of the given origins, `*` meaning all; `None` without origins.
+pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
+    let origin = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        let origins: Vec<_> = origins
+            .iter()
+            .filter_map(|origin| HeaderValue::from_str(origin).ok())
+            .collect();
+        if origins.is_empty() {
+            return None;
+        }
+        AllowOrigin::list(origins)
+    };
+    let layer = CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::POST])
+        // OpenAI's clients send a dozen `x-stainless-…` headers, so the browser's wish is mirrored.
+        .allow_headers(tower_http::cors::AllowHeaders::mirror_request())
+        .expose_headers([X_REQUEST_ID, X_SPECTRIE_IGNORED, http::header::RETRY_AFTER]);
+    Some(layer)
+}

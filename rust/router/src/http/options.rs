@@ -1,0 +1,148 @@
+//! The options that both endpoints share: how tokens are drawn, when to stop, how to draft.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use spectrie_proto::v1;
+
+use super::error::HttpError;
+use super::fields::{Field, Fields, to_f32, wrong};
+
+const PENALTY: &str = "a number from -2 to 2";
+const MODES: &str = "\"auto\", \"off\", \"bfs\" or \"prob\"";
+
+/// Reads how each token is drawn.
+///
+/// # Errors
+/// A field of the wrong type; ranges are the validator's.
+pub(super) fn take_sampling(body: &mut Fields) -> Field<v1::Sampling> {
+    Ok(v1::Sampling {
+        temperature: body.take_f32("temperature", "a number from 0 to 100")?,
+        top_p: body.take_f32("top_p", "a number above 0 and at most 1")?,
+        top_k: body.take_u32("top_k", "an integer, 0 or more (0 keeps all)")?,
+        min_p: body.take_f32("min_p", "a number from 0 to 1")?,
+        seed: body.take_seed("seed")?,
+        n: body.take_u32("n", "an integer from 1 to 8")?,
+        frequency_penalty: body.take_f32("frequency_penalty", PENALTY)?,
+        presence_penalty: body.take_f32("presence_penalty", PENALTY)?,
+        repetition_penalty: body
+            .take_f32("repetition_penalty", "a number above 0 and at most 10")?,
+        logit_bias: take_logit_bias(body)?,
+    })
+}
+
+fn take_logit_bias(body: &mut Fields) -> Field<BTreeMap<u32, f32>> {
+    const ALLOWED: &str = "an object from token ids to numbers from -100 to 100";
+    let map = match body.take("logit_bias") {
+        None => return Ok(BTreeMap::new()),
+        Some(Value::Object(map)) => map,
+        Some(other) => return Err(wrong("logit_bias", &other, ALLOWED)),
+    };
+    let entries = map.into_iter();
+    entries
+        .map(|(key, value)| {
+            let token = key.parse::<u32>().map_err(|_| {
+                HttpError::invalid(
+                    "logit_bias",
+                    format!("logit_bias: given the key {key:?}, allowed {ALLOWED}"),
+                )
+            })?;
+            let bias = to_f32(
+                &format!("logit_bias.{key}"),
+                &value,
+                "a number from -100 to 100",
+            )?;
+            Ok((token, bias))
+        })
+        .collect()
+}
+
+/// When a completion ends, and the name the client gave to its length.
+pub(super) struct Stops {
+    pub(super) stopping: v1::Stopping,
+    pub(super) max_tokens_name: &'static str,
+}
+
+/// Reads when a completion ends. `default_max_tokens` stands in for an absent length.
+///
+/// # Errors
+/// A field of the wrong type; `max_tokens` and `max_completion_tokens` that disagree.
+pub(super) fn take_stopping(body: &mut Fields, default_max_tokens: Option<u32>) -> Field<Stops> {
+    const COUNT: &str = "an integer, 1 or more";
+    let max_tokens = body.take_u32("max_tokens", COUNT)?;
+    let max_completion_tokens = body.take_u32("max_completion_tokens", COUNT)?;
+    if let (Some(old), Some(new)) = (max_tokens, max_completion_tokens)
+        && old != new
+    {
+        return Err(HttpError::invalid(
+            "max_completion_tokens",
+            format!(
+                "max_completion_tokens: given {new} together with max_tokens {old}, allowed one of them"
+            ),
+        ));
+    }
+    let stopping = v1::Stopping {
+        max_tokens: max_completion_tokens.or(max_tokens).or(default_max_tokens),
+        min_tokens: body.take_u32("min_tokens", "an integer, 0 or more")?,
+        stop: take_stop(body)?,
+        stop_token_ids: body.take_token_ids("stop_token_ids")?.unwrap_or_default(),
+        ignore_eos: body.take_bool("ignore_eos")?,
+    };
+    Ok(Stops {
+        stopping,
+        max_tokens_name: if max_completion_tokens.is_some() {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        },
+    })
+}
+
+fn take_stop(body: &mut Fields) -> Field<Vec<String>> {
+    let items = match body.take("stop") {
+        None => return Ok(Vec::new()),
+        Some(Value::String(text)) => return Ok(vec![text]),
+        Some(Value::Array(items)) => items,
+        Some(other) => return Err(wrong("stop", &other, "a string or a list of strings")),
+    };
+    let items = items.into_iter().enumerate();
+    items
+        .map(|(index, item)| match item {
+            Value::String(text) => Ok(text),
+            other => Err(wrong(&format!("stop[{index}]"), &other, "a string")),
+        })
+        .collect()
+}
+
+/// Reads `speculation {enabled, max_draft_tokens, mode, learn}`; `None` when absent.
+///
+/// # Errors
+/// A field of the wrong type, or an unknown mode.
+pub(super) fn take_speculation(
+    body: &mut Fields,
+    ignored: &mut BTreeSet<String>,
+) -> Field<Option<v1::Speculation>> {
+    let Some(mut fields) = body.take_object("speculation")? else {
+        return Ok(None);
+    };
+    let mode = match fields.take_string("mode", MODES)?.as_deref() {
+        None => v1::SpeculationMode::Unspecified,
+        Some("auto") => v1::SpeculationMode::Auto,
+        Some("off") => v1::SpeculationMode::Off,
+        Some("bfs") => v1::SpeculationMode::Bfs,
+        Some("prob") => v1::SpeculationMode::Prob,
+        Some(other) => {
+            let given = Value::String(other.to_owned());
+            return Err(wrong("speculation.mode", &given, MODES));
+        }
+    };
+    let speculation = v1::Speculation {
+        enabled: fields.take_bool("enabled")?,
+        max_draft_tokens: fields.take_u32("max_draft_tokens", "an integer from 0 to 63")?,
+        mode: mode.into(),
+        learn: fields.take_bool("learn")?,
+        prediction: None,
+    };
+    ignored.extend(fields.rest());
+    Ok(Some(speculation))
+}

@@ -1,0 +1,187 @@
+//! From an OpenAI request body to requests for the core.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use spectrie_proto::v1;
+use spectrie_proto::v1::generate_request::Prompt;
+
+use super::fields::{Field, Fields};
+use super::options::{take_sampling, take_speculation, take_stopping};
+use super::prompt::{take_chat_prompt, take_prediction, take_prompts};
+use super::unsupported::take_unsupported;
+
+/// OpenAI's default length of `/v1/completions`.
+const COMPLETIONS_MAX_TOKENS: u32 = 16;
+
+/// Which of the two endpoints a request came through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    /// `/v1/chat/completions`
+    Chat,
+    /// `/v1/completions`
+    Completions,
+}
+
+/// A request body, read and converted.
+#[derive(Debug)]
+pub(super) struct ApiRequest {
+    pub(super) endpoint: Endpoint,
+    /// A unique name that the client chose in the body.
+    pub(super) request_id: Option<String>,
+    /// One per prompt, in the order given; at least one.
+    pub(super) requests: Vec<v1::GenerateRequest>,
+    /// Completions of each prompt.
+    pub(super) choices_per_prompt: u32,
+    /// Whether to answer with server-sent events.
+    pub(super) stream: bool,
+    /// What else the client wants to see.
+    pub(super) wishes: Wishes,
+    /// Fields without effect, for the `x-spectrie-ignored` header.
+    pub(super) ignored: Vec<String>,
+    /// What this request calls the core's fields.
+    pub(super) names: Names,
+}
+
+/// What the client wants to see beside text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wishes {
+    /// Whether a stream ends with a chunk that carries the usage.
+    pub(super) include_usage: bool,
+    /// Whether the answer carries token ids.
+    pub(super) return_token_ids: bool,
+    /// Whether the client spoke of speculation, and so gets its figures in a stream too.
+    pub(super) report_speculation: bool,
+}
+
+/// What a request calls the fields that have more than one name, for errors from the core.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    pub(super) max_tokens: &'static str,
+    pub(super) prompt: &'static str,
+}
+
+impl ApiRequest {
+    /// Completions of all prompts together.
+    pub(super) fn choices(&self) -> u32 {
+        let prompts = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
+        prompts.saturating_mul(self.choices_per_prompt)
+    }
+}
+
+/// Converts a JSON body.
+///
+/// # Errors
+/// The first field that is wrong or not supported.
+pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
+    let mut body = Fields::from_value("", body)?;
+    let mut ignored = BTreeSet::new();
+    let model = body.take_string("model", "the name of a served model")?;
+    let request_id = body.take_string("request_id", "a string")?;
+    let gives_token_ids = body.has("prompt_token_ids");
+    let (prompts, prompt_name, default_max_tokens) = match endpoint {
+        Endpoint::Chat => {
+            let prompt = take_chat_prompt(&mut body, &mut ignored)?;
+            (vec![prompt], "messages", None)
+        }
+        Endpoint::Completions => (
+            take_prompts(&mut body)?,
+            "prompt",
+            Some(COMPLETIONS_MAX_TOKENS),
+        ),
+    };
+    let prediction = take_prediction(&mut body, &mut ignored)?;
+    let sampling = take_sampling(&mut body)?;
+    let stops = take_stopping(&mut body, default_max_tokens)?;
+    let speculation = take_speculation(&mut body, &mut ignored)?;
+    let stream = body.take_bool("stream")?.unwrap_or(false);
+    let include_usage = take_include_usage(&mut body, &mut ignored)?;
+    let return_token_ids = body.take_bool("return_token_ids")?.unwrap_or(false);
+    let output = v1::Output {
+        token_ids: Some(return_token_ids),
+        sources: None,
+        skip_special_tokens: body.take_bool("skip_special_tokens")?,
+    };
+    let namespace = body.take_string("namespace", "a string")?;
+    let priority = body.take_i32("priority")?;
+    take_unsupported(&mut body, endpoint == Endpoint::Completions)?;
+    ignored.extend(body.rest());
+
+    let report_speculation = speculation.is_some();
+    let template = v1::GenerateRequest {
+        request_id: None,
+        model,
+        prompt: None,
+        sampling: Some(sampling),
+        stopping: Some(stops.stopping),
+        output: Some(output),
+        speculation: match (speculation, prediction) {
+            (None, None) => None,
+            (speculation, prediction) => Some(v1::Speculation {
+                prediction,
+                ..speculation.unwrap_or_default()
+            }),
+        },
+        namespace,
+        priority,
+    };
+    Ok(ApiRequest {
+        endpoint,
+        request_id,
+        choices_per_prompt: sampling_n(&template),
+        requests: fan_out(&template, prompts),
+        stream,
+        wishes: Wishes {
+            include_usage,
+            return_token_ids,
+            report_speculation,
+        },
+        ignored: ignored.into_iter().collect(),
+        names: Names {
+            max_tokens: stops.max_tokens_name,
+            prompt: if gives_token_ids {
+                "prompt_token_ids"
+            } else {
+                prompt_name
+            },
+        },
+    })
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            max_tokens: "max_tokens",
+            prompt: "prompt",
+        }
+    }
+}
+
+fn sampling_n(request: &v1::GenerateRequest) -> u32 {
+    let sampling = request.sampling.as_ref();
+    sampling.and_then(|sampling| sampling.n).unwrap_or(1)
+}
+
+/// One request per prompt.
+fn fan_out(template: &v1::GenerateRequest, prompts: Vec<Prompt>) -> Vec<v1::GenerateRequest> {
+    let prompts = prompts.into_iter();
+    prompts
+        .map(|prompt| v1::GenerateRequest {
+            prompt: Some(prompt),
+            ..template.clone()
+        })
+        .collect()
+}
+
+/// Reads `stream_options`. Usage is always part of a whole answer, so the option is no error
+/// without `stream`.
+fn take_include_usage(body: &mut Fields, ignored: &mut BTreeSet<String>) -> Field<bool> {
+    let Some(mut options) = body.take_object("stream_options")? else {
+        return Ok(false);
+    };
+    let include_usage = options.take_bool("include_usage")?.unwrap_or(false);
+    // Padding against traffic analysis: OpenAI's clients may ask for none, which is what they get.
+    options.take("include_obfuscation");
+    ignored.extend(options.rest());
+    Ok(include_usage)
+}

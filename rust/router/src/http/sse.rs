@@ -1,0 +1,282 @@
+//! The stream of an answer as server-sent events.
+//!
+//! Each event is `data: JSON` and an empty line. The first chunk of a chat choice carries the role,
+//! the last chunk of a choice its finish reason; then, if asked for, one chunk without choices
+//! carries the usage; `data: [DONE]` ends the stream. An error is an event whose JSON has the one
+//! key `error`, after which the stream ends without `[DONE]`: several clients take a `[DONE]`
+//! behind an error for an empty success.
+
+use std::collections::HashSet;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use spectrie_proto::v1;
+
+use super::error::HttpError;
+use super::request::{Endpoint, Wishes};
+use super::response::{Answer, Choice, Delta, Identity, Stop, finish_reason};
+use super::totals::Totals;
+
+/// Sent while nothing else is, so that proxies keep the connection; clients skip comments.
+pub(super) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Turns events of choices into bytes of a stream.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    identity: Identity,
+    wishes: Wishes,
+    /// Choices whose role was sent.
+    opened: HashSet<u32>,
+}
+
+impl Encoder {
+    pub(super) fn new(identity: Identity, wishes: Wishes) -> Self {
+        Self {
+            identity,
+            wishes,
+            opened: HashSet::new(),
+        }
+    }
+
+    /// New text of the choice `index`, after its role if this is its first.
+    pub(super) fn delta(&mut self, index: u32, delta: &v1::Delta) -> Bytes {
+        let mut out = BytesMut::new();
+        self.open(index, &mut out);
+        // Tokens that do not yet make a character carry no text: nothing to say unless ids are
+        // wanted.
+        if delta.text.is_empty() && !self.wishes.return_token_ids {
+            return out.freeze();
+        }
+        let token_ids = self.wishes.return_token_ids.then_some(&delta.token_ids[..]);
+        let choice = Choice {
+            index,
+            token_ids,
+            ..self.choice_with(Some(&delta.text))
+        };
+        self.write_choice(choice, &mut out);
+        out.freeze()
+    }
+
+    /// The end of the choice `index`.
+    pub(super) fn finished(&mut self, index: u32, finished: &v1::Finished) -> Bytes {
+        let mut out = BytesMut::new();
+        self.open(index, &mut out);
+        let choice = Choice {
+            index,
+            finish_reason: Some(finish_reason(finished)),
+            stop_reason: Stop::of(finished),
+            ..self.choice_with(None)
+        };
+        self.write_choice(choice, &mut out);
+        out.freeze()
+    }
+
+    /// The end of the stream, with sums as the client wished.
+    pub(super) fn done(&self, totals: &Totals) -> Bytes {
+        let mut out = BytesMut::new();
+        if self.wishes.include_usage || self.wishes.report_speculation {
+            let usage = self.wishes.include_usage.then(|| totals.usage());
+            let report = self.wishes.report_speculation.then(|| totals.report());
+            write_event(&Answer::last_chunk(&self.identity, usage, report), &mut out);
+        }
+        out.put_slice(b"data: [DONE]\n\n");
+        out.freeze()
+    }
+
+    /// An error in the middle of the stream; nothing may follow it.
+    pub(super) fn error(error: &HttpError) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_slice(b"data: ");
+        out.put_slice(&error.to_json());
+        out.put_slice(b"\n\n");
+        out.freeze()
+    }
+
+    /// Sends the role of a chat choice once.
+    fn open(&mut self, index: u32, out: &mut BytesMut) {
+        if self.identity.endpoint == Endpoint::Completions || !self.opened.insert(index) {
+            return;
+        }
+        let choice = Choice {
+            index,
+            delta: Some(Delta {
+                role: Some("assistant"),
+                content: Some(""),
+            }),
+            ..Choice::default()
+        };
+        self.write_choice(choice, out);
+    }
+
+    fn choice_with<'a>(&self, content: Option<&'a str>) -> Choice<'a> {
+        match self.identity.endpoint {
+            Endpoint::Chat => Choice {
+                delta: Some(Delta {
+                    role: None,
+                    content,
+                }),
+                ..Choice::default()
+            },
+            Endpoint::Completions => Choice {
+                text: Some(content.unwrap_or("")),
+                ..Choice::default()
+            },
+        }
+    }
+
+    fn write_choice(&self, choice: Choice<'_>, out: &mut BytesMut) {
+        let choices = [choice];
+        write_event(
+            &Answer::chunk(&self.identity, &choices, self.wishes.include_usage),
+            out,
+        );
+    }
+}
+
+fn write_event(answer: &Answer<'_>, out: &mut BytesMut) {
+    out.put_slice(b"data: ");
+    // Writing strings and numbers into memory cannot fail.
+    let _ = serde_json::to_writer((&mut *out).writer(), answer);
+    out.put_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn encoder(endpoint: Endpoint, wishes: Wishes) -> Encoder {
+        let identity = Identity {
+            endpoint,
+            id: "chatcmpl-1".into(),
+            created: 5,
+            model: "m".into(),
+            system_fingerprint: Some("fp_1".into()),
+        };
+        Encoder::new(identity, wishes)
+    }
+
+    /// The JSON of every event; panics unless each is one `data:` line and an empty line.
+    fn events(bytes: &[u8]) -> Vec<Value> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let events = text.strip_suffix("\n\n").unwrap().split("\n\n");
+        events
+            .map(|event| {
+                let data = event.strip_prefix("data: ").unwrap();
+                assert!(!data.contains('\n'));
+                serde_json::from_str(data).unwrap_or_else(|_| json!(data))
+            })
+            .collect()
+    }
+
+    fn delta(text: &str) -> v1::Delta {
+        v1::Delta {
+            text: text.into(),
+            token_ids: vec![3, 4],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn role_comes_once_per_choice_and_before_its_text() {
+        let mut encoder = encoder(Endpoint::Chat, Wishes::default());
+        let first = events(&encoder.delta(0, &delta("a\n\n\"b")));
+        assert_eq!(first.len(), 2);
+        assert_eq!(first[0]["object"], "chat.completion.chunk");
+        assert_eq!(
+            first[0]["choices"][0]["delta"],
+            json!({"role": "assistant", "content": ""})
+        );
+        assert_eq!(
+            first[1]["choices"][0]["delta"],
+            json!({"content": "a\n\n\"b"})
+        );
+        assert_eq!(first[1].get("usage"), None);
+        assert_eq!(events(&encoder.delta(0, &delta("c"))).len(), 1);
+        assert_eq!(events(&encoder.delta(1, &delta("c"))).len(), 2);
+    }
+
+    #[test]
+    fn finish_reason_is_null_until_the_last_chunk_of_a_choice() {
+        let mut encoder = encoder(Endpoint::Chat, Wishes::default());
+        let first = events(&encoder.delta(0, &delta("a")));
+        assert_eq!(first[1]["choices"][0]["finish_reason"], Value::Null);
+        let end = v1::Finished {
+            reason: v1::FinishReason::Stop.into(),
+            stop_reason: Some(v1::finished::StopReason::StopText("END".into())),
+            ..Default::default()
+        };
+        let last = events(&encoder.finished(0, &end));
+        assert_eq!(last.len(), 1);
+        assert_eq!(last[0]["choices"][0]["delta"], json!({}));
+        assert_eq!(last[0]["choices"][0]["finish_reason"], "stop");
+        assert_eq!(last[0]["choices"][0]["stop_reason"], "END");
+    }
+
+    #[test]
+    fn usage_chunk_has_no_choices_and_the_others_say_null() {
+        let wishes = Wishes {
+            include_usage: true,
+            ..Wishes::default()
+        };
+        let mut encoder = encoder(Endpoint::Chat, wishes);
+        let first = events(&encoder.delta(0, &delta("a")));
+        assert_eq!(first[0].get("usage"), Some(&Value::Null));
+        let end = events(&encoder.done(&Totals::new("r")));
+        assert_eq!(end.len(), 2);
+        assert_eq!(end[0]["choices"], json!([]));
+        assert_eq!(end[0]["usage"]["total_tokens"], 0);
+        assert_eq!(end[0].get("spectrie"), None);
+        assert_eq!(end[1], json!("[DONE]"));
+    }
+
+    #[test]
+    fn speculation_figures_come_only_when_asked_for() {
+        let silent = encoder(Endpoint::Chat, Wishes::default());
+        assert_eq!(events(&silent.done(&Totals::new("r"))), [json!("[DONE]")]);
+        let wishes = Wishes {
+            report_speculation: true,
+            ..Wishes::default()
+        };
+        let end = events(&encoder(Endpoint::Chat, wishes).done(&Totals::new("r")));
+        assert_eq!(end[0]["spectrie"]["speculation"]["verify_steps"], 0);
+        assert_eq!(end[0].get("usage"), None);
+    }
+
+    #[test]
+    fn completions_carry_text_and_token_ids_when_asked_for() {
+        let wishes = Wishes {
+            return_token_ids: true,
+            ..Wishes::default()
+        };
+        let mut encoder = encoder(Endpoint::Completions, wishes);
+        let chunks = events(&encoder.delta(2, &delta("a")));
+        assert_eq!(chunks.len(), 1);
+        assert_eq!(chunks[0]["object"], "text_completion");
+        assert_eq!(chunks[0]["choices"][0]["text"], "a");
+        assert_eq!(chunks[0]["choices"][0]["index"], 2);
+        assert_eq!(chunks[0]["choices"][0]["token_ids"], json!([3, 4]));
+        assert_eq!(chunks[0]["choices"][0].get("delta"), None);
+    }
+
+    #[test]
+    fn tokens_without_text_are_held_back() {
+        let mut encoder = encoder(Endpoint::Completions, Wishes::default());
+        assert!(encoder.delta(0, &delta("")).is_empty());
+    }
+
+    #[test]
+    fn error_event_has_the_one_key_error() {
+        let error = HttpError::invalid("stop", "stop: given 1");
+        let events = events(&Encoder::error(&error));
+        assert_eq!(
+            events,
+            [json!({"error": {
+                "message": "stop: given 1",
+                "type": "invalid_request_error",
+                "param": "stop",
+                "code": "invalid_value"
+            }})]
+        );
+    }
+}
