@@ -1,0 +1,81 @@
+"""`spectrie router`: the router alone, without torch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from spectrie.cli.options import add_options
+from spectrie.cli.settings import Settings, resolve
+from spectrie.errors import ConfigError
+from spectrie.worker.guardian import watch_supervisor
+from spectrie.worker.ready import print_ready
+from spectrie.worker.supervisor import EXIT_HOPELESS
+
+__all__ = ["configure", "router_config", "run"]
+
+_EPILOG = """\
+Workers dial the router's --worker-listen address; who joins there reads prompts, so it is a
+private Unix socket unless said otherwise, and TCP needs --worker-token-file.
+Ctrl-C lets running requests finish; twice stops at once.
+
+example:
+  spectrie router --worker-listen unix:/tmp/spectrie.sock
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    add_options(parser, "router")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the router to its end; returns the exit code."""
+    from spectrie import _core
+
+    supervised = watch_supervisor()
+    try:
+        settings = resolve("router", args)
+        with tempfile.TemporaryDirectory(prefix="spectrie-") as folder:
+            config = router_config(settings, Path(folder))
+            return _core.run_router(json.dumps(config), _announce)
+    except (ConfigError, _core.RouterError) as error:
+        if not supervised:
+            raise ConfigError(str(error)) from error
+        print(f"spectrie: {error}", file=sys.stderr)
+        return EXIT_HOPELESS
+
+
+def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
+    """The router's configuration; its worker socket is in `private_folder` unless set."""
+    return {
+        "listen": {
+            "http": _address(settings.http),
+            "grpc": _address(settings.grpc),
+            "worker": settings.worker_listen or f"unix:{private_folder}/worker.sock",
+            "metrics": _address(settings.metrics_listen),
+        },
+        "limits": {"default_deadline_s": settings.request_timeout},
+        "access": {
+            "api_keys_file": settings.api_keys,
+            "allow_client_namespaces": settings.allow_client_namespaces,
+            "worker_token_file": settings.worker_token_file,
+            "cors_origins": list(settings.cors_origin),
+        },
+        "workers": {"stall_timeout_s": settings.worker_stall_timeout},
+        "runtime": {"drain_s": settings.drain_timeout},
+        "log": {"level": settings.log_level, "format": settings.log_format},
+    }
+
+
+def _address(given: str | None) -> str | None:
+    return None if given in (None, "off") else given
+
+
+def _announce(addresses: str) -> None:
+    print_ready({"role": "router", **json.loads(addresses)})

@@ -1,0 +1,191 @@
+"""`spectrie serve`: a router and its workers as supervised processes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spectrie.cli.logs import configure_logs
+from spectrie.cli.options import add_options, options_of
+from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.worker import need_torch
+from spectrie.errors import ConfigError
+from spectrie.version import __version__
+from spectrie.worker.ready import print_ready
+from spectrie.worker.resources import Resources, available
+from spectrie.worker.supervisor import Program, Supervisor
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+Start-up ends with the addresses, a curl line to try, and a line `spectrie ready {json}` on stdout
+for scripts. Port 0 picks a free port. Ctrl-C lets running requests finish; twice stops at once.
+
+examples:
+  spectrie serve smollm2-135m
+  spectrie serve ./my-model --http 0.0.0.0:8000 --workers 2 --api-keys keys.txt
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    parser.add_argument("model", metavar="MODEL", help="folder, .gguf file, alias or Hub id")
+    add_options(parser, "serve")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves a model until Ctrl-C; returns the exit code, 0 after a drain."""
+    settings = resolve("serve", args)
+    configure_logs(settings.log_level, settings.log_format)
+    need_torch()
+    from spectrie.model import resolve as resolve_model
+
+    resolved = resolve_model(args.model)
+    name = settings.served_model_name or resolved.name
+    with (
+        tempfile.TemporaryDirectory(prefix="spectrie-") as folder,
+        Supervisor(drain_s=settings.drain_timeout) as supervisor,
+    ):
+        listen = settings.worker_listen or f"unix:{folder}/worker.sock"
+        supervisor.start(_router(settings, listen))
+        ready = supervisor.wait_ready()
+        if isinstance(ready, int):
+            return ready
+        target = ready[0].get("worker") or listen
+        for index in range(settings.workers):
+            supervisor.start(_worker(settings, resolved.folder, name, target, index))
+        ready = supervisor.wait_ready()
+        if isinstance(ready, int):
+            return ready
+        _print_summary(settings, name, ready[0], ready[1:])
+        return supervisor.run()
+
+
+def _router(settings: Settings, listen: str) -> Program:
+    def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
+        fixed: dict[str, object] = {"worker_listen": listen}
+        for key in ("http", "grpc", "metrics"):
+            # A restart takes the ports that the first start was given.
+            if facts and facts.get(key):
+                fixed["metrics_listen" if key == "metrics" else key] = facts[key]
+        return [*_spectrie(), "router", *_flags("router", settings, fixed)]
+
+    return Program("router", command)
+
+
+def _worker(settings: Settings, folder: Path, name: str, target: str, index: int) -> Program:
+    fixed: dict[str, object] = {
+        "router": target,
+        "served_model_name": name,
+        "health": _health_address(settings.health, index),
+    }
+    environment: dict[str, str] = {}
+    if settings.workers > 1:
+        share = _share(settings)
+        if settings.threads is None:
+            fixed["threads"] = share.cores
+        if settings.kv_memory is None and share.memory_bytes is not None:
+            fixed["kv_memory"] = share.memory_bytes // 3
+    threads = fixed.get("threads") or settings.threads
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads)
+
+    def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
+        return [*_spectrie(), "worker", str(folder), *_flags("worker", settings, fixed)]
+
+    return Program(f"worker-{index}", command, environment)
+
+
+def _share(settings: Settings) -> Resources:
+    return available().divided(settings.workers)
+
+
+def _spectrie() -> list[str]:
+    return [sys.executable, "-m", "spectrie"]
+
+
+def _flags(command: str, settings: Settings, fixed: Mapping[str, object]) -> list[str]:
+    """The flags that give a child the values of `settings`, those of `fixed` first."""
+    flags: list[str] = []
+    for option in options_of(command):
+        value = fixed.get(option.key, settings.get(option.key))
+        if value is None:
+            continue
+        if option.kind.is_flag:
+            flags += [option.flag] if value else []
+        elif option.repeated:
+            flags += [f"{option.flag}={item}" for item in value]
+        else:
+            flags.append(f"{option.flag}={value}")
+    return flags
+
+
+def _health_address(address: str | None, index: int) -> str | None:
+    """Worker `index` answers at the given port plus its index, or at `PATH.index`."""
+    if address in (None, "off") or index == 0:
+        return address
+    if address.startswith("unix:"):
+        return f"{address}.{index}"
+    host, _, port = address.rpartition(":")
+    if int(port) + index > 65535:
+        raise ConfigError(f"--health {address}: no port is left for worker {index}")
+    return f"{host}:{int(port) + index if int(port) else 0}"
+
+
+def _print_summary(
+    settings: Settings, name: str, router: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]
+) -> None:
+    first = workers[0]
+    http = router.get("http")
+    lines = [("serving", f"{name}, spectrie {__version__}")]
+    if http:
+        lines.append(("OpenAI API", f"http://{http}/v1"))
+    if router.get("grpc"):
+        lines.append(("gRPC", str(router["grpc"])))
+    lines += [
+        ("workers", f"{len(workers)}, {first['threads']} threads each, {first['dtype']}"),
+        ("context", f"{first['max_context']} tokens, {first['max_running']} requests at a time"),
+        ("cache", f"keys and values of {first['kv_tokens']} tokens per worker"),
+        ("draft memory", f"{first['memory_bytes'] >> 20} MiB per worker"),
+        ("speculation", _speculation(first)),
+    ]
+    if http:
+        lines.append(("try", _curl(str(http), name, settings.api_keys is not None)))
+    for title, content in lines:
+        print(f"  {title:<13} {content}")
+    print("  Ctrl-C lets running requests finish; twice stops at once", flush=True)
+    print_ready(
+        {
+            "role": "serve",
+            "pid": os.getpid(),
+            "model": name,
+            "http": router.get("http"),
+            "grpc": router.get("grpc"),
+            "metrics": router.get("metrics"),
+            "workers": list(workers),
+        }
+    )
+
+
+def _speculation(worker: Mapping[str, Any]) -> str:
+    mode = worker["speculation"]
+    if mode == "off":
+        return "off"
+    return (
+        f"{mode}, at most {worker['max_draft_tokens']} draft tokens a step; "
+        "sources: prediction, request, shared"
+    )
+
+
+def _curl(http: str, name: str, keyed: bool) -> str:
+    body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    key = " -H 'authorization: Bearer KEY'" if keyed else ""
+    url = f"http://{http}/v1/chat/completions"
+    return f"curl {url}{key} -H 'content-type: application/json' -d {shlex.quote(body)}"

@@ -1,0 +1,113 @@
+"""`spectrie worker`: one worker for a router."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+from spectrie.cli.logs import configure_logs
+from spectrie.cli.options import add_options
+from spectrie.cli.settings import Settings, resolve
+from spectrie.errors import ConfigError, ModelError
+from spectrie.worker.config import EngineOptions, LinkOptions, RunnerOptions, WorkerOptions
+from spectrie.worker.guardian import watch_supervisor
+from spectrie.worker.supervisor import EXIT_HOPELESS
+
+__all__ = ["configure", "need_torch", "run", "worker_options"]
+
+_EPILOG = """\
+A worker loads MODEL, dials the router and keeps dialling: start both in any order.
+SIGTERM lets running requests finish; a second one stops at once.
+
+example:
+  spectrie router --worker-listen unix:/tmp/spectrie.sock &
+  spectrie worker smollm2-135m --router unix:/tmp/spectrie.sock
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    parser.add_argument("model", metavar="MODEL", help="folder, .gguf file, alias or Hub id")
+    add_options(parser, "worker")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs a worker to its end; returns the exit code."""
+    supervised = watch_supervisor()
+    try:
+        settings = resolve("worker", args)
+        configure_logs(settings.log_level, settings.log_format)
+        need_torch()
+        options = worker_options(args.model, settings)
+        from spectrie.worker.process import run_worker
+
+        return run_worker(options)
+    except (ConfigError, ModelError) as error:
+        if not supervised:
+            raise
+        print(f"spectrie: {error}", file=sys.stderr)
+        return EXIT_HOPELESS
+
+
+def need_torch() -> None:
+    """Refuses to go on without the packages that run models.
+
+    Raises:
+        ConfigError: torch is not installed; the message says how to install it.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise ConfigError("running a model needs torch: pip install 'spectrie[worker]'")
+
+
+def worker_options(model: str, settings: Settings) -> WorkerOptions:
+    """The options of a worker process.
+
+    Raises:
+        ConfigError: `--router` is missing, or the token file cannot be read.
+    """
+    if settings.router is None:
+        raise ConfigError("--router is required: give the router's --worker-listen address")
+    return WorkerOptions(
+        model=model,
+        link=LinkOptions(
+            target=settings.router,
+            token=_token(settings.worker_token_file),
+            model_name=settings.served_model_name,
+        ),
+        runner=RunnerOptions(
+            dtype=settings.dtype,
+            device=settings.device,
+            threads=settings.threads,
+            kv_memory_bytes=settings.kv_memory,
+            max_context=settings.max_context,
+        ),
+        engine=EngineOptions(
+            speculation=settings.speculation,
+            max_draft_tokens=settings.max_draft_tokens,
+            min_match=settings.min_match,
+            max_match=settings.max_match,
+            min_breadth=settings.min_breadth,
+            max_breadth=settings.max_breadth,
+            max_depth=settings.max_depth,
+            chunk_tokens=settings.chunk_tokens,
+            max_running=settings.max_running,
+            memory_bytes=settings.memory,
+        ),
+        health_address=None if settings.health in (None, "off") else settings.health,
+        drain_s=settings.drain_timeout,
+    )
+
+
+def _token(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--worker-token-file {path}: {error}") from error
+    if not token or not token.isascii():
+        raise ConfigError(f"--worker-token-file {path}: the file holds no token")
+    return token

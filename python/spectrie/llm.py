@@ -1,0 +1,334 @@
+"""`spectrie.LLM`: a model in this process, without a server."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
+
+from spectrie.errors import FieldViolation, Internal, InvalidArgument, SpectrieError
+from spectrie.options import GenerateOptions
+from spectrie.types import Completion, Message
+from spectrie.worker.config import EngineOptions, RunnerOptions
+from spectrie.worker.defaults import read_sampling_defaults
+from spectrie.worker.generation import LocalStream, Piece
+from spectrie.worker.host import EngineHost
+from spectrie.worker.request import ModelLimits, build_request
+
+if TYPE_CHECKING:
+    from spectrie import _core
+
+__all__ = ["LLM"]
+
+
+class LLM:
+    """A model in this process: continuous batching, speculation and sampling as the server has them.
+
+    Safe to share between threads. Answers depend on prompt, options and seed alone: never on
+    speculation, on other requests or on how many run at once.
+
+    Args:
+        model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
+        dtype: `auto` (by CPU feature, never by timing), `float32`, `bfloat16` or `float16`.
+        speculation: `auto` or True; False or `off`; or the fixed modes `bfs` and `prob`.
+        max_draft_tokens: At most this many draft tokens per request and step, 0 to 63.
+        threads: CPU threads of a forward; None measures briefly and remembers.
+        device: `auto`, `cpu` or `cuda`.
+        max_context: Longest prompt plus answer in tokens; None is the model's own limit.
+        max_running: Most requests that run at once; None follows from the cache's size.
+        kv_memory_bytes: Bytes of the key/value cache; None follows from free memory.
+        num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`.
+        memory_bytes: Budget of the draft memory.
+        chunk_tokens: Longest prompt chunk of one step.
+        progress: Takes one line per stage of loading.
+
+    Raises:
+        ModelError: The model cannot be found, read or run.
+
+    Example:
+        >>> with LLM("smollm2-135m") as llm:  # doctest: +SKIP
+        ...     print(llm.generate("The capital of France is", max_tokens=8).text)
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: str = "auto",
+        speculation: Literal["auto", "off", "bfs", "prob"] | bool = "auto",
+        max_draft_tokens: int = 16,
+        threads: int | None = None,
+        device: str = "auto",
+        max_context: int | None = None,
+        max_running: int | None = None,
+        kv_memory_bytes: int | None = None,
+        num_pages: int | None = None,
+        memory_bytes: int = 256 << 20,
+        chunk_tokens: int = 256,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        from spectrie import _core
+        from spectrie.model import resolve
+
+        if isinstance(speculation, bool):
+            speculation = "auto" if speculation else "off"
+        resolved = resolve(str(model))
+        self.model_path: Path = resolved.folder
+        """Folder of the model's files."""
+        self.model_name: str = resolved.name
+        """Name of the model."""
+        self.tokenizer: _core.Tokenizer = _core.Tokenizer.from_folder(str(resolved.folder))
+        """The model's tokenizer: `encode`, `decode`, `apply_chat_template`."""
+        self._handles = itertools.count(1)
+        self._lock = threading.Lock()
+        self._streams: dict[int, LocalStream] = {}
+        self._error: SpectrieError | None = None
+        defaults = read_sampling_defaults(resolved.folder)
+        self._host = EngineHost(
+            resolved.folder,
+            runner=RunnerOptions(
+                dtype=dtype,
+                device=device,
+                threads=threads,
+                num_pages=num_pages,
+                kv_memory_bytes=kv_memory_bytes,
+                max_context=max_context,
+            ),
+            engine=EngineOptions(
+                speculation=speculation,
+                max_draft_tokens=max_draft_tokens,
+                chunk_tokens=chunk_tokens,
+                max_running=max_running,
+                memory_bytes=memory_bytes,
+            ),
+            deliver=self._deliver,
+            on_death=self._die,
+            progress=progress,
+        )
+        runner = self._host.runner
+        self._limits = ModelLimits(
+            vocabulary_size=runner.vocabulary_size,
+            max_context=runner.max_context,
+            speculation=runner.exact,
+            defaults=defaults,
+        )
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus answer, in tokens."""
+        return self._limits.max_context
+
+    @property
+    def dtype(self) -> str:
+        """Number format in use, such as `float32`."""
+        return self._host.runner.dtype_name
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of a forward."""
+        return self._host.runner.threads
+
+    @property
+    def numeric_fingerprint(self) -> str:
+        """Facts that decide the bits: equal fingerprints give equal tokens."""
+        return self._host.runner.numeric_fingerprint
+
+    def load(self) -> _core.Load:
+        """How busy the engine is, and its totals since the start."""
+        return self._host.engine.load()
+
+    @overload
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Completion: ...
+
+    @overload
+    def generate(
+        self, prompt: Sequence[str], **options: Unpack[GenerateOptions]
+    ) -> list[Completion]: ...
+
+    @overload
+    def generate(
+        self, *, prompt_token_ids: Sequence[Sequence[int]], **options: Unpack[GenerateOptions]
+    ) -> list[Completion]: ...
+
+    def generate(
+        self,
+        prompt: str | Sequence[str] | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Completion | list[Completion]:
+        """Continues one prompt, or every prompt of a list side by side.
+
+        Args:
+            prompt: Text, or a list of texts.
+            prompt_token_ids: Token ids instead, or a list of lists.
+            options: See `GenerateOptions`; they hold for every prompt of a list.
+
+        Raises:
+            InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
+            SpectrieError: The request failed.
+        """
+        if isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids)):
+            with self.stream(prompt, prompt_token_ids=prompt_token_ids, **options) as stream:  # type: ignore[arg-type]
+                return stream.final()
+        streams: list[LocalStream] = []
+        try:
+            for text in prompt or ():
+                streams.append(self.stream(text, **options))
+            for ids in prompt_token_ids or ():
+                streams.append(self.stream(prompt_token_ids=ids, **options))  # type: ignore[arg-type]
+            return [stream.final() for stream in streams]
+        finally:
+            for stream in streams:
+                stream.cancel()
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[GenerateOptions]) -> Completion:
+        """Answers a chat: messages of `role` (system, user, assistant) and `content`."""
+        with self.stream(messages=messages, **options) as stream:
+            return stream.final()
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | None = None,
+        messages: Sequence[Message] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> LocalStream:
+        """Continues a prompt or answers a chat, piece by piece as tokens are verified.
+
+        Raises:
+            InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
+        """
+        from spectrie import _core
+
+        prompt_ids = self._prompt_ids(prompt, prompt_token_ids, messages)
+        prediction_ids = self._prediction_ids(options.get("prediction"))
+        handle = next(self._handles)
+        plan = build_request(handle, prompt_ids, prediction_ids, self._limits, options)
+        stream = LocalStream(
+            plan,
+            _core.TextStream(
+                self.tokenizer,
+                stop=list(plan.stop),
+                skip_special_tokens=plan.skip_special_tokens,
+            ),
+            lambda keep, finished: self._host.cancel(handle, keep, finished),
+            model=self.model_name,
+            request_id=options.get("request_id") or f"local-{uuid.uuid4().hex[:16]}",
+        )
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._streams[handle] = stream
+        try:
+            self._host.submit(plan.request)
+        except _core.EngineError as error:
+            with self._lock:
+                self._streams.pop(handle, None)
+            raise Internal(str(error)) from error
+        return stream
+
+    def close(self) -> None:
+        """Stops the model; answers that still run fail with `Cancelled`."""
+        from spectrie.errors import Cancelled
+
+        self._host.close()
+        self._fail_all(Cancelled("the model was closed"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _prompt_ids(
+        self,
+        prompt: str | None,
+        prompt_token_ids: Sequence[int] | None,
+        messages: Sequence[Message] | None,
+    ) -> list[int]:
+        given = [g for g in (prompt, prompt_token_ids, messages) if g is not None]
+        if len(given) != 1:
+            raise _refused("prompt", "give exactly one of prompt, prompt_token_ids and messages")
+        if messages is not None:
+            text = self._chat_text(messages)
+            return self.tokenizer.encode(text, add_special_tokens=False)
+        if prompt_token_ids is not None:
+            return list(prompt_token_ids)
+        if not isinstance(prompt, str):
+            raise _refused("prompt", f"given {type(prompt).__name__}, allowed text")
+        return self.tokenizer.encode(prompt, add_special_tokens=True)
+
+    def _chat_text(self, messages: Sequence[Message]) -> str:
+        for index, message in enumerate(messages):
+            for key in ("role", "content"):
+                value = message.get(key)
+                if not isinstance(value, str):
+                    raise _refused(f"messages[{index}].{key}", f"given {value!r}, allowed text")
+        if not messages:
+            raise _refused("messages", "given none, allowed 1 or more")
+        try:
+            return self.tokenizer.apply_chat_template([dict(message) for message in messages])
+        except ValueError as error:
+            raise _refused("messages", str(error)) from error
+
+    def _prediction_ids(self, prediction: str | Path | Sequence[int] | None) -> list[int] | None:
+        if prediction is None:
+            return None
+        if isinstance(prediction, Path):
+            try:
+                prediction = prediction.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise _refused("prediction", f"{prediction}: {error}") from error
+        if isinstance(prediction, str):
+            return self.tokenizer.encode(prediction, add_special_tokens=False)
+        return list(prediction)
+
+    def _deliver(self, output: _core.StepOutput) -> None:
+        bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
+        for index, handle in enumerate(output.handles):
+            finish = output.finishes[index]
+            with self._lock:
+                stream = (
+                    self._streams.get(handle) if finish is None else self._streams.pop(handle, None)
+                )
+            if stream is not None:
+                span = slice(bounds[index], bounds[index + 1])
+                stream.push(Piece(token_ids[span], sources[span], finish))
+
+    def _die(self, error: BaseException) -> None:
+        self._fail_all(Internal(f"the model stopped working: {error}"))
+
+    def _fail_all(self, error: SpectrieError) -> None:
+        with self._lock:
+            self._error = error
+            streams = list(self._streams.values())
+            self._streams.clear()
+        for stream in streams:
+            stream.push(Piece([], [], None, error))
+
+
+def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:
+    return ids is None or not ids or isinstance(ids[0], int)
+
+
+def _refused(field: str, description: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{field}: {description}", field_violations=(FieldViolation(field, description),)
+    )

@@ -1,0 +1,101 @@
+"""Options of a worker: one small frozen struct per part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["EngineOptions", "LinkOptions", "RunnerOptions", "WorkerOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerOptions:
+    """How the model is loaded.
+
+    Attributes:
+        dtype: `auto` (by CPU feature, never by timing), `float32`, `bfloat16` or `float16`.
+        device: `auto`, `cpu` or `cuda`.
+        threads: CPU threads of a forward; None measures briefly and remembers.
+        num_pages: Pages of the key/value cache; None follows from `kv_memory_bytes`.
+        kv_memory_bytes: Bytes of the key/value cache; None follows from free memory.
+        max_context: Longest prompt plus answer in tokens; None is the model's own limit.
+    """
+
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    num_pages: int | None = None
+    kv_memory_bytes: int | None = None
+    max_context: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How requests are scheduled and drafts are grown.
+
+    Attributes:
+        speculation: `auto` (calibrated scores, budget by measured cost), `off`, `bfs` or `prob`.
+        max_draft_tokens: At most this many draft tokens per request and step, 0 to 63.
+        min_match: Shortest match that may draft, in tokens.
+        max_match: Longest match tried by the fixed modes, in tokens.
+        min_breadth: Fewest children of a node in the fixed modes.
+        max_breadth: Most children of a node in the fixed modes.
+        max_depth: Deepest draft, in tokens.
+        chunk_tokens: Longest prompt chunk of one step.
+        max_batch_rows: Most rows of one forward.
+        max_running: Most requests that run at once; None follows from the cache's size.
+        memory_bytes: Budget of the draft memory.
+        holdout_every: One step in this many drafts nothing, which keeps the reported gain honest.
+    """
+
+    speculation: str = "auto"
+    max_draft_tokens: int = 16
+    min_match: int = 1
+    max_match: int = 16
+    min_breadth: int = 1
+    max_breadth: int = 10
+    max_depth: int = 18
+    chunk_tokens: int = 256
+    max_batch_rows: int = 512
+    max_running: int | None = None
+    memory_bytes: int = 256 << 20
+    holdout_every: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How a worker reaches its router.
+
+    Attributes:
+        target: `unix:PATH` or `HOST:PORT` of the router's worker listener.
+        token: Secret of a TCP listener; None for a Unix socket.
+        model_name: Name clients write; None is the name of the model itself.
+        backoff_s: First pause after a failed dial; doubles up to `max_backoff_s`.
+        max_backoff_s: Longest pause between two dials.
+    """
+
+    target: str
+    token: str | None = None
+    model_name: str | None = None
+    backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """Everything a worker process needs.
+
+    Attributes:
+        model: Folder, `.gguf` file, alias or Hugging Face id.
+        link: Where its router is.
+        runner: How the model is loaded.
+        engine: How requests are scheduled.
+        health_address: Where grpc.health is served; None serves none.
+        drain_s: How long a drain waits for running requests.
+    """
+
+    model: str
+    link: LinkOptions
+    runner: RunnerOptions = field(default_factory=RunnerOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    health_address: str | None = None
+    drain_s: float = 600.0

@@ -1,0 +1,190 @@
+"""The worker's connection to its router: dials for ever, one stream at a time."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from spectrie._proto import worker_pb2, worker_pb2_grpc
+from spectrie.version import __version__
+from spectrie.worker.artifacts import artifact_chunks
+from spectrie.worker.config import LinkOptions
+from spectrie.worker.session import Session
+
+if TYPE_CHECKING:
+    from spectrie import _core
+    from spectrie.worker.host import EngineHost
+
+__all__ = ["PROTOCOL", "RouterLink"]
+
+log = logging.getLogger("spectrie.worker")
+
+PROTOCOL = 1
+HEARTBEAT_S = 1.0
+
+# grpc-core ignores keys it does not know: tests/worker/test_link.py looks each up in its library.
+CHANNEL_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 16 << 20),
+    ("grpc.max_send_message_length", 16 << 20),
+    # The loop below is the one that backs off; a channel left to itself waits up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 250),
+    ("grpc.min_reconnect_backoff_ms", 250),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class RouterLink:
+    """Keeps an `EngineHost` connected to a router.
+
+    Requests of a connection that broke are cancelled: nobody waits for them any more.
+
+    Args:
+        options: Where the router is.
+        model_name: Name clients write.
+    """
+
+    def __init__(self, options: LinkOptions, model_name: str) -> None:
+        self._options = options
+        self._model_name = model_name
+        self._instance = uuid.uuid4().hex
+        self._handles = itertools.count(1)
+        self._session: Session | None = None
+        self._call: Any = None
+        self._closing = threading.Event()
+        self._draining = False
+        self.welcomed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, host: EngineHost) -> None:
+        """Starts dialling; requests run on `host`, whose outputs come to `deliver`."""
+        self._thread = threading.Thread(
+            target=self._run, args=(host,), name="spectrie-link", daemon=True
+        )
+        self._thread.start()
+        threading.Thread(target=self._beat, name="spectrie-beats", daemon=True).start()
+
+    def deliver(self, output: _core.StepOutput) -> None:
+        """Takes a step's output on the step loop's thread."""
+        session = self._session
+        if session is not None:
+            session.deliver(output)
+
+    @property
+    def num_running(self) -> int:
+        """Requests of the current connection that have not ended."""
+        session = self._session
+        return 0 if session is None else session.num_running
+
+    def drain(self, timeout_s: float) -> bool:
+        """Refuses new requests and waits for the running ones; True when all ended in time."""
+        self._draining = True
+        session = self._session
+        if session is not None:
+            session.drain()
+        deadline = time.monotonic() + timeout_s
+        while self.num_running and time.monotonic() < deadline:
+            if self._closing.wait(0.02):
+                break
+        return self.num_running == 0
+
+    def close(self) -> None:
+        """Hangs up and stops dialling."""
+        self._closing.set()
+        call = self._call
+        if call is not None:
+            call.cancel()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+
+    def _run(self, host: EngineHost) -> None:
+        pause_s = self._options.backoff_s
+        while not self._closing.is_set():
+            if self._connect(host):
+                pause_s = self._options.backoff_s
+            if self._closing.wait(pause_s):
+                return
+            pause_s = min(pause_s * 2, self._options.max_backoff_s)
+
+    def _connect(self, host: EngineHost) -> bool:
+        """Serves one connection to its end; True when the router had taken this worker."""
+        session = Session(host, lambda: next(self._handles), self._greeting(host))
+        if self._draining:
+            session.drain()
+        self._session = session
+        try:
+            with grpc.insecure_channel(self._options.target, options=CHANNEL_OPTIONS) as channel:
+                stub = worker_pb2_grpc.WorkerHubStub(channel)
+                self._call = stub.Connect(session.messages(), metadata=self._metadata())
+                for message in self._call:
+                    if message.HasField("welcome"):
+                        self.welcomed.set()
+                    session.receive(message)
+            log.warning("the router closed the connection; dialling again")
+        except grpc.RpcError as error:
+            self._report(error)
+        finally:
+            self._session = None
+            session.close()
+        joined = self.welcomed.is_set()
+        self.welcomed.clear()
+        return joined
+
+    def _report(self, error: grpc.RpcError) -> None:
+        if self._closing.is_set():
+            return
+        code = error.code() if isinstance(error, grpc.Call) else None
+        details = error.details() if isinstance(error, grpc.Call) else str(error)
+        name = "an error" if code is None else code.name
+        if self.welcomed.is_set():
+            log.warning("lost the router (%s: %s); dialling again", name, details)
+        else:
+            log.info("no router at %s yet (%s: %s)", self._options.target, name, details)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        token = self._options.token
+        return () if token is None else (("authorization", f"Bearer {token}"),)
+
+    def _greeting(self, host: EngineHost) -> Iterator[worker_pb2.WorkerMessage]:
+        runner = host.runner
+        yield worker_pb2.WorkerMessage(
+            hello=worker_pb2.Hello(
+                protocol=PROTOCOL,
+                version=__version__,
+                model=self._model_name,
+                model_hash=runner.model_hash,
+                numeric_fingerprint=runner.numeric_fingerprint,
+                capacity=worker_pb2.Capacity(
+                    max_context=runner.max_context,
+                    max_running=host.max_running,
+                    num_pages=runner.num_pages,
+                    page_size=runner.page_size,
+                    max_draft_tokens=host.engine_options.max_draft_tokens,
+                ),
+                vocabulary_size=runner.vocabulary_size,
+                eos_token_ids=list(runner.eos_token_ids),
+                instance=self._instance,
+                process_id=os.getpid(),
+            )
+        )
+        for chunk in artifact_chunks(host.folder):
+            yield worker_pb2.WorkerMessage(artifact=chunk)
+        yield worker_pb2.WorkerMessage(ready=worker_pb2.Ready())
+
+    def _beat(self) -> None:
+        while not self._closing.wait(HEARTBEAT_S):
+            session = self._session
+            if session is not None and self.welcomed.is_set():
+                session.beat()

@@ -1,0 +1,131 @@
+"""The step loop: plan, forward, commit, in one thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spectrie import _core
+    from spectrie.model import Runner
+
+__all__ = ["StepLoop"]
+
+log = logging.getLogger("spectrie.worker")
+
+MAX_CONSECUTIVE_FAILURES = 5
+"""Failed forwards in a row after which the loop gives up: the fault is not in one request."""
+
+IDLE_WAIT_S = 0.25
+"""Longest sleep without work, so that a deadline of a waiting request is noticed."""
+
+
+class StepLoop:
+    """Runs steps while the engine has any, and sleeps while it has none.
+
+    A forward that raises fails the requests of its plan alone; the loop goes on. The GIL is free
+    during `plan`, `forward` and `commit`.
+
+    Args:
+        engine: The engine; others may submit to it at any time, and then call `wake`.
+        runner: The model.
+        deliver: Takes each step's output on the loop's thread; must return at once.
+        on_death: Takes the exception that ended the loop; called on the loop's thread.
+    """
+
+    def __init__(
+        self,
+        engine: _core.Engine,
+        runner: Runner,
+        deliver: Callable[[_core.StepOutput], None],
+        on_death: Callable[[BaseException], None],
+    ) -> None:
+        self._engine = engine
+        self._runner = runner
+        self._deliver = deliver
+        self._on_death = on_death
+        self._wake = threading.Event()
+        self._stopping = False
+        self._failures = 0
+        self._steps = 0
+        self._busy = False
+        self._thread = threading.Thread(target=self._run, name="spectrie-steps", daemon=True)
+
+    @property
+    def steps(self) -> int:
+        """Steps done since the start."""
+        return self._steps
+
+    @property
+    def busy(self) -> bool:
+        """Whether the last plan had work."""
+        return self._busy
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tells the loop that the engine has something new."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ends the loop after the step it is in, and waits for that."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                # Cleared before planning: a submit after this line either is in the plan or
+                # leaves the event set.
+                self._wake.clear()
+                if not self._step():
+                    self._wake.wait(IDLE_WAIT_S)
+        except BaseException as error:
+            log.exception("the step loop ended")
+            self._busy = False
+            self._on_death(error)
+
+    def _step(self) -> bool:
+        """Runs one step; False when there was nothing to do."""
+        plan = self._engine.plan(time.monotonic())
+        self._busy = plan is not None
+        if plan is None:
+            # Refusals, cancellations and deadlines end requests without a step.
+            ends = self._engine.take_outputs()
+            if ends.handles:
+                self._deliver(ends)
+            return False
+        started = time.monotonic()
+        try:
+            logits = self._runner.forward(plan)
+        except Exception as error:
+            self._fail(plan.plan_id, error)
+            return True
+        now = time.monotonic()
+        output = self._engine.commit_logits(
+            plan.plan_id,
+            logits.data_ptr(),
+            logits.shape[0],
+            logits.stride(0) if logits.shape[0] else 0,
+            (now - started) * 1e3,
+            now,
+        )
+        self._failures = 0
+        self._steps += 1
+        self._deliver(output)
+        return True
+
+    def _fail(self, plan_id: int, error: Exception) -> None:
+        self._failures += 1
+        log.exception("step %d failed (%d in a row)", self._steps, self._failures)
+        if self._failures >= MAX_CONSECUTIVE_FAILURES:
+            raise RuntimeError(f"{self._failures} steps failed in a row") from error
+        message = "the model failed on this step; the worker's log has the details"
+        self._deliver(self._engine.fail(plan_id, message, time.monotonic()))

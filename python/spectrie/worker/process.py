@@ -1,0 +1,147 @@
+"""A worker as a process: loads the model, joins the router, drains on SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from spectrie.worker.config import WorkerOptions
+from spectrie.worker.health import HealthServer
+from spectrie.worker.host import EngineHost
+from spectrie.worker.link import RouterLink
+from spectrie.worker.ready import print_ready
+
+__all__ = ["EXIT_FAILURE", "run_worker"]
+
+log = logging.getLogger("spectrie.worker")
+
+EXIT_FAILURE = 1
+EXIT_STOPPED = 130
+
+
+class _Signals:
+    """SIGINT and SIGTERM: the first drains, the second stops; before the model is warm, any stops."""
+
+    def __init__(self) -> None:
+        self.drain = threading.Event()
+        self.stop = threading.Event()
+        self.warm = False
+        signal.signal(signal.SIGINT, self._handle)
+        signal.signal(signal.SIGTERM, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self.warm:
+            raise SystemExit(0)
+        if self.drain.is_set():
+            self.stop.set()
+        self.drain.set()
+
+
+def run_worker(options: WorkerOptions) -> int:
+    """Runs one worker to its end and returns the exit code: 0 after a drain.
+
+    Raises:
+        ModelError: The model cannot be found, read or run.
+        ConfigError: An address cannot be used.
+    """
+    signals = _Signals()
+    health = HealthServer(options.health_address) if options.health_address else None
+    try:
+        return _serve(options, signals, health)
+    finally:
+        if health is not None:
+            health.close()
+
+
+def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | None) -> int:
+    from spectrie.model import resolve
+
+    resolved = resolve(options.model)
+    died = threading.Event()
+
+    def on_death(error: BaseException) -> None:
+        died.set()
+        signals.drain.set()
+
+    link = RouterLink(options.link, options.link.model_name or resolved.name)
+    with _host(resolved.folder, options, link, on_death) as host:
+        signals.warm = True
+        if health is not None:
+            health.set_serving(True)
+        link.start(host)
+        _announce(link, signals.drain, _facts(host, options, health))
+        signals.drain.wait()
+        if died.is_set():
+            # Nothing can finish any more: the supervisor starts a new worker at once.
+            link.close()
+            return EXIT_FAILURE
+        return _drain(link, signals, options.drain_s)
+
+
+def _host(
+    folder: Path,
+    options: WorkerOptions,
+    link: RouterLink,
+    on_death: Callable[[BaseException], None],
+) -> EngineHost:
+    return EngineHost(
+        folder,
+        runner=options.runner,
+        engine=options.engine,
+        deliver=link.deliver,
+        on_death=on_death,
+        progress=lambda line: log.info("%s", line),
+    )
+
+
+def _drain(link: RouterLink, signals: _Signals, drain_s: float) -> int:
+    running = link.num_running
+    if running:
+        log.info("draining: %d requests still run; a second signal stops at once", running)
+    waiter = threading.Thread(target=link.drain, args=(drain_s,), daemon=True)
+    waiter.start()
+    while waiter.is_alive() and not signals.stop.is_set():
+        waiter.join(0.02)
+    stopped = signals.stop.is_set()
+    link.close()
+    if stopped:
+        log.warning("stopped with requests running")
+    return EXIT_STOPPED if stopped else 0
+
+
+def _announce(link: RouterLink, drain: threading.Event, facts: dict[str, Any]) -> None:
+    """Prints the ready line once the router has taken this worker."""
+
+    def wait() -> None:
+        while not link.welcomed.wait(0.1):
+            if drain.is_set():
+                return
+        print_ready(facts)
+
+    threading.Thread(target=wait, name="spectrie-announce", daemon=True).start()
+
+
+def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None) -> dict[str, Any]:
+    runner = host.runner
+    return {
+        "role": "worker",
+        "pid": os.getpid(),
+        "model": options.link.model_name,
+        "dtype": runner.dtype_name,
+        "device": runner.device_name,
+        "threads": runner.threads,
+        "max_context": runner.max_context,
+        "max_running": host.max_running,
+        "kv_tokens": runner.num_pages * runner.page_size,
+        "memory_bytes": options.engine.memory_bytes,
+        "speculation": host.speculation,
+        "max_draft_tokens": options.engine.max_draft_tokens,
+        "numeric_fingerprint": runner.numeric_fingerprint,
+        "health": None if health is None else health.address,
+    }

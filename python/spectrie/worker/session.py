@@ -1,0 +1,247 @@
+"""One connection's requests, and the messages that answer them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from spectrie._proto import worker_pb2
+from spectrie.worker.messages import engine_request, load_message, refusal, request_stats
+
+if TYPE_CHECKING:
+    from spectrie import _core
+
+__all__ = ["RequestHost", "Session"]
+
+log = logging.getLogger("spectrie.worker")
+
+LOAD_INTERVAL_S = 0.1
+
+
+class RequestHost(Protocol):
+    """What a session needs of an `EngineHost`."""
+
+    @property
+    def engine(self) -> _core.Engine:
+        """Whose load is reported."""
+
+    @property
+    def steps(self) -> int:
+        """Steps done since the start."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there was work at the last look."""
+
+    def submit(self, request: _core.Request) -> None:
+        """Queues a request."""
+
+    def cancel(self, handle: int, keep_tokens: int | None = None, finished: bool = False) -> None:
+        """Stops a request."""
+
+    def learn(self, namespace: str, token_ids: list[int]) -> None:
+        """Teaches the draft memory."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A request of this connection that has not ended."""
+
+    handle: int
+    start: worker_pb2.Start
+    output_ids: list[int] = field(default_factory=list)
+    cancelled: bool = False
+    keep_tokens: int | None = None
+    ended_well: bool = False
+
+
+class Session:
+    """The requests of one connection to a router.
+
+    Three threads meet here: gRPC's reader calls `receive`, the step loop calls `deliver`, and
+    gRPC's sender iterates over `messages`. Only the sender builds messages.
+
+    Args:
+        host: Where requests run.
+        next_handle: Gives a handle no other session of this process uses.
+        greeting: The first messages: hello, artifacts, ready.
+    """
+
+    def __init__(
+        self,
+        host: RequestHost,
+        next_handle: Callable[[], int],
+        greeting: Iterable[worker_pb2.WorkerMessage],
+    ) -> None:
+        self._host = host
+        self._next_handle = next_handle
+        self._greeting = greeting
+        self._lock = threading.Lock()
+        self._by_handle: dict[int, _Running] = {}
+        self._by_name: dict[tuple[str, int], _Running] = {}
+        self._outbox: queue.SimpleQueue[_core.StepOutput | worker_pb2.WorkerMessage | None] = (
+            queue.SimpleQueue()
+        )
+        self._load_sent_s = 0.0
+        self._draining = False
+
+    @property
+    def num_running(self) -> int:
+        """Requests that have not ended."""
+        with self._lock:
+            return len(self._by_handle)
+
+    def drain(self) -> None:
+        """Refuses every request from now on."""
+        self._draining = True
+
+    def receive(self, message: worker_pb2.RouterMessage) -> None:
+        """Acts on one message of the router."""
+        kind = message.WhichOneof("message")
+        if kind == "start":
+            self._start(message.start)
+        elif kind == "cancel":
+            self._cancel(message.cancel)
+        elif kind == "learn":
+            self._host.learn(message.learn.namespace, list(message.learn.token_ids))
+        elif kind == "drain":
+            self.drain()
+        elif kind == "welcome":
+            log.info("joined the router as %s", message.welcome.worker_id)
+
+    def deliver(self, output: _core.StepOutput) -> None:
+        """Takes a step's output; the sender thread turns it into messages."""
+        self._outbox.put(output)
+
+    def beat(self) -> None:
+        """Queues a heartbeat and the current load."""
+        beat = worker_pb2.Heartbeat(steps=self._host.steps, busy=self._host.busy)
+        self._outbox.put(worker_pb2.WorkerMessage(heartbeat=beat))
+        self._outbox.put(self._load())
+
+    def close(self) -> None:
+        """Ends `messages` and cancels whatever still runs."""
+        self._outbox.put(None)
+        with self._lock:
+            handles = list(self._by_handle)
+            self._by_handle.clear()
+            self._by_name.clear()
+        for handle in handles:
+            self._host.cancel(handle)
+
+    def messages(self) -> Iterator[worker_pb2.WorkerMessage]:
+        """Yields what goes to the router until `close`."""
+        yield from self._greeting
+        while True:
+            item = self._outbox.get()
+            if item is None:
+                return
+            if isinstance(item, worker_pb2.WorkerMessage):
+                yield item
+            else:
+                yield from self._output_messages(item)
+
+    def _start(self, start: worker_pb2.Start) -> None:
+        if self._draining:
+            self._refuse(start, "the worker is draining and takes no new requests")
+            return
+        from spectrie import _core
+
+        running = _Running(self._next_handle(), start)
+        with self._lock:
+            self._by_handle[running.handle] = running
+            self._by_name[start.request_id, start.attempt] = running
+        try:
+            self._host.submit(engine_request(running.handle, start))
+        except (_core.EngineError, ValueError, OverflowError) as error:
+            self._forget(running)
+            self._refuse(start, str(error))
+
+    def _refuse(self, start: worker_pb2.Start, reason: str) -> None:
+        step = worker_pb2.StepOutput(step=self._host.steps, outputs=[refusal(start, reason)])
+        self._outbox.put(worker_pb2.WorkerMessage(step_output=step))
+
+    def _cancel(self, cancel: worker_pb2.Cancel) -> None:
+        with self._lock:
+            running = self._by_name.get((cancel.request_id, cancel.attempt))
+            if running is None or running.cancelled:
+                return
+            running.cancelled = True
+            running.ended_well = cancel.finished
+            running.keep_tokens = cancel.keep_tokens if cancel.HasField("keep_tokens") else None
+        self._host.cancel(running.handle, running.keep_tokens, cancel.finished)
+
+    def _forget(self, running: _Running) -> None:
+        with self._lock:
+            self._by_handle.pop(running.handle, None)
+            self._by_name.pop((running.start.request_id, running.start.attempt), None)
+
+    def _output_messages(self, output: _core.StepOutput) -> Iterator[worker_pb2.WorkerMessage]:
+        outputs: list[worker_pb2.RequestOutput] = []
+        learned: list[worker_pb2.WorkerMessage] = []
+        bounds = output.token_indptr
+        for index, handle in enumerate(output.handles):
+            with self._lock:
+                running = self._by_handle.get(handle)
+            # None: the request belonged to a connection that is gone.
+            if running is None:
+                continue
+            span = slice(bounds[index], bounds[index + 1])
+            finish = output.finishes[index]
+            outputs.append(_request_output(running, output, span, finish))
+            if finish is not None:
+                self._forget(running)
+                learned.extend(_learned(running, finish.kind))
+        if outputs:
+            step = worker_pb2.StepOutput(step=self._host.steps, outputs=outputs)
+            yield worker_pb2.WorkerMessage(step_output=step)
+        yield from learned
+        if time.monotonic() - self._load_sent_s >= LOAD_INTERVAL_S:
+            yield self._load()
+
+    def _load(self) -> worker_pb2.WorkerMessage:
+        self._load_sent_s = time.monotonic()
+        return worker_pb2.WorkerMessage(load=load_message(self._host.engine.load()))
+
+
+def _request_output(
+    running: _Running, output: _core.StepOutput, span: slice, finish: _core.Finish | None
+) -> worker_pb2.RequestOutput:
+    token_ids = output.token_ids[span]
+    running.output_ids.extend(token_ids)
+    message = worker_pb2.RequestOutput(
+        request_id=running.start.request_id,
+        attempt=running.start.attempt,
+        token_ids=token_ids,
+        sources=output.sources[span],
+    )
+    if finish is not None:
+        message.finish = worker_pb2.FinishKind.ValueType(finish.kind)
+        message.stats.CopyFrom(request_stats(finish))
+        if finish.message is not None:
+            message.message = finish.message
+    return message
+
+
+_ENDED_WELL = (
+    worker_pb2.FINISH_EOS,
+    worker_pb2.FINISH_STOP_TOKEN,
+    worker_pb2.FINISH_LENGTH,
+)
+
+
+def _learned(running: _Running, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
+    """Yields what other workers may learn of a request that ended well."""
+    start = running.start
+    if not start.learn or not (kind in _ENDED_WELL or running.ended_well):
+        return
+    output_ids = [*start.emitted_token_ids, *running.output_ids][: running.keep_tokens]
+    learned = worker_pb2.Learned(
+        namespace=start.namespace, token_ids=[*start.prompt_ids, *output_ids]
+    )
+    yield worker_pb2.WorkerMessage(learned=learned)
