@@ -185,3 +185,6 @@ fn take_include_usage(body: &mut Fields, ignored: &mut BTreeSet<String>) -> Fiel
     ignored.extend(options.rest());
     Ok(include_usage)
 }
+
+#[cfg(test)]
+mod tests;
