@@ -1,0 +1,173 @@
+"""The checks of `spectrie doctor`: what this machine has, and what to do about what it lacks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import Literal
+
+from spectrie.errors import SpectrieError
+
+__all__ = ["Check", "run_checks"]
+
+State = Literal["ok", "note", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The outcome of one check.
+
+    Attributes:
+        name: What was looked at.
+        state: `ok`, `note` (works, but less well) or `fail`.
+        text: What was found, and for a failure what to do.
+    """
+
+    name: str
+    state: State
+    text: str
+
+
+def run_checks(model: str) -> Iterator[Check]:
+    """Runs every check, the quick ones first; none of them downloads or writes."""
+    steps: tuple[tuple[str, Callable[[], Check]], ...] = (
+        ("python", _python),
+        ("core", _core),
+        ("torch", _torch),
+        ("processor", _processor),
+        ("memory", _memory),
+        ("gpu", _gpu),
+        ("cache", _cache),
+        ("model", lambda: _model(model)),
+        ("port 8000", lambda: _port(8000, "--http")),
+        ("port 50051", lambda: _port(50051, "--grpc")),
+    )
+    for name, step in steps:
+        try:
+            yield step()
+        except (OSError, SpectrieError, ImportError, ValueError) as error:
+            yield Check(name, "fail", str(error))
+
+
+def _python() -> Check:
+    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.platform != "linux":
+        return Check("python", "note", f"{text}; only Linux x86_64 is tested")
+    return Check("python", "ok", text)
+
+
+def _core() -> Check:
+    if util.find_spec("spectrie._core") is None:
+        return Check("core", "fail", "the compiled module is missing: reinstall, or run make setup")
+    from spectrie._core import __version__
+
+    return Check("core", "ok", f"spectrie {__version__}")
+
+
+def _torch() -> Check:
+    if util.find_spec("torch") is None:
+        return Check("torch", "note", "absent: no worker here; pip install 'spectrie[worker]'")
+    return Check("torch", "ok", metadata.version("torch"))
+
+
+def cpu_flags() -> frozenset[str]:
+    """The instruction sets that Linux reports; empty elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(flags.partition(":")[2].split())
+
+
+def _processor() -> Check:
+    flags = cpu_flags()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if flags & {"avx512_bf16", "amx_bf16"}:
+        return Check(
+            "processor", "ok", f"{cores} cores, bfloat16 instructions: dtype auto is bfloat16"
+        )
+    if "avx2" in flags:
+        return Check("processor", "ok", f"{cores} cores, AVX2: dtype auto is float32")
+    return Check("processor", "note", f"{cores} cores, no AVX2 seen: float32, and slow")
+
+
+def _memory() -> Check:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _cgroup_limit()
+    usable = min(total, limit) if limit is not None else total
+    text = f"{usable / 2**30:.1f} GiB"
+    if limit is not None and limit < total:
+        text += " (limit of the container)"
+    if usable < 2 * 2**30:
+        return Check("memory", "note", f"{text}: enough for small models only")
+    return Check("memory", "ok", text)
+
+
+def _cgroup_limit() -> int | None:
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+def _gpu() -> Check:
+    if util.find_spec("torch") is None:
+        return Check("gpu", "ok", "not looked for without torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check("gpu", "ok", "none: models run on the CPU")
+    return Check("gpu", "ok", torch.cuda.get_device_name(0))
+
+
+def _cache() -> Check:
+    folder = _cache_folder()
+    existing = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    if not os.access(existing, os.W_OK):
+        return Check(
+            "cache", "fail", f"{folder} cannot be written: set SPECTRIE_CACHE to a folder that can"
+        )
+    free = shutil.disk_usage(existing).free / 2**30
+    state: State = "ok" if free > 2 else "note"
+    return Check("cache", state, f"{folder}, {free:.1f} GiB free")
+
+
+def _cache_folder() -> Path:
+    for variable, suffix in (("SPECTRIE_CACHE", ""), ("XDG_CACHE_HOME", "spectrie")):
+        given = os.environ.get(variable)
+        if given:
+            return Path(given) / suffix
+    try:
+        return Path.home() / ".cache" / "spectrie"
+    except RuntimeError:
+        raise SpectrieError("there is no home folder: set SPECTRIE_CACHE") from None
+
+
+def _model(model: str) -> Check:
+    path = Path(model)
+    if path.exists():
+        return Check("model", "ok", f"{path.resolve()}")
+    found = sorted(_cache_folder().glob(f"**/{model}/config.json"))
+    if found:
+        return Check("model", "ok", f"{model} in {found[0].parent}")
+    return Check("model", "note", f"{model} is not here yet: spectrie models fetch {model}")
+
+
+def _port(port: int, flag: str) -> Check:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            text = f"{error.strerror}: stop what uses it, or choose another with {flag}"
+            return Check(f"port {port}", "note", text)
+    return Check(f"port {port}", "ok", "free")

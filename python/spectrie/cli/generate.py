@@ -1,0 +1,176 @@
+"""`spectrie generate`: continues one prompt, in this process or through a server."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spectrie.cli import values
+from spectrie.cli.options import add_options
+from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.terminal import Painter
+from spectrie.cli.values import Kind
+from spectrie.errors import ConfigError
+from spectrie.options import GenerateOptions
+from spectrie.types import Completion
+
+__all__ = ["configure", "run"]
+
+_SAMPLING: tuple[tuple[str, Kind, str], ...] = (
+    ("max_tokens", values.integer(1), "most tokens to emit [rest of the context]"),
+    ("min_tokens", values.integer(0), "least tokens to emit [0]"),
+    ("temperature", values.number(0, 100), "0 is greedy [the model's, or 1]"),
+    ("top_p", values.number(0, 1), "keep the likeliest tokens of this mass [1]"),
+    ("top_k", values.integer(0), "keep the likeliest k tokens, 0 keeps all [0]"),
+    ("min_p", values.number(0, 1), "keep tokens this likely relative to the best [0]"),
+    ("seed", values.integer(0, 2**64 - 1), "same seed, same tokens [drawn]"),
+)
+_LOCAL_ONLY = ("device", "dtype", "threads", "max_context", "kv_memory", "max_draft_tokens")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("model", metavar="MODEL", help="model, or with --server a served name")
+    parser.add_argument("prompt", metavar="PROMPT", help="text to continue; - reads standard input")
+    parser.add_argument("--server", metavar="ADDR", help="gRPC address of a server to ask [none]")
+    parser.add_argument("--chat", action="store_true", help="take PROMPT as a user's message")
+    for name, kind, help_text in _SAMPLING:
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, dest=name, metavar=kind.metavar, help=help_text)
+    parser.add_argument(
+        "--stop", action="append", metavar="TEXT", help="text that ends the answer; repeat for more"
+    )
+    parser.add_argument(
+        "--prediction", metavar="FILE", type=Path, help="file that the answer will resemble"
+    )
+    parser.add_argument(
+        "--sources", action="store_true", help="mark each piece by where its tokens came from"
+    )
+    parser.add_argument("--stats", action="store_true", help="end with counts and speed, on stderr")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    add_options(parser, "generate")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Streams the answer to stdout."""
+    settings = resolve("generate", args)
+    options = _options_of(args)
+    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    if args.server:
+        _refuse_local_flags(settings)
+        options["model"] = args.model
+        options["speculation"] = False if settings.speculation == "off" else None
+    given: dict[str, Any] = (
+        {"messages": [{"role": "user", "content": prompt}]} if args.chat else {"prompt": prompt}
+    )
+    painter = Painter()
+    with (
+        _backend(args.server, args.model, settings) as backend,
+        backend(**given, **options) as stream,
+    ):
+        for delta in stream:
+            if not args.json:
+                text = delta.text
+                if args.sources and delta.sources:
+                    text = painter.source(text, delta.sources[0])
+                print(text, end="", flush=True)
+        completion: Completion = stream.final()
+    if args.json:
+        print(json.dumps(dataclasses.asdict(completion), ensure_ascii=False, indent=2))
+    elif not completion.text.endswith("\n"):
+        print()
+    if args.stats:
+        print(painter.dim(describe(completion)), file=sys.stderr)
+    return 0
+
+
+def describe(completion: Completion) -> str:
+    """One line of counts and speed of an answer."""
+    usage, speculation = completion.usage, completion.speculation
+    parts = [
+        f"{usage.prompt_tokens} prompt + {usage.completion_tokens} new tokens",
+        f"ended by {completion.finish_reason}",
+    ]
+    seconds = completion.timing.decode_ns / 1e9
+    if seconds > 0 and usage.completion_tokens > 1:
+        parts.append(f"{(usage.completion_tokens - 1) / seconds:.1f} tokens/s")
+    if speculation.verify_steps:
+        parts.append(f"{speculation.tokens_per_step:.2f} tokens/step")
+    by_source = [f"{name} {count}" for name, count in speculation.accepted_by_source.items()]
+    if by_source:
+        parts.append("accepted from " + ", ".join(by_source))
+    return "; ".join(parts)
+
+
+@contextmanager
+def _backend(server: str | None, model: str, settings: Settings) -> Iterator[Callable[..., Any]]:
+    """The `stream` method of a client or of a model in this process."""
+    if server:
+        from spectrie.client import Client
+
+        with Client(server) as client:
+            yield client.stream
+        return
+    LLM = _import_llm()
+    show = sys.stderr.isatty()
+
+    def progress(line: str) -> None:
+        if show:
+            print(line, file=sys.stderr)
+
+    with LLM(
+        model,
+        device=settings.device,
+        dtype=settings.dtype,
+        threads=settings.threads,
+        max_context=settings.max_context,
+        kv_memory_bytes=settings.kv_memory,
+        speculation=settings.speculation,
+        max_draft_tokens=settings.max_draft_tokens,
+        progress=progress,
+    ) as llm:
+        yield llm.stream
+
+
+def _import_llm() -> Any:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "running a model in this process needs torch: pip install 'spectrie[worker]',"
+            " or ask a server with --server ADDR"
+        ) from error
+    from spectrie.llm import LLM
+
+    return LLM
+
+
+def _options_of(args: argparse.Namespace) -> GenerateOptions:
+    options: dict[str, Any] = {}
+    for name, kind, _ in _SAMPLING:
+        given = getattr(args, name)
+        if given is not None:
+            try:
+                options[name] = kind.parse(given)
+            except ValueError as error:
+                raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
+    if args.stop:
+        options["stop"] = args.stop
+    if args.prediction is not None:
+        options["prediction"] = args.prediction
+    if args.sources or args.json:
+        options["sources"] = True
+    return options  # type: ignore[return-value]
+
+
+def _refuse_local_flags(settings: Settings) -> None:
+    for key in _LOCAL_ONLY:
+        if settings.origins[key] == "flag":
+            flag = "--" + key.replace("_", "-")
+            raise ConfigError(f"{flag}: has no effect with --server; set it where the server runs")
