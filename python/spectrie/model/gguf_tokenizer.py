@@ -1,0 +1,137 @@
+"""tokenizer.json and tokenizer_config.json from the metadata of a GGUF file (byte-level BPE)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spectrie.errors import ModelError
+from spectrie.model.gguf_file import GgufFile
+
+__all__ = ["tokenizer_config", "tokenizer_json"]
+
+_CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
+
+_BYTE_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+_LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN2_PATTERN = _LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    return {"type": "Sequence", "pretokenizers": [split, _BYTE_LEVEL | {"use_regex": False}]}
+
+
+# `smollm` is read as transformers reads it. The original tokenizer also isolates digits before the
+# byte-level split; that differs only where two or more spaces precede a digit.
+_PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
+    "default": _BYTE_LEVEL,
+    "gpt-2": _BYTE_LEVEL,
+    "smollm": _BYTE_LEVEL,
+    "llama-bpe": _split(_LLAMA3_PATTERN),
+    "qwen2": _split(_QWEN2_PATTERN),
+}
+
+
+def tokenizer_json(file: GgufFile) -> dict[str, Any]:
+    """Gives the contents of tokenizer.json.
+
+    Raises:
+        ModelError: The tokenizer's kind or pre-tokenizer is not supported, or a key is absent.
+    """
+    kind = file.required("tokenizer.ggml.model")
+    if kind != "gpt2":
+        raise ModelError(
+            f"{file.path} has a tokenizer of kind {kind!r}; supported is gpt2 (byte-level BPE). "
+            "Use the model's original folder with its tokenizer.json"
+        )
+    pre = file.value("tokenizer.ggml.pre", "default")
+    if pre not in _PRE_TOKENIZERS:
+        raise ModelError(
+            f"{file.path} has pre-tokenizer {pre!r}; supported are {', '.join(_PRE_TOKENIZERS)}. "
+            "Use the model's original folder with its tokenizer.json"
+        )
+    tokens: list[str] = file.required("tokenizer.ggml.tokens")
+    types: list[int] = file.value("tokenizer.ggml.token_type", [1] * len(tokens))
+    merges: list[str] = file.required("tokenizer.ggml.merges")
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            _added_token(index, tokens[index], special=kind == _CONTROL)
+            for index, kind in enumerate(types)
+            if kind in (_CONTROL, _USER_DEFINED)
+        ],
+        "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
+        "pre_tokenizer": _PRE_TOKENIZERS[pre],
+        "post_processor": _post_processor(file, tokens, pre),
+        "decoder": _BYTE_LEVEL | {"add_prefix_space": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": pre == "llama-bpe",
+            "vocab": {token: index for index, token in enumerate(tokens)},
+            "merges": [merge.split(" ", 1) for merge in merges],
+        },
+    }
+
+
+def tokenizer_config(file: GgufFile) -> dict[str, Any]:
+    """Gives the contents of tokenizer_config.json, without the chat template."""
+    tokens: list[str] = file.required("tokenizer.ggml.tokens")
+    config: dict[str, Any] = {
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": int(file.required(f"{file.architecture}.context_length")),
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+    names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
+    for theirs, ours in names.items():
+        index = file.value(f"tokenizer.ggml.{theirs}_token_id")
+        if index is not None and 0 <= int(index) < len(tokens):
+            config[f"{ours}_token"] = tokens[int(index)]
+    return config
+
+
+def _added_token(index: int, content: str, *, special: bool) -> dict[str, Any]:
+    return {
+        "id": index,
+        "content": content,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": special,
+    }
+
+
+def _post_processor(file: GgufFile, tokens: list[str], pre: str) -> dict[str, Any] | None:
+    bos = file.value("tokenizer.ggml.bos_token_id")
+    if bos is None or not file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):
+        return None
+    start = tokens[int(bos)]
+    special = {"SpecialToken": {"id": start, "type_id": 0}}
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    return {
+        "type": "TemplateProcessing",
+        "single": [special, first],
+        "pair": [special, first, special, second],
+        "special_tokens": {start: {"id": start, "ids": [int(bos)], "tokens": [start]}},
+    }
