@@ -115,7 +115,6 @@ impl DraftConfig {
     }
 
     /// The same settings with every value moved into its range.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the drafter applies it"))]
     pub(crate) fn clamped(self) -> Self {
         let max_match = self.max_match.clamp(1, MAX_MATCH);
         let max_breadth = self.max_breadth.clamp(1, MAX_DEPTH);

@@ -5,14 +5,31 @@
 //! Each step they are drafted as one small tree that the model verifies in a single forward. A
 //! wrong draft costs time and never changes the output.
 
+mod best_first;
+mod calibration;
+mod chains;
 mod config;
+mod drafter;
 mod error;
+mod fixed;
+mod memory;
+mod places;
+mod pool;
+mod prediction;
+mod score;
+mod segment;
+mod shared;
+mod sketch;
 mod source;
+mod text;
 mod token;
 mod tree;
 
 pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
+pub use drafter::Drafter;
 pub use error::TrieError;
+pub use memory::DraftMemory;
+pub use shared::SharedTrie;
 pub use source::Source;
 pub use token::{SEPARATOR, TokenId};
 pub use tree::{DraftNode, DraftTree};

@@ -1,0 +1,176 @@
+//! The tree of the likeliest paths.
+//!
+//! A child is never likelier than its parent, so taking the best open path again and again gives
+//! the set of nodes with the largest expected number of accepted tokens under the node budget.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::TokenId;
+use crate::calibration::Calibration;
+use crate::places::{PREDICTION, Places};
+use crate::prediction::Prediction;
+use crate::score::Candidate;
+use crate::sketch::{ROOT, Sketch};
+
+/// Paths less likely than this are not worth the heap's work at any price.
+const LEAST_VALUE: f32 = 1e-4;
+
+/// A path that may be taken next.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    value: f32,
+    parent: u32,
+    candidate: Candidate,
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Open {}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Open {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Ties go to the older node, then to the lower token, so that a replay is reproducible.
+        self.value
+            .total_cmp(&other.value)
+            .then_with(|| other.parent.cmp(&self.parent))
+            .then_with(|| other.candidate.token.cmp(&self.candidate.token))
+    }
+}
+
+/// What an expanded node expected: the label of the next emitted token trains it.
+#[derive(Debug, Default)]
+pub(crate) struct Expectation {
+    /// Sum of the uncalibrated probabilities of the text candidates.
+    pub(crate) mass: f32,
+    /// The text candidates, as a range of [`BestFirst::tokens`].
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+/// The search, and what it expected of each node. Kept between drafts for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct BestFirst {
+    open: BinaryHeap<Open>,
+    /// Per node of the sketch; absent for nodes taken last and never expanded.
+    expectations: Vec<Option<Expectation>>,
+    tokens: Vec<TokenId>,
+}
+
+/// What one search may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) max_nodes: usize,
+    pub(crate) max_depth: usize,
+    pub(crate) min_value: f32,
+}
+
+impl BestFirst {
+    /// Forgets the last search, as when another mode drafted.
+    pub(crate) fn clear(&mut self) {
+        self.expectations.clear();
+        self.tokens.clear();
+        self.open.clear();
+    }
+
+    /// Takes the likeliest paths into `sketch`, which has been started. The root is scored even
+    /// when nothing may be taken.
+    pub(crate) fn search(
+        &mut self,
+        sketch: &mut Sketch,
+        places: &Places<'_>,
+        prediction: &Prediction,
+        factor: f32,
+        bounds: Bounds,
+    ) {
+        self.clear();
+        self.expand(ROOT, sketch, prediction, factor, bounds);
+        while sketch.len() < bounds.max_nodes {
+            let Some(open) = self.open.pop() else { break };
+            let node = sketch.take(open.parent, open.candidate, open.value, places, prediction);
+            let full = sketch.len() >= bounds.max_nodes;
+            let deep = usize::from(sketch.nodes[node as usize].depth) >= bounds.max_depth;
+            if full || deep {
+                self.expectations.push(None);
+            } else {
+                self.expand(node, sketch, prediction, factor, bounds);
+            }
+        }
+    }
+
+    fn expand(
+        &mut self,
+        parent: u32,
+        sketch: &mut Sketch,
+        prediction: &Prediction,
+        factor: f32,
+        bounds: Bounds,
+    ) {
+        let node = sketch.nodes[parent as usize];
+        let occurrences = &sketch.occurrences[node.first as usize..node.last as usize];
+        let mass = sketch.scorer.score(occurrences, &mut sketch.candidates);
+        let first = self.tokens.len() as u32;
+        self.tokens
+            .extend(sketch.candidates.iter().map(|candidate| candidate.token));
+        let last = self.tokens.len() as u32;
+        self.expectations
+            .push(Some(Expectation { mass, first, last }));
+
+        let least = bounds.min_value.max(LEAST_VALUE);
+        let expected = node
+            .cursor
+            .and_then(|cursor| Some((prediction.token(cursor)?, prediction.probability(cursor))));
+        let share = 1.0 - expected.map_or(0.0, |(_, probability)| probability);
+        let mut predicted = expected;
+        for candidate in &mut sketch.candidates {
+            let mut probability = Calibration::apply(candidate.probability, factor) * share;
+            if let Some((token, likely)) = predicted
+                && token == candidate.token
+            {
+                probability += likely;
+                candidate.place = PREDICTION;
+                predicted = None;
+            }
+            let value = node.value * probability.min(1.0);
+            if value >= least {
+                self.open.push(Open {
+                    value,
+                    parent,
+                    candidate: *candidate,
+                });
+            }
+        }
+        if let Some((token, probability)) = predicted {
+            let candidate = Candidate {
+                token,
+                probability,
+                place: PREDICTION,
+            };
+            let value = node.value * probability;
+            if value >= least {
+                self.open.push(Open {
+                    value,
+                    parent,
+                    candidate,
+                });
+            }
+        }
+    }
+
+    /// What `node` expected, and whether `token` was among it; `None` when it was not expanded.
+    pub(crate) fn label(&self, node: u32, token: TokenId) -> Option<(f32, bool)> {
+        let expectation = self.expectations.get(node as usize)?.as_ref()?;
+        let tokens = &self.tokens[expectation.first as usize..expectation.last as usize];
+        Some((expectation.mass, tokens.contains(&token)))
+    }
+}

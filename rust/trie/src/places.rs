@@ -1,0 +1,100 @@
+//! The logs that one draft reads, in order of credit.
+
+use crate::chains::{Chains, ORDERS, Occurrence, collect};
+use crate::segment::Segment;
+use crate::shared::Segments;
+use crate::text::Text;
+use crate::{SEPARATOR, Source, TokenId};
+
+/// Place of the prediction's text.
+pub(crate) const PREDICTION: u16 = 0;
+/// Place of the request's own text.
+pub(crate) const REQUEST: u16 = 1;
+/// Place of the newest shared segment; older ones follow.
+pub(crate) const SHARED: u16 = 2;
+
+/// Every log a request may draft from, numbered so that a smaller place is credited first and,
+/// among shared segments, is newer.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) prediction: &'a Text,
+    pub(crate) request: &'a Text,
+    pub(crate) shared: &'a Segments,
+}
+
+impl Places<'_> {
+    /// The shared segment of a place, if it is one.
+    pub(crate) fn segment(&self, place: u16) -> Option<&Segment> {
+        let age = place.checked_sub(SHARED)? as usize;
+        let index = self.shared.len().checked_sub(age + 1)?;
+        self.shared.get(index).map(|segment| &**segment)
+    }
+
+    /// The source a place is credited to.
+    pub(crate) fn source(place: u16) -> Source {
+        match place {
+            PREDICTION => Source::Prediction,
+            REQUEST => Source::Request,
+            _ => Source::Shared,
+        }
+    }
+
+    /// Occurrences of the ends of `context`: up to `limits` from the request's own texts, and as
+    /// many again from shared text, newest segment first.
+    pub(crate) fn collect(
+        &self,
+        context: &[TokenId],
+        limits: [u32; ORDERS.len()],
+        occurrences: &mut Vec<Occurrence>,
+    ) {
+        occurrences.clear();
+        collect(
+            self.prediction,
+            PREDICTION,
+            context,
+            &mut limits.clone(),
+            occurrences,
+        );
+        collect(
+            self.request,
+            REQUEST,
+            context,
+            &mut limits.clone(),
+            occurrences,
+        );
+        let mut wanted = limits;
+        for (age, segment) in self.shared.iter().rev().enumerate() {
+            if wanted == [0; ORDERS.len()] {
+                break;
+            }
+            collect(
+                &**segment,
+                SHARED + age as u16,
+                context,
+                &mut wanted,
+                occurrences,
+            );
+        }
+    }
+
+    /// The occurrence one token further on, or `None` at the end of its document.
+    pub(crate) fn advance(&self, occurrence: Occurrence) -> Option<Occurrence> {
+        let position = occurrence.position + 1;
+        let next = match occurrence.place {
+            PREDICTION => read(self.prediction, position)?,
+            REQUEST => read(self.request, position)?,
+            place => read(self.segment(place)?, position)?,
+        };
+        let matched = occurrence.matched + 1;
+        (next != SEPARATOR).then_some(Occurrence {
+            position,
+            next,
+            matched,
+            ..occurrence
+        })
+    }
+}
+
+fn read<C: Chains>(chains: &C, position: u32) -> Option<TokenId> {
+    (position < chains.end()).then(|| chains.token(position))
+}

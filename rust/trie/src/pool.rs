@@ -1,0 +1,123 @@
+//! The byte budget that all namespaces share.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::SharedTrie;
+use crate::segment::Segment;
+
+/// Tokens of the smallest and of the largest segment.
+const MIN_SEGMENT_TOKENS: usize = 256;
+const MAX_SEGMENT_TOKENS: usize = 512 << 10;
+
+/// Tokens of a namespace's first segment, where its share allows; each next one doubles.
+const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
+
+/// A namespace's share is held in at least this many full-grown segments, so that evicting one
+/// forgets a small part.
+const SEGMENTS_PER_SHARE: usize = 8;
+
+/// Grants arenas under one bound and says which segment makes room.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    capacity_bytes: usize,
+    used_bytes: Arc<AtomicUsize>,
+    clock: AtomicU64,
+    next_segment: AtomicU64,
+    tries: Mutex<Vec<Weak<SharedTrie>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        Self {
+            capacity_bytes,
+            used_bytes: Arc::new(AtomicUsize::new(0)),
+            clock: AtomicU64::new(1),
+            next_segment: AtomicU64::new(0),
+            tries: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Bytes of every arena alive.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Relaxed)
+    }
+
+    /// A number that grows with each use of any namespace.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    pub(crate) fn register(&self, shared: &Arc<SharedTrie>) {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        tries.push(Arc::downgrade(shared));
+    }
+
+    /// An arena to follow one of `last_tokens` (0 = none before), or `None` when the budget
+    /// cannot hold it. Over the bound, the least useful segment goes: one of `requester`'s own
+    /// when it has more than its fair share, else one of the largest namespace.
+    pub(crate) fn segment_after(
+        &self,
+        last_tokens: usize,
+        requester: &SharedTrie,
+    ) -> Option<Arc<Segment>> {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        tries.retain(|entry| entry.strong_count() > 0);
+        let live: Vec<_> = tries.iter().filter_map(Weak::upgrade).collect();
+        let share = self.capacity_bytes / live.len().max(1);
+        let capacity = segment_tokens(last_tokens, share);
+        let bytes = Segment::bytes_for(capacity);
+        if bytes > self.capacity_bytes {
+            return None;
+        }
+        let mut missing = (self.used_bytes() + bytes).saturating_sub(self.capacity_bytes);
+        while missing > 0 {
+            let owned = requester.bytes();
+            let freed = if owned > 0 && owned + bytes > share {
+                requester.evict()
+            } else {
+                let largest = live.iter().max_by_key(|shared| shared.bytes());
+                largest.map_or(0, |shared| shared.evict())
+            };
+            if freed == 0 {
+                return None;
+            }
+            missing = missing.saturating_sub(freed);
+        }
+        self.used_bytes.fetch_add(bytes, Relaxed);
+        // Zeroing the arena happens outside the lock.
+        drop(tries);
+        let id = self.next_segment.fetch_add(1, Relaxed);
+        Some(Arc::new(Segment::new(
+            id,
+            capacity,
+            Arc::clone(&self.used_bytes),
+        )))
+    }
+}
+
+/// Tokens of the segment after one of `last_tokens` for a namespace with `share_bytes`.
+fn segment_tokens(last_tokens: usize, share_bytes: usize) -> usize {
+    let bytes_per_token = Segment::bytes_for(MIN_SEGMENT_TOKENS) / MIN_SEGMENT_TOKENS;
+    let most = (share_bytes / SEGMENTS_PER_SHARE / bytes_per_token)
+        .clamp(MIN_SEGMENT_TOKENS, MAX_SEGMENT_TOKENS);
+    // The largest power of two that is not above `most`.
+    let most = 1 << most.ilog2();
+    (last_tokens * 2).max(FIRST_SEGMENT_TOKENS).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_double_up_to_an_eighth_of_the_share() {
+        assert_eq!(segment_tokens(0, 256 << 20), 4 << 10);
+        assert_eq!(segment_tokens(4 << 10, 256 << 20), 8 << 10);
+        assert_eq!(segment_tokens(512 << 10, 1 << 30), 512 << 10);
+        assert_eq!(segment_tokens(0, 64 << 10), 256);
+        let most = segment_tokens(512 << 10, 64 << 20);
+        assert!(Segment::bytes_for(most) * SEGMENTS_PER_SHARE <= 64 << 20);
+    }
+}
