@@ -85,6 +85,30 @@ fn internal(id: &str) -> HttpError {
     )
 }
 
+/// Refuses a request whose line and headers together are larger than `limit` bytes.
+pub(super) async fn bound_headers(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Result<Response, HttpError> {
+    /// `: ` and the end of the line.
+    const FIELD_OVERHEAD: usize = 4;
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD);
+    let uri = request.uri();
+    let size = fields.sum::<usize>() + uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if size > limit {
+        return Err(HttpError::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "invalid_request_error",
+            Some("headers_too_large"),
+            None,
+            format!("headers: given {size} bytes, allowed up to {limit} bytes"),
+        ));
+    }
+    Ok(next.run(request).await)
+}
+
 /// Lets in who has a key, when keys are configured: every path but [`OPEN_PATHS`], unknown paths
 /// too.
 pub(super) async fn authenticate(

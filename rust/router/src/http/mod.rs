@@ -40,7 +40,7 @@ pub async fn serve(
     state: AppState,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let max_header_bytes = state.config.limits.max_header_bytes as usize;
+    let max_header_bytes = max_header_bytes(&state);
     server::run(listener, routes(state), max_header_bytes, shutdown).await;
     Ok(())
 }
@@ -54,7 +54,7 @@ pub async fn serve_probes(
     state: AppState,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let max_header_bytes = state.config.limits.max_header_bytes as usize;
+    let max_header_bytes = max_header_bytes(&state);
     let router = probes::routes()
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::get_only)
@@ -63,7 +63,12 @@ pub async fn serve_probes(
     Ok(())
 }
 
-/// Every route with its layers: a name first, then the key, then the handler.
+fn max_header_bytes(state: &AppState) -> usize {
+    state.config.limits.max_header_bytes as usize
+}
+
+/// Every route with its layers: a name first, then the size of the headers, then the key, then the
+/// handler.
 fn routes(state: AppState) -> axum::Router {
     let generation = axum::Router::new()
         .route(
@@ -82,6 +87,10 @@ fn routes(state: AppState) -> axum::Router {
         .merge(generation)
         .fallback(fallback::not_found)
         .layer(from_fn_with_state(state.clone(), layers::authenticate))
+        .layer(from_fn_with_state(
+            max_header_bytes(&state),
+            layers::bound_headers,
+        ))
         .layer(from_fn(layers::name_request));
     let router = match layers::cors(&state.config.access.cors_origins) {
         Some(cors) => router.layer(cors),
