@@ -76,7 +76,7 @@ class LLM:
 
         if isinstance(speculation, bool):
             speculation = "auto" if speculation else "off"
-        resolved = resolve(str(model))
+        resolved = resolve(str(model), progress)
         self.model_path: Path = resolved.folder
         """Folder of the model's files."""
         self.model_name: str = resolved.name

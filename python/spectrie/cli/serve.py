@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     need_torch()
     from spectrie.model import resolve as resolve_model
 
-    resolved = resolve_model(args.model)
+    resolved = resolve_model(args.model, lambda line: print(line, file=sys.stderr, flush=True))
     name = settings.served_model_name or resolved.name
     with (
         tempfile.TemporaryDirectory(prefix="spectrie-") as folder,

@@ -62,7 +62,7 @@ def run_worker(options: WorkerOptions) -> int:
 def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | None) -> int:
     from spectrie.model import resolve
 
-    resolved = resolve(options.model)
+    resolved = resolve(options.model, lambda line: log.info("%s", line))
     died = threading.Event()
 
     def on_death(error: BaseException) -> None:

@@ -1,0 +1,164 @@
+"""The step loop: what it does with work, with none, with a failing forward."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spectrie.worker.loop import MAX_CONSECUTIVE_FAILURES, StepLoop
+
+WAIT_S = 10.0
+
+
+class Logits:
+    """As much of a tensor as a step needs."""
+
+    shape = (1, 4)
+
+    def __init__(self) -> None:
+        self.data = np.zeros((1, 4), np.float32)
+
+    def data_ptr(self) -> int:
+        return int(self.data.ctypes.data)
+
+    def stride(self, _: int) -> int:
+        return 4
+
+
+@dataclass
+class ScriptedEngine:
+    """Plans as many steps as were queued, and records what came back."""
+
+    queued: int = 0
+    committed: list[tuple[Any, ...]] = field(default_factory=list)
+    failed: list[tuple[int, str]] = field(default_factory=list)
+    ends: list[SimpleNamespace] = field(default_factory=list)
+    next_plan: int = 0
+
+    def plan(self, now_s: float) -> SimpleNamespace | None:
+        if self.queued == 0:
+            return None
+        self.queued -= 1
+        self.next_plan += 1
+        return SimpleNamespace(plan_id=self.next_plan)
+
+    def take_outputs(self) -> SimpleNamespace:
+        return self.ends.pop() if self.ends else SimpleNamespace(handles=[])
+
+    def commit_logits(self, *arguments: Any) -> SimpleNamespace:
+        self.committed.append(arguments)
+        return SimpleNamespace(handles=[7], step=arguments[0])
+
+    def fail(self, plan_id: int, message: str, now_s: float) -> SimpleNamespace:
+        self.failed.append((plan_id, message))
+        return SimpleNamespace(handles=[7], step=plan_id)
+
+
+class Harness:
+    """A loop over a scripted engine; `deliveries` are awaited one by one."""
+
+    def __init__(self, forward: Callable[[Any], Logits]) -> None:
+        self.engine = ScriptedEngine()
+        self.delivered: list[Any] = []
+        self.arrived = threading.Semaphore(0)
+        self.death: list[BaseException] = []
+        self.died = threading.Event()
+        runner = SimpleNamespace(forward=forward)
+        self.loop = StepLoop(self.engine, runner, self._deliver, self._die)  # type: ignore[arg-type]
+        self.loop.start()
+
+    def _deliver(self, output: Any) -> None:
+        self.delivered.append(output)
+        self.arrived.release()
+
+    def _die(self, error: BaseException) -> None:
+        self.death.append(error)
+        self.died.set()
+
+    def queue(self, steps: int) -> None:
+        self.engine.queued += steps
+        self.loop.wake()
+
+    def await_deliveries(self, count: int) -> None:
+        for _ in range(count):
+            assert self.arrived.acquire(timeout=WAIT_S)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Callable[[Any], Logits]], Harness]]:
+    harnesses: list[Harness] = []
+
+    def make(forward: Callable[[Any], Logits]) -> Harness:
+        harnesses.append(Harness(forward))
+        return harnesses[-1]
+
+    yield make
+    for harness in harnesses:
+        harness.loop.stop()
+
+
+def test_each_planned_step_is_committed_and_delivered_once(start: Any) -> None:
+    harness = start(lambda plan: Logits())
+    harness.queue(3)
+    harness.await_deliveries(3)
+    assert [c[0] for c in harness.engine.committed] == [1, 2, 3]
+    assert [o.step for o in harness.delivered] == [1, 2, 3]
+    assert harness.engine.committed[0][2:4] == (1, 4)
+
+
+def test_idle_loop_takes_up_work_that_comes_later(start: Any) -> None:
+    harness = start(lambda plan: Logits())
+    harness.queue(1)
+    harness.await_deliveries(1)
+    harness.queue(1)
+    harness.await_deliveries(1)
+    assert harness.loop.steps == 2
+
+
+def test_ends_without_a_step_are_delivered(start: Any) -> None:
+    harness = start(lambda plan: Logits())
+    harness.engine.ends.append(SimpleNamespace(handles=[1], step=None))
+    harness.loop.wake()
+    harness.await_deliveries(1)
+    assert harness.delivered[0].handles == [1]
+
+
+def test_failed_forward_fails_its_plan_alone_and_the_loop_goes_on(start: Any) -> None:
+    def forward(plan: Any) -> Logits:
+        if plan.plan_id == 1:
+            raise RuntimeError("secret path /srv/x")
+        return Logits()
+
+    harness = start(forward)
+    harness.queue(2)
+    harness.await_deliveries(2)
+    ((plan_id, message),) = harness.engine.failed
+    assert plan_id == 1
+    assert "secret" not in message
+    assert [c[0] for c in harness.engine.committed] == [2]
+    assert not harness.died.is_set()
+
+
+def test_failures_in_a_row_end_the_loop(start: Any) -> None:
+    def forward(plan: Any) -> Logits:
+        raise RuntimeError("broken for good")
+
+    harness = start(forward)
+    harness.queue(MAX_CONSECUTIVE_FAILURES + 2)
+    assert harness.died.wait(WAIT_S)
+    assert f"{MAX_CONSECUTIVE_FAILURES} steps failed in a row" in str(harness.death[0])
+    assert len(harness.engine.failed) == MAX_CONSECUTIVE_FAILURES - 1
+
+
+def test_broken_engine_ends_the_loop(start: Any) -> None:
+    harness = start(lambda plan: Logits())
+    harness.engine.commit_logits = lambda *_: (_ for _ in ()).throw(ValueError("unknown plan"))
+    harness.queue(1)
+    assert harness.died.wait(WAIT_S)
+    assert "unknown plan" in str(harness.death[0])
