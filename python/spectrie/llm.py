@@ -302,8 +302,7 @@ class LLM:
 
     def _deliver(self, output: _core.StepOutput) -> None:
         bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
-        for index, handle in enumerate(output.handles):
-            finish = output.finishes[index]
+        for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
             with self._lock:
                 stream = (
                     self._streams.get(handle) if finish is None else self._streams.pop(handle, None)

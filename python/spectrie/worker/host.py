@@ -83,6 +83,11 @@ class EngineHost:
         return wanted
 
     @property
+    def can_speculate(self) -> bool:
+        """Whether anything may be drafted: rows must be exact in any company."""
+        return self.runner.exact
+
+    @property
     def steps(self) -> int:
         """Steps done since the start."""
         return self._loop.steps

@@ -10,9 +10,9 @@ from spectrie._proto import worker_pb2
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["engine_request", "load_message", "refusal", "request_stats", "speculation_name"]
+__all__ = ["engine_request", "load_message", "refusal", "request_stats"]
 
-_MODES = {
+_MODES: dict[int, str] = {
     worker_pb2.SPECULATION_MODE_AUTO: "auto",
     worker_pb2.SPECULATION_MODE_OFF: "off",
     worker_pb2.SPECULATION_MODE_BFS: "bfs",
@@ -20,15 +20,17 @@ _MODES = {
 }
 
 
-def speculation_name(mode: worker_pb2.SpeculationMode) -> str:
-    """The engine's name of a wire mode; one this worker does not know counts as `auto`."""
-    return _MODES.get(mode, "auto")
+def _mode(start: worker_pb2.Start, speculate: bool) -> str | None:
+    """The engine's name of the mode asked for; one this worker does not know counts as `auto`."""
+    if not speculate:
+        return "off"
+    return _MODES.get(start.speculation, "auto") if start.HasField("speculation") else None
 
 
-def engine_request(handle: int, start: worker_pb2.Start) -> _core.Request:
+def engine_request(handle: int, start: worker_pb2.Start, speculate: bool) -> _core.Request:
     """Turns a `Start` into a request of the engine.
 
-    The deadline moves from Unix time to this process's monotonic clock, on which steps run.
+    Without `speculate` nothing is drafted, whatever the message asks for. The deadline moves from Unix time to this process's monotonic clock, on which steps run.
 
     Raises:
         EngineError: A value is outside what the engine takes.
@@ -61,7 +63,7 @@ def engine_request(handle: int, start: worker_pb2.Start) -> _core.Request:
         ignore_eos=start.ignore_eos,
         deadline_s=deadline_s,
         priority=start.priority,
-        speculation=speculation_name(start.speculation) if start.HasField("speculation") else None,
+        speculation=_mode(start, speculate),
         max_draft_tokens=start.max_draft_tokens if start.HasField("max_draft_tokens") else None,
     )
 

@@ -31,6 +31,10 @@ class RequestHost(Protocol):
         """Whose load is reported."""
 
     @property
+    def can_speculate(self) -> bool:
+        """Whether anything may be drafted."""
+
+    @property
     def steps(self) -> int:
         """Steps done since the start."""
 
@@ -157,7 +161,7 @@ class Session:
             self._by_handle[running.handle] = running
             self._by_name[start.request_id, start.attempt] = running
         try:
-            self._host.submit(engine_request(running.handle, start))
+            self._host.submit(engine_request(running.handle, start, self._host.can_speculate))
         except (_core.EngineError, ValueError, OverflowError) as error:
             self._forget(running)
             self._refuse(start, str(error))
@@ -184,16 +188,16 @@ class Session:
     def _output_messages(self, output: _core.StepOutput) -> Iterator[worker_pb2.WorkerMessage]:
         outputs: list[worker_pb2.RequestOutput] = []
         learned: list[worker_pb2.WorkerMessage] = []
-        bounds = output.token_indptr
-        for index, handle in enumerate(output.handles):
+        # Each attribute of the engine's object makes a new list: read them once.
+        bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
+        for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
             with self._lock:
                 running = self._by_handle.get(handle)
             # None: the request belonged to a connection that is gone.
             if running is None:
                 continue
             span = slice(bounds[index], bounds[index + 1])
-            finish = output.finishes[index]
-            outputs.append(_request_output(running, output, span, finish))
+            outputs.append(_request_output(running, token_ids[span], sources[span], finish))
             if finish is not None:
                 self._forget(running)
                 learned.extend(_learned(running, finish.kind))
@@ -210,15 +214,14 @@ class Session:
 
 
 def _request_output(
-    running: _Running, output: _core.StepOutput, span: slice, finish: _core.Finish | None
+    running: _Running, token_ids: list[int], sources: list[int], finish: _core.Finish | None
 ) -> worker_pb2.RequestOutput:
-    token_ids = output.token_ids[span]
     running.output_ids.extend(token_ids)
     message = worker_pb2.RequestOutput(
         request_id=running.start.request_id,
         attempt=running.start.attempt,
         token_ids=token_ids,
-        sources=output.sources[span],
+        sources=sources,
     )
     if finish is not None:
         message.finish = worker_pb2.FinishKind.ValueType(finish.kind)
