@@ -160,11 +160,11 @@ impl<E: Element> Attention<E> {
         }
     }
 
-    /// Attention of one layer for every row of `batch`.
+    /// Attention of one layer for the rows `first_row..first_row + num_rows` of `batch`.
     ///
     /// `qkv: [rows, (heads + 2 kv_heads) * head_dim]` holds queries, keys and values before rotation;
     /// keys and values are written to the cache first, then each row attends to the keys it sees.
-    /// `out: [rows, heads * head_dim]`.
+    /// `out: [rows, heads * head_dim]`. A batch taken in several calls must be taken in order.
     ///
     /// # Errors
     /// [`CpuError::Size`] for a layer that does not exist, [`CpuError::Length`] when buffers do not fit
@@ -174,13 +174,26 @@ impl<E: Element> Attention<E> {
         &mut self,
         layer: usize,
         batch: &Batch,
+        first_row: usize,
+        num_rows: usize,
         qkv: &[E],
         out: &mut [E],
         threads: usize,
     ) -> Result<(), CpuError> {
         let config = &self.config;
         let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
-        let (rows, group, width) = (batch.rows.len(), heads / kv_heads, self.width);
+        let (rows, group, width) = (num_rows, heads / kv_heads, self.width);
+        let Some(batch_rows) = first_row
+            .checked_add(num_rows)
+            .and_then(|end| batch.rows.get(first_row..end))
+        else {
+            let (given, expected) = (first_row.saturating_add(num_rows), batch.rows.len());
+            return Err(CpuError::Length {
+                what: "rows of the batch",
+                given,
+                expected,
+            });
+        };
         let Some(cache) = self.caches.get_mut(layer) else {
             let allowed = "below the number of layers";
             return Err(CpuError::Size {
@@ -205,7 +218,7 @@ impl<E: Element> Attention<E> {
         if self.queries.len() < rows * heads * width {
             self.queries.resize(rows * heads * width, 0.0);
         }
-        let keys: usize = batch.rows.iter().map(|row| row.position as usize + 1).sum();
+        let keys: usize = batch_rows.iter().map(|row| row.position as usize + 1).sum();
         let threads = if keys * heads * head_dim < PARALLEL_WORK {
             1
         } else {
@@ -223,7 +236,7 @@ impl<E: Element> Attention<E> {
         };
         pool::run(threads, parts, &|part| {
             for index in rows * part / parts..rows * (part + 1) / parts {
-                let row = batch.rows[index];
+                let row = batch_rows[index];
                 let half = row.position as usize * self.half;
                 let rotation = settings.rotary.then(|| {
                     let range = half..half + self.half;
@@ -276,7 +289,7 @@ impl<E: Element> Attention<E> {
             for item in items * part / parts..items * (part + 1) / parts {
                 // Rows of one head follow each other, so its pages stay in the core's cache.
                 let (head, index) = (item / rows, item % rows);
-                let row = batch.rows[index];
+                let row = batch_rows[index];
                 let query = (index * heads + head * group) * width;
                 // SAFETY: each (row, head) pair is computed once.
                 let out = unsafe {

@@ -192,38 +192,55 @@ impl CpuAttention {
         }
     }
 
+    #[allow(clippy::too_many_arguments)] // addresses and sizes of one call on the step path
     fn attend(
         &self,
         py: Python<'_>,
         layer: usize,
         batch: &CpuBatch,
+        first_row: usize,
+        num_rows: usize,
         qkv: usize,
         out: usize,
         threads: usize,
     ) -> PyResult<()> {
+        /// Rows of the batch, and address and row length of their tensors.
+        struct Call {
+            layer: usize,
+            rows: (usize, usize),
+            qkv: (usize, usize),
+            out: (usize, usize),
+            threads: usize,
+        }
         fn go<E: Element>(
             attention: &mut Attention<E>,
             py: Python<'_>,
-            layer: usize,
             batch: &Batch,
-            (qkv, qkv_len): (usize, usize),
-            (out, out_len): (usize, usize),
-            threads: usize,
+            call: &Call,
         ) -> PyResult<()> {
-            let rows = batch.num_rows();
+            let (first, rows) = call.rows;
             // SAFETY: the wrapper passes contiguous tensors of these shapes and keeps them alive.
-            let (qkv, out) =
-                unsafe { (read::<E>(qkv, rows * qkv_len)?, write(out, rows * out_len)?) };
+            let (qkv, out) = unsafe {
+                (
+                    read::<E>(call.qkv.0, rows * call.qkv.1)?,
+                    write::<E>(call.out.0, rows * call.out.1)?,
+                )
+            };
             run(py, rows, || {
-                attention.attend(layer, batch, qkv, out, threads)
+                attention.attend(call.layer, batch, first, rows, qkv, out, call.threads)
             })
             .map_err(to_py)
         }
-        let (qkv, out) = ((qkv, self.row_len), (out, self.out_len));
-        let batch = &batch.batch;
+        let call = Call {
+            layer,
+            rows: (first_row, num_rows),
+            qkv: (qkv, self.row_len),
+            out: (out, self.out_len),
+            threads,
+        };
         match &mut *self.lock() {
-            AnyAttention::F32(attention) => go(attention, py, layer, batch, qkv, out, threads),
-            AnyAttention::Bf16(attention) => go(attention, py, layer, batch, qkv, out, threads),
+            AnyAttention::F32(attention) => go(attention, py, &batch.batch, &call),
+            AnyAttention::Bf16(attention) => go(attention, py, &batch.batch, &call),
         }
     }
 }

@@ -1,1 +1,0 @@
-"""The Triton forms, one kernel a file, named as its plain-torch reference."""

@@ -1,0 +1,103 @@
+"""What this machine has: cores, memory, instructions. Container limits count."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+__all__ = ["available_memory_bytes", "cpu_class", "cpu_flags", "num_cores"]
+
+# Instructions that the matrix library chooses its code by.
+_TELLING_FLAGS = (
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "avx_vnni",
+    "amx_tile",
+    "amx_bf16",
+)
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+@cache
+def _cpuinfo() -> dict[str, str]:
+    values: dict[str, str] = {}
+    for line in (_read(Path("/proc/cpuinfo")) or "").splitlines():
+        name, _, value = line.partition(":")
+        values.setdefault(name.strip(), value.strip())
+    return values
+
+
+def cpu_flags() -> frozenset[str]:
+    """Instruction-set flags of the first core, as Linux names them; empty where it does not say."""
+    return frozenset(_cpuinfo().get("flags", "").split())
+
+
+def cpu_class() -> str:
+    """A name for CPUs on which libraries choose the same code: machine, model, telling instructions
+    and cache size."""
+    info = _cpuinfo()
+    model = "-".join(info.get(name, "?") for name in ("vendor_id", "cpu family", "model"))
+    flags = "+".join(flag for flag in _TELLING_FLAGS if flag in cpu_flags())
+    size = info.get("cache size", "?").replace(" ", "")
+    return f"{platform.machine()}:{model}:{flags}:{size}"
+
+
+def num_cores() -> int:
+    """Cores that this process may use: affinity, and the container's quota rounded down, at least 1."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        cores = os.cpu_count() or 1
+    quota = _read(_CGROUP / "cpu.max")  # "max 100000" or "150000 100000"
+    if quota and not quota.startswith("max"):
+        limit, _, period = quota.partition(" ")
+        cores = min(cores, math.floor(int(limit) / int(period or 100_000)))
+    old = _read(_CGROUP / "cpu" / "cpu.cfs_quota_us")
+    if old and int(old) > 0:
+        period_us = int(_read(_CGROUP / "cpu" / "cpu.cfs_period_us") or 100_000)
+        cores = min(cores, int(old) // period_us)
+    return max(cores, 1)
+
+
+def available_memory_bytes() -> int:
+    """Memory that can still be taken: what the system calls available, and what is left of the
+    container's limit."""
+    available = 0
+    for line in (_read(Path("/proc/meminfo")) or "").splitlines():
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    if not available:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    for limit_file, used_file, stat_file in (
+        (_CGROUP / "memory.max", _CGROUP / "memory.current", _CGROUP / "memory.stat"),
+        (
+            _CGROUP / "memory" / "memory.limit_in_bytes",
+            _CGROUP / "memory" / "memory.usage_in_bytes",
+            _CGROUP / "memory" / "memory.stat",
+        ),
+    ):
+        limit, used = _read(limit_file), _read(used_file)
+        if limit is None or used is None or not limit.isdigit():
+            continue
+        # Cached files count as used but are given up on demand.
+        reclaimable = 0
+        for line in (_read(stat_file) or "").splitlines():
+            name, _, value = line.partition(" ")
+            if name in ("inactive_file", "total_inactive_file"):
+                reclaimable = int(value)
+        available = min(available, int(limit) - int(used) + reclaimable)
+    return max(available, 0)

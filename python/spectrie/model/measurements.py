@@ -1,0 +1,53 @@
+"""Answers that took a measurement, kept on disk for the next start."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Measurements"]
+
+
+class Measurements:
+    """A small JSON file of answers by key. A file that cannot be read or written only costs time."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens the answers in `path`; None keeps them in memory."""
+        self._path = path
+        self._answers: dict[str, Any] = {}
+        if path is not None:
+            self._answers = _load(path)
+
+    def get(self, key: str) -> Any | None:
+        """The answer kept under `key`, or None."""
+        return self._answers.get(key)
+
+    def put(self, key: str, answer: Any) -> None:
+        """Keeps a JSON value, replacing the file whole so that readers never see half of it."""
+        self._answers[key] = answer
+        if self._path is None:
+            return
+        # Another process may have added answers since.
+        self._answers = _load(self._path) | self._answers
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".measurements-")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(self._answers, file, indent=1, sort_keys=True)
+                os.replace(name, self._path)
+            except OSError:
+                os.unlink(name)
+        except OSError:
+            self._path = None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        answers = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return answers if isinstance(answers, dict) else {}

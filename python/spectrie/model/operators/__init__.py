@@ -1,0 +1,12 @@
+"""The operators between a decoder's matrix products, and the one place that chooses them.
+
+`base` says what an operator set does; `cpu` calls the compiled core; `reference` is the same in plain
+torch, for checking and for devices without an own set.
+"""
+
+from __future__ import annotations
+
+from spectrie.model.operators.base import Operators, OperatorSettings
+from spectrie.model.operators.dispatch import create_operators
+
+__all__ = ["OperatorSettings", "Operators", "create_operators"]

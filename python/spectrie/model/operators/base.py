@@ -1,0 +1,88 @@
+"""What a set of operators does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from spectrie.model.config import ModelConfig
+from spectrie.model.plan import PlanArrays
+
+__all__ = ["OperatorSettings", "Operators"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """What operators are built for.
+
+    Attributes:
+        config: The model.
+        dtype: Of activations and of the key-value cache.
+        device: Where everything lives.
+        num_pages: Pages of the key-value cache.
+        page_size: Slots of a page.
+        max_context: Positions are below this.
+        threads: Threads for large work on a CPU.
+        head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
+    """
+
+    config: ModelConfig
+    dtype: torch.dtype
+    device: torch.device
+    num_pages: int
+    page_size: int
+    max_context: int
+    threads: int
+    head_norms: tuple[tuple[torch.Tensor, torch.Tensor] | None, ...]
+
+
+class Operators(ABC):
+    """Everything in a decoder but its matrix products; owns the key-value cache.
+
+    Tensors are contiguous. `rows` may exceed the batch's rows by padding whose content means nothing.
+    A result may lie in a workspace that the next call of the same method with the same number of rows
+    overwrites.
+    """
+
+    @abstractmethod
+    def begin(self, plan: PlanArrays) -> None:
+        """Takes the plan of the next forward and does its cache moves.
+
+        Raises:
+            ValueError: The plan contradicts itself or leaves the cache; nothing was moved.
+        """
+
+    def set_threads(self, threads: int) -> None:  # noqa: B027 - most devices have nothing to set
+        """Shares large CPU work among this many threads."""
+
+    @abstractmethod
+    def add_norm(
+        self, residual: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor
+    ) -> torch.Tensor:
+        """Adds `delta` to `residual` in place and returns the root-mean-square norm of the sum.
+
+        Args:
+            residual: float32 [rows, hidden].
+            delta: [rows, hidden] in the model's dtype, or None.
+            weight: float32 [hidden].
+        """
+
+    @abstractmethod
+    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+        """Writes keys and values of some of the batch's rows, then attends for them.
+
+        Args:
+            layer: Index of the layer.
+            qkv: [rows, (heads + 2 kv_heads) * head_dim], before rotation.
+            first_row: Row of the batch that the first row of `qkv` is.
+            num_rows: Rows to compute, at most those of `qkv`. Blocks must come in ascending order.
+
+        Returns:
+            [rows, heads * head_dim].
+        """
+
+    @abstractmethod
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """`silu(gate) * up` of [rows, 2 * intermediate], gate first."""

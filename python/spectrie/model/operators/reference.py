@@ -1,0 +1,122 @@
+"""The operators in plain torch: what they mean, on any device, without promises about bits."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+from spectrie.model.operators.base import Operators, OperatorSettings
+from spectrie.model.plan import PlanArrays
+
+__all__ = ["ReferenceOperators"]
+
+
+class ReferenceOperators(Operators):
+    """Operators on tensors of any device; the cache is `[slots, kv_heads, head_dim]` per layer."""
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        """Allocates the cache."""
+        config = settings.config
+        self._settings = settings
+        self._config = config
+        slots = settings.num_pages * settings.page_size
+        shape = (config.num_layers, slots, config.num_kv_heads, config.head_dim)
+        self._keys = torch.zeros(shape, dtype=settings.dtype, device=settings.device)
+        self._values = torch.zeros_like(self._keys)
+        cosines, sines = config.rope.tables(settings.max_context)
+        self._cosines = cosines.to(settings.device)
+        self._sines = sines.to(settings.device)
+        self._plan: PlanArrays | None = None
+
+    def _ids(self, values: object) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.int64).to(self._settings.device)
+
+    def begin(self, plan: PlanArrays) -> None:
+        self._plan = plan
+        for source, target in zip(
+            plan.kv_move_src.tolist(), plan.kv_move_dst.tolist(), strict=True
+        ):
+            self._keys[:, target] = self._keys[:, source]
+            self._values[:, target] = self._values[:, source]
+        self._slots = self._ids(plan.row_slot)
+        self._positions = self._ids(plan.row_position)
+        # Per request: its rows, the slots of its logical indices, and which of them each row sees,
+        # at which position.
+        self._requests = [self._request(plan, q) for q in range(len(plan.request_row_start))]
+
+    def _request(
+        self, plan: PlanArrays, q: int
+    ) -> tuple[int, int, torch.Tensor, torch.Tensor, torch.Tensor]:
+        start, count = int(plan.request_row_start[q]), int(plan.request_row_count[q])
+        kv_len, size = int(plan.request_kv_len[q]), self._settings.page_size
+        pages = self._ids(plan.page_ids[plan.page_indptr[q] : plan.page_indptr[q + 1]])
+        logical = torch.arange(kv_len + count, device=pages.device)
+        slots = pages[logical // size] * size + logical % size
+        rows = torch.arange(count, device=pages.device)
+        if plan.request_kind[q]:
+            words = self._ids(plan.row_ancestors[start : start + count])
+            tree = (words[:, None] >> rows[None, :]) & 1 == 1
+        else:
+            tree = rows[:, None] >= rows[None, :]
+        visible = torch.cat([tree.new_ones(count, kv_len), tree], dim=1)
+        positions = torch.cat([logical[:kv_len], self._positions[start : start + count]])
+        return start, count, slots, visible, positions
+
+    def add_norm(
+        self, residual: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor
+    ) -> torch.Tensor:
+        if delta is not None:
+            residual += delta.float()
+        mean = residual.pow(2).mean(dim=-1, keepdim=True)
+        normed = residual * torch.rsqrt(mean + self._config.norm_epsilon) * weight
+        return normed.to(self._settings.dtype)
+
+    def _prepared(
+        self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int, rows: slice
+    ) -> torch.Tensor:
+        """Norm and rotation of `[rows, heads, head_dim]`, in float32."""
+        x = heads.float()
+        if norm is not None:
+            mean = x.pow(2).mean(dim=-1, keepdim=True)
+            x = x * torch.rsqrt(mean + self._config.norm_epsilon) * norm
+        if not self._config.layer_rotary[layer]:
+            return x
+        half = self._config.rope.rotated // 2
+        cosines = self._cosines[self._positions[rows]][:, None, :]
+        sines = self._sines[self._positions[rows]][:, None, :]
+        low, high, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+        turned = [low * cosines - high * sines, high * cosines + low * sines, rest]
+        return torch.cat(turned, dim=-1)
+
+    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+        config = self._config
+        group = config.num_heads // config.num_kv_heads
+        rows = slice(first_row, first_row + num_rows)
+        heads = qkv[:num_rows].view(num_rows, -1, config.head_dim)
+        sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
+        query, key, value = torch.split(heads, sizes, dim=1)
+        query_norm, key_norm = self._settings.head_norms[layer] or (None, None)
+        query = self._prepared(query, query_norm, layer, rows)
+        key = self._prepared(key, key_norm, layer, rows)
+        self._keys[layer, self._slots[rows]] = key.to(self._settings.dtype)
+        self._values[layer, self._slots[rows]] = value
+        out = qkv.new_zeros(qkv.shape[0], config.num_heads * config.head_dim)
+        for start, count, slots, visible, positions in self._requests:
+            lo, hi = max(start, first_row), min(start + count, first_row + num_rows)
+            if lo >= hi:
+                continue
+            sees = visible[lo - start : hi - start]
+            window = config.layer_windows[layer]
+            if window is not None:
+                sees = sees & (positions[None, :] > self._positions[lo:hi, None] - window)
+            q = query[lo - first_row : hi - first_row].transpose(0, 1)
+            k = self._keys[layer, slots].float().transpose(0, 1).repeat_interleave(group, 0)
+            v = self._values[layer, slots].float().transpose(0, 1).repeat_interleave(group, 0)
+            scores = q @ k.transpose(1, 2) * config.head_dim**-0.5
+            weights = scores.masked_fill(~sees, float("-inf")).softmax(dim=-1)
+            out[lo - first_row : hi - first_row] = (weights @ v).transpose(0, 1).flatten(1)
+        return out
+
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up.float().chunk(2, dim=-1)
+        return (functional.silu(gate) * up).to(self._settings.dtype)

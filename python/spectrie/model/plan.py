@@ -1,0 +1,167 @@
+"""What a runner is asked to compute: the arrays of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PlanArrays", "StepPlan"]
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+class PlanArrays(Protocol):
+    """The part of a plan that the runner reads; `R` rows, `Q` requests, `S` sample rows, `M` moves.
+
+    Attributes:
+        row_token, row_position, row_slot: int32 [R]; the slot is where the row's key is written.
+        row_parent: int32 [R], row index within the request, -1 for a root; only in trees.
+        row_ancestors: int64 [R], bit j = sees row j of its request, itself included; only in trees.
+        request_row_start, request_row_count, request_kv_len: int32 [Q].
+        request_kind: int32 [Q], 0 = causal chunk, 1 = tree.
+        page_indptr, page_ids: int32 [Q + 1] and [pages], page tables in CSR form.
+        sample_rows: int32 [S], ascending rows whose logits are wanted.
+        kv_move_src, kv_move_dst: int32 [M], slots to copy in order before the forward.
+    """
+
+    @property
+    def row_token(self) -> Int32: ...
+    @property
+    def row_position(self) -> Int32: ...
+    @property
+    def row_slot(self) -> Int32: ...
+    @property
+    def row_parent(self) -> Int32: ...
+    @property
+    def row_ancestors(self) -> Int64: ...
+    @property
+    def request_row_start(self) -> Int32: ...
+    @property
+    def request_row_count(self) -> Int32: ...
+    @property
+    def request_kv_len(self) -> Int32: ...
+    @property
+    def request_kind(self) -> Int32: ...
+    @property
+    def page_indptr(self) -> Int32: ...
+    @property
+    def page_ids(self) -> Int32: ...
+    @property
+    def sample_rows(self) -> Int32: ...
+    @property
+    def kv_move_src(self) -> Int32: ...
+    @property
+    def kv_move_dst(self) -> Int32: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A plan made by hand: for measuring, and for tests. Fields as in `PlanArrays`."""
+
+    row_token: Int32
+    row_position: Int32
+    row_slot: Int32
+    row_parent: Int32
+    row_ancestors: Int64
+    request_row_start: Int32
+    request_row_count: Int32
+    request_kv_len: Int32
+    request_kind: Int32
+    page_indptr: Int32
+    page_ids: Int32
+    sample_rows: Int32
+    kv_move_src: Int32
+    kv_move_dst: Int32
+
+    @classmethod
+    def single(
+        cls,
+        tokens: Sequence[int],
+        *,
+        kv_len: int,
+        pages: Sequence[int],
+        parents: Sequence[int] | None = None,
+        sample_rows: Sequence[int] | None = None,
+        moves: Sequence[tuple[int, int]] = (),
+        page_size: int = 16,
+    ) -> StepPlan:
+        """A plan of one request.
+
+        Args:
+            tokens: One per row.
+            kv_len: Tokens already in the cache.
+            pages: The request's page table.
+            parents: The rows' parents makes it a tree; None makes it a causal chunk.
+            sample_rows: All rows by default.
+            moves: Pairs of slots, from and to.
+            page_size: Slots of a page.
+        """
+        rows = range(len(tokens))
+        ancestors = [1 << row if parents else 0 for row in rows]
+        depths = list(rows)
+        if parents is not None:
+            for row, parent in enumerate(parents):
+                ancestors[row] |= ancestors[parent] if parent >= 0 else 0
+                depths[row] = depths[parent] + 1 if parent >= 0 else 0
+        logical = [kv_len + row for row in rows]
+        slots = [pages[i // page_size] * page_size + i % page_size for i in logical]
+
+        def int32(values: Sequence[int]) -> Int32:
+            return np.array(values, dtype=np.int32)
+
+        return cls(
+            row_token=int32(tokens),
+            row_position=int32([kv_len + depth for depth in depths]),
+            row_slot=int32(slots),
+            row_parent=int32(parents if parents is not None else [row - 1 for row in rows]),
+            row_ancestors=np.array(ancestors, dtype=np.uint64).astype(np.int64),
+            request_row_start=int32([0]),
+            request_row_count=int32([len(tokens)]),
+            request_kv_len=int32([kv_len]),
+            request_kind=int32([0 if parents is None else 1]),
+            page_indptr=int32([0, len(pages)]),
+            page_ids=int32(pages),
+            sample_rows=int32(list(rows) if sample_rows is None else sample_rows),
+            kv_move_src=int32([move[0] for move in moves]),
+            kv_move_dst=int32([move[1] for move in moves]),
+        )
+
+    @classmethod
+    def joined(cls, plans: Sequence[StepPlan]) -> StepPlan:
+        """One plan of the requests of several, in order."""
+        starts = np.cumsum([0] + [len(plan.row_token) for plan in plans]).tolist()
+        page_starts = np.cumsum([0] + [len(plan.page_ids) for plan in plans]).tolist()
+
+        def shifted(name: str, by: Sequence[int]) -> Int32:
+            parts: list[Int32] = [
+                getattr(plan, name) + shift for plan, shift in zip(plans, by, strict=False)
+            ]
+            return np.concatenate(parts).astype(np.int32)
+
+        def all_of(name: str) -> Int32:
+            return shifted(name, [0] * len(plans))
+
+        indptr = [np.zeros(1)] + [
+            plan.page_indptr[1:] + shift for plan, shift in zip(plans, page_starts, strict=False)
+        ]
+        return cls(
+            row_token=all_of("row_token"),
+            row_position=all_of("row_position"),
+            row_slot=all_of("row_slot"),
+            row_parent=all_of("row_parent"),
+            row_ancestors=np.concatenate([plan.row_ancestors for plan in plans]),
+            request_row_start=shifted("request_row_start", starts),
+            request_row_count=all_of("request_row_count"),
+            request_kv_len=all_of("request_kv_len"),
+            request_kind=all_of("request_kind"),
+            page_indptr=np.concatenate(indptr).astype(np.int32),
+            page_ids=all_of("page_ids"),
+            sample_rows=shifted("sample_rows", starts),
+            kv_move_src=all_of("kv_move_src"),
+            kv_move_dst=all_of("kv_move_dst"),
+        )

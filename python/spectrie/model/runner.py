@@ -1,0 +1,211 @@
+"""The runner: computes the logits of a plan, and says what they depend on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from spectrie.model.decoder import Decoder
+from spectrie.model.measurements import Measurements
+from spectrie.model.plan import PlanArrays, StepPlan
+
+__all__ = ["Runner", "RunnerInfo"]
+
+_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+_COST_CONTEXT = 256
+_COST_SECONDS = 1.2
+_THREAD_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerInfo:
+    """What a loaded model is.
+
+    Attributes:
+        kv_bytes: Size of the key-value cache; memory is taken as pages are used.
+        arithmetic: All that the bits of a logit depend on, besides the tokens before it.
+        exact: Whether a row's logits are independent of its company, bit by bit.
+    """
+
+    vocabulary_size: int
+    eos_token_ids: list[int]
+    max_context: int
+    num_pages: int
+    page_size: int
+    max_batch_rows: int
+    kv_bytes: int
+    dtype_name: str
+    device: torch.device
+    device_name: str
+    model_hash: str
+    arithmetic: str
+    exact: bool
+
+
+class Runner:
+    """A model with its key-value cache. Calls must come from one thread at a time.
+
+    The thread that calls `forward` should be always the same: the OpenMP threads that share the work
+    belong to it.
+    """
+
+    def __init__(self, decoder: Decoder, info: RunnerInfo, measurements: Measurements) -> None:
+        """Takes a decoder whose cache is empty."""
+        self._decoder = decoder
+        self._measurements = measurements
+        self.info = info
+        self._threads = torch.get_num_threads()
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Tokens of the model; the width of the logits."""
+        return self.info.vocabulary_size
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        """Tokens that end an answer."""
+        return self.info.eos_token_ids
+
+    @property
+    def max_context(self) -> int:
+        """Most positions of a request."""
+        return self.info.max_context
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the key-value cache."""
+        return self.info.num_pages
+
+    @property
+    def page_size(self) -> int:
+        """Slots of a page."""
+        return self.info.page_size
+
+    @property
+    def dtype_name(self) -> str:
+        """`float32`, `bfloat16` or `float16`."""
+        return self.info.dtype_name
+
+    @property
+    def device_name(self) -> str:
+        """`cpu`, or the name of the GPU."""
+        return self.info.device_name
+
+    @property
+    def model_hash(self) -> str:
+        """Identity of configuration and weights, 16 hex characters."""
+        return self.info.model_hash
+
+    @property
+    def exact(self) -> bool:
+        """Whether a row's logits are independent of its company, bit by bit; else do not speculate."""
+        return self.info.exact
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the work of a forward."""
+        return self._threads
+
+    @property
+    def numeric_fingerprint(self) -> str:
+        """Workers of equal fingerprint give equal tokens for equal requests and seeds."""
+        return self.info.arithmetic
+
+    def forward(self, plan: PlanArrays) -> torch.Tensor:
+        """Logits of the plan's sample rows.
+
+        Writes the keys and values of all rows to the plan's slots, after doing its cache moves.
+
+        Args:
+            plan: One step, at most `max_batch_rows` rows.
+
+        Returns:
+            float32 [S, vocabulary], contiguous, on the device.
+
+        Raises:
+            ValueError: The plan contradicts itself, or leaves the cache, the vocabulary or a limit.
+        """
+        tokens = plan.row_token
+        if len(tokens) > self.info.max_batch_rows:
+            raise ValueError(f"plan has {len(tokens)} rows, at most {self.info.max_batch_rows}")
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.info.vocabulary_size:
+            raise ValueError(
+                f"row_token holds {tokens.min()}..{tokens.max()}, "
+                f"allowed: 0..{self.info.vocabulary_size - 1}"
+            )
+        return self._decoder.forward(plan)
+
+    def set_threads(self, threads: int) -> None:
+        """Shares the work among this many threads from now on, process-wide."""
+        torch.set_num_threads(threads)
+        self._decoder.set_threads(threads)
+        self._threads = threads
+
+    def choose_threads(self, num_cores: int) -> None:
+        """Sets the thread count that is quickest here for one row and for eight.
+
+        Overwrites the cache's first pages: call it before serving. The answer is kept on disk.
+        """
+        key = f"threads of {num_cores} {self.info.arithmetic}"
+        known = self._measurements.get(key)
+        if not isinstance(known, int) or not 1 <= known <= num_cores:
+            counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
+            counts = [count for count in counts if count <= num_cores]
+            times = {}
+            for count in counts:
+                self.set_threads(count)
+                one, eight = (self._time(self._cost_plan(n), _THREAD_SECONDS / 2) for n in (1, 8))
+                times[count] = 2 * one + eight
+            known = min(counts, key=lambda count: times[count])
+            self._measurements.put(key, known)
+        self.set_threads(known)
+
+    def measure_costs(self) -> tuple[list[int], list[float]]:
+        """Milliseconds of a forward by its number of rows, at a context of about 256 tokens.
+
+        Takes up to some 1.5 seconds, or a few forwards of a slow model; the answer is kept on disk.
+        Overwrites the cache's first pages: call it before serving.
+
+        Returns:
+            Row counts, ascending, and the time of one forward for each.
+        """
+        rows = [n for n in _COST_ROWS if n <= min(self.info.max_batch_rows, self.max_context)]
+        key = f"costs {rows} threads{self._threads} {self.info.arithmetic}"
+        known = self._measurements.get(key)
+        if isinstance(known, list) and len(known) == len(rows):
+            return rows, [float(value) for value in known]
+        times = [self._time(self._cost_plan(n), _COST_SECONDS / len(rows)) for n in rows]
+        # More rows never cost less; where they seem to, something else ran meanwhile.
+        for index in range(len(times) - 1, 0, -1):
+            times[index - 1] = min(times[index - 1], times[index])
+        self._measurements.put(key, times)
+        return rows, times
+
+    def _cost_plan(self, num_rows: int) -> StepPlan:
+        kv_len = max(min(_COST_CONTEXT, self.max_context - num_rows), 0)
+        pages = range(-(-(kv_len + num_rows) // self.page_size))
+        return StepPlan.single(
+            [0] * num_rows,
+            kv_len=kv_len,
+            pages=list(pages),
+            parents=list(range(-1, num_rows - 1)),
+            page_size=self.page_size,
+        )
+
+    def _time(self, plan: StepPlan, seconds: float) -> float:
+        """Milliseconds of the quickest of the forwards repeated for `seconds`, at least three.
+
+        The quickest, because what else the machine does must not decide what is kept on disk.
+        """
+        self.forward(plan)
+        times: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            self.forward(plan)
+            if self.info.device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - start) * 1e3)
+        return min(times)

@@ -1,0 +1,115 @@
+"""Tensors of a checkpoint by name, read from memory-mapped safetensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from spectrie.errors import ModelError
+
+__all__ = ["Weights", "weight_files"]
+
+# Buffers that some checkpoints carry and that the configuration already determines.
+_IGNORED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model folder: one, or the shards that its index names.
+
+    Raises:
+        ModelError: none, or a shard is missing.
+    """
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        try:
+            names = sorted(
+                set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            )
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise ModelError(f"cannot read {index}: {error}") from error
+        files = [folder / name for name in names]
+        missing = [file.name for file in files if not file.exists()]
+        if missing:
+            raise ModelError(
+                f"{folder}: shards named by the index are missing: {', '.join(missing)}"
+            )
+        return files
+    single = folder / "model.safetensors"
+    if not single.exists():
+        raise ModelError(f"{folder} has no model.safetensors and no model.safetensors.index.json")
+    return [single]
+
+
+class Weights:
+    """Every tensor of a model folder; each is taken once, and what is left over is an error."""
+
+    def __init__(self, folder: Path) -> None:
+        """Maps the files; no tensor is read yet.
+
+        Raises:
+            ModelError: no weights, or a file that is not safetensors.
+        """
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+        for path in weight_files(folder):
+            try:
+                file = safe_open(path, framework="pt", device="cpu")
+            except Exception as error:
+                raise ModelError(f"cannot read {path}: {error}") from error
+            for name in _names(file):
+                self._files[name] = file
+        self._taken: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """The tensor `name`, in its stored dtype, on the file's memory.
+
+        Raises:
+            ModelError: missing, of another shape, or not a floating-point tensor.
+        """
+        file = self._files.get(name)
+        if file is None:
+            raise ModelError(f"{self._folder}: tensor {name} is missing")
+        tensor = _tensor(file, name)
+        if tuple(tensor.shape) != shape:
+            raise ModelError(
+                f"{self._folder}: tensor {name} has shape {tuple(tensor.shape)}, expected {shape}"
+            )
+        if not tensor.dtype.is_floating_point or tensor.dtype.itemsize < 2:
+            raise ModelError(
+                f"{self._folder}: tensor {name} is {tensor.dtype}, "
+                "supported: float32, bfloat16, float16"
+            )
+        self._taken.add(name)
+        return tensor
+
+    def check_all_taken(self, known: Iterable[str] = ()) -> None:
+        """Raises if the files hold tensors that nobody took.
+
+        Args:
+            known: Names that may be left, such as the copy of a tied head.
+
+        Raises:
+            ModelError: names up to eight of them.
+        """
+        left = sorted(set(self._files) - self._taken - set(known))
+        left = [name for name in left if not name.endswith(_IGNORED_SUFFIXES)]
+        if left:
+            shown = ", ".join(left[:8]) + (", ..." if len(left) > 8 else "")
+            raise ModelError(f"{self._folder}: {len(left)} unexpected tensors: {shown}")
+
+
+def _names(file: Any) -> list[str]:
+    return list(file.keys())
+
+
+def _tensor(file: Any, name: str) -> torch.Tensor:
+    tensor: torch.Tensor = file.get_tensor(name)
+    return tensor
