@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
@@ -135,3 +136,15 @@ async def test_async_errors_have_their_class(server: Server) -> None:
             await client.generate("x")
         with pytest.raises(errors.NotFound):
             await client.list_models()
+
+
+def test_async_client_can_be_made_and_copied_outside_a_loop(server: Server) -> None:
+    server.script.streams = [[started(), delta("ok", 1), finished()]]
+    client = spectrie.AsyncClient(server.target).with_options(max_retries=0)
+
+    async def use() -> str:
+        text = (await client.stream("x").final()).text
+        await client.close()
+        return text
+
+    assert asyncio.run(use()) == "ok"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from spectrie.errors import SpectrieError
+from spectrie.model.store import cache_folder, entry
 
 __all__ = ["Check", "run_checks"]
 
@@ -130,7 +131,7 @@ def _gpu() -> Check:
 
 
 def _cache() -> Check:
-    folder = _cache_folder()
+    folder = cache_folder()
     existing = next((p for p in (folder, *folder.parents) if p.exists()), folder)
     if not os.access(existing, os.W_OK):
         return Check(
@@ -141,25 +142,13 @@ def _cache() -> Check:
     return Check("cache", state, f"{folder}, {free:.1f} GiB free")
 
 
-def _cache_folder() -> Path:
-    for variable, suffix in (("SPECTRIE_CACHE", ""), ("XDG_CACHE_HOME", "spectrie")):
-        given = os.environ.get(variable)
-        if given:
-            return Path(given) / suffix
-    try:
-        return Path.home() / ".cache" / "spectrie"
-    except RuntimeError:
-        raise SpectrieError("there is no home folder: set SPECTRIE_CACHE") from None
-
-
 def _model(model: str) -> Check:
-    path = Path(model)
-    if path.exists():
-        return Check("model", "ok", f"{path.resolve()}")
-    found = sorted(_cache_folder().glob(f"**/{model}/config.json"))
-    if found:
-        return Check("model", "ok", f"{model} in {found[0].parent}")
-    return Check("model", "note", f"{model} is not here yet: spectrie models fetch {model}")
+    folder = Path(model) if Path(model).exists() else entry(model)
+    if not folder.exists():
+        return Check("model", "note", f"{model} is not here yet: spectrie models fetch {model}")
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        return Check("model", "fail", f"{folder} has no config.json, so it is not a model")
+    return Check("model", "ok", f"{model} in {folder.absolute()}")
 
 
 def _port(port: int, flag: str) -> Check:

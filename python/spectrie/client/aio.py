@@ -134,9 +134,9 @@ class AsyncClient(BaseClient):
 
     async def close(self) -> None:
         """Closes the connection; running streams end. Does nothing for a `with_options` copy."""
-        if self._owns_channel and self._channel is not None:
-            await self._channel.close()
-            self._channel = None
+        channel = self._disconnected()
+        if channel is not None:
+            await channel.close()
 
     async def __aenter__(self) -> Self:
         return self

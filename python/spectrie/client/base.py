@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self, Unpack, cast
 
 import grpc
@@ -30,6 +32,15 @@ class _Unset:
 
 
 UNSET = _Unset()
+
+
+@dataclass(slots=True)
+class _Connection:
+    """The channel that a client and its `with_options` copies share, once one of them made it."""
+
+    pid: int
+    channel: Any = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class BaseClient(ABC):
@@ -73,9 +84,8 @@ class BaseClient(ABC):
             tls=tls or root_certificates is not None,
             root_certificates=root_certificates,
         )
-        self._channel: Any = None
-        self._pid = os.getpid()
-        self._owns_channel = True
+        self._connection = _Connection(os.getpid())
+        self._owns_connection = True
 
     @property
     def target(self) -> str:
@@ -100,8 +110,7 @@ class BaseClient(ABC):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._config = dataclasses.replace(self._config, **changes)
-        other._channel = self._connected()
-        other._owns_channel = False
+        other._owns_connection = False
         return other
 
     def _connected(self) -> Any:
@@ -110,11 +119,21 @@ class BaseClient(ABC):
         Raises:
             SpectrieError: The process forked since; gRPC channels do not survive that.
         """
-        if os.getpid() != self._pid:
+        connection = self._connection
+        if os.getpid() != connection.pid:
             raise SpectrieError("this client was made before a fork: make one in each process")
-        if self._channel is None:
-            self._channel = self._make_channel()
-        return self._channel
+        with connection.lock:
+            if connection.channel is None:
+                connection.channel = self._make_channel()
+            return connection.channel
+
+    def _disconnected(self) -> Any:
+        """The channel, for this client to close; None when there is none or it is another's."""
+        if not self._owns_connection:
+            return None
+        with self._connection.lock:
+            channel, self._connection.channel = self._connection.channel, None
+        return channel
 
     @abstractmethod
     def _make_channel(self) -> Any:

@@ -129,9 +129,9 @@ class Client(BaseClient):
 
     def close(self) -> None:
         """Closes the connection; running streams end. Does nothing for a `with_options` copy."""
-        if self._owns_channel and self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        channel = self._disconnected()
+        if channel is not None:
+            channel.close()
 
     def __enter__(self) -> Self:
         return self
