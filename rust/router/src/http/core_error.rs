@@ -10,9 +10,11 @@ impl HttpError {
     /// The core's error, its fields renamed to those of the request.
     pub(super) fn of_core(error: RequestError, names: Names) -> Self {
         let param = error.field().map(|field| names.rename(field));
-        // In these kinds each violation is one sentence of the message, begun by the field's own
-        // name.
-        let renames = matches!(error.kind, ErrorKind::InvalidField | ErrorKind::Unsupported);
+        // In these kinds the violations say all that the message says, under the core's names.
+        let renames = matches!(
+            error.kind,
+            ErrorKind::InvalidField | ErrorKind::ContextLength | ErrorKind::Unsupported
+        );
         let message = if renames && !error.violations.is_empty() {
             let sentences = error.violations.iter();
             let sentences = sentences.map(|violation| {
@@ -114,6 +116,17 @@ mod tests {
         assert_eq!(
             error.message,
             "max_completion_tokens: given 0, allowed 1 or more"
+        );
+    }
+
+    #[test]
+    fn too_long_for_the_context_names_the_field() {
+        let error = RequestError::context_length("stopping.max_tokens", "given 9, allowed 1 to 5");
+        let error = HttpError::of_core(error, NAMES);
+        assert_eq!(error.code, Some("context_length_exceeded"));
+        assert_eq!(
+            error.message,
+            "max_completion_tokens: given 9, allowed 1 to 5"
         );
     }
 

@@ -60,19 +60,24 @@ async fn answer(
     request: Request,
 ) -> Result<Response, HttpError> {
     let body = read_json(request, state.config.limits.max_message_bytes).await?;
-    let api = convert(endpoint, body)?;
+    let mut api = convert(endpoint, body)?;
     // The header's name is for logs and may be shared by the calls of one trace; a name in the body
     // must be unique.
     let id = api
         .request_id
-        .clone()
+        .take()
         .unwrap_or_else(|| Uuid::new_v4().simple().to_string());
     tracing::debug!(request_id = name.0, id, "generating");
-    let caller = Caller {
-        tenant: tenant.0,
-        deadline: None,
-    };
-    let running = Running::start(&state, &api, &id, caller).await?;
+    let running = Running::start(
+        &state,
+        &mut api,
+        &id,
+        Caller {
+            tenant: tenant.0,
+            deadline: None,
+        },
+    )
+    .await?;
     let mut response = if api.stream {
         stream_answer(running, &api)
     } else {
@@ -94,7 +99,7 @@ struct Grown {
 
 async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response, HttpError> {
     let mut grown: Vec<Grown> = Vec::new();
-    grown.resize_with(api.choices() as usize, Grown::default);
+    grown.resize_with(api.num_choices as usize, Grown::default);
     while let Some(happened) = running.next().await? {
         match happened {
             Happened::Delta(index, delta) => {

@@ -33,6 +33,8 @@ pub(super) struct ApiRequest {
     pub(super) requests: Vec<v1::GenerateRequest>,
     /// Completions of each prompt.
     pub(super) choices_per_prompt: u32,
+    /// Completions of all prompts together.
+    pub(super) num_choices: u32,
     /// Whether to answer with server-sent events.
     pub(super) stream: bool,
     /// What else the client wants to see.
@@ -59,14 +61,6 @@ pub(super) struct Wishes {
 pub(super) struct Names {
     pub(super) max_tokens: &'static str,
     pub(super) prompt: &'static str,
-}
-
-impl ApiRequest {
-    /// Completions of all prompts together.
-    pub(super) fn choices(&self) -> u32 {
-        let prompts = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
-        prompts.saturating_mul(self.choices_per_prompt)
-    }
 }
 
 /// Converts a JSON body.
@@ -125,10 +119,13 @@ pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
         namespace,
         priority,
     };
+    let choices_per_prompt = sampling_n(&template);
+    let num_prompts = u32::try_from(prompts.len()).unwrap_or(u32::MAX);
     Ok(ApiRequest {
         endpoint,
         request_id,
-        choices_per_prompt: sampling_n(&template),
+        choices_per_prompt,
+        num_choices: num_prompts.saturating_mul(choices_per_prompt),
         requests: fan_out(&template, prompts),
         stream,
         wishes: Wishes {

@@ -49,29 +49,48 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts every prompt of `api` and waits until one was accepted and has its first token, or
-    /// the window is over.
+    /// Starts every prompt of `api`, whose requests it takes, and waits until one was accepted and
+    /// has its first token, or the window is over.
     ///
     /// # Errors
     /// The first failure of any part.
     pub(super) async fn start(
         state: &AppState,
-        api: &ApiRequest,
+        api: &mut ApiRequest,
         id: &str,
         caller: Caller,
     ) -> Result<Self, HttpError> {
-        let several = api.requests.len() > 1;
-        let starts = api.requests.iter().enumerate().map(|(index, request)| {
-            let mut request = request.clone();
-            request.request_id = Some(if several {
+        let requests = std::mem::take(&mut api.requests);
+        let several = requests.len() > 1;
+        let starts = requests.into_iter().enumerate().map(|(index, request)| {
+            let name = if several {
                 format!("{id}-{index}")
             } else {
                 id.to_owned()
-            });
+            };
+            let request = v1::GenerateRequest {
+                request_id: Some(name),
+                ..request
+            };
             state.generation.start(request, caller.clone())
         });
         let streams = try_join_all(starts).await;
         let streams = streams.map_err(|error| HttpError::of_core(error, api.names))?;
+        let mut running = Self::of_streams(streams, api, id);
+        running.wait_for_first_token().await?;
+        let models = state.generation.models();
+        let model = models
+            .iter()
+            .find(|model| model.name == running.identity.model);
+        running.identity.system_fingerprint = model.map(system_fingerprint);
+        Ok(running)
+    }
+
+    /// A request whose prompts are these streams, in order.
+    fn of_streams<S>(streams: Vec<S>, api: &ApiRequest, id: &str) -> Self
+    where
+        S: Stream<Item = Result<v1::GenerateEvent, RequestError>> + Send + 'static,
+    {
         let tagged = streams.into_iter().zip(0_u32..).map(|(stream, prompt)| {
             let stream = stream.map(move |event| (prompt, event));
             Box::pin(stream) as Pin<Box<dyn Stream<Item = Tagged> + Send>>
@@ -80,11 +99,11 @@ impl Running {
             Endpoint::Chat => "chatcmpl",
             Endpoint::Completions => "cmpl",
         };
-        let mut running = Self {
+        Self {
             events: select_all(tagged),
             early: VecDeque::new(),
             choices_per_prompt: api.choices_per_prompt,
-            unfinished: api.choices(),
+            unfinished: api.num_choices,
             names: api.names,
             totals: Totals::new(id),
             identity: Identity {
@@ -94,14 +113,7 @@ impl Running {
                 model: String::new(),
                 system_fingerprint: None,
             },
-        };
-        running.wait_for_first_token().await?;
-        let models = state.generation.models();
-        let model = models
-            .iter()
-            .find(|model| model.name == running.identity.model);
-        running.identity.system_fingerprint = model.map(system_fingerprint);
-        Ok(running)
+        }
     }
 
     async fn wait_for_first_token(&mut self) -> Result<(), HttpError> {
@@ -117,7 +129,7 @@ impl Running {
         if let Ok(happened) = tokio::time::timeout(EARLY_FAILURE_WINDOW, self.next()).await
             && let Some(happened) = happened?
         {
-            self.early.push_back(happened);
+            self.early.push_front(happened);
         }
         Ok(())
     }
@@ -168,5 +180,113 @@ impl Running {
     fn broken_off(&self) -> HttpError {
         let message = format!("request {} ended without an answer", self.identity.id);
         HttpError::of_core(RequestError::new(ErrorKind::Internal, message), self.names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream::iter;
+    use serde_json::json;
+
+    use super::*;
+    use crate::http::request::convert;
+
+    type Events = Vec<Result<v1::GenerateEvent, RequestError>>;
+
+    fn api(num_prompts: usize, n: u32) -> ApiRequest {
+        let body = json!({"prompt": vec!["x"; num_prompts], "n": n});
+        convert(Endpoint::Completions, body).unwrap()
+    }
+
+    fn event(event: Event) -> Result<v1::GenerateEvent, RequestError> {
+        Ok(v1::GenerateEvent { event: Some(event) })
+    }
+
+    fn started() -> Result<v1::GenerateEvent, RequestError> {
+        event(Event::Started(v1::Started {
+            model: "m".into(),
+            prompt_tokens: 3,
+            created: 9,
+            ..Default::default()
+        }))
+    }
+
+    fn delta(index: u32, text: &str) -> Result<v1::GenerateEvent, RequestError> {
+        event(Event::Delta(v1::Delta {
+            index,
+            text: text.into(),
+            ..Default::default()
+        }))
+    }
+
+    fn finished(index: u32) -> Result<v1::GenerateEvent, RequestError> {
+        event(Event::Finished(v1::Finished {
+            index,
+            usage: Some(v1::Usage {
+                completion_tokens: 2,
+                ..Default::default()
+            }),
+            ..Default::default()
+        }))
+    }
+
+    /// Texts by choice, and which choices ended; or the error that ended all.
+    async fn run(prompts: Vec<Events>, n: u32) -> Result<(Vec<String>, Vec<u32>), HttpError> {
+        let api = api(prompts.len(), n);
+        let streams = prompts.into_iter().map(iter).collect();
+        let mut running = Running::of_streams(streams, &api, "r");
+        running.wait_for_first_token().await?;
+        let mut texts = vec![String::new(); api.num_choices as usize];
+        let mut ended = Vec::new();
+        while let Some(happened) = running.next().await? {
+            match happened {
+                Happened::Delta(index, delta) => texts[index as usize].push_str(&delta.text),
+                Happened::Finished(index, _) => ended.push(index),
+            }
+        }
+        ended.sort_unstable();
+        assert_eq!(running.identity.created, 9);
+        let usage = serde_json::to_value(running.totals.usage()).unwrap();
+        assert_eq!(
+            usage["prompt_tokens"],
+            3 * texts.len() as u64 / u64::from(n)
+        );
+        assert_eq!(usage["completion_tokens"], 2 * ended.len() as u64);
+        Ok((texts, ended))
+    }
+
+    #[tokio::test]
+    async fn choices_of_several_prompts_are_numbered_prompt_by_prompt() {
+        let prompt = |name: &str| {
+            vec![
+                started(),
+                delta(0, name),
+                delta(1, "other "),
+                delta(0, "!"),
+                finished(1),
+                finished(0),
+            ]
+        };
+        let (texts, ended) = run(vec![prompt("a"), prompt("b")], 2).await.unwrap();
+        assert_eq!(texts, ["a!", "other ", "b!", "other "]);
+        assert_eq!(ended, [0, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn failure_of_one_prompt_ends_the_whole_answer() {
+        let lost = Err(RequestError::worker_lost(4, Duration::from_secs(1)));
+        let good = vec![started(), delta(0, "a"), finished(0)];
+        let error = run(vec![good, vec![started(), lost]], 1).await.unwrap_err();
+        assert_eq!(error.code, Some("worker_lost"));
+        assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
+    }
+
+    #[tokio::test]
+    async fn stream_that_ends_too_early_is_an_internal_failure() {
+        for events in [vec![], vec![started()], vec![started(), delta(0, "a")]] {
+            let error = run(vec![events], 1).await.unwrap_err();
+            assert_eq!(error.status, 500);
+            assert_eq!(error.message, "request cmpl-r ended without an answer");
+        }
     }
 }

@@ -64,7 +64,7 @@ fn every_field_reaches_the_core() {
     }))
     .unwrap();
     assert!(api.stream && api.wishes.include_usage && api.wishes.return_token_ids);
-    assert_eq!(api.choices(), 3);
+    assert_eq!(api.num_choices, 3);
     assert_eq!(api.ignored, Vec::<String>::new());
     let expected = v1::GenerateRequest {
         request_id: None,
@@ -177,7 +177,7 @@ fn completions_take_every_shape_of_prompt() {
     let api = completion(json!({"prompt": "", "prompt_token_ids": [4]})).unwrap();
     assert_eq!(prompts(api), [ids(&[4])]);
     let api = completion(json!({"prompt": ["a", "b"], "n": 2})).unwrap();
-    assert_eq!(api.choices(), 4);
+    assert_eq!(api.num_choices, 4);
 }
 
 #[test]
