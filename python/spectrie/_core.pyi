@@ -1,11 +1,314 @@
 """The compiled core: engine, text, router and CPU operators. One section per room."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+
+# ---- engine (rust/python/src/engine.rs) ----------------------------------------------------------
+
+class EngineError(Exception):
+    """The engine refused a call; the message names what was given and what is allowed."""
+
+@final
+class Request:
+    """One choice of a request, begun or resumed.
+
+    Raises:
+        EngineError: On an unknown `speculation`. Other values out of range make the request end
+            with a refused output.
+    """
+
+    def __init__(
+        self,
+        *,
+        handle: int,
+        prompt_ids: Sequence[int],
+        max_tokens: int,
+        emitted_token_ids: Sequence[int] = ...,
+        prediction_ids: Sequence[int] = ...,
+        namespace: str = "default",
+        learn: bool = True,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        frequency_penalty: float = 0.0,
+        presence_penalty: float = 0.0,
+        repetition_penalty: float = 1.0,
+        logit_bias: Mapping[int, float] = ...,
+        seed: int = 0,
+        min_tokens: int = 0,
+        stop_token_ids: Sequence[int] = ...,
+        ignore_eos: bool = False,
+        deadline_s: float | None = None,
+        priority: int = 0,
+        speculation: str | None = None,
+        max_draft_tokens: int | None = None,
+    ) -> None: ...
+    @property
+    def handle(self) -> int:
+        """The caller's name for it; unique among requests that have not ended."""
+
+@final
+class Plan:
+    """The rows of one forward: R rows, Q requests, S sampled rows, M moves; int32 unless said.
+
+    Row `j` of request `q` has logical index `kv_len + j` and lives in slot
+    `page_ids[page_indptr[q] + index // page_size] * page_size + index % page_size`.
+    """
+
+    @property
+    def plan_id(self) -> int:
+        """To be given back with the results."""
+    @property
+    def is_greedy(self) -> bool:
+        """Whether `commit_tokens` will do: every sampled row needs only its largest logit."""
+    @property
+    def row_token(self) -> NDArray[np.int32]:
+        """[R]."""
+    @property
+    def row_position(self) -> NDArray[np.int32]:
+        """Position for rotary embedding, [R]."""
+    @property
+    def row_slot(self) -> NDArray[np.int32]:
+        """Slot that takes the row's key and value, [R]."""
+    @property
+    def row_owner(self) -> NDArray[np.int32]:
+        """Index of the row's request, [R]."""
+    @property
+    def row_parent(self) -> NDArray[np.int32]:
+        """Index of the parent within the request, -1 for its first row, [R]."""
+    @property
+    def row_ancestors(self) -> NDArray[np.int64]:
+        """Bit j = a tree row may see row j of its request, itself included; 0 in chunks, int64 [R]."""
+    @property
+    def request_row_start(self) -> NDArray[np.int32]:
+        """[Q]."""
+    @property
+    def request_row_count(self) -> NDArray[np.int32]:
+        """[Q]."""
+    @property
+    def request_kv_len(self) -> NDArray[np.int32]:
+        """Tokens already in the cache, [Q]."""
+    @property
+    def request_kind(self) -> NDArray[np.int32]:
+        """0 = chunk of a prompt (causal), 1 = tree, [Q]."""
+    @property
+    def page_indptr(self) -> NDArray[np.int32]:
+        """[Q + 1]."""
+    @property
+    def page_ids(self) -> NDArray[np.int32]:
+        """Pages that cover `kv_len + row_count` slots of each request."""
+    @property
+    def sample_rows(self) -> NDArray[np.int32]:
+        """Rows whose logits are needed, ascending, [S]; S is 0 while only prompts are computed."""
+    @property
+    def sample_indptr(self) -> NDArray[np.int32]:
+        """[Q + 1]."""
+    @property
+    def kv_move_src(self) -> NDArray[np.int32]:
+        """Slots to copy from, in order, before the forward, [M]."""
+    @property
+    def kv_move_dst(self) -> NDArray[np.int32]:
+        """Slots to copy to, [M]."""
+
+@final
+class Finish:
+    """Why and how a request ended; the fields after `message` are those of `RequestStats`."""
+
+    @property
+    def kind(self) -> int:
+        """`FinishKind` of worker.proto."""
+    @property
+    def message(self) -> str | None: ...
+    @property
+    def verify_steps(self) -> int: ...
+    @property
+    def drafted_tokens(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int: ...
+    @property
+    def accepted_by_source(self) -> list[int]:
+        """Index = source number."""
+    @property
+    def queue_ns(self) -> int: ...
+    @property
+    def prefill_ns(self) -> int: ...
+    @property
+    def decode_ns(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def preemptions(self) -> int: ...
+    @property
+    def accepted_prediction_tokens(self) -> int: ...
+
+@final
+class StepOutput:
+    """What requests emitted; each handle appears at most once."""
+
+    @property
+    def handles(self) -> list[int]: ...
+    @property
+    def token_indptr(self) -> list[int]:
+        """Tokens of the i-th handle are `token_ids[token_indptr[i] : token_indptr[i + 1]]`."""
+    @property
+    def token_ids(self) -> list[int]: ...
+    @property
+    def sources(self) -> list[int]:
+        """Source number of each token: 1 for the model's own."""
+    @property
+    def finishes(self) -> list[Finish | None]:
+        """Set for each handle that ended."""
+
+@final
+class Load:
+    """How busy an engine is; steps, tokens and preemptions are totals since the start."""
+
+    @property
+    def running(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def pages_used(self) -> int: ...
+    @property
+    def pages_total(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def drafted_tokens(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def generated_tokens(self) -> int: ...
+    @property
+    def preemptions(self) -> int: ...
+
+@final
+class Engine:
+    """Scheduler, KV pages, drafts, sampling and verification.
+
+    `submit`, `cancel`, `learn` and `load` may be called from any thread and never wait for a step.
+    One thread runs the steps: `plan`, then the forward, then `commit_logits`, `commit_tokens` or
+    `fail`.
+
+    Args:
+        num_pages: Pages of the cache, of `page_size` slots.
+        max_context: Longest prompt plus answer, in tokens.
+        max_running: Most requests that hold pages; at most `max_batch_rows`.
+        max_held: Most requests held, running and waiting.
+        chunk_tokens: Most prompt tokens of one step, over all requests.
+        max_batch_rows: Most rows of one step.
+        speculation: "auto", "off", "bfs" or "prob".
+        max_draft_tokens: Most draft nodes of one request and step, 0 to 63.
+        memory_bytes: Bytes of shared draft memory; 0 keeps none.
+        holdout_every: One step in this many runs without drafts in mode auto; 0 = none does.
+
+    Raises:
+        EngineError: Naming the first value out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocabulary_size: int,
+        eos_token_ids: Sequence[int],
+        num_pages: int,
+        max_context: int,
+        max_running: int,
+        page_size: int = 16,
+        max_held: int = 4096,
+        chunk_tokens: int = 256,
+        max_batch_rows: int = 512,
+        speculation: str = "auto",
+        max_draft_tokens: int = 16,
+        min_match: int = 1,
+        max_match: int = 16,
+        min_breadth: int = 1,
+        max_breadth: int = 10,
+        max_depth: int = 18,
+        memory_bytes: int = ...,
+        holdout_every: int = 100,
+    ) -> None: ...
+    def submit(self, request: Request) -> None:
+        """Hands a request in; one that can never run ends with a refused output.
+
+        Raises:
+            EngineError: When `max_held` requests have not ended, or one of them has this handle.
+        """
+    def cancel(self, handle: int, keep_tokens: int | None = None, finished: bool = False) -> None:
+        """Ends a request at the next plan with a cancelled output; no effect when it already ended.
+
+        `keep_tokens` output tokens count (all when None) and, if it `finished` well, are learnt.
+        """
+    def learn(self, namespace: str, token_ids: Sequence[int]) -> None:
+        """Teaches a namespace's draft memory at the next plan.
+
+        Raises:
+            EngineError: When too many texts wait, or a token is outside the vocabulary.
+        """
+    def set_costs(self, rows: Sequence[int], milliseconds: Sequence[float]) -> None:
+        """Sets what a forward of so many rows costs; ascending rows.
+
+        Raises:
+            EngineError: When the lists do not fit together.
+        """
+    def plan(self, now_s: float) -> Plan | None:
+        """The next forward; None when nothing is left to compute: wait for a submit.
+
+        Refusals, cancellations and deadlines end requests here: their outputs come with the next
+        commit, or at once from `take_outputs` (an idle engine has no commit). Deadlines of requests
+        are on the clock of `now_s`.
+
+        Raises:
+            EngineError: When the last plan was not committed.
+        """
+    def take_outputs(self) -> StepOutput:
+        """Ends that no step produced, each given once."""
+    def commit_logits(
+        self,
+        plan_id: int,
+        logits_pointer: int,
+        num_rows: int,
+        row_stride: int,
+        elapsed_ms: float,
+        now_s: float,
+    ) -> StepOutput:
+        """Draws tokens from logits and moves the requests on.
+
+        Args:
+            logits_pointer: Address of float32 rows in the order of `plan.sample_rows`, in CPU
+                memory. The caller keeps them alive and unchanged until this returns.
+            row_stride: Distance of two rows, in values.
+            elapsed_ms: Duration of the forward.
+
+        Raises:
+            EngineError: When the plan is not the open one, or the rows do not fit it; it stays open.
+        """
+    def commit_tokens(
+        self, plan_id: int, argmax: NDArray[np.int32], elapsed_ms: float, now_s: float
+    ) -> StepOutput:
+        """Like `commit_logits`, with the likeliest token of each sampled row, for greedy plans.
+
+        Raises:
+            EngineError: As `commit_logits`, and when a sampled request is not plain greedy.
+        """
+    def fail(self, plan_id: int, message: str, now_s: float) -> StepOutput:
+        """Ends every request of a plan whose forward failed; `message` goes to their callers.
+
+        Raises:
+            EngineError: When the plan is not the open one.
+        """
+    def load(self) -> Load:
+        """State after the last call that ran the engine; requests since then count as waiting."""
 
 # CPU operators (crate spectrie-cpu). Tensors are passed as addresses; `spectrie.model.operators.cpu`
 # checks their shapes.

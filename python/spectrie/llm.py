@@ -152,7 +152,7 @@ class LLM:
 
     @overload
     def generate(
-        self, prompt: Sequence[str], **options: Unpack[GenerateOptions]
+        self, prompt: list[str] | tuple[str, ...], **options: Unpack[GenerateOptions]
     ) -> list[Completion]: ...
 
     @overload
@@ -162,7 +162,7 @@ class LLM:
 
     def generate(
         self,
-        prompt: str | Sequence[str] | None = None,
+        prompt: str | list[str] | tuple[str, ...] | None = None,
         *,
         prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
         **options: Unpack[GenerateOptions],

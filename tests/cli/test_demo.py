@@ -9,7 +9,7 @@ from spectrie.cli import main
 from spectrie.cli.demo_prompts import PROMPTS
 from spectrie.cli.terminal import Painter, render_table
 from spectrie.types import Source
-from tests.client.scripted import Server, delta, finished, started
+from tests.client.scripted import Server, Step, delta, finished, started
 
 
 def script_answers(server: Server, texts: list[str]) -> None:
@@ -18,7 +18,9 @@ def script_answers(server: Server, texts: list[str]) -> None:
         started=started().started, choices=[pb.Choice(text="x", finished=finished().finished)]
     )
     server.script.unary = [whole]
-    streams = [[started(), delta(text, *range(len(text))), finished()] for text in texts]
+    streams: list[list[Step]] = [
+        [started(), delta(text, *range(len(text))), finished()] for text in texts
+    ]
     # Calls are numbered together; the warm-up is call 0.
     server.script.streams = [[], *streams]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from spectrie.cli import values
 from spectrie.cli.demo_prompts import PROMPTS, DemoPrompt
-from spectrie.cli.demo_server import serve
 from spectrie.cli.options import add_options, options_of
+from spectrie.cli.process import running
 from spectrie.cli.settings import Settings, resolve
 from spectrie.cli.terminal import Painter, render_table
 from spectrie.client import Client
@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
     print(f"starting a router and a worker for {args.model} ...", flush=True)
     began = time.monotonic()
-    with serve(args.model, _flags(settings), show) as facts:
+    own = ["serve", args.model, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0"]
+    with running([*own, *_flags(settings)], show) as facts:
         worker = facts["workers"][0]
         print(
             f"ready after {time.monotonic() - began:.1f} s:"

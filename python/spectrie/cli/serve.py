@@ -115,7 +115,7 @@ def _flags(command: str, settings: Settings, fixed: Mapping[str, object]) -> lis
     """The flags that give a child the values of `settings`, those of `fixed` first."""
     flags: list[str] = []
     for option in options_of(command):
-        value = fixed.get(option.key, settings.get(option.key))
+        value: Any = fixed.get(option.key, settings.get(option.key))
         if value is None:
             continue
         if option.kind.is_flag:

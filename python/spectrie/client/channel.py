@@ -26,9 +26,16 @@ def channel_options(config: ClientConfig) -> list[tuple[str, int]]:
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
         ("grpc.use_local_subchannel_pool", 1),
+        # A proxy of the environment is for the world outside.
+        ("grpc.enable_http_proxy", 0 if _is_local(config.target) else 1),
         # Retries are ours: they know whether a token has been handed out.
         ("grpc.enable_retries", 0),
     ]
+
+
+def _is_local(target: str) -> bool:
+    host = target.rpartition(":")[0]
+    return target.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
 
 
 def credentials(config: ClientConfig) -> grpc.ChannelCredentials | None:

@@ -112,7 +112,7 @@ class Session:
         elif kind == "cancel":
             self._cancel(message.cancel)
         elif kind == "learn":
-            self._host.learn(message.learn.namespace, list(message.learn.token_ids))
+            self._learn(message.learn)
         elif kind == "drain":
             self.drain()
         elif kind == "welcome":
@@ -165,6 +165,15 @@ class Session:
         except (_core.EngineError, ValueError, OverflowError) as error:
             self._forget(running)
             self._refuse(start, str(error))
+
+    def _learn(self, learn: worker_pb2.Learn) -> None:
+        from spectrie import _core
+
+        try:
+            self._host.learn(learn.namespace, list(learn.token_ids))
+        except _core.EngineError as error:
+            # A hint that is lost costs speed at most.
+            log.debug("did not learn from another worker: %s", error)
 
     def _refuse(self, start: worker_pb2.Start, reason: str) -> None:
         step = worker_pb2.StepOutput(step=self._host.steps, outputs=[refusal(start, reason)])

@@ -17,20 +17,31 @@ use crate::{DraftConfig, DraftMode, TokenId};
 /// Occurrences per order for the fixed modes, whose counts are all the evidence they use.
 pub(crate) const LIMITS: [u32; 4] = [64, 64, 64, 64];
 
-/// A node to expand: with the occurrences of one match length only.
-#[derive(Debug)]
+/// A chosen node to expand, with its occurrences of one match length only.
 struct Front {
     node: u32,
     occurrences: Vec<Occurrence>,
+    /// Children in `bfs`, before rounding down.
     breadth: f32,
-    share: f32,
 }
 
-/// A continuation of a front with its occurrences, newest first.
+/// A continuation with its occurrences, newest first.
 struct Branch {
+    parent: u32,
     token: TokenId,
     place: u16,
     occurrences: Vec<Occurrence>,
+    /// Product of the shares of counts along the path, for `prob`.
+    share: f32,
+}
+
+/// What every step of a selection needs.
+struct Selection<'a, 'b> {
+    config: &'a DraftConfig,
+    max_nodes: usize,
+    sketch: &'a mut Sketch,
+    places: &'a Places<'b>,
+    prediction: &'a Prediction,
 }
 
 /// Takes the tree of a fixed mode into `sketch`, which has been started.
@@ -54,13 +65,18 @@ pub(crate) fn select(
         if matching.is_empty() {
             continue;
         }
-        let front = Front {
-            node: ROOT,
-            occurrences: matching,
-            breadth: breadth_at(config, length),
-            share: 1.0,
+        let mut selection = Selection {
+            config,
+            max_nodes,
+            sketch,
+            places,
+            prediction,
         };
-        grow(front, config, max_nodes, sketch, places, prediction);
+        if config.mode == DraftMode::Prob {
+            selection.grow_by_count(&matching);
+        } else {
+            selection.grow_by_recency(matching, breadth_at(config, length));
+        }
         if sketch.len() >= max_nodes {
             break;
         }
@@ -75,93 +91,125 @@ fn breadth_at(config: &DraftConfig, length: usize) -> f32 {
     span * left as f32 / config.max_match as f32 + config.min_breadth as f32
 }
 
-fn grow(
-    front: Front,
-    config: &DraftConfig,
-    max_nodes: usize,
-    sketch: &mut Sketch,
-    places: &Places<'_>,
-    prediction: &Prediction,
-) {
-    let step = (config.max_breadth - config.min_breadth) as f32 / config.max_depth as f32;
-    let by_count = config.mode == DraftMode::Prob;
-    let mut open = VecDeque::from([front]);
-    while let Some(front) = next_front(&mut open, by_count) {
-        if front.node != ROOT
-            && usize::from(sketch.nodes[front.node as usize].depth) >= config.max_depth
-        {
-            continue;
-        }
-        let mut branches = branches(&front.occurrences);
-        if by_count {
-            branches.sort_by_key(|branch| Reverse(branch.occurrences.len()));
-            branches.truncate(config.max_breadth);
-        } else {
-            branches.truncate(front.breadth.max(config.min_breadth as f32) as usize);
-        }
-        let total: usize = branches.iter().map(|branch| branch.occurrences.len()).sum();
-        for branch in branches {
-            let known = sketch.child(front.node, branch.token);
-            if known.is_none() && sketch.len() >= max_nodes {
-                return;
+impl Selection<'_, '_> {
+    /// Level by level, the newest continuations first, fewer on each level.
+    fn grow_by_recency(&mut self, occurrences: Vec<Occurrence>, breadth: f32) {
+        let config = self.config;
+        let step = (config.max_breadth - config.min_breadth) as f32 / config.max_depth as f32;
+        let mut open = VecDeque::from([Front {
+            node: ROOT,
+            occurrences,
+            breadth,
+        }]);
+        while let Some(front) = open.pop_front() {
+            if !self.may_grow(front.node) {
+                continue;
             }
-            let node = known.unwrap_or_else(|| {
-                let candidate = Candidate {
-                    token: branch.token,
-                    probability: 0.0,
-                    place: branch.place,
+            let breadth = front.breadth.max(config.min_breadth as f32);
+            for branch in branches(front.node, &front.occurrences)
+                .into_iter()
+                .take(breadth as usize)
+            {
+                let Some(node) = self.take(&branch) else {
+                    return;
                 };
-                sketch.take(front.node, candidate, 0.0, places, prediction)
-            });
-            let share = front.share * branch.occurrences.len() as f32 / total as f32;
-            let occurrences: Vec<_> = branch
-                .occurrences
-                .iter()
-                .filter_map(|&o| places.advance(o))
-                .collect();
-            if !occurrences.is_empty() {
-                let breadth = front.breadth - step;
-                open.push_back(Front {
-                    node,
-                    occurrences,
-                    breadth,
-                    share,
-                });
+                let occurrences = self.advance(&branch);
+                if !occurrences.is_empty() {
+                    open.push_back(Front {
+                        node,
+                        occurrences,
+                        breadth: breadth - step,
+                    });
+                }
             }
         }
     }
-}
 
-/// The oldest front, or by count the one with the largest share.
-fn next_front(open: &mut VecDeque<Front>, by_count: bool) -> Option<Front> {
-    if !by_count {
-        return open.pop_front();
+    /// The path with the largest product of shares first.
+    fn grow_by_count(&mut self, occurrences: &[Occurrence]) {
+        let mut open = self.shares(ROOT, occurrences, 1.0);
+        while let Some(best) = (0..open.len()).max_by(|&a, &b| {
+            open[a]
+                .share
+                .total_cmp(&open[b].share)
+                .then_with(|| b.cmp(&a))
+        }) {
+            let branch = open.remove(best);
+            let Some(node) = self.take(&branch) else {
+                return;
+            };
+            if self.may_grow(node) {
+                let occurrences = self.advance(&branch);
+                open.extend(self.shares(node, &occurrences, branch.share));
+            }
+        }
     }
-    let best = (0..open.len()).max_by(|&a, &b| {
-        open[a]
-            .share
-            .total_cmp(&open[b].share)
-            .then_with(|| b.cmp(&a))
-    })?;
-    open.remove(best)
+
+    /// The commonest continuations, with their share of the counts of those kept.
+    fn shares(&self, parent: u32, occurrences: &[Occurrence], above: f32) -> Vec<Branch> {
+        let mut kept = branches(parent, occurrences);
+        kept.sort_by_key(|branch| Reverse(branch.occurrences.len()));
+        kept.truncate(self.config.max_breadth);
+        let total: usize = kept.iter().map(|branch| branch.occurrences.len()).sum();
+        for branch in &mut kept {
+            branch.share = above * branch.occurrences.len() as f32 / total as f32;
+        }
+        kept
+    }
+
+    fn may_grow(&self, node: u32) -> bool {
+        usize::from(self.sketch.nodes[node as usize].depth) < self.config.max_depth
+    }
+
+    /// The node of a branch, new or merged with an equal one; `None` when there is no room.
+    fn take(&mut self, branch: &Branch) -> Option<u32> {
+        if let Some(known) = self.sketch.child(branch.parent, branch.token) {
+            return Some(known);
+        }
+        if self.sketch.len() >= self.max_nodes {
+            return None;
+        }
+        let Branch {
+            parent,
+            token,
+            place,
+            ..
+        } = *branch;
+        let candidate = Candidate {
+            token,
+            probability: 0.0,
+            place,
+        };
+        Some(
+            self.sketch
+                .take(parent, candidate, 0.0, self.places, self.prediction),
+        )
+    }
+
+    fn advance(&self, branch: &Branch) -> Vec<Occurrence> {
+        branch
+            .occurrences
+            .iter()
+            .filter_map(|&o| self.places.advance(o))
+            .collect()
+    }
 }
 
 /// Occurrences by their next token, in the order of first sight.
-fn branches(occurrences: &[Occurrence]) -> Vec<Branch> {
+fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
     let mut branches: Vec<Branch> = Vec::new();
     for &occurrence in occurrences {
         match branches
             .iter_mut()
             .find(|branch| branch.token == occurrence.next)
         {
-            Some(branch) => {
-                branch.place = branch.place.min(occurrence.place);
-                branch.occurrences.push(occurrence);
-            }
+            Some(branch) => branch.occurrences.push(occurrence),
             None => branches.push(Branch {
+                parent,
                 token: occurrence.next,
                 place: occurrence.place,
                 occurrences: vec![occurrence],
+                share: 0.0,
             }),
         }
     }

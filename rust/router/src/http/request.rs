@@ -184,4 +184,6 @@ fn take_include_usage(body: &mut Fields, ignored: &mut BTreeSet<String>) -> Fiel
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-"""A server of the demo's own: `spectrie serve` on free ports, stopped whatever happens."""
+"""Another `spectrie` command in a process of its own, stopped whatever happens."""
 
 from __future__ import annotations
 
@@ -14,28 +14,24 @@ from typing import IO, Any
 from spectrie.errors import SpectrieError
 from spectrie.worker.ready import read_ready
 
-__all__ = ["serve"]
+__all__ = ["running"]
 
 _STOP_SECONDS = 20.0
 _LAST_LINES = 15
 
 
 @contextmanager
-def serve(
-    model: str, flags: Sequence[str], show: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Starts router and worker for `model` and gives the facts of their ready line.
+def running(arguments: Sequence[str], show: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Starts `spectrie ARGUMENTS` and gives the facts of its ready line.
 
     Args:
-        model: What to serve.
-        flags: Further flags of `spectrie serve`.
-        show: Takes every line that the server writes while it starts.
+        arguments: Command and flags, such as `["serve", MODEL]`.
+        show: Takes every line that it logs while it starts.
 
     Raises:
         SpectrieError: It ended before it was ready; the message has its last lines.
     """
-    command = [sys.executable, "-m", "spectrie", "serve", model]
-    command += ["--http=127.0.0.1:0", "--grpc=127.0.0.1:0", *flags]
+    command = [sys.executable, "-m", "spectrie", *arguments]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
     )

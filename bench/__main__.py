@@ -1,0 +1,40 @@
+"""Runs the benches: `python -m bench [decode|speculation|router ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from bench import decode, router, speculation
+
+BENCHES = ("decode", "speculation", "router")
+
+
+def main() -> int:
+    """Runs what was asked for, everything by default."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help=", ".join(BENCHES))
+    parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
+    parser.add_argument("--pairs", type=int, default=24, help="pairs per comparison [24]")
+    parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    args = parser.parse_args()
+    unknown = set(args.benches) - set(BENCHES)
+    if unknown:
+        parser.error(
+            f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES)}"
+        )
+    wanted = args.benches or BENCHES
+    measure = {"pairs": args.pairs, "threads": args.threads, "max_tokens": args.max_tokens}
+    if "router" in wanted:
+        router.run(args.model)
+    if "decode" in wanted:
+        decode.run(args.model, **measure)
+    if "speculation" in wanted:
+        speculation.run(args.model, **measure)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

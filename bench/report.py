@@ -1,0 +1,52 @@
+"""Result files: JSON for machines, Markdown for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spectrie.cli.terminal import render_table
+
+__all__ = ["RESULTS", "write"]
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def write(
+    name: str,
+    title: str,
+    machine: dict[str, Any],
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    data: Any,
+    notes: Sequence[str] = (),
+) -> None:
+    """Prints the table and writes `bench/results/<name>.json` and `.md`.
+
+    Args:
+        name: Name of the bench and of its files.
+        title: Heading of the table.
+        machine: From `bench.machine.facts`.
+        header: Column names.
+        rows: Cells, as text.
+        data: Everything measured, for the JSON file.
+        notes: Sentences under the table.
+    """
+    RESULTS.mkdir(exist_ok=True)
+    command = f"python -m bench {name}"
+    lines = [f"### {title}", "", render_table(header, rows), "", *notes]
+    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
+    lines.append(
+        f"{machine['cpu']} ({machine['cpu_model']}), {machine['cores']} cores,"
+        f" torch {machine['torch']}, commit {machine['commit']}{changed},"
+        f" {machine['date']}; `{command}`."
+    )
+    text = "\n".join(lines) + "\n"
+    print(f"\n{text}")
+    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    content = {"command": command, "machine": machine, "results": data}
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )

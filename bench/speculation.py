@@ -1,0 +1,138 @@
+"""Speculation on against off, for editing, code and chat; transformers' prompt lookup beside it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import machine, report
+from bench.pairs import Comparison, compare
+from bench.rival import Rival
+from spectrie.types import SpeculationOptions, SpeculationStats
+from tests.prompts import Kind, Prompt, load
+
+if TYPE_CHECKING:
+    from spectrie import LLM
+
+__all__ = ["run"]
+
+FLOORS: dict[Kind, float] = {"edit": 1.5, "code": 1.15, "chat": 0.98}
+"""Least speed-up over our own plain decoding."""
+LOOKUP_TOKENS = 10
+_Sample = tuple[Prompt, list[int]]
+
+
+def run(model: str, *, pairs: int, max_tokens: int, threads: int, dtype: str = "auto") -> None:
+    """Measures 12 prompts of each kind and writes `bench/results/speculation.*`."""
+    from spectrie import LLM
+    from spectrie.model import resolve
+
+    folder = resolve(model).folder
+    rows, data = [], {}
+    with LLM(folder, dtype=dtype, threads=threads) as llm:
+        facts = machine.facts(threads=threads, dtype=llm.dtype)
+        rival = Rival(Path(folder), llm.dtype, threads)
+        for kind in FLOORS:
+            samples = [(prompt, _ids(llm, prompt)) for prompt in load(kind)]
+            ours = _ours(llm, samples, kind, pairs, max_tokens)
+            theirs = _theirs(rival, samples, kind, max_tokens)
+            data[kind] = {"spectrie": ours, "transformers": theirs}
+            rows.append(_row(kind, ours, theirs))
+    header = ["kind", "off tok/s", "on tok/s", "speed-up", "95 %", "tokens/step"]
+    header += ["accepted/step", "identical", "floor", "verdict", "lookup speed-up"]
+    notes = [
+        f"Whole requests, prefill included, greedy, at most {max_tokens} tokens, {facts['dtype']},"
+        f" {threads} threads; nothing is learnt between requests. Lookup: transformers'"
+        f" prompt_lookup_num_tokens={LOOKUP_TOKENS} over its own plain decoding."
+    ]
+    report.write("speculation", "Speculation on against off", facts, header, rows, data, notes)
+
+
+def _ids(llm: LLM, prompt: Prompt) -> list[int]:
+    if prompt.messages is None:
+        return list(llm.tokenizer.encode(prompt.text or ""))
+    return list(llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages)))
+
+
+def _ours(
+    llm: LLM, samples: list[_Sample], kind: Kind, pairs: int, max_tokens: int
+) -> dict[str, Any]:
+    tokens: dict[tuple[str, bool], tuple[int, ...]] = {}
+    stats: dict[str, SpeculationStats] = {}
+
+    def sample(prompt: Prompt, ids: list[int], enabled: bool) -> float:
+        began = time.perf_counter()
+        completion = llm.generate(
+            prompt_token_ids=ids,
+            max_tokens=max_tokens,
+            temperature=0.0,
+            prediction=prompt.prediction,
+            speculation=SpeculationOptions(enabled=enabled, learn=False),
+        )
+        seconds = time.perf_counter() - began
+        tokens[prompt.id, enabled] = completion.token_ids
+        if enabled:
+            stats[prompt.id] = completion.speculation
+        return len(completion.token_ids) / seconds
+
+    for prompt, ids in samples[:2]:  # warm-up
+        sample(prompt, ids, True)
+    comparison = compare(
+        [lambda p=p, i=i: sample(p, i, False) for p, i in samples],  # type: ignore[misc]
+        [lambda p=p, i=i: sample(p, i, True) for p, i in samples],  # type: ignore[misc]
+        pairs=pairs,
+        title=f"speculation {kind}",
+    )
+    steps = sum(s.verify_steps for s in stats.values())
+    accepted = sum(s.accepted_tokens for s in stats.values())
+    by_source: dict[str, int] = {}
+    for one in stats.values():
+        for name, count in one.accepted_by_source.items():
+            by_source[name] = by_source.get(name, 0) + count
+    return {
+        **comparison.summary(),
+        "verdict": comparison.verdict(FLOORS[kind]),
+        "floor": FLOORS[kind],
+        "identical": sum(tokens[p.id, True] == tokens[p.id, False] for p, _ in samples),
+        "prompts": len(samples),
+        "tokens_per_step": 1 + accepted / steps if steps else 1.0,
+        "accepted_per_step": accepted / steps if steps else 0.0,
+        "drafted_per_step": sum(s.drafted_tokens for s in stats.values()) / max(steps, 1),
+        "accepted_by_source": by_source,
+    }
+
+
+def _theirs(rival: Rival, samples: list[_Sample], kind: Kind, max_tokens: int) -> dict[str, Any]:
+    tokens: dict[tuple[str, bool], list[int]] = {}
+
+    def sample(prompt: Prompt, ids: list[int], enabled: bool) -> float:
+        lookup = LOOKUP_TOKENS if enabled else None
+        found, _, seconds = rival.run(ids, max_tokens, lookup=lookup, fixed=False)
+        tokens[prompt.id, enabled] = found
+        return len(found) / seconds
+
+    comparison: Comparison = compare(
+        [lambda p=p, i=i: sample(p, i, False) for p, i in samples],  # type: ignore[misc]
+        [lambda p=p, i=i: sample(p, i, True) for p, i in samples],  # type: ignore[misc]
+        pairs=len(samples),
+        title=f"transformers {kind}",
+    )
+    identical = sum(tokens[p.id, True] == tokens[p.id, False] for p, _ in samples)
+    return {**comparison.summary(), "identical": identical, "prompts": len(samples)}
+
+
+def _row(kind: Kind, ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    return [
+        kind,
+        f"{ours['base_median']:.1f}",
+        f"{ours['ours_median']:.1f}",
+        f"{ours['ratio']:.2f}x",
+        f"{ours['ratio_low']:.2f}-{ours['ratio_high']:.2f}",
+        f"{ours['tokens_per_step']:.2f}",
+        f"{ours['accepted_per_step']:.2f}",
+        f"{ours['identical']}/{ours['prompts']}",
+        f"{ours['floor']:g}x",
+        str(ours["verdict"]),
+        f"{theirs['ratio']:.2f}x, {theirs['identical']}/{theirs['prompts']} identical",
+    ]

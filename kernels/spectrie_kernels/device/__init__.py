@@ -1,0 +1,1 @@
+"""The Triton forms, one kernel a file, named as its plain-torch reference."""

@@ -1,0 +1,7 @@
+"""The kernels in plain torch: the truth the Triton forms are tested against, and the CPU form."""
+
+from spectrie_kernels.reference.row_argmax import row_argmax
+from spectrie_kernels.reference.tree_attention import tree_attention
+from spectrie_kernels.reference.verify_greedy import verify_greedy
+
+__all__ = ["row_argmax", "tree_attention", "verify_greedy"]

@@ -1,0 +1,160 @@
+//! What an engine is built with.
+
+use crate::error::EngineError;
+
+/// Most draft nodes in one tree: node 0 is the last emitted token and a tree's ancestor word has 64 bits.
+pub const MAX_DRAFT_TOKENS: usize = 63;
+
+/// How draft trees are grown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpeculationMode {
+    /// Calibrated scores, and as many nodes as the measured cost of a step justifies.
+    Auto,
+    /// No drafts.
+    Off,
+    /// Fixed breadth-first trees in recency order.
+    Bfs,
+    /// Fixed trees by observed frequency.
+    Prob,
+}
+
+impl SpeculationMode {
+    /// The mode of a name.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] when `name` is none of `auto`, `off`, `bfs`, `prob`.
+    pub fn parse(name: &str) -> Result<Self, EngineError> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            "bfs" => Ok(Self::Bfs),
+            "prob" => Ok(Self::Prob),
+            _ => Err(EngineError::Config {
+                name: "speculation",
+                given: format!("{name:?}"),
+                allowed: "auto, off, bfs, prob".into(),
+            }),
+        }
+    }
+}
+
+/// What an engine is built with; see [`EngineConfig::new`] for the defaults.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Token ids are below this.
+    pub vocabulary_size: usize,
+    /// Tokens that end an answer unless a request ignores them.
+    pub eos_token_ids: Vec<u32>,
+    /// Pages of the cache.
+    pub num_pages: usize,
+    /// Slots of a page.
+    pub page_size: usize,
+    /// Longest prompt plus answer, in tokens.
+    pub max_context: usize,
+    /// Most requests that hold pages at once.
+    pub max_running: usize,
+    /// Most requests held, running and waiting; more are refused by `submit`.
+    pub max_held: usize,
+    /// Most prompt tokens computed in one step, over all requests.
+    pub chunk_tokens: usize,
+    /// Most rows of one step.
+    pub max_batch_rows: usize,
+    /// How draft trees are grown when a request does not say.
+    pub speculation: SpeculationMode,
+    /// Most draft nodes of one request and step.
+    pub max_draft_tokens: usize,
+    /// Shortest match a draft may rest on, in tokens (fixed modes).
+    pub min_match: usize,
+    /// Longest match looked for, in tokens (fixed modes).
+    pub max_match: usize,
+    /// Fewest children of a node (fixed modes).
+    pub min_breadth: usize,
+    /// Most children of a node (fixed modes).
+    pub max_breadth: usize,
+    /// Deepest draft node.
+    pub max_depth: usize,
+    /// Bytes of shared draft memory; 0 keeps none.
+    pub memory_bytes: usize,
+    /// One step in this many runs without drafts, so that their net gain can be measured; 0 = none does.
+    pub holdout_every: u64,
+}
+
+impl EngineConfig {
+    /// The defaults, for a vocabulary and a cache.
+    pub fn new(
+        vocabulary_size: usize,
+        num_pages: usize,
+        max_context: usize,
+        max_running: usize,
+    ) -> Self {
+        Self {
+            vocabulary_size,
+            eos_token_ids: Vec::new(),
+            num_pages,
+            page_size: 16,
+            max_context,
+            max_running,
+            max_held: 4096,
+            chunk_tokens: 256,
+            max_batch_rows: 512,
+            speculation: SpeculationMode::Auto,
+            max_draft_tokens: 16,
+            min_match: 1,
+            max_match: 16,
+            min_breadth: 1,
+            max_breadth: 10,
+            max_depth: 18,
+            memory_bytes: 256 << 20,
+            holdout_every: 100,
+        }
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] naming the first value out of range.
+    pub fn check(&self) -> Result<(), EngineError> {
+        let int = i32::MAX as usize;
+        between("vocabulary_size", self.vocabulary_size, 1, int)?;
+        between("page_size", self.page_size, 1, 1 << 16)?;
+        between("num_pages", self.num_pages, 1, int / self.page_size)?;
+        between("max_context", self.max_context, 1, int)?;
+        between("max_batch_rows", self.max_batch_rows, 1, int)?;
+        between("max_running", self.max_running, 1, self.max_batch_rows)?;
+        between("max_held", self.max_held, self.max_running, int)?;
+        between("chunk_tokens", self.chunk_tokens, 1, int)?;
+        between(
+            "max_draft_tokens",
+            self.max_draft_tokens,
+            0,
+            MAX_DRAFT_TOKENS,
+        )?;
+        between("min_match", self.min_match, 1, self.max_match.max(1))?;
+        between("min_breadth", self.min_breadth, 1, self.max_breadth.max(1))?;
+        between("max_breadth", self.max_breadth, 1, int)?;
+        between("max_depth", self.max_depth, 1, int)?;
+        match self
+            .eos_token_ids
+            .iter()
+            .find(|&&token| token as usize >= self.vocabulary_size)
+        {
+            Some(token) => Err(EngineError::Config {
+                name: "eos_token_ids",
+                given: token.to_string(),
+                allowed: format!("ids below the vocabulary size {}", self.vocabulary_size),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn between(name: &'static str, given: usize, low: usize, high: usize) -> Result<(), EngineError> {
+    if (low..=high).contains(&given) {
+        return Ok(());
+    }
+    Err(EngineError::Config {
+        name,
+        given: given.to_string(),
+        allowed: format!("{low} to {high}"),
+    })
+}

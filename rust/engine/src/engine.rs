@@ -1,0 +1,258 @@
+//! The shared handle of an engine: requests come in at any time, one thread at a time runs steps.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::config::EngineConfig;
+use crate::cost::CostCurve;
+use crate::error::EngineError;
+use crate::output::{Load, RequestOutput};
+use crate::plan::Plan;
+use crate::request::Request;
+use crate::scheduler::{Cancel, Scheduler};
+use crate::verify::Verdicts;
+
+/// An engine. `submit`, `cancel` and `load` never wait for a step.
+#[derive(Debug)]
+pub struct Engine {
+    inbox: Mutex<Inbox>,
+    core: Mutex<Scheduler>,
+    max_held: usize,
+    vocabulary_size: usize,
+}
+
+/// Most texts that may wait to be learnt.
+const MAX_LESSONS: usize = 1024;
+
+/// Text for the draft memory of a namespace.
+#[derive(Debug)]
+struct Lesson {
+    namespace: String,
+    token_ids: Vec<u32>,
+}
+
+/// What came in since the last plan.
+#[derive(Debug, Default)]
+struct Inbox {
+    commands: VecDeque<Command>,
+    lessons: Vec<Lesson>,
+    /// Handles of requests that have not ended, those in `commands` included.
+    held: HashSet<u64>,
+    num_submits: usize,
+    load: Load,
+}
+
+#[derive(Debug)]
+enum Command {
+    Submit(Box<Request>, Instant),
+    Cancel(Cancel),
+}
+
+impl Engine {
+    /// An engine without requests.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] naming the first value out of range.
+    pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
+        let (max_held, vocabulary_size) = (config.max_held, config.vocabulary_size);
+        let core = Scheduler::new(config)?;
+        let inbox = Inbox {
+            load: core.load(),
+            ..Inbox::default()
+        };
+        Ok(Self {
+            inbox: Mutex::new(inbox),
+            core: Mutex::new(core),
+            max_held,
+            vocabulary_size,
+        })
+    }
+
+    /// Hands a request in. One that can never run ends with a refused output.
+    ///
+    /// # Errors
+    /// [`EngineError::Full`] when `max_held` requests have not ended; [`EngineError::DuplicateHandle`].
+    pub fn submit(&self, request: Request) -> Result<(), EngineError> {
+        let mut inbox = self.inbox();
+        if inbox.held.contains(&request.handle) {
+            return Err(EngineError::DuplicateHandle {
+                handle: request.handle,
+            });
+        }
+        if inbox.held.len() >= self.max_held {
+            return Err(EngineError::Full {
+                what: "requests",
+                limit: self.max_held,
+            });
+        }
+        inbox.held.insert(request.handle);
+        inbox.num_submits += 1;
+        inbox
+            .commands
+            .push_back(Command::Submit(Box::new(request), Instant::now()));
+        Ok(())
+    }
+
+    /// Ends a request at the next plan, acknowledged by a cancelled output; nothing happens when it already ended.
+    ///
+    /// `keep_tokens` output tokens count in its statistics (all when `None`) and, if it `finished` well, are learnt.
+    pub fn cancel(&self, handle: u64, keep_tokens: Option<u32>, finished: bool) {
+        let mut inbox = self.inbox();
+        // One cancel for each request held: the inbox stays bounded.
+        let is_new = !inbox
+            .commands
+            .iter()
+            .any(|one| matches!(one, Command::Cancel(cancel) if cancel.handle == handle));
+        if is_new && inbox.held.contains(&handle) {
+            inbox.commands.push_back(Command::Cancel(Cancel {
+                handle,
+                keep_tokens,
+                finished,
+            }));
+        }
+    }
+
+    /// Teaches a namespace's draft memory at the next plan.
+    ///
+    /// # Errors
+    /// [`EngineError::Full`] when too many texts wait; [`EngineError::Config`] for a token outside the vocabulary.
+    pub fn learn(&self, namespace: &str, token_ids: Vec<u32>) -> Result<(), EngineError> {
+        if let Some(token) = token_ids
+            .iter()
+            .find(|&&token| token as usize >= self.vocabulary_size)
+        {
+            return Err(EngineError::Config {
+                name: "token_ids",
+                given: token.to_string(),
+                allowed: format!("ids below the vocabulary size {}", self.vocabulary_size),
+            });
+        }
+        let mut inbox = self.inbox();
+        if inbox.lessons.len() >= MAX_LESSONS {
+            return Err(EngineError::Full {
+                what: "texts to learn",
+                limit: MAX_LESSONS,
+            });
+        }
+        inbox.lessons.push(Lesson {
+            namespace: namespace.to_owned(),
+            token_ids,
+        });
+        Ok(())
+    }
+
+    /// Sets what a forward of so many rows costs, as measured at start-up; later steps correct it.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] unless both lists have the same length, rows ascend and times are above 0.
+    pub fn set_costs(&self, rows: &[usize], milliseconds: &[f64]) -> Result<(), EngineError> {
+        let costs = CostCurve::new(rows, milliseconds)?;
+        self.core()?.costs = costs;
+        Ok(())
+    }
+
+    /// The next forward at time `now_s`; `None` when no request is left to compute.
+    ///
+    /// Call [`Self::take_outputs`] after it: refusals, cancellations and deadlines end requests here.
+    ///
+    /// # Errors
+    /// [`EngineError::PlanInFlight`] when the last plan was not committed.
+    pub fn plan(&self, now_s: f64) -> Result<Option<Plan>, EngineError> {
+        let mut core = self.core()?;
+        if core.in_flight.is_none() {
+            let (commands, lessons) = {
+                let mut inbox = self.inbox();
+                inbox.num_submits = 0;
+                (
+                    std::mem::take(&mut inbox.commands),
+                    std::mem::take(&mut inbox.lessons),
+                )
+            };
+            for lesson in lessons {
+                core.learn(&lesson.namespace, &lesson.token_ids);
+            }
+            for command in commands {
+                match command {
+                    Command::Submit(request, since) => {
+                        core.submit(*request, now_s - since.elapsed().as_secs_f64(), now_s);
+                    }
+                    Command::Cancel(cancel) => core.cancel(&cancel, now_s),
+                }
+            }
+        }
+        let plan = core.plan(now_s);
+        self.publish(&core, &[]);
+        plan
+    }
+
+    /// Ends that no step produced. They also come with the next commit, but an idle engine has none.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn take_outputs(&self) -> Result<Vec<RequestOutput>, EngineError> {
+        let mut core = self.core()?;
+        let outputs = core.take_outputs();
+        self.publish(&core, &outputs);
+        Ok(outputs)
+    }
+
+    /// Takes the results of a plan and gives what each request emitted. The forward took `elapsed_ms`.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`] or [`EngineError::NotGreedy`]; the plan stays open.
+    pub fn commit(
+        &self,
+        plan_id: u64,
+        verdicts: &Verdicts<'_>,
+        elapsed_ms: f64,
+        now_s: f64,
+    ) -> Result<Vec<RequestOutput>, EngineError> {
+        let mut core = self.core()?;
+        let outputs = core.commit(plan_id, verdicts, elapsed_ms, now_s)?;
+        self.publish(&core, &outputs);
+        Ok(outputs)
+    }
+
+    /// Ends every request of a plan whose forward failed; `message` goes to their callers.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPlan`].
+    pub fn fail(
+        &self,
+        plan_id: u64,
+        message: &str,
+        now_s: f64,
+    ) -> Result<Vec<RequestOutput>, EngineError> {
+        let mut core = self.core()?;
+        let outputs = core.fail(plan_id, message, now_s)?;
+        self.publish(&core, &outputs);
+        Ok(outputs)
+    }
+
+    /// How busy the engine was after the last call that ran it; requests since then count as waiting.
+    pub fn load(&self) -> Load {
+        let inbox = self.inbox();
+        Load {
+            waiting: inbox.load.waiting + inbox.num_submits,
+            ..inbox.load
+        }
+    }
+
+    fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
+        let mut inbox = self.inbox();
+        inbox.load = core.load();
+        for output in outputs.iter().filter(|output| output.finish.is_some()) {
+            inbox.held.remove(&output.handle);
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // Every change of the inbox is complete before anything could panic.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn core(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
+        self.core.lock().map_err(|_| EngineError::Stopped)
+    }
+}

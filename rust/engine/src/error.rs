@@ -1,0 +1,65 @@
+//! The one error of this crate.
+
+use thiserror::Error;
+
+/// Why the engine refused a call. A bad *request* is no error: it ends with a refused output.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum EngineError {
+    /// A configuration value is out of range.
+    #[error("{name} is {given}; allowed: {allowed}")]
+    Config {
+        /// Name of the value.
+        name: &'static str,
+        /// What was given.
+        given: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// Too many requests or commands are already held.
+    #[error("the engine already holds {limit} {what}, its limit")]
+    Full {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// A request with this handle has not ended yet.
+    #[error("handle {handle} belongs to a request that has not ended")]
+    DuplicateHandle {
+        /// The handle.
+        handle: u64,
+    },
+    /// A plan was asked for before the last one was committed.
+    #[error("plan {plan_id} is not committed yet")]
+    PlanInFlight {
+        /// The plan that waits for its commit.
+        plan_id: u64,
+    },
+    /// The plan was committed before, or was never made.
+    #[error("plan {given} cannot be committed; allowed: {}", .expected.map_or_else(|| "none, no plan is open".to_owned(), |id| format!("plan {id}")))]
+    UnknownPlan {
+        /// What was given.
+        given: u64,
+        /// The plan that waits, if any.
+        expected: Option<u64>,
+    },
+    /// The logits do not fit the plan.
+    #[error("{what} is {given}; allowed: {allowed}")]
+    Logits {
+        /// Which property.
+        what: &'static str,
+        /// What was given.
+        given: usize,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// Token ids were given for a request that needs its logits.
+    #[error("request {handle} is not plain greedy: commit its logits")]
+    NotGreedy {
+        /// The request.
+        handle: u64,
+    },
+    /// An earlier call panicked and left the state undefined.
+    #[error("the engine stopped after an internal failure; start a new one")]
+    Stopped,
+}

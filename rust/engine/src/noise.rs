@@ -1,0 +1,139 @@
+//! The seeded noise that makes sampling a pure function of (choice seed, position, token).
+//!
+//! # Definition
+//!
+//! All integers are unsigned and wrap. The 32-bit hash `x` is `MurmurHash3_x86_32` (Austin Appleby, public
+//! domain) with seed 0 over the sixteen little-endian bytes of `(seed mod 2^32, seed >> 32, position, token)`:
+//!
+//! ```text
+//! h = 0
+//! for word in [seed_lo, seed_hi, position, token]:
+//!     k = word * 0xCC9E2D51;  k = rotate_left(k, 15);  k = k * 0x1B873593
+//!     h = h ^ k;              h = rotate_left(h, 13);  h = h * 5 + 0xE6546B64
+//! h = h ^ 16
+//! h = h ^ (h >> 16);  h = h * 0x85EBCA6B
+//! h = h ^ (h >> 13);  h = h * 0xC2B2AE35
+//! x = h ^ (h >> 16)
+//! ```
+//!
+//! `u = (x + 0.5) * 2^-32` and `gumbel = -ln(-ln u)`, both in 64-bit floating point, then rounded to 32 bits. `u` is
+//! never 0 or 1, so the noise is finite: it lies in about [-3.13, 22.88]. In 32-bit floating point the top ~129 integers would
+//! round to 1 and hand the token infinite noise.
+//!
+//! `tests/golden/noise.json` holds 1,000 cases that every implementation of this definition must meet.
+
+/// First multiplier of a word of the message.
+pub const WORD_MULTIPLIER_1: u32 = 0xCC9E_2D51;
+/// Second multiplier of a word of the message.
+pub const WORD_MULTIPLIER_2: u32 = 0x1B87_3593;
+/// Added to the state after each word.
+pub const STATE_INCREMENT: u32 = 0xE654_6B64;
+/// First multiplier of the finalizer.
+pub const FINAL_MULTIPLIER_1: u32 = 0x85EB_CA6B;
+/// Second multiplier of the finalizer.
+pub const FINAL_MULTIPLIER_2: u32 = 0xC2B2_AE35;
+/// Length of the message in bytes, folded in before the finalizer.
+pub const MESSAGE_BYTES: u32 = 16;
+
+/// An upper bound of `gumbel` per leading one bit of the hash: a little above ln 2, so that rounding stays below it.
+const BOUND_PER_BIT: f32 = 0.6932;
+
+/// No noise value exceeds this.
+pub(crate) const MAX_GUMBEL: f32 = 22.9;
+
+/// The noise of one position of one choice, for every token.
+#[derive(Clone, Copy, Debug)]
+pub struct NoiseRow {
+    state: u32,
+}
+
+impl NoiseRow {
+    /// The noise of the token drawn at `position`, its index in prompt ++ output.
+    pub fn new(choice_seed: u64, position: u32) -> Self {
+        let state = absorb(0, choice_seed as u32);
+        let state = absorb(state, (choice_seed >> 32) as u32);
+        Self {
+            state: absorb(state, position),
+        }
+    }
+
+    /// The 32-bit hash of this position and `token`.
+    #[inline]
+    pub fn bits(self, token: u32) -> u32 {
+        let mut hash = absorb(self.state, token) ^ MESSAGE_BYTES;
+        hash = (hash ^ (hash >> 16)).wrapping_mul(FINAL_MULTIPLIER_1);
+        hash = (hash ^ (hash >> 13)).wrapping_mul(FINAL_MULTIPLIER_2);
+        hash ^ (hash >> 16)
+    }
+
+    /// The Gumbel noise of this position and `token`.
+    pub fn gumbel(self, token: u32) -> f32 {
+        gumbel(self.bits(token))
+    }
+}
+
+/// The Gumbel noise of a hash value.
+pub fn gumbel(bits: u32) -> f32 {
+    let uniform = (f64::from(bits) + 0.5) * (1.0 / 4_294_967_296.0);
+    (-(-uniform.ln()).ln()) as f32
+}
+
+/// A value that [`gumbel`] of `bits` never exceeds, without a logarithm: −ln(−ln u) ≤ −ln(1 − u).
+#[inline]
+pub(crate) fn gumbel_bound(bits: u32) -> f32 {
+    (bits.leading_ones() + 1) as f32 * BOUND_PER_BIT
+}
+
+/// The seed of choice `choice` of a request: the request's own for choice 0, else a `SplitMix64` output.
+pub fn choice_seed(request_seed: u64, choice: u32) -> u64 {
+    if choice == 0 {
+        return request_seed;
+    }
+    splitmix(request_seed.wrapping_add(u64::from(choice).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}
+
+/// The `SplitMix64` finalizer.
+pub(crate) fn splitmix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[inline]
+fn absorb(state: u32, word: u32) -> u32 {
+    let word = word
+        .wrapping_mul(WORD_MULTIPLIER_1)
+        .rotate_left(15)
+        .wrapping_mul(WORD_MULTIPLIER_2);
+    (state ^ word)
+        .rotate_left(13)
+        .wrapping_mul(5)
+        .wrapping_add(STATE_INCREMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bound_is_never_below_the_noise_and_noise_is_finite() {
+        let mut values: Vec<u32> = (0..40)
+            .flat_map(|bit| [1_u32 << (bit % 32), u32::MAX << (bit % 32)])
+            .collect();
+        values.extend((0..1_000_000_u32).map(|i| splitmix(u64::from(i)) as u32));
+        values.extend([0, 1, u32::MAX, u32::MAX - 1]);
+        for bits in values {
+            let noise = gumbel(bits);
+            assert!(noise.is_finite());
+            assert!(noise <= gumbel_bound(bits), "{bits:#x}");
+            assert!(noise <= MAX_GUMBEL);
+        }
+    }
+
+    #[test]
+    fn choice_zero_keeps_the_seed_and_others_differ() {
+        assert_eq!(choice_seed(7, 0), 7);
+        let seeds: std::collections::HashSet<u64> = (0..100).map(|i| choice_seed(7, i)).collect();
+        assert_eq!(seeds.len(), 100);
+    }
+}

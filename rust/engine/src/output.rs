@@ -1,0 +1,102 @@
+//! What steps give back.
+
+/// Number of draft sources on the wire, index 0 (unspecified) included.
+pub const NUM_SOURCES: usize = 8;
+
+/// Why a request ended; the numbers are those of `worker.proto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FinishKind {
+    /// An end-of-sequence token.
+    Eos = 1,
+    /// A token of `stop_token_ids`.
+    StopToken = 2,
+    /// `max_tokens`.
+    Length = 3,
+    /// Cancelled by the caller.
+    Cancelled = 4,
+    /// The deadline passed.
+    Deadline = 5,
+    /// Can never run; the message says why.
+    Refused = 6,
+    /// Failed inside the worker; the message says why.
+    Failed = 7,
+}
+
+/// Counts and durations of one attempt at a choice.
+///
+/// `verify_steps + accepted_tokens` is the number of tokens this attempt emitted after its first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestStats {
+    /// Forwards that emitted tokens, the first one not counted.
+    pub verify_steps: u32,
+    /// Draft nodes sent through the model.
+    pub drafted_tokens: u32,
+    /// Draft nodes that became output.
+    pub accepted_tokens: u32,
+    /// Accepted tokens by source number.
+    pub accepted_by_source: [u32; NUM_SOURCES],
+    /// From arrival to admission.
+    pub queue_ns: u64,
+    /// From admission to the first token.
+    pub prefill_ns: u64,
+    /// From the first token to the end.
+    pub decode_ns: u64,
+    /// Prompt tokens whose keys and values were already cached.
+    pub cached_tokens: u32,
+    /// Times the request lost its pages and was computed again.
+    pub preemptions: u32,
+    /// Output tokens (those of earlier attempts included) equal to the prediction's next token, drafted or not.
+    pub accepted_prediction_tokens: u32,
+}
+
+/// The end of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finish {
+    /// Why it ended.
+    pub kind: FinishKind,
+    /// More words, for `Refused` and `Failed`.
+    pub message: Option<String>,
+    /// Counts and durations.
+    pub stats: RequestStats,
+}
+
+/// What one step gave one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestOutput {
+    /// The request.
+    pub handle: u64,
+    /// New tokens, in order.
+    pub token_ids: Vec<u32>,
+    /// Source number of each new token: 1 for the model's own, else that of the accepted draft node.
+    pub sources: Vec<u8>,
+    /// Set when the request ended.
+    pub finish: Option<Finish>,
+}
+
+/// How busy the engine is. Counts of tokens, steps and preemptions are totals since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests that hold pages.
+    pub running: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Pages held.
+    pub pages_used: usize,
+    /// Pages of the cache.
+    pub pages_total: usize,
+    /// Bytes of draft memory.
+    pub memory_bytes: usize,
+    /// Plans committed.
+    pub steps: u64,
+    /// Draft nodes sent through the model.
+    pub drafted_tokens: u64,
+    /// Draft nodes that became output.
+    pub accepted_tokens: u64,
+    /// Prompt tokens of requests whose prompt was computed.
+    pub prompt_tokens: u64,
+    /// Tokens emitted.
+    pub generated_tokens: u64,
+    /// Requests that lost their pages.
+    pub preemptions: u64,
+}

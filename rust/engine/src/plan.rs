@@ -1,0 +1,123 @@
+//! The rows of one forward, as arrays.
+
+/// What one forward computes. All arrays are `i32` unless said; R rows, Q requests, S sampled rows, M moves.
+///
+/// Row `j` of a request has logical index `request_kv_len + j` in its cache and lives in slot
+/// `page_ids[page_indptr[q] + index / page_size] * page_size + index % page_size`. A chunk row sees logical indices
+/// `0..=kv_len + j`; a tree row sees `0..kv_len` and the rows of its request whose bit is set in its ancestor word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Number of this plan, to be given back with its results.
+    pub plan_id: u64,
+    /// Token of each row, \[R\].
+    pub row_token: Vec<i32>,
+    /// Position (for rotary embedding) of each row, \[R\].
+    pub row_position: Vec<i32>,
+    /// Slot that takes the row's key and value, \[R\].
+    pub row_slot: Vec<i32>,
+    /// Index of the row's request, \[R\].
+    pub row_owner: Vec<i32>,
+    /// Index of the row's parent within its request, −1 for the first, \[R\].
+    pub row_parent: Vec<i32>,
+    /// Bit j = may see row j of its request, itself included; 0 in chunks, \[R\], `i64`.
+    pub row_ancestors: Vec<i64>,
+    /// First row of each request, \[Q\].
+    pub request_row_start: Vec<i32>,
+    /// Rows of each request, \[Q\].
+    pub request_row_count: Vec<i32>,
+    /// Tokens of each request already in the cache, \[Q\].
+    pub request_kv_len: Vec<i32>,
+    /// 0 = chunk of a prompt, 1 = tree, \[Q\].
+    pub request_kind: Vec<i32>,
+    /// Where each request's pages start in `page_ids`, \[Q + 1\].
+    pub page_indptr: Vec<i32>,
+    /// Pages that cover `kv_len + row_count` slots of each request.
+    pub page_ids: Vec<i32>,
+    /// Rows whose logits are needed, ascending, \[S\].
+    pub sample_rows: Vec<i32>,
+    /// Where each request's rows start in `sample_rows`, \[Q + 1\].
+    pub sample_indptr: Vec<i32>,
+    /// Slots to copy from, in order, before the forward, \[M\].
+    pub kv_move_src: Vec<i32>,
+    /// Slots to copy to, \[M\].
+    pub kv_move_dst: Vec<i32>,
+    /// Whether every sampled row only needs its largest logit, so that `commit_tokens` will do.
+    pub is_greedy: bool,
+}
+
+/// Kind of a request's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum RowKind {
+    /// Consecutive tokens of a prompt.
+    Chunk = 0,
+    /// The last emitted token and its drafts.
+    Tree = 1,
+}
+
+impl Plan {
+    pub(crate) fn new(plan_id: u64) -> Self {
+        Self {
+            plan_id,
+            page_indptr: vec![0],
+            sample_indptr: vec![0],
+            is_greedy: true,
+            ..Self::default()
+        }
+    }
+
+    /// Rows of the forward.
+    pub fn num_rows(&self) -> usize {
+        self.row_token.len()
+    }
+
+    /// Requests with rows.
+    pub fn num_requests(&self) -> usize {
+        self.request_kind.len()
+    }
+
+    /// Rows whose logits are needed.
+    pub fn num_samples(&self) -> usize {
+        self.sample_rows.len()
+    }
+
+    /// Begins a request's rows.
+    pub(crate) fn open(&mut self, kind: RowKind, kv_len: usize) {
+        self.request_row_start.push(self.num_rows() as i32);
+        self.request_kv_len.push(kv_len as i32);
+        self.request_kind.push(kind as i32);
+    }
+
+    /// Adds a row to the open request.
+    pub(crate) fn push_row(&mut self, row: Row) {
+        self.row_owner.push(self.num_requests() as i32 - 1);
+        self.row_token.push(row.token as i32);
+        self.row_position.push(row.position as i32);
+        self.row_slot.push(row.slot);
+        self.row_parent.push(row.parent);
+        self.row_ancestors.push(row.ancestors as i64);
+        if row.sampled {
+            self.sample_rows.push(self.num_rows() as i32 - 1);
+        }
+    }
+
+    /// Ends the open request's rows; `pages` are those that cover them.
+    pub(crate) fn close(&mut self, pages: &[u32]) {
+        let start = self.request_row_start.last().copied().unwrap_or(0);
+        self.request_row_count.push(self.num_rows() as i32 - start);
+        self.page_ids.extend(pages.iter().map(|&page| page as i32));
+        self.page_indptr.push(self.page_ids.len() as i32);
+        self.sample_indptr.push(self.sample_rows.len() as i32);
+    }
+}
+
+/// One row of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) token: u32,
+    pub(crate) position: usize,
+    pub(crate) slot: i32,
+    pub(crate) parent: i32,
+    pub(crate) ancestors: u64,
+    pub(crate) sampled: bool,
+}

@@ -1,0 +1,237 @@
+//! What a caller asks for, and why a request may be refused.
+
+use crate::config::{EngineConfig, MAX_DRAFT_TOKENS, SpeculationMode};
+
+/// Temperatures below this are greedy: dividing by them would overflow.
+pub const MIN_TEMPERATURE: f32 = 1e-5;
+
+/// Numbers that decide how a token is drawn from logits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplingParameters {
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// Keeps the smallest set of likeliest tokens with this mass; 1 keeps all.
+    pub top_p: f32,
+    /// Keeps the likeliest k tokens; 0 keeps all.
+    pub top_k: u32,
+    /// Keeps tokens at least this likely relative to the likeliest; 0 keeps all.
+    pub min_p: f32,
+    /// Subtracted per earlier occurrence in the output.
+    pub frequency_penalty: f32,
+    /// Subtracted once when a token occurred in the output.
+    pub presence_penalty: f32,
+    /// Divides positive and multiplies negative logits of tokens of prompt and output.
+    pub repetition_penalty: f32,
+    /// Added to the logits of single tokens.
+    pub logit_bias: Vec<(u32, f32)>,
+}
+
+impl Default for SamplingParameters {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            repetition_penalty: 1.0,
+            logit_bias: Vec::new(),
+        }
+    }
+}
+
+impl SamplingParameters {
+    /// Whether the likeliest token is taken.
+    pub fn is_greedy(&self) -> bool {
+        self.temperature < MIN_TEMPERATURE
+    }
+
+    /// Whether logits depend on the tokens so far.
+    pub(crate) fn has_penalties(&self) -> bool {
+        self.frequency_penalty != 0.0
+            || self.presence_penalty != 0.0
+            || self.repetition_penalty != 1.0
+    }
+}
+
+/// One choice of a request, begun or resumed.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The caller's name for it; unique among requests that have not ended.
+    pub handle: u64,
+    /// Token ids to continue; at least one.
+    pub prompt_ids: Vec<u32>,
+    /// Tokens an earlier attempt already emitted; they count as output.
+    pub emitted_token_ids: Vec<u32>,
+    /// Text the answer will probably resemble.
+    pub prediction_ids: Vec<u32>,
+    /// Draft memory to use and teach.
+    pub namespace: String,
+    /// Whether the draft memory may keep this request's tokens.
+    pub learn: bool,
+    /// How tokens are drawn.
+    pub sampling: SamplingParameters,
+    /// Seed of the noise of this choice; see [`crate::noise::choice_seed`].
+    pub choice_seed: u64,
+    /// Most output tokens, those already emitted included.
+    pub max_tokens: u32,
+    /// Ending tokens are masked before this many output tokens.
+    pub min_tokens: u32,
+    /// Further tokens that end the answer.
+    pub stop_token_ids: Vec<u32>,
+    /// Whether to go on after an end-of-sequence token.
+    pub ignore_eos: bool,
+    /// When to give up, on the clock of `plan`; `None` = never.
+    pub deadline_s: Option<f64>,
+    /// Larger runs first.
+    pub priority: i32,
+    /// How draft trees are grown; `None` = as the engine is set.
+    pub speculation: Option<SpeculationMode>,
+    /// Most draft nodes per step; `None` = as the engine is set.
+    pub max_draft_tokens: Option<u32>,
+}
+
+impl Request {
+    /// A request with every option at its default.
+    pub fn new(handle: u64, prompt_ids: Vec<u32>, max_tokens: u32) -> Self {
+        Self {
+            handle,
+            prompt_ids,
+            emitted_token_ids: Vec::new(),
+            prediction_ids: Vec::new(),
+            namespace: "default".into(),
+            learn: true,
+            sampling: SamplingParameters::default(),
+            choice_seed: 0,
+            max_tokens,
+            min_tokens: 0,
+            stop_token_ids: Vec::new(),
+            ignore_eos: false,
+            deadline_s: None,
+            priority: 0,
+            speculation: None,
+            max_draft_tokens: None,
+        }
+    }
+
+    /// Why this request can never run, with the value given and the values allowed.
+    pub(crate) fn refusal(&self, config: &EngineConfig) -> Option<String> {
+        self.size_refusal(config)
+            .or_else(|| self.token_refusal(config))
+            .or_else(|| self.sampling_refusal())
+    }
+
+    fn size_refusal(&self, config: &EngineConfig) -> Option<String> {
+        let prompt = self.prompt_ids.len();
+        let asked = prompt + self.max_tokens as usize;
+        if prompt == 0 {
+            return Some("the prompt is empty; at least 1 token is needed".into());
+        }
+        if asked > config.max_context {
+            return Some(format!(
+                "prompt of {prompt} tokens plus max_tokens of {} is {asked}, over the context of {} tokens",
+                self.max_tokens, config.max_context
+            ));
+        }
+        // The last token emitted is never computed, so it needs no slot.
+        let slots = config.num_pages * config.page_size;
+        if asked > slots + 1 {
+            return Some(format!(
+                "prompt of {prompt} tokens plus max_tokens of {} is {asked}, over the {slots} tokens the cache holds",
+                self.max_tokens
+            ));
+        }
+        match self.max_draft_tokens {
+            Some(given) if given as usize > MAX_DRAFT_TOKENS => Some(format!(
+                "max_draft_tokens is {given}; allowed: 0 to {MAX_DRAFT_TOKENS}"
+            )),
+            _ => None,
+        }
+    }
+
+    fn token_refusal(&self, config: &EngineConfig) -> Option<String> {
+        let biased: Vec<u32> = self
+            .sampling
+            .logit_bias
+            .iter()
+            .map(|&(token, _)| token)
+            .collect();
+        let lists: [(&str, &[u32]); 5] = [
+            ("prompt", &self.prompt_ids),
+            ("emitted_token_ids", &self.emitted_token_ids),
+            ("prediction", &self.prediction_ids),
+            ("stop_token_ids", &self.stop_token_ids),
+            ("logit_bias", &biased),
+        ];
+        lists.iter().find_map(|(name, tokens)| {
+            let token = tokens
+                .iter()
+                .find(|&&token| token as usize >= config.vocabulary_size)?;
+            Some(format!(
+                "{name} holds token id {token}; allowed: 0 to {}",
+                config.vocabulary_size - 1
+            ))
+        })
+    }
+
+    fn sampling_refusal(&self) -> Option<String> {
+        let sampling = &self.sampling;
+        let checks: [(&str, f32, bool, &str); 6] = [
+            (
+                "temperature",
+                sampling.temperature,
+                sampling.temperature >= 0.0,
+                "0 or more",
+            ),
+            (
+                "top_p",
+                sampling.top_p,
+                sampling.top_p > 0.0 && sampling.top_p <= 1.0,
+                "above 0, at most 1",
+            ),
+            (
+                "min_p",
+                sampling.min_p,
+                (0.0..=1.0).contains(&sampling.min_p),
+                "0 to 1",
+            ),
+            (
+                "frequency_penalty",
+                sampling.frequency_penalty,
+                true,
+                "a finite number",
+            ),
+            (
+                "presence_penalty",
+                sampling.presence_penalty,
+                true,
+                "a finite number",
+            ),
+            (
+                "repetition_penalty",
+                sampling.repetition_penalty,
+                sampling.repetition_penalty > 0.0,
+                "above 0",
+            ),
+        ];
+        for (name, given, allowed, rule) in checks {
+            if !allowed || !given.is_finite() {
+                return Some(format!("{name} is {given}; allowed: {rule}"));
+            }
+        }
+        if let Some((token, bias)) = sampling
+            .logit_bias
+            .iter()
+            .find(|(_, bias)| !bias.is_finite())
+        {
+            return Some(format!(
+                "logit_bias of token {token} is {bias}; allowed: a finite number"
+            ));
+        }
+        match self.deadline_s {
+            Some(deadline) if deadline.is_nan() => Some("deadline_s is not a number".into()),
+            _ => None,
+        }
+    }
+}

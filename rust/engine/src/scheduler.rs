@@ -1,0 +1,198 @@
+//! The state machine behind an engine: who runs, who waits, who owns which page.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::config::EngineConfig;
+use crate::cost::CostCurve;
+use crate::error::EngineError;
+use crate::output::{Finish, FinishKind, Load, RequestOutput, RequestStats};
+use crate::pages::PagePool;
+use crate::request::Request;
+use crate::sampler::Sampler;
+use crate::sequence::{OrderKey, Sequence};
+use crate::tree::SentTree;
+
+/// A plan whose results are awaited.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) plan_id: u64,
+    pub(crate) num_rows: usize,
+    pub(crate) num_samples: usize,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One request's rows of a plan.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) key: OrderKey,
+    /// Index of its first sampled row among all sampled rows.
+    pub(crate) first_sample: usize,
+    pub(crate) work: Work,
+}
+
+/// What one request's rows compute.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// So many further tokens of a prompt.
+    Chunk(usize),
+    /// The last emitted token and its drafts.
+    Tree(SentTree),
+}
+
+/// Single-threaded and free of clocks: every call that needs the time is given it.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    pub(crate) config: EngineConfig,
+    pub(crate) pool: PagePool,
+    pub(crate) running: BTreeMap<OrderKey, Sequence>,
+    pub(crate) waiting: BTreeMap<OrderKey, Sequence>,
+    keys: HashMap<u64, OrderKey>,
+    num_arrivals: u64,
+    pub(crate) in_flight: Option<InFlight>,
+    pub(crate) last_plan_id: u64,
+    pub(crate) sampler: Sampler,
+    /// Ends that no step produced, until the next call that gives outputs.
+    outputs: Vec<RequestOutput>,
+    pub(crate) totals: Load,
+    pub(crate) costs: CostCurve,
+}
+
+impl Scheduler {
+    pub(crate) fn new(config: EngineConfig) -> Result<Self, EngineError> {
+        config.check()?;
+        Ok(Self {
+            pool: PagePool::new(config.num_pages, config.page_size),
+            running: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            keys: HashMap::new(),
+            num_arrivals: 0,
+            in_flight: None,
+            last_plan_id: 0,
+            sampler: Sampler::default(),
+            outputs: Vec::new(),
+            totals: Load::default(),
+            costs: CostCurve::default(),
+            config,
+        })
+    }
+
+    /// Takes a request in; one that can never run, or has nothing left to do, ends at once.
+    pub(crate) fn submit(&mut self, request: Request, arrived_s: f64, now_s: f64) {
+        let handle = request.handle;
+        if let Some(message) = request.refusal(&self.config) {
+            self.outputs.push(RequestOutput {
+                handle,
+                token_ids: Vec::new(),
+                sources: Vec::new(),
+                finish: Some(Finish {
+                    kind: FinishKind::Refused,
+                    message: Some(message),
+                    stats: RequestStats::default(),
+                }),
+            });
+            return;
+        }
+        let key = OrderKey::new(request.priority, self.num_arrivals);
+        self.num_arrivals += 1;
+        let sequence = Sequence::new(request, &self.config, arrived_s);
+        let ending = sequence.ending();
+        self.keys.insert(handle, key);
+        self.waiting.insert(key, sequence);
+        if let Some(kind) = ending {
+            self.end(key, kind, None, None, now_s);
+        }
+    }
+
+    /// Ends a request; unknown handles are ones that already ended.
+    pub(crate) fn cancel(&mut self, cancel: &Cancel, now_s: f64) {
+        if let Some(&key) = self.keys.get(&cancel.handle) {
+            self.end(key, FinishKind::Cancelled, None, cancel.keep_tokens, now_s);
+        }
+    }
+
+    /// Teaches the draft memory of a namespace.
+    #[expect(
+        clippy::unused_self,
+        reason = "the draft memory is joined to the engine next"
+    )]
+    pub(crate) fn learn(&mut self, _namespace: &str, _token_ids: &[u32]) {}
+
+    /// Ends every request whose deadline passed.
+    pub(crate) fn expire(&mut self, now_s: f64) {
+        let all = self.running.iter().chain(&self.waiting);
+        let late = all.filter(|(_, one)| {
+            one.request
+                .deadline_s
+                .is_some_and(|deadline| deadline <= now_s)
+        });
+        let late: Vec<OrderKey> = late.map(|(&key, _)| key).collect();
+        for key in late {
+            self.end(key, FinishKind::Deadline, None, None, now_s);
+        }
+    }
+
+    /// Ends a request between steps.
+    fn end(
+        &mut self,
+        key: OrderKey,
+        kind: FinishKind,
+        message: Option<String>,
+        keep: Option<u32>,
+        now_s: f64,
+    ) {
+        let Some(sequence) = self
+            .running
+            .remove(&key)
+            .or_else(|| self.waiting.remove(&key))
+        else {
+            return;
+        };
+        let handle = sequence.request.handle;
+        let finish = self.release(sequence, kind, message, keep, now_s);
+        self.outputs.push(RequestOutput {
+            handle,
+            token_ids: Vec::new(),
+            sources: Vec::new(),
+            finish: Some(finish),
+        });
+    }
+
+    /// Gives a request's pages back and sums it up; the caller has taken it out of `running` or `waiting`.
+    pub(crate) fn release(
+        &mut self,
+        mut sequence: Sequence,
+        kind: FinishKind,
+        message: Option<String>,
+        keep: Option<u32>,
+        now_s: f64,
+    ) -> Finish {
+        self.pool.shrink(&mut sequence.pages, 0);
+        self.keys.remove(&sequence.request.handle);
+        sequence.finish(kind, message, keep, now_s)
+    }
+
+    /// Ends that no step produced: refusals, cancellations, deadlines.
+    pub(crate) fn take_outputs(&mut self) -> Vec<RequestOutput> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            pages_used: self.pool.num_used(),
+            pages_total: self.pool.total(),
+            ..self.totals
+        }
+    }
+}
+
+/// A caller's wish to end a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cancel {
+    pub(crate) handle: u64,
+    /// Output tokens that count; all when absent.
+    pub(crate) keep_tokens: Option<u32>,
+    /// Whether what is kept may be learnt.
+    pub(crate) finished: bool,
+}

@@ -1,0 +1,83 @@
+//! Logits that Python hands over by address.
+#![allow(unsafe_code)] // the rows belong to a tensor whose memory only Python knows; they are copied by nobody
+
+use spectrie_engine::EngineError;
+
+/// Rows of 32-bit logits at an address.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogitsAddress {
+    address: usize,
+    num_rows: usize,
+    row_stride: usize,
+    vocabulary_size: usize,
+}
+
+impl LogitsAddress {
+    /// Checks everything about the address that can be checked.
+    pub(super) fn new(
+        address: usize,
+        num_rows: usize,
+        row_stride: usize,
+        vocabulary_size: usize,
+    ) -> Result<Self, EngineError> {
+        let wrong = |what, given, allowed: String| {
+            Err(EngineError::Logits {
+                what,
+                given,
+                allowed,
+            })
+        };
+        if num_rows > 0 && address == 0 {
+            return wrong(
+                "logits pointer",
+                address,
+                "a pointer that is not null".into(),
+            );
+        }
+        if address % align_of::<f32>() != 0 {
+            return wrong(
+                "logits pointer",
+                address,
+                "an address aligned to 4 bytes".into(),
+            );
+        }
+        if num_rows > 0 && row_stride < vocabulary_size {
+            return wrong(
+                "row stride",
+                row_stride,
+                format!("{vocabulary_size} or more"),
+            );
+        }
+        let most = isize::MAX as usize / size_of::<f32>();
+        if num_rows
+            .checked_mul(row_stride)
+            .is_none_or(|values| values > most)
+        {
+            return wrong(
+                "number of rows",
+                num_rows,
+                format!("at most {most} values in all"),
+            );
+        }
+        Ok(Self {
+            address,
+            num_rows,
+            row_stride,
+            vocabulary_size,
+        })
+    }
+
+    /// The values from the first of the first row to the last of the last row.
+    ///
+    /// The caller of `Engine.commit_logits` owns `num_rows` rows at the address and leaves them unchanged until it returns.
+    pub(super) fn values<'a>(self) -> &'a [f32] {
+        if self.num_rows == 0 {
+            return &[];
+        }
+        let len = (self.num_rows - 1) * self.row_stride + self.vocabulary_size;
+        debug_assert!(self.address != 0 && self.address % align_of::<f32>() == 0);
+        // SAFETY: not null, aligned and of a valid length by `new`; that the memory holds that many initialised values and
+        // outlives the call without writes is the documented duty of the caller of `commit_logits`.
+        unsafe { std::slice::from_raw_parts(self.address as *const f32, len) }
+    }
+}

@@ -1,0 +1,153 @@
+"""The Python face of the engine, driven by a model that is a table of next tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from spectrie._core import Engine, EngineError, Finish, Plan, Request, StepOutput
+
+VOCABULARY = 50
+EOS, LENGTH, CANCELLED, REFUSED, FAILED = 1, 3, 4, 6, 7
+
+
+def make_engine(**options: int | str) -> Engine:
+    values: dict[str, object] = {"num_pages": 32, "max_context": 200, "max_running": 8, **options}
+    return Engine(vocabulary_size=VOCABULARY, eos_token_ids=[0], **values)  # type: ignore[arg-type]
+
+
+def logits_of(plan: Plan) -> NDArray[np.float32]:
+    """Token t is followed by t + 1, and the last token of the vocabulary by 0."""
+    tokens = plan.row_token[plan.sample_rows]
+    logits = np.zeros((len(tokens), VOCABULARY), dtype=np.float32)
+    logits[np.arange(len(tokens)), (tokens + 1) % VOCABULARY] = 30.0
+    return logits
+
+
+def commit(engine: Engine, plan: Plan) -> StepOutput:
+    logits = logits_of(plan)
+    return engine.commit_logits(
+        plan.plan_id, logits.ctypes.data, len(logits), VOCABULARY, elapsed_ms=1.0, now_s=1.0
+    )
+
+
+def run(engine: Engine) -> tuple[dict[int, list[int]], dict[int, Finish]]:
+    """Steps until idle; tokens and end of each request."""
+    tokens: dict[int, list[int]] = {}
+    finishes: dict[int, Finish] = {}
+
+    def take(output: StepOutput) -> None:
+        assert len(output.sources) == len(output.token_ids)
+        for index, handle in enumerate(output.handles):
+            span = slice(output.token_indptr[index], output.token_indptr[index + 1])
+            tokens.setdefault(handle, []).extend(output.token_ids[span])
+            finish = output.finishes[index]
+            if finish is not None:
+                assert handle not in finishes
+                finishes[handle] = finish
+
+    while (plan := engine.plan(0.0)) is not None:
+        take(commit(engine, plan))
+    take(engine.take_outputs())
+    return tokens, finishes
+
+
+def test_requests_emit_tokens_until_their_end() -> None:
+    engine = make_engine()
+    engine.submit(Request(handle=1, prompt_ids=[5, 6, 7], max_tokens=4, temperature=0.0))
+    engine.submit(Request(handle=2, prompt_ids=[46], max_tokens=9, temperature=0.7, seed=2**64 - 1))
+    tokens, finishes = run(engine)
+    assert tokens == {1: [8, 9, 10, 11], 2: [47, 48, 49, 0]}
+    assert (finishes[1].kind, finishes[2].kind) == (LENGTH, EOS)
+    assert finishes[1].verify_steps + finishes[1].accepted_tokens == 3
+    load = engine.load()
+    assert (load.running, load.waiting, load.pages_used, load.generated_tokens) == (0, 0, 0, 8)
+
+
+def test_plans_are_typed_arrays() -> None:
+    engine = make_engine()
+    engine.submit(Request(handle=1, prompt_ids=list(range(1, 21)), max_tokens=4))
+    plan = engine.plan(0.0)
+    assert plan is not None
+    assert plan.row_token.tolist() == list(range(1, 21))
+    assert plan.row_token.dtype == np.int32 and plan.row_ancestors.dtype == np.int64
+    assert (plan.page_indptr.tolist(), plan.sample_rows.tolist()) == ([0, 2], [19])
+    with pytest.raises(EngineError, match=r"plan 1 is not committed yet"):
+        engine.plan(0.0)
+
+
+def test_unfit_requests_are_refused_with_the_limit() -> None:
+    engine = make_engine()
+    engine.submit(Request(handle=1, prompt_ids=[], max_tokens=4))
+    engine.submit(Request(handle=2, prompt_ids=[1], max_tokens=200))
+    engine.submit(Request(handle=3, prompt_ids=[VOCABULARY], max_tokens=1))
+    _, finishes = run(engine)
+    assert {finish.kind for finish in finishes.values()} == {REFUSED}
+    assert "over the context of 200 tokens" in str(finishes[2].message)
+    assert "allowed: 0 to 49" in str(finishes[3].message)
+
+
+def test_commits_that_do_not_fit_are_errors_and_leave_the_plan_open() -> None:
+    engine = make_engine()
+    engine.submit(Request(handle=1, prompt_ids=[3], max_tokens=4))
+    plan = engine.plan(0.0)
+    assert plan is not None and not plan.is_greedy
+    good = logits_of(plan)
+    address = good.ctypes.data
+    cases = [
+        ((plan.plan_id + 1, address, 1, VOCABULARY), "plan 2 cannot be committed"),
+        ((plan.plan_id, address, 2, VOCABULARY), "number of rows is 2"),
+        ((plan.plan_id, address, 1, VOCABULARY - 1), "row stride is 49"),
+        ((plan.plan_id, 0, 1, VOCABULARY), "not null"),
+        ((plan.plan_id, address + 1, 1, VOCABULARY), "aligned to 4 bytes"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(EngineError, match=message):
+            engine.commit_logits(*arguments, 1.0, 1.0)
+    with pytest.raises(EngineError, match="request 1 is not plain greedy"):
+        engine.commit_tokens(plan.plan_id, np.array([4], dtype=np.int32), 1.0, 1.0)
+    assert commit(engine, plan).token_ids == [4]
+    with pytest.raises(EngineError, match="plan 1 cannot be committed"):
+        commit(engine, plan)
+
+
+def test_greedy_plans_take_token_ids() -> None:
+    engine = make_engine()
+    engine.submit(Request(handle=1, prompt_ids=[3], max_tokens=2, temperature=0.0))
+    plan = engine.plan(0.0)
+    assert plan is not None and plan.is_greedy
+    output = engine.commit_tokens(plan.plan_id, np.array([17], dtype=np.int32), 1.0, 1.0)
+    assert output.token_ids == [17]
+
+
+def test_cancelled_and_failed_requests_end_once_and_free_their_pages() -> None:
+    engine = make_engine()
+    for handle in (1, 2):
+        engine.submit(Request(handle=handle, prompt_ids=[3] * 40, max_tokens=50))
+    plan = engine.plan(0.0)
+    assert plan is not None
+    commit(engine, plan)
+    engine.cancel(1)
+    plan = engine.plan(0.0)
+    assert plan is not None
+    output = engine.fail(plan.plan_id, "the forward failed", 1.0)
+    kinds = {
+        handle: finish.kind
+        for handle, finish in zip(output.handles, output.finishes, strict=True)
+        if finish is not None
+    }
+    assert kinds == {1: CANCELLED, 2: FAILED}
+    assert engine.plan(0.0) is None and engine.load().pages_used == 0
+
+
+def test_submitting_past_the_limit_or_a_known_handle_is_an_error() -> None:
+    engine = make_engine(max_held=8)
+    for handle in range(8):
+        engine.submit(Request(handle=handle, prompt_ids=[1], max_tokens=1))
+    with pytest.raises(EngineError, match="already holds 8 requests"):
+        engine.submit(Request(handle=9, prompt_ids=[1], max_tokens=1))
+    with pytest.raises(EngineError, match="handle 3 belongs"):
+        engine.submit(Request(handle=3, prompt_ids=[1], max_tokens=1))
+    with pytest.raises(EngineError, match="speculation is"):
+        Request(handle=1, prompt_ids=[1], max_tokens=1, speculation="fast")

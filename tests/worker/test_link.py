@@ -1,0 +1,215 @@
+"""A worker and its router: greeting, requests, cancels, learning, losing and finding each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spectrie.model
+from spectrie._proto import worker_pb2
+from spectrie.worker.config import EngineOptions, LinkOptions, RunnerOptions
+from spectrie.worker.host import EngineHost
+from spectrie.worker.link import CHANNEL_OPTIONS, RouterLink
+from tests.worker.scripted import EOS_ID, CountingRunner, Hub
+
+
+class Worker:
+    """A host and its link, without a process around them."""
+
+    def __init__(self, folder: Path, target: str, token: str | None = None) -> None:
+        self.link = RouterLink(
+            LinkOptions(target=target, token=token, backoff_s=0.05, max_backoff_s=0.1), "counting"
+        )
+        self.host = EngineHost(
+            folder,
+            runner=RunnerOptions(),
+            engine=EngineOptions(holdout_every=0),
+            deliver=self.link.deliver,
+            on_death=lambda error: None,
+        )
+        self.link.start(self.host)
+
+    @property
+    def runner(self) -> Any:
+        return self.host.runner
+
+    def close(self) -> None:
+        self.link.close()
+        self.host.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(
+        spectrie.model, "load_runner", lambda *_, **__: CountingRunner(), raising=False
+    )
+    (tmp_path / "tokenizer.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub()
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def worker(folder: Path, hub: Hub) -> Iterator[Worker]:
+    worker = Worker(folder, hub.target, token="s3cret")
+    assert hub.connected.acquire(timeout=15)
+    yield worker
+    worker.close()
+
+
+def test_greeting_is_hello_then_artifacts_then_ready(worker: Worker, hub: Hub) -> None:
+    hello = hub.received.get(timeout=15).hello
+    assert (hello.protocol, hello.model, hello.model_hash) == (1, "counting", "a" * 64)
+    assert hello.capacity.max_context == 256
+    assert hello.capacity.max_running == 4
+    assert list(hello.eos_token_ids) == [EOS_ID]
+    assert hub.received.get(timeout=15).artifact.name == "tokenizer.json"
+    assert hub.received.get(timeout=15).WhichOneof("message") == "ready"
+    assert hub.metadata["authorization"] == "Bearer s3cret"
+
+
+def test_request_gets_its_tokens_and_its_statistics(worker: Worker, hub: Hub) -> None:
+    hub.start("r", attempt=3)
+    outputs = hub.outputs("r")
+    tokens = [token for output in outputs for token in output.token_ids]
+    assert tokens == [4, 5, 6, 7, 8]
+    assert sum(len(output.sources) for output in outputs) == 5
+    last = outputs[-1]
+    assert (last.attempt, last.finish) == (3, worker_pb2.FINISH_LENGTH)
+    assert last.stats.verify_steps + last.stats.accepted_tokens == 4
+    assert last.stats.prefill_ns > 0
+
+
+def test_impossible_request_is_refused_with_the_limit(worker: Worker, hub: Hub) -> None:
+    hub.start("big", max_tokens=1000)
+    (output,) = hub.outputs("big")
+    assert output.finish == worker_pb2.FINISH_REFUSED
+    assert "256" in output.message
+
+
+def test_requests_run_side_by_side_and_end_once_each(worker: Worker, hub: Hub) -> None:
+    names = [f"r{index}" for index in range(9)]
+    for index, name in enumerate(names):
+        hub.start(name, prompt_ids=[index], max_tokens=index + 1)
+    ends: dict[str, int] = {}
+    tokens: dict[str, list[int]] = {name: [] for name in names}
+    while len(ends) < len(names):
+        for output in hub.next("step_output").outputs:
+            tokens[output.request_id] += output.token_ids
+            if output.finish:
+                assert output.request_id not in ends
+                ends[output.request_id] = output.finish
+    assert tokens == {
+        name: [index + 1 + k for k in range(index + 1)] for index, name in enumerate(names)
+    }
+
+
+class Gate:
+    """Holds the forward until opened, `steps` at a time."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._permits = threading.Semaphore(0)
+        self._runner = worker.runner
+        self._runner.gate = self._wait
+
+    def _wait(self) -> None:
+        assert self._permits.acquire(timeout=15)
+
+    def let(self, steps: int) -> None:
+        for _ in range(steps):
+            self._permits.release()
+
+    def open(self) -> None:
+        self._runner.gate = lambda: None
+        self.let(1000)
+
+
+def test_cancel_is_acknowledged_and_counts_what_is_kept(worker: Worker, hub: Hub) -> None:
+    gate = Gate(worker)
+    hub.start("r", max_tokens=200, speculation=worker_pb2.SPECULATION_MODE_OFF, learn=True)
+    gate.let(4)
+    count = 0
+    while count < 4:
+        count += sum(len(o.token_ids) for o in hub.next("step_output").outputs)
+    cancel = worker_pb2.Cancel(request_id="r", keep_tokens=2, finished=True)
+    hub.send(cancel=cancel)
+    gate.open()
+    outputs = hub.outputs("r")
+    assert outputs[-1].finish == worker_pb2.FINISH_CANCELLED
+    learned = hub.next("learned")
+    assert (learned.namespace, list(learned.token_ids)) == ("default", [1, 2, 3, 4, 5])
+
+
+def test_finished_request_is_told_to_others_unless_it_may_not_be_learnt(
+    worker: Worker, hub: Hub
+) -> None:
+    hub.start("secret", learn=False)
+    hub.outputs("secret")
+    hub.start("open", learn=True, namespace="team", prompt_ids=[9])
+    learned = hub.next("learned")
+    assert (learned.namespace, list(learned.token_ids)) == ("team", [9, 10, 11, 12, 13, 14])
+
+
+def test_load_and_heartbeats_come_by_themselves(worker: Worker, hub: Hub) -> None:
+    hub.start("r")
+    hub.outputs("r")
+    while hub.next("load").generated_tokens != 5:
+        pass
+    beat = hub.next("heartbeat")
+    assert beat.steps >= 1
+
+
+def test_drain_refuses_new_requests_and_finishes_the_old(worker: Worker, hub: Hub) -> None:
+    gate = Gate(worker)
+    hub.start("old", max_tokens=6, speculation=worker_pb2.SPECULATION_MODE_OFF)
+    gate.let(1)
+    hub.next("step_output")
+    hub.send(drain=worker_pb2.Drain())
+    hub.start("new")
+    (refused,) = hub.outputs("new")
+    assert refused.finish == worker_pb2.FINISH_REFUSED
+    assert "draining" in refused.message
+    gate.open()
+    assert hub.outputs("old")[-1].finish == worker_pb2.FINISH_LENGTH
+    assert worker.link.drain(timeout_s=15)
+
+
+def test_worker_finds_a_restarted_router_and_drops_what_nobody_claims(
+    worker: Worker, hub: Hub
+) -> None:
+    gate = Gate(worker)
+    hub.start("lost", max_tokens=200)
+    gate.let(1)
+    hub.next("step_output")
+    hub.close()
+    again = Hub(hub.target)
+    try:
+        assert again.connected.acquire(timeout=15)
+        gate.open()
+        assert again.next("hello").instance
+        again.start("next")
+        assert [t for o in again.outputs("next") for t in o.token_ids] == [4, 5, 6, 7, 8]
+        while worker.host.engine.load().running:
+            pass
+        assert worker.host.engine.load().waiting == 0
+    finally:
+        again.close()
+
+
+def test_channel_options_are_known_to_grpc() -> None:
+    """grpc ignores unknown keys without a word, and two servers shipped one for years."""
+    library = import_module("grpc._cython.cygrpc")
+    content = Path(str(library.__file__)).read_bytes()
+    for key, _ in CHANNEL_OPTIONS:
+        assert key.encode() + b"\0" in content, key
+    assert b"grpc.http2.min_ping_interval_without_data_ms\0" in content
