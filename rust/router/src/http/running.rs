@@ -191,48 +191,58 @@ mod tests {
     use super::*;
     use crate::http::request::convert;
 
-    type Events = Vec<Result<v1::GenerateEvent, RequestError>>;
-
     fn api(num_prompts: usize, n: u32) -> ApiRequest {
         let body = json!({"prompt": vec!["x"; num_prompts], "n": n});
         convert(Endpoint::Completions, body).unwrap()
     }
 
-    fn event(event: Event) -> Result<v1::GenerateEvent, RequestError> {
-        Ok(v1::GenerateEvent { event: Some(event) })
-    }
-
-    fn started() -> Result<v1::GenerateEvent, RequestError> {
-        event(Event::Started(v1::Started {
+    fn started() -> Event {
+        Event::Started(v1::Started {
             model: "m".into(),
             prompt_tokens: 3,
             created: 9,
             ..Default::default()
-        }))
+        })
     }
 
-    fn delta(index: u32, text: &str) -> Result<v1::GenerateEvent, RequestError> {
-        event(Event::Delta(v1::Delta {
+    fn delta(index: u32, text: &str) -> Event {
+        Event::Delta(v1::Delta {
             index,
             text: text.into(),
             ..Default::default()
-        }))
+        })
     }
 
-    fn finished(index: u32) -> Result<v1::GenerateEvent, RequestError> {
-        event(Event::Finished(v1::Finished {
+    fn finished(index: u32) -> Event {
+        Event::Finished(v1::Finished {
             index,
             usage: Some(v1::Usage {
                 completion_tokens: 2,
                 ..Default::default()
             }),
             ..Default::default()
-        }))
+        })
     }
 
-    /// Texts by choice, and which choices ended; or the error that ended all.
-    async fn run(prompts: Vec<Events>, n: u32) -> Result<(Vec<String>, Vec<u32>), HttpError> {
+    /// Texts by choice, and which choices ended; or the error that ended all. `failure` is the last
+    /// item of the last prompt.
+    async fn run(
+        prompts: Vec<Vec<Event>>,
+        n: u32,
+        failure: Option<RequestError>,
+    ) -> Result<(Vec<String>, Vec<u32>), HttpError> {
         let api = api(prompts.len(), n);
+        let mut prompts: Vec<Vec<_>> = prompts
+            .into_iter()
+            .map(|events| {
+                let events = events.into_iter().map(Some);
+                events
+                    .map(|event| v1::GenerateEvent { event })
+                    .map(Ok)
+                    .collect()
+            })
+            .collect();
+        prompts.last_mut().unwrap().extend(failure.map(Err));
         let streams = prompts.into_iter().map(iter).collect();
         let mut running = Running::of_streams(streams, &api, "r");
         running.wait_for_first_token().await?;
@@ -267,16 +277,17 @@ mod tests {
                 finished(0),
             ]
         };
-        let (texts, ended) = run(vec![prompt("a"), prompt("b")], 2).await.unwrap();
+        let (texts, ended) = run(vec![prompt("a"), prompt("b")], 2, None).await.unwrap();
         assert_eq!(texts, ["a!", "other ", "b!", "other "]);
         assert_eq!(ended, [0, 1, 2, 3]);
     }
 
     #[tokio::test]
     async fn failure_of_one_prompt_ends_the_whole_answer() {
-        let lost = Err(RequestError::worker_lost(4, Duration::from_secs(1)));
+        let lost = RequestError::worker_lost(4, Duration::from_secs(1));
         let good = vec![started(), delta(0, "a"), finished(0)];
-        let error = run(vec![good, vec![started(), lost]], 1).await.unwrap_err();
+        let error = run(vec![good, vec![started()]], 1, Some(lost)).await;
+        let error = error.unwrap_err();
         assert_eq!(error.code, Some("worker_lost"));
         assert_eq!(error.retry_after, Some(Duration::from_secs(1)));
     }
@@ -284,7 +295,7 @@ mod tests {
     #[tokio::test]
     async fn stream_that_ends_too_early_is_an_internal_failure() {
         for events in [vec![], vec![started()], vec![started(), delta(0, "a")]] {
-            let error = run(vec![events], 1).await.unwrap_err();
+            let error = run(vec![events], 1, None).await.unwrap_err();
             assert_eq!(error.status, 500);
             assert_eq!(error.message, "request cmpl-r ended without an answer");
         }
