@@ -143,6 +143,10 @@ def test_cancel_is_acknowledged_and_counts_what_is_kept(worker: Worker, hub: Hub
         count += sum(len(o.token_ids) for o in hub.next("step_output").outputs)
     cancel = worker_pb2.Cancel(request_id="r", keep_tokens=2, finished=True)
     hub.send(cancel=cancel)
+    # A refusal comes without a step: once it is here, the cancel has been taken.
+    hub.send(drain=worker_pb2.Drain())
+    hub.start("fence")
+    hub.outputs("fence")
     gate.open()
     outputs = hub.outputs("r")
     assert outputs[-1].finish == worker_pb2.FINISH_CANCELLED
