@@ -70,7 +70,8 @@ class Harness:
         self.death: list[BaseException] = []
         self.died = threading.Event()
         runner = SimpleNamespace(forward=forward)
-        self.loop = StepLoop(self.engine, runner, self._deliver, self._die)  # type: ignore[arg-type]
+        prepared: Any = (self.engine, runner)
+        self.loop = StepLoop(lambda: prepared, self._deliver, self._die)
         self.loop.start()
 
     def _deliver(self, output: Any) -> None:
@@ -162,3 +163,12 @@ def test_broken_engine_ends_the_loop(start: Any) -> None:
     harness.queue(1)
     assert harness.died.wait(WAIT_S)
     assert "unknown plan" in str(harness.death[0])
+
+
+def test_error_while_preparing_is_raised_by_start() -> None:
+    def prepare() -> Any:
+        raise ValueError("no such folder")
+
+    loop = StepLoop(prepare, lambda output: None, lambda error: None)
+    with pytest.raises(ValueError, match="no such folder"):
+        loop.start()

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from spectrie.errors import ConfigError
 from spectrie.worker.config import EngineOptions, RunnerOptions
 from spectrie.worker.loop import StepLoop
 
@@ -37,6 +38,7 @@ class EngineHost:
 
     Raises:
         ModelError: The folder is not a model this build runs.
+        ConfigError: An option is out of range for the model or the machine.
     """
 
     def __init__(
@@ -49,38 +51,21 @@ class EngineHost:
         on_death: Callable[[BaseException], None],
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        from spectrie.model import load_runner
+        from spectrie import _core
 
         self.folder = folder
-        self.runner: Runner = load_runner(
-            folder,
-            dtype=runner.dtype,
-            device=runner.device,
-            threads=runner.threads,
-            num_pages=runner.num_pages,
-            kv_memory_bytes=runner.kv_memory_bytes,
-            max_context=runner.max_context,
-            max_batch_rows=engine.max_batch_rows,
-            progress=progress,
-        )
-        self.speculation = self._speculation(engine.speculation)
-        self.max_running = max_running(engine, self.runner.num_pages)
         self.engine_options = engine
-        self.engine = _engine(self.runner, engine, self.speculation, self.max_running)
-        if self.speculation != "off":
-            rows, milliseconds = self.runner.measure_costs()
-            self.engine.set_costs(rows, milliseconds)
-        self._loop = StepLoop(self.engine, self.runner, deliver, on_death)
-        self._loop.start()
 
-    def _speculation(self, wanted: str) -> str:
-        if wanted != "off" and not self.runner.exact:
-            log.warning(
-                "speculation is off: no packing of this CPU's linears keeps a row's bytes "
-                "independent of its company (spectrie doctor tells more)"
-            )
-            return "off"
-        return wanted
+        def prepare() -> tuple[_core.Engine, Runner]:
+            return _prepare(folder, runner, engine, progress)
+
+        self._loop = StepLoop(prepare, deliver, on_death)
+        try:
+            self.engine, self.runner = self._loop.start()
+        except _core.EngineError as error:
+            raise ConfigError(str(error)) from error
+        self.max_running = max_running(engine, self.runner.num_pages)
+        self.speculation = speculation(engine, self.runner)
 
     @property
     def can_speculate(self) -> bool:
@@ -139,19 +124,46 @@ def max_running(options: EngineOptions, num_pages: int) -> int:
     return max(1, min(MAX_RUNNING_DEFAULT, options.max_batch_rows, num_pages // PAGES_PER_RUNNING))
 
 
-def _engine(runner: Runner, options: EngineOptions, speculation: str, running: int) -> _core.Engine:
-    from spectrie import _core
+def speculation(options: EngineOptions, runner: Runner) -> str:
+    """The mode in use: as asked, or `off` where rows are not exact in company."""
+    return options.speculation if runner.exact else "off"
 
-    return _core.Engine(
+
+def _prepare(
+    folder: Path,
+    runner_options: RunnerOptions,
+    options: EngineOptions,
+    progress: Callable[[str], None] | None,
+) -> tuple[_core.Engine, Runner]:
+    from spectrie import _core
+    from spectrie.model import load_runner
+
+    runner = load_runner(
+        folder,
+        dtype=runner_options.dtype,
+        device=runner_options.device,
+        threads=runner_options.threads,
+        num_pages=runner_options.num_pages,
+        kv_memory_bytes=runner_options.kv_memory_bytes,
+        max_context=runner_options.max_context,
+        max_batch_rows=options.max_batch_rows,
+        progress=progress,
+    )
+    if not runner.exact:
+        log.warning(
+            "speculation is off: no packing of this CPU's linears keeps a row's bytes "
+            "independent of its company (spectrie doctor tells more)"
+        )
+    engine = _core.Engine(
         vocabulary_size=runner.vocabulary_size,
         eos_token_ids=list(runner.eos_token_ids),
         num_pages=runner.num_pages,
         max_context=runner.max_context,
-        max_running=running,
+        max_running=max_running(options, runner.num_pages),
         page_size=runner.page_size,
         chunk_tokens=options.chunk_tokens,
         max_batch_rows=options.max_batch_rows,
-        speculation=speculation,
+        speculation=speculation(options, runner),
         max_draft_tokens=options.max_draft_tokens,
         min_match=options.min_match,
         max_match=options.max_match,
@@ -161,3 +173,7 @@ def _engine(runner: Runner, options: EngineOptions, speculation: str, running: i
         memory_bytes=options.memory_bytes,
         holdout_every=options.holdout_every,
     )
+    if runner.exact:
+        rows, milliseconds = runner.measure_costs()
+        engine.set_costs(rows, milliseconds)
+    return engine, runner

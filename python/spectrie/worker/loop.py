@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,21 +31,21 @@ class StepLoop:
     during `plan`, `forward` and `commit`.
 
     Args:
-        engine: The engine; others may submit to it at any time, and then call `wake`.
-        runner: The model.
+        prepare: Makes engine and model on the loop's thread: the threads that share the work of a
+            forward belong to the one that started them. Others may submit to the engine at any
+            time, and then call `wake`.
         deliver: Takes each step's output on the loop's thread; must return at once.
         on_death: Takes the exception that ended the loop; called on the loop's thread.
     """
 
     def __init__(
         self,
-        engine: _core.Engine,
-        runner: Runner,
+        prepare: Callable[[], tuple[_core.Engine, Runner]],
         deliver: Callable[[_core.StepOutput], None],
         on_death: Callable[[BaseException], None],
     ) -> None:
-        self._engine = engine
-        self._runner = runner
+        self._prepare = prepare
+        self._prepared: Future[tuple[_core.Engine, Runner]] = Future()
         self._deliver = deliver
         self._on_death = on_death
         self._wake = threading.Event()
@@ -64,9 +65,10 @@ class StepLoop:
         """Whether the last plan had work."""
         return self._busy
 
-    def start(self) -> None:
-        """Starts the thread."""
+    def start(self) -> tuple[_core.Engine, Runner]:
+        """Starts the thread, and gives what `prepare` gave; raises what it raised."""
         self._thread.start()
+        return self._prepared.result()
 
     def wake(self) -> None:
         """Tells the loop that the engine has something new."""
@@ -81,35 +83,41 @@ class StepLoop:
 
     def _run(self) -> None:
         try:
+            engine, runner = self._prepare()
+        except BaseException as error:
+            self._prepared.set_exception(error)
+            return
+        self._prepared.set_result((engine, runner))
+        try:
             while not self._stopping:
                 # Cleared before planning: a submit after this line either is in the plan or
                 # leaves the event set.
                 self._wake.clear()
-                if not self._step():
+                if not self._step(engine, runner):
                     self._wake.wait(IDLE_WAIT_S)
         except BaseException as error:
             log.exception("the step loop ended")
             self._busy = False
             self._on_death(error)
 
-    def _step(self) -> bool:
+    def _step(self, engine: _core.Engine, runner: Runner) -> bool:
         """Runs one step; False when there was nothing to do."""
-        plan = self._engine.plan(time.monotonic())
+        plan = engine.plan(time.monotonic())
         self._busy = plan is not None
         if plan is None:
             # Refusals, cancellations and deadlines end requests without a step.
-            ends = self._engine.take_outputs()
+            ends = engine.take_outputs()
             if ends.handles:
                 self._deliver(ends)
             return False
         started = time.monotonic()
         try:
-            logits = self._runner.forward(plan)
+            logits = runner.forward(plan)
         except Exception as error:
-            self._fail(plan.plan_id, error)
+            self._fail(engine, plan.plan_id, error)
             return True
         now = time.monotonic()
-        output = self._engine.commit_logits(
+        output = engine.commit_logits(
             plan.plan_id,
             logits.data_ptr(),
             logits.shape[0],
@@ -122,10 +130,10 @@ class StepLoop:
         self._deliver(output)
         return True
 
-    def _fail(self, plan_id: int, error: Exception) -> None:
+    def _fail(self, engine: _core.Engine, plan_id: int, error: Exception) -> None:
         self._failures += 1
         log.exception("step %d failed (%d in a row)", self._steps, self._failures)
         if self._failures >= MAX_CONSECUTIVE_FAILURES:
             raise RuntimeError(f"{self._failures} steps failed in a row") from error
         message = "the model failed on this step; the worker's log has the details"
-        self._deliver(self._engine.fail(plan_id, message, time.monotonic()))
+        self._deliver(engine.fail(plan_id, message, time.monotonic()))

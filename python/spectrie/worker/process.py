@@ -37,7 +37,8 @@ class _Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.warm:
-            raise SystemExit(0)
+            # The model loads on another thread, inside libraries that nothing interrupts.
+            os._exit(0)
         if self.drain.is_set():
             self.stop.set()
         self.drain.set()
