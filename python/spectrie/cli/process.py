@@ -17,6 +17,7 @@ from spectrie.worker.ready import read_ready
 __all__ = ["running"]
 
 _STOP_SECONDS = 20.0
+_JOIN_SECONDS = 5.0
 _LAST_LINES = 15
 
 
@@ -35,42 +36,79 @@ def running(arguments: Sequence[str], show: Callable[[str], None]) -> Iterator[d
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
     )
+    output = _Output(process, show)
     try:
-        yield _wait_ready(process, show)
+        with _terminated_as_exit():
+            yield output.wait_ready()
     finally:
         _stop(process)
+        output.join()
 
 
-def _wait_ready(process: subprocess.Popen[str], show: Callable[[str], None]) -> dict[str, Any]:
-    last: deque[str] = deque(maxlen=_LAST_LINES)
-    facts: dict[str, Any] = {}
-    settled = threading.Event()
+@contextmanager
+def _terminated_as_exit() -> Iterator[None]:
+    """Lets SIGTERM unwind this process, so that the other one is stopped too."""
 
-    def relay(stream: IO[str], *, is_output: bool) -> None:
-        for line in stream:
-            text = line.rstrip("\n")
-            found = read_ready(text) if is_output else None
-            if found is not None:
-                facts.update(found)
-                settled.set()
-            elif not settled.is_set():
-                last.append(text)
-                if not is_output:
-                    show(text)
+    def leave(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Output:
+    """Reads what a process writes, on a thread per stream, so that it never waits for a reader."""
+
+    def __init__(self, process: subprocess.Popen[str], show: Callable[[str], None]) -> None:
+        self._process = process
+        self._show = show
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._facts: dict[str, Any] = {}
+        self._settled = threading.Event()
+        streams = [(process.stdout, True), (process.stderr, False)]
+        self._threads = [
+            threading.Thread(target=self._read, args=(stream, is_output), daemon=True)
+            for stream, is_output in streams
+            if stream is not None
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_ready(self) -> dict[str, Any]:
+        """The facts of the ready line, once it came."""
+        self._settled.wait()
+        if self._facts:
+            return self._facts
+        code = self._process.wait()
+        self.join()
+        lines = "\n".join(f"  {line}" for line in self._last)
+        raise SpectrieError(f"it ended with exit code {code} before it was ready\n{lines}")
+
+    def join(self) -> None:
+        """Waits for the streams' ends; a grandchild that lives on may hold them open."""
+        for thread in self._threads:
+            thread.join(_JOIN_SECONDS)
+
+    def _read(self, stream: IO[str], is_output: bool) -> None:
+        with stream:
+            for line in stream:
+                text = line.rstrip("\n")
+                facts = read_ready(text) if is_output else None
+                if facts is not None:
+                    self._facts = facts
+                    self._settled.set()
+                elif not self._settled.is_set():
+                    self._last.append(text)
+                    if not is_output:
+                        self._show(text)
         if is_output:
-            settled.set()
-
-    for stream, is_output in ((process.stdout, True), (process.stderr, False)):
-        if stream is not None:
-            threading.Thread(
-                target=relay, args=(stream,), kwargs={"is_output": is_output}, daemon=True
-            ).start()
-    settled.wait()
-    if not facts:
-        code = process.wait()
-        lines = "\n".join(f"  {line}" for line in last)
-        raise SpectrieError(f"the server ended with exit code {code} before it was ready\n{lines}")
-    return facts
+            self._settled.set()
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
