@@ -28,10 +28,7 @@ impl Scheduler {
         if num_base_rows == 0 {
             return Ok(None);
         }
-        let trees: Vec<(OrderKey, SentTree)> = trees
-            .into_iter()
-            .map(|key| (key, SentTree::default()))
-            .collect();
+        let trees = self.draft(&trees, num_base_rows - trees.len());
         Ok(Some(self.assemble(trees, chunks, &moves)))
     }
 

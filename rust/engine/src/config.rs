@@ -1,5 +1,8 @@
 //! What an engine is built with.
 
+use spectrie_trie::MemoryConfig;
+
+use crate::drafting::draft_config;
 use crate::error::EngineError;
 
 /// Most draft nodes in one tree: node 0 is the last emitted token and a tree's ancestor word has 64 bits.
@@ -109,10 +112,18 @@ impl EngineConfig {
         }
     }
 
+    /// The bounds of the draft memory.
+    pub(crate) fn memory_config(&self) -> MemoryConfig {
+        MemoryConfig {
+            capacity_bytes: self.memory_bytes,
+            ..MemoryConfig::default()
+        }
+    }
+
     /// Checks every value.
     ///
     /// # Errors
-    /// [`EngineError::Config`] naming the first value out of range.
+    /// [`EngineError::Config`] or [`EngineError::Drafting`], naming the first value out of range.
     pub fn check(&self) -> Result<(), EngineError> {
         let int = i32::MAX as usize;
         between("vocabulary_size", self.vocabulary_size, 1, int)?;
@@ -129,10 +140,8 @@ impl EngineConfig {
             0,
             MAX_DRAFT_TOKENS,
         )?;
-        between("min_match", self.min_match, 1, self.max_match.max(1))?;
-        between("min_breadth", self.min_breadth, 1, self.max_breadth.max(1))?;
-        between("max_breadth", self.max_breadth, 1, int)?;
-        between("max_depth", self.max_depth, 1, int)?;
+        draft_config(self, self.speculation).validate()?;
+        self.memory_config().validate()?;
         match self
             .eos_token_ids
             .iter()

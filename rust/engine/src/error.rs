@@ -1,5 +1,6 @@
 //! The one error of this crate.
 
+use spectrie_trie::TrieError;
 use thiserror::Error;
 
 /// Why the engine refused a call. A bad *request* is no error: it ends with a refused output.
@@ -15,6 +16,9 @@ pub enum EngineError {
         /// What is allowed.
         allowed: String,
     },
+    /// A drafting or memory value is out of range.
+    #[error(transparent)]
+    Drafting(#[from] TrieError),
     /// Too many requests or commands are already held.
     #[error("the engine already holds {limit} {what}, its limit")]
     Full {

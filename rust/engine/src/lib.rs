@@ -5,11 +5,14 @@
 //! tokens, its seed and the logits alone, never on its company, on chunk sizes, on preemption or on what was drafted.
 
 mod batch;
+mod budget;
 mod config;
 mod cost;
+mod drafting;
 mod engine;
 mod error;
 pub mod noise;
+mod offers;
 mod output;
 mod pages;
 mod plan;

@@ -47,6 +47,11 @@ impl PagePool {
         true
     }
 
+    /// Slots `pages` would have with every free page added.
+    pub(crate) fn reach(&self, pages: &[u32]) -> usize {
+        (pages.len() + self.free.len()) * self.page_size
+    }
+
     /// Takes back the pages beyond those that `tokens` slots need.
     pub(crate) fn shrink(&mut self, pages: &mut Vec<u32>, tokens: usize) {
         let kept = self.pages_for(tokens).min(pages.len());

@@ -51,7 +51,7 @@ impl SamplingParameters {
     pub(crate) fn has_penalties(&self) -> bool {
         self.frequency_penalty != 0.0
             || self.presence_penalty != 0.0
-            || self.repetition_penalty != 1.0
+            || (self.repetition_penalty - 1.0).abs() > 0.0
     }
 }
 

@@ -118,11 +118,12 @@ fn noisiest(best: Candidate, candidates: impl Iterator<Item = Candidate>, noise:
             continue;
         }
         let score = one.score + gumbel(bits);
-        if score > winner.score || (score == winner.score && one.token < winner.token) {
-            winner = Candidate {
-                score,
-                token: one.token,
-            };
+        let one = Candidate {
+            score,
+            token: one.token,
+        };
+        if one.order(winner).is_lt() {
+            winner = one;
         }
     }
     winner.token
@@ -178,7 +179,7 @@ fn argmax(row: &[f32]) -> Option<Candidate> {
     let first = best_block * BLOCK;
     let offset = row[first.min(row.len())..]
         .iter()
-        .position(|&value| value == best)?;
+        .position(|&value| value >= best)?;
     best.is_finite().then_some(Candidate {
         score: best,
         token: (first + offset) as u32,
@@ -189,7 +190,7 @@ fn argmax(row: &[f32]) -> Option<Candidate> {
 mod tests {
     use super::*;
 
-    fn draw<'a>(parameters: &'a SamplingParameters) -> Draw<'a> {
+    fn draw(parameters: &SamplingParameters) -> Draw<'_> {
         Draw {
             parameters,
             history: None,
@@ -204,6 +205,16 @@ mod tests {
             temperature: 0.0,
             ..SamplingParameters::default()
         }
+    }
+
+    fn drawn(history: Option<&History>, parameters: &SamplingParameters, masked: &[u32]) -> u32 {
+        let row = [5.0, 4.0, 3.0, -1.0];
+        let draw = Draw {
+            history,
+            masked,
+            ..draw(parameters)
+        };
+        Sampler::default().draw(&row, &draw).unwrap()
     }
 
     #[test]
@@ -261,27 +272,18 @@ mod tests {
             repetition_penalty: 2.0,
             ..greedy()
         };
-        fn with(history: Option<&History>, parameters: &SamplingParameters, masked: &[u32]) -> u32 {
-            let row = [5.0, 4.0, 3.0, -1.0];
-            let draw = Draw {
-                history,
-                masked,
-                ..draw(parameters)
-            };
-            Sampler::default().draw(&row, &draw).unwrap()
-        }
-        assert_eq!(with(Some(&history), &penalised, &[]), 1);
+        assert_eq!(drawn(Some(&history), &penalised, &[]), 1);
         history.push(1);
-        assert_eq!(with(Some(&history), &penalised, &[]), 2);
+        assert_eq!(drawn(Some(&history), &penalised, &[]), 2);
         let presence = SamplingParameters {
             presence_penalty: 1.5,
             ..greedy()
         };
-        assert_eq!(with(Some(&history), &presence, &[0]), 2);
+        assert_eq!(drawn(Some(&history), &presence, &[0]), 2);
         let biased = SamplingParameters {
             logit_bias: vec![(3, 100.0)],
             ..greedy()
         };
-        assert_eq!(with(None, &biased, &[]), 3);
+        assert_eq!(drawn(None, &biased, &[]), 3);
     }
 }

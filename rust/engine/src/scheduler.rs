@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::config::EngineConfig;
+use spectrie_trie::DraftMemory;
+
+use crate::config::{EngineConfig, SpeculationMode};
 use crate::cost::CostCurve;
 use crate::error::EngineError;
 use crate::output::{Finish, FinishKind, Load, RequestOutput, RequestStats};
@@ -55,11 +57,17 @@ pub(crate) struct Scheduler {
     outputs: Vec<RequestOutput>,
     pub(crate) totals: Load,
     pub(crate) costs: CostCurve,
+    /// What namespaces learnt; `None` when nothing may be kept or drafted.
+    memory: Option<DraftMemory>,
 }
 
 impl Scheduler {
     pub(crate) fn new(config: EngineConfig) -> Result<Self, EngineError> {
         config.check()?;
+        let keeps = config.memory_bytes > 0 && config.speculation != SpeculationMode::Off;
+        let memory = keeps
+            .then(|| DraftMemory::new(config.memory_config()))
+            .transpose()?;
         Ok(Self {
             pool: PagePool::new(config.num_pages, config.page_size),
             running: BTreeMap::new(),
@@ -72,6 +80,7 @@ impl Scheduler {
             outputs: Vec::new(),
             totals: Load::default(),
             costs: CostCurve::default(),
+            memory,
             config,
         })
     }
@@ -94,28 +103,33 @@ impl Scheduler {
         }
         let key = OrderKey::new(request.priority, self.num_arrivals);
         self.num_arrivals += 1;
-        let sequence = Sequence::new(request, &self.config, arrived_s);
+        let sequence = Sequence::new(request, &self.config, self.memory.as_ref(), arrived_s);
         let ending = sequence.ending();
         self.keys.insert(handle, key);
         self.waiting.insert(key, sequence);
         if let Some(kind) = ending {
-            self.end(key, kind, None, None, now_s);
+            self.end(key, End::of(kind), now_s);
         }
     }
 
     /// Ends a request; unknown handles are ones that already ended.
     pub(crate) fn cancel(&mut self, cancel: &Cancel, now_s: f64) {
         if let Some(&key) = self.keys.get(&cancel.handle) {
-            self.end(key, FinishKind::Cancelled, None, cancel.keep_tokens, now_s);
+            let end = End {
+                keep_tokens: cancel.keep_tokens,
+                learns: cancel.finished,
+                ..End::of(FinishKind::Cancelled)
+            };
+            self.end(key, end, now_s);
         }
     }
 
     /// Teaches the draft memory of a namespace.
-    #[expect(
-        clippy::unused_self,
-        reason = "the draft memory is joined to the engine next"
-    )]
-    pub(crate) fn learn(&mut self, _namespace: &str, _token_ids: &[u32]) {}
+    pub(crate) fn learn(&self, namespace: &str, token_ids: &[u32]) {
+        if let Some(memory) = &self.memory {
+            memory.namespace(namespace).insert(token_ids);
+        }
+    }
 
     /// Ends every request whose deadline passed.
     pub(crate) fn expire(&mut self, now_s: f64) {
@@ -127,19 +141,12 @@ impl Scheduler {
         });
         let late: Vec<OrderKey> = late.map(|(&key, _)| key).collect();
         for key in late {
-            self.end(key, FinishKind::Deadline, None, None, now_s);
+            self.end(key, End::of(FinishKind::Deadline), now_s);
         }
     }
 
     /// Ends a request between steps.
-    fn end(
-        &mut self,
-        key: OrderKey,
-        kind: FinishKind,
-        message: Option<String>,
-        keep: Option<u32>,
-        now_s: f64,
-    ) {
+    fn end(&mut self, key: OrderKey, end: End, now_s: f64) {
         let Some(sequence) = self
             .running
             .remove(&key)
@@ -147,28 +154,32 @@ impl Scheduler {
         else {
             return;
         };
-        let handle = sequence.request.handle;
-        let finish = self.release(sequence, kind, message, keep, now_s);
-        self.outputs.push(RequestOutput {
-            handle,
-            token_ids: Vec::new(),
-            sources: Vec::new(),
-            finish: Some(finish),
-        });
+        let output = self.release(sequence, end, now_s);
+        self.outputs.push(output);
     }
 
-    /// Gives a request's pages back and sums it up; the caller has taken it out of `running` or `waiting`.
+    /// Learns from a request, gives its pages back and sums it up; the caller has taken it out of `running` or `waiting`.
     pub(crate) fn release(
         &mut self,
         mut sequence: Sequence,
-        kind: FinishKind,
-        message: Option<String>,
-        keep: Option<u32>,
+        end: End,
         now_s: f64,
-    ) -> Finish {
+    ) -> RequestOutput {
         self.pool.shrink(&mut sequence.pages, 0);
         self.keys.remove(&sequence.request.handle);
-        sequence.finish(kind, message, keep, now_s)
+        if end.learns {
+            let kept = end.keep_tokens.map_or(usize::MAX, |kept| kept as usize);
+            let kept = kept.min(sequence.num_output());
+            sequence
+                .drafting
+                .teach_output(&sequence.tokens[..sequence.num_prompt() + kept]);
+        }
+        RequestOutput {
+            handle: sequence.request.handle,
+            token_ids: Vec::new(),
+            sources: Vec::new(),
+            finish: Some(sequence.finish(end.kind, end.message, end.keep_tokens, now_s)),
+        }
     }
 
     /// Ends that no step produced: refusals, cancellations, deadlines.
@@ -182,7 +193,42 @@ impl Scheduler {
             waiting: self.waiting.len(),
             pages_used: self.pool.num_used(),
             pages_total: self.pool.total(),
+            memory_bytes: self.memory.as_ref().map_or(0, DraftMemory::bytes),
             ..self.totals
+        }
+    }
+}
+
+/// How a request ends.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) kind: FinishKind,
+    pub(crate) message: Option<String>,
+    /// Output tokens that count; all when absent.
+    pub(crate) keep_tokens: Option<u32>,
+    /// Whether the output is worth learning.
+    pub(crate) learns: bool,
+}
+
+impl End {
+    /// An end without message; output is learnt where the model itself came to the end.
+    pub(crate) fn of(kind: FinishKind) -> Self {
+        let learns = matches!(
+            kind,
+            FinishKind::Eos | FinishKind::StopToken | FinishKind::Length
+        );
+        Self {
+            kind,
+            message: None,
+            keep_tokens: None,
+            learns,
+        }
+    }
+
+    pub(crate) fn failed(message: &str) -> Self {
+        Self {
+            message: Some(message.to_owned()),
+            ..Self::of(FinishKind::Failed)
         }
     }
 }

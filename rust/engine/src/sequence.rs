@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
-use spectrie_trie::Source;
+use spectrie_trie::{DraftMemory, Source};
 
 use crate::config::EngineConfig;
+use crate::drafting::Drafting;
 use crate::output::{Finish, FinishKind, RequestStats};
 use crate::request::Request;
 use crate::sampler::{Draw, History};
@@ -38,6 +39,7 @@ pub(crate) struct Sequence {
     pub(crate) pages: Vec<u32>,
     /// Logical (from, to) of accepted rows that are not yet in place.
     pub(crate) moves: Vec<(usize, usize)>,
+    pub(crate) drafting: Drafting,
     /// Source of each token this attempt emitted.
     sources: Vec<Source>,
     /// Tokens that end the answer: the request's own, then the model's.
@@ -52,7 +54,12 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    pub(crate) fn new(mut request: Request, config: &EngineConfig, arrived_s: f64) -> Self {
+    pub(crate) fn new(
+        mut request: Request,
+        config: &EngineConfig,
+        memory: Option<&DraftMemory>,
+        arrived_s: f64,
+    ) -> Self {
         let mut tokens = std::mem::take(&mut request.prompt_ids);
         let num_prompt = tokens.len();
         let history = request.sampling.has_penalties().then(|| {
@@ -64,6 +71,8 @@ impl Sequence {
             history
         });
         tokens.append(&mut request.emitted_token_ids);
+        let drafting = Drafting::new(&request, num_prompt, config, memory);
+        request.prediction_ids = Vec::new();
         let mut ending_ids = request.stop_token_ids.clone();
         if !request.ignore_eos {
             ending_ids.extend_from_slice(&config.eos_token_ids);
@@ -75,6 +84,7 @@ impl Sequence {
             decoding: false,
             pages: Vec::new(),
             moves: Vec::new(),
+            drafting,
             sources: Vec::new(),
             ending_ids,
             history,
@@ -211,6 +221,9 @@ impl Sequence {
         let mut stats = RequestStats {
             drafted_tokens: self.drafted_tokens,
             preemptions: self.preemptions,
+            accepted_prediction_tokens: self
+                .drafting
+                .accepted_prediction_tokens(self.sources.len() - kept),
             ..RequestStats::default()
         };
         // The last token of each forward is the model's own, also where a cut makes it the last.

@@ -3,7 +3,7 @@
 use crate::error::EngineError;
 use crate::output::{FinishKind, RequestOutput};
 use crate::sampler::{NoToken, Sampler};
-use crate::scheduler::{InFlight, Part, Scheduler, Work};
+use crate::scheduler::{End, InFlight, Part, Scheduler, Work};
 use crate::sequence::Sequence;
 use crate::tree::SentTree;
 
@@ -44,7 +44,7 @@ impl Scheduler {
         self.costs.observe(open.num_rows, elapsed_ms);
         let mut outputs = self.take_outputs();
         let mut sampler = std::mem::take(&mut self.sampler);
-        for part in open.parts {
+        for part in &open.parts {
             outputs.extend(self.commit_part(part, verdicts, &mut sampler, now_s));
         }
         self.sampler = sampler;
@@ -65,20 +65,7 @@ impl Scheduler {
         let mut outputs = self.take_outputs();
         for part in open.parts {
             if let Some(sequence) = self.running.remove(&part.key) {
-                let handle = sequence.request.handle;
-                let finish = self.release(
-                    sequence,
-                    FinishKind::Failed,
-                    Some(message.to_owned()),
-                    None,
-                    now_s,
-                );
-                outputs.push(RequestOutput {
-                    handle,
-                    token_ids: Vec::new(),
-                    sources: Vec::new(),
-                    finish: Some(finish),
-                });
+                outputs.push(self.release(sequence, End::failed(message), now_s));
             }
         }
         Ok(outputs)
@@ -164,7 +151,7 @@ impl Scheduler {
 
     fn commit_part(
         &mut self,
-        part: Part,
+        part: &Part,
         verdicts: &Verdicts<'_>,
         sampler: &mut Sampler,
         now_s: f64,
@@ -184,9 +171,10 @@ impl Scheduler {
                 Verdicts::Tokens(tokens) => Ok(tokens[row] as u32),
             }
         };
-        let ended = match part.work {
+        let ended = match &part.work {
             Work::Chunk(rows) => {
                 sequence.kv_len += rows;
+                sequence.drafting.feed(&sequence.tokens[..sequence.kv_len]);
                 if sequence.num_missing() > 0 {
                     self.running.insert(part.key, sequence);
                     return None;
@@ -194,43 +182,58 @@ impl Scheduler {
                 if sequence.num_emitted() == 0 {
                     self.totals.prompt_tokens += sequence.num_prompt() as u64;
                 }
+                let prompt = &sequence.tokens[..sequence.num_prompt()];
+                sequence.drafting.teach_prompt(prompt);
                 sequence.decoding = true;
                 draw(&sequence, 0).map(|token| {
                     sequence.push(token, now_s);
+                    sequence.drafting.advance(None, &[token]);
                     sequence.ending()
                 })
             }
             Work::Tree(tree) => {
                 sequence.note_drafts(tree.num_nodes());
                 self.totals.drafted_tokens += tree.num_nodes() as u64;
-                walk(&mut sequence, &tree, &mut draw, now_s)
+                let walk = walk(&mut sequence, tree, &mut draw, now_s);
+                self.totals.accepted_tokens += walk.path.len() as u64;
+                let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
+                sequence.drafting.advance(Some((tree, &walk.path)), emitted);
+                walk.ended
             }
         };
         let (token_ids, sources) = sequence.emitted_since(first);
         self.totals.generated_tokens += token_ids.len() as u64;
-        self.totals.accepted_tokens += (token_ids.len() as u64).saturating_sub(1);
-        let handle = sequence.request.handle;
-        let finish = match ended {
+        let end = match ended {
             Ok(None) => {
+                let handle = sequence.request.handle;
                 self.running.insert(part.key, sequence);
-                None
+                return Some(RequestOutput {
+                    handle,
+                    token_ids,
+                    sources,
+                    finish: None,
+                });
             }
-            Ok(Some(kind)) => Some(self.release(sequence, kind, None, None, now_s)),
-            Err(NoToken) => Some(self.release(
-                sequence,
-                FinishKind::Failed,
-                Some(NO_TOKEN.into()),
-                None,
-                now_s,
-            )),
+            Ok(Some(kind)) => End::of(kind),
+            Err(NoToken) => End::failed(NO_TOKEN),
         };
+        let ended = self.release(sequence, end, now_s);
         Some(RequestOutput {
-            handle,
             token_ids,
             sources,
-            finish,
+            ..ended
         })
     }
+}
+
+/// A way through a tree.
+#[derive(Debug)]
+struct Walk {
+    /// Accepted rows, from the root down.
+    path: Vec<usize>,
+    num_emitted: usize,
+    /// Why the request ended, if it did.
+    ended: Result<Option<FinishKind>, NoToken>,
 }
 
 /// Draws at each visited node as plain decoding would there, and follows the child that carries the token.
@@ -241,12 +244,21 @@ fn walk(
     tree: &SentTree,
     draw: &mut impl FnMut(&Sequence, usize) -> Result<u32, NoToken>,
     now_s: f64,
-) -> Result<Option<FinishKind>, NoToken> {
+) -> Walk {
     let base = sequence.kv_len;
+    let mut path = Vec::new();
     let mut row = 0;
-    let mut num_accepted = 0;
     loop {
-        let token = draw(sequence, row)?;
+        let token = match draw(sequence, row) {
+            Ok(token) => token,
+            Err(error) => {
+                return Walk {
+                    num_emitted: path.len(),
+                    path,
+                    ended: Err(error),
+                };
+            }
+        };
         sequence.push(token, now_s);
         let ending = sequence.ending();
         let child = if ending.is_none() {
@@ -255,13 +267,17 @@ fn walk(
             None
         };
         let Some(child) = child else {
-            sequence.kv_len = base + 1 + num_accepted;
-            return Ok(ending);
+            sequence.kv_len = base + 1 + path.len();
+            return Walk {
+                num_emitted: path.len() + 1,
+                path,
+                ended: Ok(ending),
+            };
         };
         sequence.credit_last(tree.node(child).source);
-        num_accepted += 1;
-        if child != num_accepted {
-            sequence.moves.push((base + child, base + num_accepted));
+        path.push(child);
+        if child != path.len() {
+            sequence.moves.push((base + child, base + path.len()));
         }
         row = child;
     }

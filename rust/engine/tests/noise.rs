@@ -3,14 +3,10 @@
 use serde_json::Value;
 use spectrie_engine::noise::NoiseRow;
 
-fn golden() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/noise.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
 #[test]
 fn golden_cases_have_the_same_bits_and_noise() {
-    let golden = golden();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/noise.json");
+    let golden: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let cases = golden["cases"].as_array().unwrap();
     assert_eq!(cases.len(), 1_000);
     for case in cases {

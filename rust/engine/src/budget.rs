@@ -1,0 +1,182 @@
+//! How many draft nodes a step buys.
+//!
+//! A node's value is the probability that the model takes its whole path, so the sum of values is the expected number of
+//! accepted tokens. The step buys the likeliest nodes of all requests, as many as maximise the expected tokens per second:
+//! (requests + sum of values) / T(rows). Zero is a number.
+
+use spectrie_trie::DraftTree;
+
+use crate::cost::CostCurve;
+
+/// Drafts must promise this factor over none: below it the promise is within the error of the cost curve.
+const HURDLE: f64 = 1.01;
+
+/// Nodes of at least this many times the average price of a row are worth offering.
+const OFFER_SHARE: f64 = 0.5;
+
+/// Nodes below this value are never worth their bookkeeping.
+const MIN_OFFER: f64 = 0.01;
+
+/// The rows of a step before drafts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BaseRows {
+    /// Requests that decode, one row each.
+    pub(crate) decoding: usize,
+    /// Prompt rows.
+    pub(crate) chunk: usize,
+    /// Draft rows of fixed modes, not up for choice.
+    pub(crate) fixed: usize,
+    /// Rows that may be added.
+    pub(crate) left: usize,
+}
+
+/// A node up for choice.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bid {
+    /// Never above its parent's.
+    pub(crate) value: f32,
+    pub(crate) offer: usize,
+    pub(crate) node: usize,
+}
+
+/// The nodes of a tree as bids; those deeper than `max_depth` are left out.
+pub(crate) fn bids(offer: usize, tree: &DraftTree, max_depth: usize) -> Vec<Bid> {
+    let mut values: Vec<f32> = Vec::with_capacity(tree.nodes.len());
+    for node in &tree.nodes {
+        let most = node.parent.map_or(1.0, |parent| values[parent as usize]);
+        values.push(node.value.min(most));
+    }
+    let nodes = values.into_iter().enumerate().zip(&tree.nodes);
+    let shallow = nodes.filter(|(_, node)| usize::from(node.depth) <= max_depth);
+    shallow
+        .map(|((node, value), _)| Bid { value, offer, node })
+        .collect()
+}
+
+/// Sorts bids so that every head of the list holds the parents of its nodes, the likeliest first.
+pub(crate) fn sort(bids: &mut [Bid]) {
+    bids.sort_by(|a, b| {
+        b.value
+            .total_cmp(&a.value)
+            .then(a.offer.cmp(&b.offer))
+            .then(a.node.cmp(&b.node))
+    });
+}
+
+/// How many of the sorted `bids` to buy.
+pub(crate) fn num_bought(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> usize {
+    let most = bids.len().min(base.left);
+    let mut gains = vec![0.0; most + 1];
+    for (index, bid) in bids[..most].iter().enumerate() {
+        gains[index + 1] = gains[index] + f64::from(bid.value.max(0.0));
+    }
+    let decoding = base.decoding as f64;
+    let alone = base.decoding + base.fixed;
+    // What a millisecond is worth: the best rate of these requests without company.
+    let rate = |nodes: usize| (decoding + gains[nodes]) / costs.milliseconds(alone + nodes);
+    let (_, worth) = best(most, rate);
+    if base.chunk == 0 {
+        let (nodes, best_rate) = best(most, rate);
+        return if best_rate >= HURDLE * rate(0) {
+            nodes
+        } else {
+            0
+        };
+    }
+    let rows = alone + base.chunk;
+    let none = costs.milliseconds(rows);
+    let profit =
+        |nodes: usize| gains[nodes] - worth * HURDLE * (costs.milliseconds(rows + nodes) - none);
+    best(most, profit).0
+}
+
+/// The least value worth offering in a step of `rows` rows that may draft `nodes` more.
+pub(crate) fn min_value(rows: usize, nodes: usize, costs: &CostCurve) -> f32 {
+    let base = costs.milliseconds(rows.max(1));
+    let slope = (costs.milliseconds(rows.max(1) + nodes) - base) / nodes.max(1) as f64;
+    (OFFER_SHARE * slope * rows as f64 / base).clamp(MIN_OFFER, 0.9) as f32
+}
+
+/// The least argument in `0..=most` of the greatest value, and that value.
+fn best(most: usize, value: impl Fn(usize) -> f64) -> (usize, f64) {
+    (0..=most).fold((0, f64::NEG_INFINITY), |(at, best), next| {
+        let candidate = value(next);
+        if candidate > best {
+            (next, candidate)
+        } else {
+            (at, best)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some_bids(values: &[f32]) -> Vec<Bid> {
+        values
+            .iter()
+            .enumerate()
+            .map(|(node, &value)| Bid {
+                value,
+                offer: 0,
+                node,
+            })
+            .collect()
+    }
+
+    fn base(decoding: usize) -> BaseRows {
+        BaseRows {
+            decoding,
+            chunk: 0,
+            fixed: 0,
+            left: 100,
+        }
+    }
+
+    #[test]
+    fn free_rows_are_all_bought_and_dear_rows_are_not() {
+        let bids = some_bids(&[0.9, 0.5, 0.2, 0.05]);
+        let flat = CostCurve::new(&[1, 64], &[10.0, 10.0]).unwrap();
+        assert_eq!(num_bought(&bids, base(1), &flat), 4);
+        let proportional = CostCurve::new(&[1, 64], &[10.0, 640.0]).unwrap();
+        assert_eq!(num_bought(&bids, base(1), &proportional), 0);
+        let sloped = CostCurve::new(&[1, 2], &[10.0, 14.0]).unwrap();
+        assert_eq!(num_bought(&bids, base(1), &sloped), 1);
+    }
+
+    #[test]
+    fn buying_crosses_a_stair_only_when_what_lies_behind_it_pays() {
+        let stairs = CostCurve::new(&[1, 4, 5, 8], &[10.0, 10.0, 16.0, 16.0]).unwrap();
+        assert_eq!(num_bought(&some_bids(&[0.25; 7]), base(1), &stairs), 3);
+        assert_eq!(num_bought(&some_bids(&[0.9; 7]), base(1), &stairs), 7);
+        assert_eq!(num_bought(&some_bids(&[0.9; 4]), base(1), &stairs), 3);
+    }
+
+    #[test]
+    fn more_requests_make_rows_dearer() {
+        let curve = CostCurve::new(&[1, 8, 64], &[10.0, 10.5, 80.0]).unwrap();
+        let bids = some_bids(&[0.6, 0.5, 0.4, 0.3]);
+        assert_eq!(num_bought(&bids, base(1), &curve), 4);
+        assert_eq!(num_bought(&bids, base(32), &curve), 0);
+    }
+
+    #[test]
+    fn company_of_a_chunk_does_not_make_bad_drafts_good() {
+        let curve = CostCurve::new(&[1, 2, 300], &[10.0, 15.0, 1500.0]).unwrap();
+        let with_chunk = BaseRows {
+            chunk: 256,
+            ..base(1)
+        };
+        assert_eq!(num_bought(&some_bids(&[0.3, 0.2]), with_chunk, &curve), 0);
+        assert_eq!(num_bought(&some_bids(&[0.9, 0.2]), with_chunk, &curve), 1);
+    }
+
+    #[test]
+    fn limits_on_rows_hold() {
+        let flat = CostCurve::new(&[1, 64], &[10.0, 10.0]).unwrap();
+        let base = BaseRows { left: 2, ..base(1) };
+        assert_eq!(num_bought(&some_bids(&[0.9; 5]), base, &flat), 2);
+        assert_eq!(num_bought(&[], base, &flat), 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! The drafts of one request, and what it teaches.
+
+use std::sync::Arc;
+
+use spectrie_trie::{DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, SharedTrie};
+
+use crate::config::{EngineConfig, SpeculationMode};
+use crate::request::Request;
+use crate::tree::SentTree;
+
+/// Prompt tokens learnt together with the output that follows them.
+const PROMPT_TAIL_TOKENS: usize = 24;
+
+/// What one request drafts from and teaches.
+#[derive(Debug)]
+pub(crate) struct Drafting {
+    /// `None` when nothing is drafted and no prediction is followed.
+    drafter: Option<Drafter>,
+    mode: SpeculationMode,
+    max_nodes: usize,
+    /// Where this request's text goes; `None` when it teaches nothing.
+    memory: Option<Arc<SharedTrie>>,
+    num_prompt: usize,
+    /// Tokens of prompt ++ output that the drafter has.
+    num_fed: usize,
+    taught_prompt: bool,
+    /// Accepted prediction tokens before the first token of this attempt and after each one.
+    prediction_counts: Vec<u32>,
+}
+
+impl Drafting {
+    pub(crate) fn new(
+        request: &Request,
+        num_prompt: usize,
+        config: &EngineConfig,
+        memory: Option<&DraftMemory>,
+    ) -> Self {
+        // An engine that does not speculate has its reasons: a request cannot overrule them.
+        let mode = match config.speculation {
+            SpeculationMode::Off => SpeculationMode::Off,
+            engine => request.speculation.unwrap_or(engine),
+        };
+        let asked = request
+            .max_draft_tokens
+            .map_or(usize::MAX, |asked| asked as usize);
+        let max_nodes = config.max_draft_tokens.min(asked);
+        let drafts = mode != SpeculationMode::Off && max_nodes > 0;
+        let shared = memory
+            .filter(|_| drafts || request.learn)
+            .map(|memory| memory.namespace(&request.namespace));
+        let drafter = (drafts || !request.prediction_ids.is_empty()).then(|| {
+            let mut drafter = Drafter::new(
+                draft_config(config, mode),
+                shared.clone().filter(|_| drafts),
+            );
+            if !request.prediction_ids.is_empty() {
+                drafter.set_prediction(&request.prediction_ids);
+            }
+            drafter
+        });
+        Self {
+            drafter,
+            mode: if drafts { mode } else { SpeculationMode::Off },
+            max_nodes,
+            memory: shared.filter(|_| request.learn),
+            num_prompt,
+            num_fed: 0,
+            taught_prompt: false,
+            prediction_counts: vec![0],
+        }
+    }
+
+    pub(crate) fn mode(&self) -> SpeculationMode {
+        self.mode
+    }
+
+    /// Hands the drafter the tokens up to `tokens`, prompt ++ output of earlier attempts, that it lacks.
+    pub(crate) fn feed(&mut self, tokens: &[u32]) {
+        let Some(drafter) = &mut self.drafter else {
+            return;
+        };
+        let prompt_end = self.num_prompt.min(tokens.len());
+        if self.num_fed < prompt_end {
+            drafter.push_prompt(&tokens[self.num_fed..prompt_end]);
+            self.num_fed = prompt_end;
+        }
+        if self.num_fed < tokens.len() {
+            drafter.push_output(&tokens[self.num_fed..]);
+            self.num_fed = tokens.len();
+            self.prediction_counts = vec![drafter.accepted_prediction_tokens()];
+        }
+    }
+
+    /// Likely continuations, at most `most` nodes and none below `min_value`.
+    pub(crate) fn draft(&mut self, most: usize, min_value: f32) -> DraftTree {
+        match &mut self.drafter {
+            Some(drafter) if self.mode != SpeculationMode::Off => {
+                drafter.draft(self.max_nodes.min(most), min_value)
+            }
+            _ => DraftTree::default(),
+        }
+    }
+
+    /// Takes what a step emitted; `path` are the accepted rows of `tree`.
+    pub(crate) fn advance(&mut self, tree: Option<(&SentTree, &[usize])>, emitted: &[u32]) {
+        let Some(drafter) = &mut self.drafter else {
+            return;
+        };
+        if let (Some((tree, path)), Some(&last)) = (tree, emitted.last()) {
+            let accepted: Vec<u32> = path.iter().map(|&row| tree.offered_index(row)).collect();
+            drafter.observe(tree.offered(), &accepted, last);
+        }
+        for token in emitted {
+            drafter.push_output(std::slice::from_ref(token));
+            self.prediction_counts
+                .push(drafter.accepted_prediction_tokens());
+        }
+        self.num_fed += emitted.len();
+    }
+
+    /// Teaches the namespace the prompt, once.
+    pub(crate) fn teach_prompt(&mut self, prompt: &[u32]) {
+        if !std::mem::replace(&mut self.taught_prompt, true)
+            && let Some(memory) = &self.memory
+        {
+            memory.insert(prompt);
+        }
+    }
+
+    /// Teaches the namespace the output, behind the end of the prompt.
+    pub(crate) fn teach_output(&self, tokens: &[u32]) {
+        if let Some(memory) = self
+            .memory
+            .as_ref()
+            .filter(|_| tokens.len() > self.num_prompt)
+        {
+            memory.insert(&tokens[self.num_prompt.saturating_sub(PROMPT_TAIL_TOKENS)..]);
+        }
+    }
+
+    /// Output tokens that followed the prediction, of all but the last `num_cut`.
+    pub(crate) fn accepted_prediction_tokens(&self, num_cut: usize) -> u32 {
+        let index = (self.prediction_counts.len() - 1).saturating_sub(num_cut);
+        self.prediction_counts[index]
+    }
+}
+
+/// The settings of a request's drafter.
+pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> DraftConfig {
+    DraftConfig {
+        mode: match mode {
+            SpeculationMode::Auto | SpeculationMode::Off => DraftMode::Auto,
+            SpeculationMode::Bfs => DraftMode::Bfs,
+            SpeculationMode::Prob => DraftMode::Prob,
+        },
+        max_depth: config.max_depth,
+        min_match: config.min_match,
+        max_match: config.max_match,
+        min_breadth: config.min_breadth,
+        max_breadth: config.max_breadth,
+    }
+}

@@ -1,0 +1,129 @@
+//! The draft nodes of one step: what requests offer, what the budget buys, what pages can hold.
+
+use spectrie_trie::DraftTree;
+
+use crate::budget::{self, BaseRows, Bid};
+use crate::config::{MAX_DRAFT_TOKENS, SpeculationMode};
+use crate::noise::splitmix;
+use crate::scheduler::Scheduler;
+use crate::sequence::OrderKey;
+use crate::tree::SentTree;
+
+/// What one request could send.
+#[derive(Debug)]
+struct Offer {
+    key: OrderKey,
+    tree: DraftTree,
+    /// Fixed modes send all they have.
+    is_fixed: bool,
+    /// Every node that may be sent, sorted; then the head that is.
+    bids: Vec<Bid>,
+}
+
+impl Scheduler {
+    /// The trees that the decoding requests `keys` send in a step with `num_chunk` prompt rows.
+    pub(crate) fn draft(
+        &mut self,
+        keys: &[OrderKey],
+        num_chunk: usize,
+    ) -> Vec<(OrderKey, SentTree)> {
+        let mut offers = self.collect_offers(keys, num_chunk);
+        self.buy(&mut offers, num_chunk);
+        offers
+            .into_iter()
+            .map(|offer| (offer.key, self.seat(offer)))
+            .collect()
+    }
+
+    fn collect_offers(&mut self, keys: &[OrderKey], num_chunk: usize) -> Vec<Offer> {
+        let num_rows = keys.len() + num_chunk;
+        let num_left = self.config.max_batch_rows.saturating_sub(num_rows);
+        let min_value = budget::min_value(
+            num_rows,
+            num_left.min(self.config.max_draft_tokens),
+            &self.costs,
+        );
+        let mut offers = Vec::with_capacity(keys.len());
+        for &key in keys {
+            let Some(sequence) = self.running.get_mut(&key) else {
+                continue;
+            };
+            // A path of n nodes emits up to n + 1 tokens.
+            let max_depth = sequence.num_left().saturating_sub(1);
+            let in_context = self.config.max_context.saturating_sub(sequence.kv_len + 1);
+            let most = if max_depth == 0 {
+                0
+            } else {
+                num_left.min(in_context).min(MAX_DRAFT_TOKENS)
+            };
+            let tree = if most == 0 {
+                DraftTree::default()
+            } else {
+                sequence.drafting.draft(most, min_value)
+            };
+            let mut bids = budget::bids(offers.len(), &tree, max_depth);
+            budget::sort(&mut bids);
+            bids.truncate(most);
+            let is_fixed = sequence.drafting.mode() != SpeculationMode::Auto;
+            offers.push(Offer {
+                key,
+                tree,
+                is_fixed,
+                bids,
+            });
+        }
+        offers
+    }
+
+    /// Leaves each offer the bids that are bought.
+    fn buy(&self, offers: &mut [Offer], num_chunk: usize) {
+        let num_rows = offers.len() + num_chunk;
+        let mut num_left = self.config.max_batch_rows.saturating_sub(num_rows);
+        let mut num_fixed = 0;
+        for offer in offers.iter_mut().filter(|offer| offer.is_fixed) {
+            offer.bids.truncate(num_left);
+            num_left -= offer.bids.len();
+            num_fixed += offer.bids.len();
+        }
+        let mut bids: Vec<Bid> = Vec::new();
+        for offer in offers.iter_mut().filter(|offer| !offer.is_fixed) {
+            bids.append(&mut offer.bids);
+        }
+        budget::sort(&mut bids);
+        let base = BaseRows {
+            decoding: offers.len(),
+            chunk: num_chunk,
+            fixed: num_fixed,
+            left: num_left,
+        };
+        let bought = if self.is_holdout() {
+            0
+        } else {
+            budget::num_bought(&bids, base, &self.costs)
+        };
+        for bid in &bids[..bought] {
+            offers[bid.offer].bids.push(*bid);
+        }
+    }
+
+    /// Whether this step measures what decoding without drafts would cost: a fixed, scattered share of steps.
+    fn is_holdout(&self) -> bool {
+        let every = self.config.holdout_every;
+        every > 0 && splitmix(self.last_plan_id).is_multiple_of(every)
+    }
+
+    /// The sent part of an offer, as far as free pages can hold it.
+    fn seat(&mut self, offer: Offer) -> SentTree {
+        let mut count = offer.bids.len();
+        if let Some(sequence) = self.running.get_mut(&offer.key) {
+            let base = sequence.kv_len + 1;
+            count = count.min(self.pool.reach(&sequence.pages).saturating_sub(base));
+            self.pool.grow(&mut sequence.pages, base + count);
+        }
+        let mut keep = vec![false; offer.tree.nodes.len()];
+        for bid in &offer.bids[..count] {
+            keep[bid.node] = true;
+        }
+        SentTree::new(offer.tree, |node| keep[node])
+    }
+}

@@ -1,0 +1,146 @@
+//! A model that knows nothing but a plan's arrays and its own cache, and answers with a hash of what each row sees.
+
+use std::collections::HashSet;
+
+use spectrie_engine::Plan;
+
+/// Tokens of the model; 0 ends an answer.
+pub(crate) const VOCABULARY: usize = 40;
+/// Distance of two rows of logits: not the vocabulary, so that strides are honoured.
+pub(crate) const STRIDE: usize = VOCABULARY + 3;
+/// Small, so that requests cross pages often.
+pub(crate) const PAGE_SIZE: usize = 4;
+
+fn mix(seed: u64, value: u64) -> u64 {
+    let mut z = (seed ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 32)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z ^ (z >> 29)
+}
+
+/// Logits after `prefix`: mostly a function of the last two tokens, so that text repeats and drafts are right at times,
+/// and a little of every token before, so that any wrong key changes tokens.
+pub(crate) fn logits(prefix: &[u32]) -> Vec<f32> {
+    let whole = prefix
+        .iter()
+        .fold(7, |hash, &token| mix(hash, u64::from(token)));
+    let near = prefix
+        .iter()
+        .rev()
+        .take(2)
+        .fold(3, |hash, &token| mix(hash, u64::from(token)));
+    let favourite = near % VOCABULARY as u64;
+    (0..VOCABULARY as u64)
+        .map(|token| {
+            let unit = |hash: u64| (hash >> 40) as f32 / (1_u64 << 24) as f32;
+            let mut logit = 3.0 * unit(mix(near, token)) + 1.5 * unit(mix(whole, token));
+            logit += if token == favourite { 3.5 } else { 0.0 };
+            logit - if token == 0 { 2.0 } else { 0.0 }
+        })
+        .collect()
+}
+
+/// The cache of the model: the token and position whose key each slot holds.
+pub(crate) struct FakeModel {
+    slots: Vec<Option<(i32, i32)>>,
+}
+
+impl FakeModel {
+    pub(crate) fn new(num_pages: usize) -> Self {
+        Self {
+            slots: vec![None; num_pages * PAGE_SIZE],
+        }
+    }
+
+    /// Computes a plan; rows of logits `STRIDE` apart, with NaN between them.
+    pub(crate) fn forward(&mut self, plan: &Plan) -> Vec<f32> {
+        check_shape(plan, self.slots.len());
+        for (&from, &to) in plan.kv_move_src.iter().zip(&plan.kv_move_dst) {
+            self.slots[to as usize] = self.slots[from as usize];
+        }
+        for row in 0..plan.num_rows() {
+            self.slots[plan.row_slot[row] as usize] =
+                Some((plan.row_token[row], plan.row_position[row]));
+        }
+        let mut values = vec![f32::NAN; plan.num_samples() * STRIDE];
+        for (sample, &row) in plan.sample_rows.iter().enumerate() {
+            let prefix = self.visible(plan, row as usize);
+            values[sample * STRIDE..][..VOCABULARY].copy_from_slice(&logits(&prefix));
+        }
+        values
+    }
+
+    /// The tokens a row sees, by position.
+    fn visible(&self, plan: &Plan, row: usize) -> Vec<u32> {
+        let owner = plan.row_owner[row] as usize;
+        let start = plan.request_row_start[owner] as usize;
+        let kv_len = plan.request_kv_len[owner] as usize;
+        let own = row - start;
+        let seen = |index: usize| match plan.request_kind[owner] {
+            0 => index <= kv_len + own,
+            _ => index < kv_len || plan.row_ancestors[row] >> (index - kv_len) & 1 == 1,
+        };
+        let num_rows = plan.request_row_count[owner] as usize;
+        let mut prefix = Vec::new();
+        for index in (0..kv_len + num_rows).filter(|&index| seen(index)) {
+            let (token, position) =
+                self.slots[slot(plan, owner, index)].expect("a row sees a slot never written");
+            assert_eq!(
+                position as usize,
+                prefix.len(),
+                "keys are not in order of position"
+            );
+            prefix.push(token as u32);
+        }
+        assert_eq!(plan.row_position[row] as usize + 1, prefix.len());
+        prefix
+    }
+}
+
+fn slot(plan: &Plan, request: usize, index: usize) -> usize {
+    let first = plan.page_indptr[request] as usize;
+    plan.page_ids[first + index / PAGE_SIZE] as usize * PAGE_SIZE + index % PAGE_SIZE
+}
+
+/// Everything about the arrays that does not depend on the tokens.
+fn check_shape(plan: &Plan, num_slots: usize) {
+    let mut pages = HashSet::new();
+    assert!(plan.num_rows() > 0);
+    assert!(plan.sample_rows.windows(2).all(|pair| pair[0] < pair[1]));
+    for request in 0..plan.num_requests() {
+        let start = plan.request_row_start[request] as usize;
+        let count = plan.request_row_count[request] as usize;
+        let kv_len = plan.request_kv_len[request] as usize;
+        let is_tree = plan.request_kind[request] == 1;
+        let held = &plan.page_ids
+            [plan.page_indptr[request] as usize..plan.page_indptr[request + 1] as usize];
+        assert_eq!(held.len(), (kv_len + count).div_ceil(PAGE_SIZE));
+        for &page in held {
+            assert!((page as usize) < num_slots / PAGE_SIZE);
+            assert!(pages.insert(page), "page {page} belongs to two requests");
+        }
+        let samples = plan.sample_indptr[request]..plan.sample_indptr[request + 1];
+        assert!(
+            !is_tree || samples.len() == count,
+            "every tree row is sampled"
+        );
+        assert!(count > 0 && (!is_tree || count <= 64));
+        for own in 0..count {
+            let row = start + own;
+            let parent = plan.row_parent[row];
+            assert_eq!(plan.row_owner[row] as usize, request);
+            assert_eq!(
+                plan.row_slot[row] as usize,
+                slot(plan, request, kv_len + own)
+            );
+            assert!(parent < own as i32 && (own == 0) == (parent == -1));
+            if is_tree {
+                let above = if own == 0 {
+                    0
+                } else {
+                    plan.row_ancestors[start + parent as usize]
+                };
+                assert_eq!(plan.row_ancestors[row], above | 1_i64 << own);
+            }
+        }
+    }
+}

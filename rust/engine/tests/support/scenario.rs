@@ -1,0 +1,363 @@
+//! Random traffic, run to its end with every promise of the engine checked on the way.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+use spectrie_engine::{
+    Engine, EngineConfig, Finish, FinishKind, Plan, Request, RequestOutput, SamplingParameters,
+    SpeculationMode, Verdicts,
+};
+use spectrie_trie::{DraftConfig, Drafter};
+
+use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+use super::reference;
+
+/// Longest prompt plus answer.
+const MAX_CONTEXT: usize = 90;
+/// Far above what any scenario needs: reaching it is starvation.
+const MAX_STEPS: usize = 20_000;
+/// What one step takes on the scenario's clock.
+const STEP_S: f64 = 0.01;
+
+/// A request and what happens to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Visit {
+    pub(crate) arrives_at_step: usize,
+    pub(crate) request: Request,
+    pub(crate) cancelled_at_step: Option<usize>,
+    /// Tokens an earlier attempt emitted.
+    pub(crate) num_resumed: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    pub(crate) config: EngineConfig,
+    pub(crate) costs: Option<(Vec<usize>, Vec<f64>)>,
+    pub(crate) visits: Vec<Visit>,
+}
+
+fn sampling() -> impl Strategy<Value = SamplingParameters> {
+    let temperature = prop_oneof![Just(0.0_f32), Just(0.0), 0.3_f32..1.5];
+    let top_p = prop_oneof![Just(1.0_f32), 0.3_f32..1.0];
+    let top_k = prop_oneof![Just(0_u32), 1_u32..50];
+    let min_p = prop_oneof![Just(0.0_f32), 0.01_f32..0.5];
+    let penalty = || prop_oneof![3 => Just(0.0_f32), 1 => -1.0_f32..1.5];
+    let repetition = prop_oneof![3 => Just(1.0_f32), 1 => 0.8_f32..1.5];
+    let bias = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec((1..VOCABULARY as u32, -3.0_f32..3.0), 1..4)];
+    (
+        temperature,
+        top_p,
+        top_k,
+        min_p,
+        penalty(),
+        penalty(),
+        repetition,
+        bias,
+    )
+        .prop_map(
+            |(
+                temperature,
+                top_p,
+                top_k,
+                min_p,
+                frequency_penalty,
+                presence_penalty,
+                repetition_penalty,
+                bias,
+            )| {
+                let bias: HashMap<u32, f32> = bias.into_iter().collect();
+                SamplingParameters {
+                    temperature,
+                    top_p,
+                    top_k,
+                    min_p,
+                    frequency_penalty,
+                    presence_penalty,
+                    repetition_penalty,
+                    logit_bias: bias.into_iter().collect(),
+                }
+            },
+        )
+}
+
+fn tokens(most: usize) -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(1..VOCABULARY as u32, 1..most)
+}
+
+fn visit() -> impl Strategy<Value = Visit> {
+    let wishes = (
+        prop::option::weighted(
+            0.2,
+            prop_oneof![Just(SpeculationMode::Off), Just(SpeculationMode::Prob)],
+        ),
+        prop::option::weighted(0.2, 0_u32..=63),
+        any::<bool>(),
+        prop::option::weighted(0.3, tokens(30)),
+        prop::option::weighted(0.1, 0_u32..40),
+    );
+    let ends = (
+        1_u32..40,
+        0_u32..6,
+        prop::collection::vec(1..VOCABULARY as u32, 0..2),
+        any::<bool>(),
+    );
+    let fate = (
+        0_usize..60,
+        prop::option::weighted(0.15, 0_usize..100),
+        0_usize..20,
+        -1_i32..2,
+    );
+    (tokens(40), sampling(), any::<u64>(), ends, wishes, fate).prop_map(
+        |(prompt_ids, sampling, choice_seed, ends, wishes, fate)| {
+            let (max_tokens, min_tokens, stop_token_ids, ignore_eos) = ends;
+            let (speculation, max_draft_tokens, learn, prediction, deadline) = wishes;
+            let (arrives_at_step, cancelled_after, num_resumed, priority) = fate;
+            Visit {
+                arrives_at_step,
+                cancelled_at_step: cancelled_after.map(|steps| arrives_at_step + steps),
+                num_resumed: num_resumed.saturating_sub(10),
+                request: Request {
+                    sampling,
+                    choice_seed,
+                    min_tokens,
+                    stop_token_ids,
+                    ignore_eos,
+                    speculation,
+                    max_draft_tokens,
+                    learn,
+                    prediction_ids: prediction.unwrap_or_default(),
+                    deadline_s: deadline
+                        .map(|steps| (arrives_at_step as f64 + f64::from(steps)) * STEP_S),
+                    priority,
+                    ..Request::new(0, prompt_ids, max_tokens)
+                },
+            }
+        },
+    )
+}
+
+/// Random traffic on a small engine with `speculation`.
+pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Scenario> {
+    let sizes = (
+        18_usize..60,
+        1_usize..7,
+        1_usize..50,
+        0_usize..80,
+        0_usize..=63,
+        0_u64..4,
+    );
+    let slope = prop::option::of(0.0_f64..0.2);
+    (
+        sizes,
+        slope,
+        any::<bool>(),
+        prop::collection::vec(visit(), 1..12),
+    )
+        .prop_map(
+            move |(
+                (num_pages, max_running, chunk, rows, drafts, holdout),
+                slope,
+                has_memory,
+                mut visits,
+            )| {
+                for (handle, visit) in (100..).zip(&mut visits) {
+                    visit.request.handle = handle;
+                }
+                let config = EngineConfig {
+                    eos_token_ids: vec![0],
+                    page_size: PAGE_SIZE,
+                    chunk_tokens: chunk,
+                    max_batch_rows: max_running + rows,
+                    speculation,
+                    max_draft_tokens: drafts,
+                    memory_bytes: if has_memory { 4 << 20 } else { 0 },
+                    holdout_every: holdout,
+                    ..EngineConfig::new(VOCABULARY, num_pages, MAX_CONTEXT, max_running)
+                };
+                let costs = slope.map(|slope| (vec![1, 101], vec![10.0, 10.0 + 1000.0 * slope]));
+                Scenario {
+                    config,
+                    costs,
+                    visits,
+                }
+            },
+        )
+}
+
+/// What one request gave.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) sources: Vec<u8>,
+    pub(crate) finish: Option<Finish>,
+}
+
+/// Runs a scenario to its end.
+pub(crate) fn run(scenario: &Scenario) -> HashMap<u64, Seen> {
+    let engine = Engine::new(scenario.config.clone()).unwrap();
+    if let Some((rows, milliseconds)) = &scenario.costs {
+        engine.set_costs(rows, milliseconds).unwrap();
+    }
+    let mut model = FakeModel::new(scenario.config.num_pages);
+    let mut seen: HashMap<u64, Seen> = HashMap::new();
+    for step in 0.. {
+        assert!(step < MAX_STEPS, "starvation");
+        let now_s = step as f64 * STEP_S;
+        for visit in &scenario.visits {
+            if visit.arrives_at_step == step {
+                seen.insert(visit.request.handle, Seen::default());
+                engine.submit(begin(visit)).unwrap();
+            }
+            if visit.cancelled_at_step == Some(step) {
+                engine.cancel(visit.request.handle, None, false);
+            }
+        }
+        let plan = engine.plan(now_s).unwrap();
+        check_load(&engine, &scenario.config);
+        take(&mut seen, engine.take_outputs().unwrap());
+        if let Some(plan) = plan {
+            check_limits(&plan, &scenario.config);
+            let values = model.forward(&plan);
+            let tokens = plan.is_greedy.then(|| argmax_of_rows(&values));
+            let verdicts = match tokens.as_deref().filter(|_| step % 2 == 0) {
+                Some(tokens) => Verdicts::Tokens(tokens),
+                None => Verdicts::Logits {
+                    values: &values,
+                    num_rows: plan.num_samples(),
+                    row_stride: STRIDE,
+                },
+            };
+            take(
+                &mut seen,
+                engine
+                    .commit(plan.plan_id, &verdicts, 1.0 + plan.num_rows() as f64, now_s)
+                    .unwrap(),
+            );
+        } else if scenario
+            .visits
+            .iter()
+            .all(|visit| visit.arrives_at_step <= step)
+        {
+            break;
+        }
+    }
+    let load = engine.load();
+    assert_eq!((load.pages_used, load.running, load.waiting), (0, 0, 0));
+    seen
+}
+
+fn argmax_of_rows(values: &[f32]) -> Vec<i32> {
+    let best = |row: &[f32]| {
+        (0..VOCABULARY)
+            .rev()
+            .max_by(|&a, &b| row[a].total_cmp(&row[b]))
+            .unwrap()
+    };
+    values.chunks(STRIDE).map(|row| best(row) as i32).collect()
+}
+
+fn take(seen: &mut HashMap<u64, Seen>, outputs: Vec<RequestOutput>) {
+    let mut handles = HashSet::new();
+    for output in outputs {
+        assert!(
+            handles.insert(output.handle),
+            "a request appears twice in one output"
+        );
+        let one = seen
+            .get_mut(&output.handle)
+            .expect("an output of an unknown request");
+        assert_eq!(one.finish, None, "an output after the end");
+        assert_eq!(output.token_ids.len(), output.sources.len());
+        one.tokens.extend(output.token_ids);
+        one.sources.extend(output.sources);
+        one.finish = output.finish;
+    }
+}
+
+fn check_load(engine: &Engine, config: &EngineConfig) {
+    let load = engine.load();
+    assert!(load.running <= config.max_running);
+    assert!(load.pages_used <= load.pages_total && load.pages_total == config.num_pages);
+    assert!(load.memory_bytes <= config.memory_bytes);
+}
+
+fn check_limits(plan: &Plan, config: &EngineConfig) {
+    assert!(plan.num_rows() <= config.max_batch_rows);
+    let mut num_chunk = 0;
+    for request in 0..plan.num_requests() {
+        let count = plan.request_row_count[request] as usize;
+        if plan.request_kind[request] == 0 {
+            num_chunk += count;
+        } else {
+            assert!(count <= 1 + config.max_draft_tokens);
+        }
+        assert!(plan.request_kv_len[request] as usize + count <= config.max_context);
+    }
+    assert!(num_chunk <= config.chunk_tokens);
+}
+
+/// The request as it is submitted, with what an earlier attempt emitted.
+fn begin(visit: &Visit) -> Request {
+    let mut request = visit.request.clone();
+    if visit.num_resumed > 0 {
+        let (mut tokens, _) = reference::decode(&request);
+        tokens.truncate(visit.num_resumed);
+        request.emitted_token_ids = tokens;
+    }
+    request
+}
+
+/// Compares what a request gave with plain decoding, and its counts with each other.
+pub(crate) fn check_visit(scenario: &Scenario, visit: &Visit, seen: &Seen) {
+    let finish = seen.finish.as_ref().expect("every request ends");
+    let config = &scenario.config;
+    let total = visit.request.prompt_ids.len() + visit.request.max_tokens as usize;
+    let fits = total <= config.max_context && total <= config.num_pages * PAGE_SIZE + 1;
+    assert_eq!(finish.kind == FinishKind::Refused, !fits, "{finish:?}");
+    if !fits {
+        assert!(finish.message.is_some() && seen.tokens.is_empty());
+        return;
+    }
+    let (expected, kind) = reference::decode(&visit.request);
+    let resumed = visit.num_resumed.min(expected.len());
+    let rest = &expected[resumed..];
+    match finish.kind {
+        FinishKind::Cancelled => {
+            assert!(visit.cancelled_at_step.is_some() && rest.starts_with(&seen.tokens));
+        }
+        FinishKind::Deadline => {
+            assert!(visit.request.deadline_s.is_some() && rest.starts_with(&seen.tokens));
+        }
+        other => assert_eq!((&seen.tokens[..], other), (rest, kind)),
+    }
+    check_counts(visit, seen, finish, &expected[..resumed]);
+}
+
+fn check_counts(visit: &Visit, seen: &Seen, finish: &Finish, resumed: &[u32]) {
+    let stats = &finish.stats;
+    let emitted = seen.tokens.len() as u32;
+    assert_eq!(
+        stats.verify_steps + stats.accepted_tokens,
+        emitted.saturating_sub(1)
+    );
+    assert_eq!(
+        stats.accepted_by_source.iter().sum::<u32>(),
+        stats.accepted_tokens
+    );
+    assert!(stats.accepted_tokens <= stats.drafted_tokens);
+    let credited = seen.sources.iter().filter(|&&source| source != 1).count() as u32;
+    if !matches!(finish.kind, FinishKind::Cancelled | FinishKind::Deadline) {
+        assert_eq!(credited, stats.accepted_tokens);
+        let mut drafter = Drafter::new(DraftConfig::default(), None);
+        drafter.set_prediction(&visit.request.prediction_ids);
+        drafter.push_prompt(&visit.request.prompt_ids);
+        drafter.push_output(resumed);
+        drafter.push_output(&seen.tokens);
+        if emitted > 0 {
+            assert_eq!(
+                stats.accepted_prediction_tokens,
+                drafter.accepted_prediction_tokens()
+            );
+        }
+    }
+}
