@@ -1,6 +1,7 @@
 """The compiled core: engine, text, router and CPU operators. One section per room."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, final
 
 import numpy as np
@@ -393,3 +394,92 @@ def cpu_silu_mul(
 
 def cpu_arithmetic() -> str:
     """Name of the operators' arithmetic: equal names give equal bits."""
+
+# ---- text (rust/python/src/text.rs) --------------------------------------------------------------
+
+@final
+class Tokenizer:
+    """A model's tokenizer and chat template; shared between threads."""
+
+    @staticmethod
+    def from_folder(path: str | PathLike[str]) -> Tokenizer:
+        """Reads tokenizer.json and, if there, tokenizer_config.json and chat_template.jinja.
+
+        Raises:
+            spectrie.errors.ModelError: A file is missing or cannot be used.
+        """
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """Gives the token ids of `text`; special tokens written out in it are recognised.
+
+        Args:
+            text: Any text.
+            add_special_tokens: Also add those the model expects around a text, such as BOS.
+
+        Raises:
+            ValueError: The tokenizer refuses the text.
+        """
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Gives the text of `ids`; ids outside the vocabulary add nothing.
+
+        Raises:
+            ValueError: The tokenizer's decoder fails.
+        """
+
+    def apply_chat_template(
+        self, messages: Sequence[Mapping[str, object]], add_generation_prompt: bool = True
+    ) -> str:
+        """Gives the prompt of `messages`, each with `role` and `content`.
+
+        Raises:
+            ValueError: The template refuses the messages or fails on them.
+            spectrie.errors.ModelError: The model has no chat template.
+        """
+
+    def token_id(self, token: str) -> int | None:
+        """Gives the id of the token written `token`, such as `<|im_end|>`."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """One more than the largest token id; the model's own vocabulary may be larger."""
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether `apply_chat_template` can be called."""
+
+@final
+class TextDelta:
+    """Text that became certain by a push."""
+
+    @property
+    def text(self) -> str:
+        """May be empty while a character or a stop string is undecided."""
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended the answer; the text ends before it."""
+
+    @property
+    def keep_tokens(self) -> int | None:
+        """With `stop`: output tokens of the answer, the one completing the stop string included."""
+
+@final
+class TextStream:
+    """Turns output tokens into text as they come, up to the first stop string.
+
+    The texts of all deltas and `finish()`, joined, equal `decode` of all ids, or its beginning up
+    to the first stop string. No delta ends within a character.
+
+    Raises:
+        ValueError: A stop string is empty.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
+    ) -> None: ...
+    def push(self, ids: Sequence[int]) -> TextDelta:
+        """Takes the next output tokens; after a stop string it takes none and tells it again."""
+
+    def finish(self) -> str:
+        """Gives the text that was held back; empty after a stop string."""
