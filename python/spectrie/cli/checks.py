@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from spectrie.errors import SpectrieError
+from spectrie.model.measurements import Measurements
 from spectrie.model.store import cache_folder, entry
 
 __all__ = ["Check", "run_checks"]
@@ -47,6 +48,7 @@ def run_checks(model: str) -> Iterator[Check]:
         ("gpu", _gpu),
         ("cache", _cache),
         ("model", lambda: _model(model)),
+        ("exactness", _exactness),
         ("port 8000", lambda: _port(8000, "--http")),
         ("port 50051", lambda: _port(50051, "--grpc")),
     )
@@ -149,6 +151,19 @@ def _model(model: str) -> Check:
     if folder.is_dir() and not (folder / "config.json").is_file():
         return Check("model", "fail", f"{folder} has no config.json, so it is not a model")
     return Check("model", "ok", f"{model} in {folder.absolute()}")
+
+
+def _exactness() -> Check:
+    """What the byte checks of earlier model loads found on this machine."""
+    kept = Measurements(cache_folder() / "measurements.json").items("packing ")
+    if not kept:
+        return Check("exactness", "ok", "checked when a model is first loaded")
+    plain = sorted({key.split()[1] for key, packing in kept if packing[0] == "plain"})
+    if plain:
+        shapes = ", ".join(plain)
+        text = f"rows of {shapes} products depend on their company: speculation stays off"
+        return Check("exactness", "note", text)
+    return Check("exactness", "ok", f"rows keep their bytes in {len(kept)} checked products")
 
 
 def _port(port: int, flag: str) -> Check:

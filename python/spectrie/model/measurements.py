@@ -25,6 +25,10 @@ class Measurements:
         """The answer kept under `key`, or None."""
         return self._answers.get(key)
 
+    def items(self, prefix: str) -> list[tuple[str, Any]]:
+        """Every key that begins with `prefix` and its answer."""
+        return [(key, value) for key, value in self._answers.items() if key.startswith(prefix)]
+
     def put(self, key: str, answer: Any) -> None:
         """Keeps a JSON value, replacing the file whole so that readers never see half of it."""
         self._answers[key] = answer
