@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 
 use crate::TokenId;
 use crate::calibration::Calibration;
+use crate::mixer::{Features, Mixer};
 use crate::places::{PREDICTION, Places};
 use crate::prediction::Prediction;
 use crate::score::Candidate;
@@ -51,7 +52,7 @@ impl Ord for Open {
 /// What an expanded node expected: the label of the next emitted token trains it.
 #[derive(Debug, Default)]
 pub(crate) struct Expectation {
-    /// Sum of the uncalibrated probabilities of the text candidates.
+    /// Sum of the probabilities, before the factor, of the text candidates.
     pub(crate) mass: f32,
     /// The text candidates, as a range of [`BestFirst::tokens`].
     pub(crate) first: u32,
@@ -65,6 +66,16 @@ pub(crate) struct BestFirst {
     /// Per node of the sketch; absent for nodes taken last and never expanded.
     expectations: Vec<Option<Expectation>>,
     tokens: Vec<TokenId>,
+    /// The inputs of each token's probability.
+    features: Vec<Features>,
+}
+
+/// What the request has learnt about its scores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trained<'a> {
+    pub(crate) mixer: &'a Mixer,
+    /// Factor on the odds: see [`Calibration`].
+    pub(crate) factor: f32,
 }
 
 /// What one search may take.
@@ -80,6 +91,7 @@ impl BestFirst {
     pub(crate) fn clear(&mut self) {
         self.expectations.clear();
         self.tokens.clear();
+        self.features.clear();
         self.open.clear();
     }
 
@@ -90,11 +102,11 @@ impl BestFirst {
         sketch: &mut Sketch,
         places: &Places<'_>,
         prediction: &Prediction,
-        factor: f32,
+        trained: Trained<'_>,
         bounds: Bounds,
     ) {
         self.clear();
-        self.expand(ROOT, sketch, prediction, factor, bounds);
+        self.expand(ROOT, sketch, prediction, trained, bounds);
         while sketch.len() < bounds.max_nodes {
             let Some(open) = self.open.pop() else { break };
             let node = sketch.take(open.parent, open.candidate, open.value, places, prediction);
@@ -103,7 +115,7 @@ impl BestFirst {
             if full || deep {
                 self.expectations.push(None);
             } else {
-                self.expand(node, sketch, prediction, factor, bounds);
+                self.expand(node, sketch, prediction, trained, bounds);
             }
         }
     }
@@ -113,15 +125,21 @@ impl BestFirst {
         parent: u32,
         sketch: &mut Sketch,
         prediction: &Prediction,
-        factor: f32,
+        trained: Trained<'_>,
         bounds: Bounds,
     ) {
         let node = sketch.nodes[parent as usize];
         let occurrences = &sketch.occurrences[node.first as usize..node.last as usize];
-        let mass = sketch.scorer.score(occurrences, &mut sketch.candidates);
+        let mass = sketch.scorer.score(
+            occurrences,
+            node.depth,
+            trained.mixer,
+            &mut sketch.candidates,
+        );
         let first = self.tokens.len() as u32;
         self.tokens
             .extend(sketch.candidates.iter().map(|candidate| candidate.token));
+        self.features.extend_from_slice(&sketch.scorer.features);
         let last = self.tokens.len() as u32;
         self.expectations
             .push(Some(Expectation { mass, first, last }));
@@ -133,13 +151,15 @@ impl BestFirst {
         let share = 1.0 - expected.map_or(0.0, |(_, probability)| probability);
         let mut predicted = expected;
         for candidate in &mut sketch.candidates {
-            let mut probability = Calibration::apply(candidate.probability, factor) * share;
+            let mut probability = Calibration::apply(candidate.probability, trained.factor);
             if let Some((token, likely)) = predicted
                 && token == candidate.token
             {
-                probability += likely;
+                probability = probability.max(likely);
                 candidate.place = PREDICTION;
                 predicted = None;
+            } else {
+                probability *= share;
             }
             let value = node.value * probability.min(1.0);
             if value >= least {
@@ -167,10 +187,24 @@ impl BestFirst {
         }
     }
 
-    /// What `node` expected, and whether `token` was among it; `None` when it was not expanded.
-    pub(crate) fn label(&self, node: u32, token: TokenId) -> Option<(f32, bool)> {
-        let expectation = self.expectations.get(node as usize)?.as_ref()?;
-        let tokens = &self.tokens[expectation.first as usize..expectation.last as usize];
-        Some((expectation.mass, tokens.contains(&token)))
+    /// Trains the scores with the token that followed `node`, if it was expanded.
+    pub(crate) fn learn(
+        &self,
+        node: u32,
+        token: TokenId,
+        mixer: &mut Mixer,
+        calibration: &mut Calibration,
+    ) {
+        let Some(Some(expectation)) = self.expectations.get(node as usize) else {
+            return;
+        };
+        let range = expectation.first as usize..expectation.last as usize;
+        let mut hit = false;
+        for (candidate, features) in self.tokens[range.clone()].iter().zip(&self.features[range]) {
+            let came = *candidate == token;
+            hit |= came;
+            mixer.learn(features, came);
+        }
+        calibration.label(expectation.mass, hit);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::best_first::{BestFirst, Bounds};
+use crate::best_first::{BestFirst, Bounds, Trained};
 use crate::calibration::Calibration;
 use crate::chains::{LIMITS, context_of};
+use crate::mixer::Mixer;
 use crate::places::{Places, SHARED};
 use crate::prediction::Prediction;
 use crate::shared::Segments;
@@ -38,6 +39,7 @@ pub struct Drafter {
     output_start: Option<usize>,
     sketch: Sketch,
     search: BestFirst,
+    mixer: Mixer,
     calibration: Calibration,
     /// The node of the last draft that the output has reached, while it follows the draft.
     reached: Option<u32>,
@@ -57,6 +59,7 @@ impl Drafter {
             output_start: None,
             sketch: Sketch::default(),
             search: BestFirst::default(),
+            mixer: Mixer::default(),
             calibration: Calibration::default(),
             reached: None,
             segment_ids: Vec::new(),
@@ -90,9 +93,8 @@ impl Drafter {
     /// Labels the node of the last draft that the output has reached.
     fn train(&mut self, token: TokenId) {
         let Some(node) = self.reached else { return };
-        if let Some((mass, hit)) = self.search.label(node, token) {
-            self.calibration.label(mass, hit);
-        }
+        self.search
+            .learn(node, token, &mut self.mixer, &mut self.calibration);
         self.reached = self.sketch.child(node, token);
     }
 
@@ -125,9 +127,12 @@ impl Drafter {
                 max_depth: self.config.max_depth,
                 min_value,
             };
-            let factor = self.calibration.factor();
+            let trained = Trained {
+                mixer: &self.mixer,
+                factor: self.calibration.factor(),
+            };
             self.search
-                .search(&mut self.sketch, &places, &self.prediction, factor, bounds);
+                .search(&mut self.sketch, &places, &self.prediction, trained, bounds);
             self.reached = Some(ROOT);
         } else {
             fixed::select(

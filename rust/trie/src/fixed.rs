@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use crate::chains::Occurrence;
+use crate::mixer::Mixer;
 use crate::places::Places;
 use crate::prediction::Prediction;
 use crate::score::Candidate;
@@ -218,10 +219,13 @@ fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
 
 /// Scores every chosen node from all the occurrences behind its parent.
 fn give_values(sketch: &mut Sketch) {
+    let mixer = Mixer::default();
     for parent in 0..sketch.nodes.len() as u32 {
         let above = sketch.nodes[parent as usize];
         let occurrences = &sketch.occurrences[above.first as usize..above.last as usize];
-        sketch.scorer.score(occurrences, &mut sketch.candidates);
+        sketch
+            .scorer
+            .score(occurrences, above.depth, &mixer, &mut sketch.candidates);
         for candidate in &sketch.candidates {
             let Some(child) = sketch.child(parent, candidate.token) else {
                 continue;

@@ -13,6 +13,7 @@ mod drafter;
 mod error;
 mod fixed;
 mod memory;
+mod mixer;
 mod places;
 mod pool;
 mod prediction;

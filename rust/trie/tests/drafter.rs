@@ -167,7 +167,7 @@ fn a_wandering_output_backs_off_and_a_following_one_returns() {
     assert!(lost < 0.3 * sure, "{lost} after {sure}");
     drafter.push_output(&prediction[200..220]);
     let again = drafter.draft(16, 0.2).expected_accepted();
-    assert!(again > 0.6 * sure, "{again} after {sure}");
+    assert!(again > 0.5 * sure, "{again} after {sure}");
 }
 
 #[test]
