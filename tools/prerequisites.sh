@@ -22,8 +22,8 @@ if ! command -v cargo >/dev/null; then
 else
   version=$(cargo --version 2>&1 | sed -nE 's/^cargo ([0-9]+)\.([0-9]+).*/\1 \2/p')
   read -r major minor <<<"${version:-0 0}"
-  if ((major < 1 || (major == 1 && minor < 88))); then
-    complain "Rust 1.88 or newer (found: $(cargo --version 2>&1 | head -n 1))" "rustup update stable"
+  if ((major < 1 || (major == 1 && minor < 89))); then
+    complain "Rust 1.89 or newer (found: $(cargo --version 2>&1 | head -n 1))" "rustup update stable"
   fi
 fi
 
@@ -33,7 +33,7 @@ if [ ! -d .venv ] && [ "${free_mib:-0}" -lt 8192 ]; then
 fi
 
 if ((missing)); then
-  echo "Spectrie needs git, make, a C/C++ compiler, Python >= 3.11 with venv, stable Rust >= 1.88 and 8 GB of disk." >&2
+  echo "Spectrie needs git, make, a C/C++ compiler, Python >= 3.11 with venv, stable Rust >= 1.89 and 8 GB of disk." >&2
   exit 1
 fi
 echo "==> prerequisites found: $("$python" -V), $(cargo --version), ${free_mib} MiB free"

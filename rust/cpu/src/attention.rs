@@ -1,5 +1,7 @@
 //! Attention of chunks and draft trees over the paged cache.
 
+use std::ops::Range;
+
 use crate::batch::{Batch, PAGE_SIZE};
 use crate::cache::LayerCache;
 use crate::element::Element;
@@ -160,7 +162,7 @@ impl<E: Element> Attention<E> {
         }
     }
 
-    /// Attention of one layer for the rows `first_row..first_row + num_rows` of `batch`.
+    /// Attention of one layer for some rows of `batch`.
     ///
     /// `qkv: [rows, (heads + 2 kv_heads) * head_dim]` holds queries, keys and values before rotation;
     /// keys and values are written to the cache first, then each row attends to the keys it sees.
@@ -174,26 +176,23 @@ impl<E: Element> Attention<E> {
         &mut self,
         layer: usize,
         batch: &Batch,
-        first_row: usize,
-        num_rows: usize,
+        rows: Range<usize>,
         qkv: &[E],
         out: &mut [E],
         threads: usize,
     ) -> Result<(), CpuError> {
         let config = &self.config;
         let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
-        let (rows, group, width) = (num_rows, heads / kv_heads, self.width);
-        let Some(batch_rows) = first_row
-            .checked_add(num_rows)
-            .and_then(|end| batch.rows.get(first_row..end))
-        else {
-            let (given, expected) = (first_row.saturating_add(num_rows), batch.rows.len());
+        let (group, width) = (heads / kv_heads, self.width);
+        let Some(batch_rows) = batch.rows.get(rows.clone()) else {
+            let (given, expected) = (rows.end, batch.rows.len());
             return Err(CpuError::Length {
                 what: "rows of the batch",
                 given,
                 expected,
             });
         };
+        let rows = batch_rows.len();
         let Some(cache) = self.caches.get_mut(layer) else {
             let allowed = "below the number of layers";
             return Err(CpuError::Size {

@@ -88,3 +88,49 @@ unsafe fn avx512<K: Kernel>(kernel: K) {
     const { assert!(LANES == 16) };
     kernel.run::<Avx512>();
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::simd::{exp2, sum};
+
+    struct Sample<'a> {
+        input: &'a [f32],
+        output: &'a mut Vec<u32>,
+    }
+
+    impl Kernel for Sample<'_> {
+        #[inline(always)]
+        fn run<S: Simd>(self) {
+            let mut total = S::splat(0.0);
+            for part in self.input.as_chunks::<LANES>().0 {
+                let x = S::load(part);
+                total = S::fma(exp2::<S>(x), x, total);
+                self.output.push(sum::<S>(total).to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn instruction_sets_of_one_name_give_the_same_bits() {
+        let input: Vec<f32> = (0..4096).map(|i| (i as f32 * 0.77).sin() * 20.0).collect();
+        let levels = match Level::detect() {
+            Level::Avx512 => vec![Level::Avx512, Level::Avx2],
+            level => vec![level],
+        };
+        let results = levels.iter().map(|&level| {
+            let mut output = Vec::new();
+            launch(
+                level,
+                Sample {
+                    input: &input,
+                    output: &mut output,
+                },
+            );
+            (level.name(), output)
+        });
+        let results: Vec<_> = results.collect();
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(results[0].1.len(), 256);
+    }
+}

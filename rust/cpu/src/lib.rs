@@ -11,6 +11,9 @@
 //! lanes of sixteen with a fixed order of additions. CPUs with fused multiply-add (AVX2+FMA, AVX-512,
 //! aarch64) all give the same bits; others differ, which [`Level::name`] tells.
 
+// Code is compiled for the detected instructions only where it is inlined into `level.rs`.
+#![allow(clippy::inline_always)]
+
 mod activation;
 mod attention;
 mod batch;

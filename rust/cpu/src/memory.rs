@@ -1,12 +1,11 @@
 //! Zeroed, aligned memory that the system hands out page by page as it is touched.
-#![allow(unsafe_code)] // raw allocation, and element writes from several threads
+#![allow(unsafe_code)] // raw mappings, and element writes from several threads
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use crate::error::CpuError;
 
-/// A fixed-size zeroed buffer, aligned to cache lines.
+/// A fixed-size zeroed buffer on pages of its own.
 pub(crate) struct Buffer<E> {
     start: NonNull<E>,
     len: usize,
@@ -18,18 +17,32 @@ unsafe impl<E: Send> Send for Buffer<E> {}
 unsafe impl<E: Sync> Sync for Buffer<E> {}
 
 impl<E: Copy> Buffer<E> {
-    fn layout(len: usize) -> Option<Layout> {
-        Layout::array::<E>(len.max(1)).ok()?.align_to(64).ok()
-    }
-
     /// `len` elements of all-zero bits, which is the value zero for the element types of this crate.
+    ///
+    /// The mapping is private and anonymous, so a page costs nothing until it is written.
     pub(crate) fn zeroed(len: usize) -> Result<Self, CpuError> {
-        let failed = CpuError::Memory {
-            bytes: len.saturating_mul(size_of::<E>()),
+        let bytes = len.max(1).saturating_mul(size_of::<E>());
+        // SAFETY: a fresh anonymous mapping at an address of the system's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
         };
-        let layout = Self::layout(len).ok_or(failed.clone())?;
-        // SAFETY: the layout has a non-zero size because `len.max(1)`.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }.cast::<E>()).ok_or(failed)?;
+        if start == libc::MAP_FAILED {
+            return Err(CpuError::Memory { bytes });
+        }
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about the mapping just made; large pages save address look-ups, and a
+        // refusal changes nothing.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_HUGEPAGE);
+        }
+        let start = NonNull::new(start.cast::<E>()).ok_or(CpuError::Memory { bytes })?;
         Ok(Self { start, len })
     }
 
@@ -46,13 +59,9 @@ impl<E: Copy> Buffer<E> {
 
 impl<E> Drop for Buffer<E> {
     fn drop(&mut self) {
-        if let Some(layout) = Layout::array::<E>(self.len.max(1))
-            .ok()
-            .and_then(|layout| layout.align_to(64).ok())
-        {
-            // SAFETY: allocated in `zeroed` with the same layout.
-            unsafe { dealloc(self.start.as_ptr().cast(), layout) };
-        }
+        let bytes = self.len.max(1).saturating_mul(size_of::<E>());
+        // SAFETY: the mapping made in `zeroed`, of the same length.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
     }
 }
 

@@ -6,6 +6,9 @@
 //! and the result is `a / l` (online softmax: Milakov and Gimelshein 2018). Nothing in this order
 //! depends on other rows, and a key's place in the cache only says where its bytes are read.
 
+// Loops over the heads of a tile index several arrays; iterators would hide which.
+#![allow(clippy::needless_range_loop)]
+
 use crate::batch::PAGE_SIZE;
 use crate::cache::page_offset;
 use crate::element::{Element, store_part};

@@ -219,6 +219,14 @@ impl CpuAttention {
             call: &Call,
         ) -> PyResult<()> {
             let (first, rows) = call.rows;
+            if first
+                .checked_add(rows)
+                .is_none_or(|end| end > batch.num_rows())
+            {
+                let end = first.saturating_add(rows);
+                let message = format!("rows end at {end}, the batch has {}", batch.num_rows());
+                return Err(PyValueError::new_err(message));
+            }
             // SAFETY: the wrapper passes contiguous tensors of these shapes and keeps them alive.
             let (qkv, out) = unsafe {
                 (
@@ -227,7 +235,14 @@ impl CpuAttention {
                 )
             };
             run(py, rows, || {
-                attention.attend(call.layer, batch, first, rows, qkv, out, call.threads)
+                attention.attend(
+                    call.layer,
+                    batch,
+                    first..first + rows,
+                    qkv,
+                    out,
+                    call.threads,
+                )
             })
             .map_err(to_py)
         }
