@@ -17,6 +17,8 @@ mod mixer;
 mod places;
 mod pool;
 mod prediction;
+#[cfg(test)]
+mod reference;
 mod score;
 mod segment;
 mod shared;

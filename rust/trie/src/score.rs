@@ -18,13 +18,14 @@ use crate::places::SHARED;
 use crate::{MAX_MATCH, TokenId};
 
 /// Match lengths, in tokens, that are blended.
-const LEVELS: [u16; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24];
+pub(crate) const LEVELS: [u16; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24];
 
 /// Escape weight of each level: 60 / level^1.29, found by replaying source files.
-const ESCAPES: [f32; LEVELS.len()] = [60.0, 24.5, 14.6, 10.1, 7.5, 6.0, 4.1, 3.1, 2.4, 1.7, 1.0];
+pub(crate) const ESCAPES: [f32; LEVELS.len()] =
+    [60.0, 24.5, 14.6, 10.1, 7.5, 6.0, 4.1, 3.1, 2.4, 1.7, 1.0];
 
 /// Weight of an occurrence in the request's own texts and of one in shared text.
-const WEIGHTS: [f32; 2] = [3.0, 1.0];
+pub(crate) const WEIGHTS: [f32; 2] = [3.0, 1.0];
 
 /// A possible next token.
 #[derive(Clone, Copy, Debug)]
