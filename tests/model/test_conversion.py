@@ -1,0 +1,178 @@
+"""GGUF files become folders that mean the same model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType as Kind
+from safetensors.torch import load_file
+
+from spectrie._core import Tokenizer
+from spectrie.errors import ModelError
+from spectrie.model.conversion import convert
+from spectrie.model.gguf_file import GgufFile
+from tests.tiny_gguf import HEAD_DIM, write_tiny_gguf
+
+
+def converted(path: Path, folder: Path) -> dict[str, torch.Tensor]:
+    folder.mkdir()
+    convert(GgufFile(path), folder, {}, lambda _line: None)
+    tensors: dict[str, torch.Tensor] = load_file(folder / "model.safetensors")
+    return tensors
+
+
+def read(path: Path) -> dict[str, Any]:
+    contents: dict[str, Any] = json.loads(path.read_text())
+    return contents
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_float32_weights_come_back_bit_for_bit_in_their_own_order(
+    tmp_path: Path, architecture: str, tied: bool
+) -> None:
+    expected = write_tiny_gguf(tmp_path / "m.gguf", architecture=architecture, tied=tied)
+    tensors = converted(tmp_path / "m.gguf", tmp_path / "out")
+    assert tensors.keys() == expected.keys()
+    for name, values in expected.items():
+        assert torch.equal(tensors[name], torch.from_numpy(values)), name
+    assert read(tmp_path / "out/config.json")["tie_word_embeddings"] is tied
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(Kind.BF16, torch.bfloat16), (Kind.F16, torch.float16), (Kind.Q8_0, torch.float32)],
+)
+def test_matrices_keep_half_types_and_quantised_ones_become_float32(
+    tmp_path: Path, kind: Kind, dtype: torch.dtype
+) -> None:
+    source = write_tiny_gguf(tmp_path / "m.gguf", architecture="qwen3", matrices=kind)
+    tensors = converted(tmp_path / "m.gguf", tmp_path / "out")
+    name = "model.layers.1.mlp.up_proj.weight"
+    expected = gguf.dequantize(gguf.quantize(source[name], kind), kind)
+    assert tensors[name].dtype == dtype
+    assert torch.equal(tensors[name].float(), torch.from_numpy(expected))
+    assert tensors["model.norm.weight"].dtype == torch.float32
+    assert read(tmp_path / "out/config.json")["torch_dtype"] == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_transformers_loads_the_folder_whole(tmp_path: Path, architecture: str) -> None:
+    from transformers import AutoModelForCausalLM
+
+    metadata = {f"{architecture}.attention.key_length": HEAD_DIM}
+    write_tiny_gguf(tmp_path / "m.gguf", architecture=architecture, metadata=metadata)
+    tensors = converted(tmp_path / "m.gguf", tmp_path / "out")
+    model, info = AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert model.config.model_type == architecture
+    state = model.state_dict()
+    assert all(torch.equal(state[name], tensors[name]) for name in tensors)
+
+
+def test_the_tokenizer_merges_knows_special_tokens_and_adds_none(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf")
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    tokenizer = Tokenizer.from_folder(tmp_path / "out")
+    ids = tokenizer.encode("ab ab<|end|>\n<|user|>c", add_special_tokens=True)
+    names = ["ab", "Ġab", "<|end|>", "Ċ", "<|user|>", "c"]
+    assert ids == [tokenizer.token_id(name) for name in names]
+    assert tokenizer.decode(ids) == "ab ab\n<|user|>c"  # a user-defined token is text
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "hi"}]) == "hi"
+
+
+def test_a_beginning_of_text_token_is_added_where_the_file_says_so(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", pre="llama-bpe")
+    reader = GgufFile(tmp_path / "m.gguf")
+    assert reader.value("tokenizer.ggml.add_bos_token") is False
+    # Without the key, llama-bpe means yes.
+    bytes_ = (tmp_path / "m.gguf").read_bytes()
+    (tmp_path / "n.gguf").write_bytes(bytes_.replace(b"ggml.add_bos_token", b"ggml.xxx_bos_token"))
+    converted(tmp_path / "n.gguf", tmp_path / "out")
+    tokenizer = Tokenizer.from_folder(tmp_path / "out")
+    assert tokenizer.encode("c", add_special_tokens=True) == [0, tokenizer.token_id("c")]
+    assert tokenizer.encode("c") == [tokenizer.token_id("c")]
+
+
+def test_rope_scaling_is_taken_over(tmp_path: Path) -> None:
+    metadata = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
+    write_tiny_gguf(tmp_path / "m.gguf", metadata=metadata)
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    config = read(tmp_path / "out/config.json")
+    assert config["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}
+
+
+def test_frequency_factors_of_llama3_are_recognised_and_others_refused(tmp_path: Path) -> None:
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    reference = LlamaConfig(
+        hidden_size=64,
+        num_attention_heads=4,
+        max_position_embeddings=131072,
+        rope_parameters={"rope_theta": 10000.0, **scaling},
+    )
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](reference, "cpu")
+    plain = 10000.0 ** -(np.arange(0, HEAD_DIM, 2) / HEAD_DIM)
+    factors = (plain / scaled.numpy()).astype(np.float32)
+    write_tiny_gguf(tmp_path / "m.gguf", extra={"rope_freqs.weight": factors})
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    found = read(tmp_path / "out/config.json")["rope_scaling"]
+    assert found == {**scaling, "factor": pytest.approx(8.0, rel=1e-5)}
+
+    write_tiny_gguf(tmp_path / "n.gguf", extra={"rope_freqs.weight": factors[::-1].copy()})
+    with pytest.raises(ModelError, match="frequency factors"):
+        converted(tmp_path / "n.gguf", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"architecture": "gemma"}, "'gemma'; supported are llama, qwen2, qwen3"),
+        ({"metadata": {"llama.expert_count": 8}}, "mixture of 8 experts"),
+        (
+            {"metadata": {"llama.rope.scaling.type": "longrope", "llama.rope.scaling.factor": 1.0}},
+            "'longrope'",
+        ),
+        ({"pre": "tekken"}, "pre-tokenizer 'tekken'"),
+        ({"extra": {"blk.0.ssm_a.weight": np.zeros((2, 2), np.float32)}}, "ssm_a"),
+    ],
+)
+def test_what_cannot_be_converted_is_named(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", **options)
+    with pytest.raises(ModelError, match=message):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+
+
+@pytest.mark.parametrize("kept", [3, 64, 900, 60_000])
+def test_a_truncated_file_is_refused(tmp_path: Path, kept: int) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf")
+    whole = (tmp_path / "m.gguf").read_bytes()
+    assert kept < len(whole)
+    (tmp_path / "cut.gguf").write_bytes(whole[:kept])
+    with pytest.raises(ModelError, match=r"cut\.gguf (is not a GGUF file|is truncated)"):
+        GgufFile(tmp_path / "cut.gguf")
+
+
+def test_a_file_that_is_not_gguf_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "page.gguf").write_text("<html>")
+    with pytest.raises(ModelError, match="starts with b'<htm'"):
+        GgufFile(tmp_path / "page.gguf")
+    with pytest.raises(ModelError, match="No such file"):
+        GgufFile(tmp_path / "absent.gguf")
