@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import spectrie_kernels
+from kernels.tests.forests import TREE, Request, ancestor_words, chunk, layout_of, tensors_of, tree
 from spectrie_kernels import TreeLayout, reference
 from spectrie_kernels.device import tree_attention as device_form
 from spectrie_kernels.reference.tree_attention import visible
-
-from .forests import TREE, Request, ancestor_words, chunk, layout_of, tensors_of, tree
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

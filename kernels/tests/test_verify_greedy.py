@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import spectrie_kernels
+from kernels.tests.forests import tree
 from spectrie_kernels import reference
 from spectrie_kernels.device import verify_greedy as device_form
-
-from .forests import tree
 
 Arguments = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
