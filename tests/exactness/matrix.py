@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import spectrie.model
 from spectrie.llm import LLM
 from spectrie.types import Completion, Usage
 from tests import prompts
+
+if TYPE_CHECKING:
+    from spectrie.model import Runner
 
 __all__ = [
     "COVERING",
@@ -31,6 +37,8 @@ NEW_TOKENS = 48
 AMPLE_PAGES = 512
 SCARCE_PAGES = 48
 """768 tokens: enough for the longest request alone, not for four together."""
+
+MAX_CONTEXT = SCARCE_PAGES * 16
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
@@ -148,20 +156,47 @@ def cases() -> list[Case]:
     ]
 
 
+class SharedRunner:
+    """A loaded model of which a combination sees `num_pages` pages.
+
+    Loading takes most of a combination's time otherwise. What the pages hold from before is never
+    read, as in any run: a row is written before it is read.
+    """
+
+    def __init__(self, runner: Runner, num_pages: int) -> None:
+        self._runner = runner
+        self.num_pages = num_pages
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+
+@cache
+def load(model: Path, dtype: str) -> Runner:
+    """The model of a number format, loaded once."""
+    return spectrie.model.load_runner(
+        model, dtype=dtype, num_pages=AMPLE_PAGES, max_context=MAX_CONTEXT
+    )
+
+
 def run(model: Path, dtype: str, combination: Combination, chosen: list[Case]) -> Outcome:
     """Answers every case under a combination, in an order of the combination's own."""
     order = list(chosen)
     if combination != REFERENCE:
         random.Random(str(combination)).shuffle(order)
-    with LLM(
-        model,
-        dtype=dtype,
-        speculation=combination.speculation,  # type: ignore[arg-type]
-        max_running=combination.concurrency,
-        chunk_tokens=combination.chunk_tokens,
-        num_pages=combination.num_pages,
-        max_context=SCARCE_PAGES * 16,
-    ) as llm:
+    shared = SharedRunner(load(model, dtype), combination.num_pages)
+    with (
+        mock.patch("spectrie.model.load_runner", lambda *_, **__: shared),
+        LLM(
+            model,
+            dtype=dtype,
+            speculation=combination.speculation,  # type: ignore[arg-type]
+            max_running=combination.concurrency,
+            chunk_tokens=combination.chunk_tokens,
+            num_pages=combination.num_pages,
+            max_context=MAX_CONTEXT,
+        ) as llm,
+    ):
         streams = [llm.stream(**case.options()) for case in order]
         completions = [stream.final() for stream in streams]
         preemptions = llm.load().preemptions

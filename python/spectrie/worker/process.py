@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -23,6 +24,20 @@ log = logging.getLogger("spectrie.worker")
 
 EXIT_FAILURE = 1
 EXIT_STOPPED = 130
+PROGRESS_S = 1.0
+
+
+class _Progress:
+    """Logs lines of progress, at most one a second: a large model has many layers."""
+
+    def __init__(self) -> None:
+        self._last_s = -PROGRESS_S
+
+    def __call__(self, line: str) -> None:
+        now = time.monotonic()
+        if now - self._last_s >= PROGRESS_S:
+            self._last_s = now
+            log.info("%s", line)
 
 
 class _Signals:
@@ -63,7 +78,7 @@ def run_worker(options: WorkerOptions) -> int:
 def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | None) -> int:
     from spectrie.model import resolve
 
-    resolved = resolve(options.model, lambda line: log.info("%s", line))
+    resolved = resolve(options.model, _Progress())
     died = threading.Event()
 
     def on_death(error: BaseException) -> None:
@@ -97,7 +112,7 @@ def _host(
         engine=options.engine,
         deliver=link.deliver,
         on_death=on_death,
-        progress=lambda line: log.info("%s", line),
+        progress=_Progress(),
     )
 
 
