@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import threading
 import uuid
@@ -109,6 +110,8 @@ class LLM:
             on_death=self._die,
             progress=progress,
         )
+        # A step must not run while the interpreter takes torch down.
+        atexit.register(self._host.close)
         runner = self._host.runner
         self._limits = ModelLimits(
             vocabulary_size=runner.vocabulary_size,
@@ -243,6 +246,7 @@ class LLM:
         """Stops the model; answers that still run fail with `Cancelled`."""
         from spectrie.errors import Cancelled
 
+        atexit.unregister(self._host.close)
         self._host.close()
         self._fail_all(Cancelled("the model was closed"))
 

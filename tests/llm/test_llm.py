@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -312,3 +314,16 @@ def test_requests_wait_for_pages_and_survive_preemption(folder: Path) -> None:
 def test_missing_model_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         LLM(tmp_path)
+
+
+def test_leaving_without_close_ends_cleanly_with_an_answer_still_running(folder: Path) -> None:
+    program = (
+        "import sys, spectrie\n"
+        "llm = spectrie.LLM(sys.argv[1], threads=1, num_pages=40)\n"
+        "stream = llm.stream('def', max_tokens=300, ignore_eos=True)\n"
+        "print(len(next(iter(stream)).token_ids) > 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr

@@ -1,0 +1,149 @@
+"""Both wheels, installed into clean environments outside the checkout, import and serve."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_model import write_tiny_model
+
+ROOT = Path(__file__).resolve().parents[2]
+# The checkout must not be importable: what the wheels lack has to show.
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("PYTHON", "VIRTUAL_ENV", "SPECTRIE_"))
+}
+
+
+def run(*command: str | Path, cwd: Path, timeout_s: float = 600) -> str:
+    done = subprocess.run(
+        [str(one) for one in command],
+        cwd=cwd,
+        env=CLEAN,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the install script reads: fresh wheels, the lock and the script itself."""
+    folder = tmp_path_factory.mktemp("install")
+    for name in ("deploy/install.sh", "tools/uv.txt", "requirements.lock"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    python = ROOT / ".venv/bin/python"
+    run(
+        python,
+        "-m",
+        "maturin",
+        "build",
+        "--release",
+        "--locked",
+        "--out",
+        folder / "dist",
+        cwd=ROOT,
+    )
+    # A copy, because setuptools builds inside the source folder.
+    kernels = folder / "kernels"
+    shutil.copytree(ROOT / "kernels", kernels, ignore=shutil.ignore_patterns("*.egg-info", "build"))
+    build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
+    run(python, "-c", build, folder / "dist", cwd=kernels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def base(checkout: Path) -> Path:
+    """Scripts folder of an environment with the base install alone."""
+    prefix = checkout / "base"
+    run("deploy/install.sh", "--prefix", prefix, "--role", "router", cwd=checkout)
+    return prefix / "bin"
+
+
+@pytest.fixture(scope="module")
+def full(checkout: Path) -> Path:
+    """Scripts folder of an environment with spectrie[worker]."""
+    prefix = checkout / "full"
+    run("deploy/install.sh", "--prefix", prefix, cwd=checkout)
+    return prefix / "bin"
+
+
+def test_wheels_hold_every_source_file_and_the_licences(checkout: Path) -> None:
+    names: set[str] = set()
+    for wheel in (checkout / "dist").glob("*.whl"):
+        names |= set(zipfile.ZipFile(wheel).namelist())
+    for root in (ROOT / "python", ROOT / "kernels"):
+        for path in (*root.rglob("*.py"), *root.rglob("*.pyi"), *root.rglob("py.typed")):
+            relative = path.relative_to(root)
+            if relative.parts[0] in {"spectrie", "spectrie_kernels"}:
+                assert str(relative) in names
+    assert "spectrie/_core.abi3.so" in names
+    licences = {Path(name).name for name in names if ".dist-info/licenses/" in name}
+    assert licences >= {"LICENSE", "THIRD_PARTY_LICENSES.md"}
+
+
+def test_base_install_imports_without_torch(base: Path, tmp_path: Path) -> None:
+    program = (
+        "import importlib.util, spectrie; spectrie.Client; spectrie.AsyncClient;"
+        "print(importlib.util.find_spec('torch') is None, importlib.util.find_spec('numpy') is None)"
+    )
+    assert run(base / "python", "-c", program, cwd=tmp_path).split() == ["True", "True"]
+    assert run(base / "spectrie", "--version", cwd=tmp_path).startswith("spectrie ")
+
+
+def test_base_install_names_what_a_worker_needs(base: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [base / "spectrie", "worker", str(tmp_path)],
+        cwd=tmp_path,
+        env=CLEAN,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "pip install 'spectrie[worker]'" in done.stderr
+
+
+@pytest.fixture
+def server(full: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A server on a tiny random model, run by the installed command alone."""
+    model = write_tiny_model(tmp_path / "tiny")
+    arguments = ["serve", str(model), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [str(full / "spectrie"), *arguments],
+        cwd=tmp_path,
+        env=CLEAN | {"SPECTRIE_CACHE": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("spectrie ready "):
+                yield json.loads(line.removeprefix("spectrie ready "))
+                break
+        else:
+            pytest.fail(f"the server ended with {process.wait(10)} before it was ready")
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_installed_server_answers(server: dict[str, str], full: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys, spectrie\n"
+        "with spectrie.Client(sys.argv[1], timeout=60) as client:\n"
+        "    print(len(client.generate('hello', max_tokens=4, ignore_eos=True).token_ids))"
+    )
+    assert run(full / "python", "-c", program, server["grpc"], cwd=tmp_path).strip() == "4"
