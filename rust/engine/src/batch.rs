@@ -32,7 +32,8 @@ impl Scheduler {
         Ok(Some(self.assemble(trees, chunks, &moves)))
     }
 
-    /// Turns accepted rows that are out of place into slot moves, and frees the pages only drafts needed.
+    /// Turns accepted rows that are out of place into slot moves, and frees the pages only drafts
+    /// needed.
     fn settle(&mut self) -> SlotMoves {
         let mut moves = SlotMoves::new();
         for (&key, sequence) in &mut self.running {
@@ -50,7 +51,8 @@ impl Scheduler {
         moves
     }
 
-    /// Gives every decoding request a slot for its last token, preempting from the back when pages run out.
+    /// Gives every decoding request a slot for its last token, preempting from the back when pages
+    /// run out.
     fn secure_decoding(&mut self) -> (Vec<OrderKey>, bool) {
         let keys: Vec<OrderKey> = self
             .running
@@ -83,7 +85,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets waiting requests in, in order, while their tokens fit and each running request keeps a page to grow into.
+    /// Lets waiting requests in, in order, while their tokens fit and each running request keeps a
+    /// page to grow into.
     fn admit(&mut self, now_s: f64) {
         while self.running.len() < self.config.max_running {
             let Some(mut entry) = self.waiting.first_entry() else {

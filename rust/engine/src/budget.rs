@@ -1,14 +1,16 @@
 //! How many draft nodes a step buys.
 //!
-//! A node's value is the probability that the model takes its whole path, so the sum of values is the expected number of
-//! accepted tokens. The step buys the likeliest nodes of all requests, as many as maximise the expected tokens per second:
-//! (requests + sum of values) / T(rows). Zero is a number.
+//! A node's value is the probability that the model takes its whole path, so the sum of values is
+//! the expected number of accepted tokens. The step buys the likeliest nodes of all requests, as
+//! many as maximise the expected tokens per second: (requests + sum of values) / T(rows). Zero is a
+//! number.
 
 use spectrie_trie::DraftTree;
 
 use crate::cost::CostCurve;
 
-/// Drafts must promise this factor over none: below it the promise is within the error of the cost curve.
+/// Drafts must promise this factor over none: below it the promise is within the error of the cost
+/// curve.
 const HURDLE: f64 = 1.01;
 
 /// Nodes of at least this many times the average price of a row are worth offering.

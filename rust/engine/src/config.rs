@@ -5,7 +5,8 @@ use spectrie_trie::MemoryConfig;
 use crate::drafting::draft_config;
 use crate::error::EngineError;
 
-/// Most draft nodes in one tree: node 0 is the last emitted token and a tree's ancestor word has 64 bits.
+/// Most draft nodes in one tree: node 0 is the last emitted token and a tree's ancestor word has 64
+/// bits.
 pub const MAX_DRAFT_TOKENS: usize = 63;
 
 /// How draft trees are grown.
@@ -78,7 +79,8 @@ pub struct EngineConfig {
     pub max_depth: usize,
     /// Bytes of shared draft memory; 0 keeps none.
     pub memory_bytes: usize,
-    /// One step in this many runs without drafts, so that their net gain can be measured; 0 = none does.
+    /// One step in this many runs without drafts, so that their net gain can be measured; 0 = none
+    /// does.
     pub holdout_every: u64,
 }
 

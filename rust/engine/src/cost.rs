@@ -5,13 +5,15 @@ use crate::error::EngineError;
 /// Share of a new measurement in the running corrections.
 const LEARNING_RATE: f64 = 0.05;
 
-/// A single measurement counts as at most this factor off, so that a hiccup does not move the curve.
+/// A single measurement counts as at most this factor off, so that a hiccup does not move the
+/// curve.
 const MAX_SURPRISE: f64 = 2.0;
 
 /// Rows that cost as much as one while nothing was measured.
 const FLAT_ROWS: f64 = 16.0;
 
-/// Milliseconds of a forward as a function of its rows: lines between measured points, corrected while serving.
+/// Milliseconds of a forward as a function of its rows: lines between measured points, corrected
+/// while serving.
 ///
 /// The corrections change how much is drafted, never a token.
 #[derive(Debug, Clone)]
@@ -104,7 +106,8 @@ impl CostCurve {
         }
     }
 
-    /// The points around `rows` and how far it is from the left to the right one; above 1 beyond the last.
+    /// The points around `rows` and how far it is from the left to the right one; above 1 beyond
+    /// the last.
     fn bracket(&self, rows: f64) -> (usize, usize, f64) {
         let last = self.points.len() - 1;
         let right = self

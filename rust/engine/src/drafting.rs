@@ -74,7 +74,8 @@ impl Drafting {
         self.mode
     }
 
-    /// Hands the drafter the tokens up to `tokens`, prompt ++ output of earlier attempts, that it lacks.
+    /// Hands the drafter the tokens up to `tokens`, prompt ++ output of earlier attempts, that it
+    /// lacks.
     pub(crate) fn feed(&mut self, tokens: &[u32]) {
         let Some(drafter) = &mut self.drafter else {
             return;

@@ -72,7 +72,8 @@ impl Engine {
     /// Hands a request in. One that can never run ends with a refused output.
     ///
     /// # Errors
-    /// [`EngineError::Full`] when `max_held` requests have not ended; [`EngineError::DuplicateHandle`].
+    /// [`EngineError::Full`] when `max_held` requests have not ended;
+    /// [`EngineError::DuplicateHandle`].
     pub fn submit(&self, request: Request) -> Result<(), EngineError> {
         let mut inbox = self.inbox();
         if inbox.held.contains(&request.handle) {
@@ -94,9 +95,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a request at the next plan, acknowledged by a cancelled output; nothing happens when it already ended.
+    /// Ends a request at the next plan, acknowledged by a cancelled output; nothing happens when it
+    /// already ended.
     ///
-    /// `keep_tokens` output tokens count in its statistics (all when `None`) and, if it `finished` well, are learnt.
+    /// `keep_tokens` output tokens count in its statistics (all when `None`) and, if it `finished`
+    /// well, are learnt.
     pub fn cancel(&self, handle: u64, keep_tokens: Option<u32>, finished: bool) {
         let mut inbox = self.inbox();
         // One cancel for each request held: the inbox stays bounded.
@@ -116,7 +119,8 @@ impl Engine {
     /// Teaches a namespace's draft memory at the next plan.
     ///
     /// # Errors
-    /// [`EngineError::Full`] when too many texts wait; [`EngineError::Config`] for a token outside the vocabulary.
+    /// [`EngineError::Full`] when too many texts wait; [`EngineError::Config`] for a token outside
+    /// the vocabulary.
     pub fn learn(&self, namespace: &str, token_ids: Vec<u32>) -> Result<(), EngineError> {
         if let Some(token) = token_ids
             .iter()
@@ -145,7 +149,8 @@ impl Engine {
     /// Sets what a forward of so many rows costs, as measured at start-up; later steps correct it.
     ///
     /// # Errors
-    /// [`EngineError::Config`] unless both lists have the same length, rows ascend and times are above 0.
+    /// [`EngineError::Config`] unless both lists have the same length, rows ascend and times are
+    /// above 0.
     pub fn set_costs(&self, rows: &[usize], milliseconds: &[f64]) -> Result<(), EngineError> {
         let costs = CostCurve::new(rows, milliseconds)?;
         self.core()?.costs = costs;
@@ -154,7 +159,8 @@ impl Engine {
 
     /// The next forward at time `now_s`; `None` when no request is left to compute.
     ///
-    /// Call [`Self::take_outputs`] after it: refusals, cancellations and deadlines end requests here.
+    /// Call [`Self::take_outputs`] after it: refusals, cancellations and deadlines end requests
+    /// here.
     ///
     /// # Errors
     /// [`EngineError::PlanInFlight`] when the last plan was not committed.
@@ -186,7 +192,8 @@ impl Engine {
         plan
     }
 
-    /// Ends that no step produced. They also come with the next commit, but an idle engine has none.
+    /// Ends that no step produced. They also come with the next commit, but an idle engine has
+    /// none.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
@@ -197,10 +204,12 @@ impl Engine {
         Ok(outputs)
     }
 
-    /// Takes the results of a plan and gives what each request emitted. The forward took `elapsed_ms`.
+    /// Takes the results of a plan and gives what each request emitted. The forward took
+    /// `elapsed_ms`.
     ///
     /// # Errors
-    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`] or [`EngineError::NotGreedy`]; the plan stays open.
+    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`] or [`EngineError::NotGreedy`]; the
+    /// plan stays open.
     pub fn commit(
         &self,
         plan_id: u64,
@@ -230,7 +239,8 @@ impl Engine {
         Ok(outputs)
     }
 
-    /// How busy the engine was after the last call that ran it; requests since then count as waiting.
+    /// How busy the engine was after the last call that ran it; requests since then count as
+    /// waiting.
     pub fn load(&self) -> Load {
         let inbox = self.inbox();
         Load {

@@ -1,8 +1,9 @@
 //! Scheduler, KV pages, draft budget, sampling and verification as a pure state machine.
 //!
-//! An [`Engine`] turns [`Request`]s into [`Plan`]s, each the rows of one forward, and the model's answers to a plan into
-//! tokens. It computes nothing itself and reads no clock: the time is passed in. What a request emits depends on its own
-//! tokens, its seed and the logits alone, never on its company, on chunk sizes, on preemption or on what was drafted.
+//! An [`Engine`] turns [`Request`]s into [`Plan`]s, each the rows of one forward, and the model's
+//! answers to a plan into tokens. It computes nothing itself and reads no clock: the time is passed
+//! in. What a request emits depends on its own tokens, its seed and the logits alone, never on its
+//! company, on chunk sizes, on preemption or on what was drafted.
 
 mod batch;
 mod budget;

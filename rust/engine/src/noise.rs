@@ -2,8 +2,9 @@
 //!
 //! # Definition
 //!
-//! All integers are unsigned and wrap. The 32-bit hash `x` is `MurmurHash3_x86_32` (Austin Appleby, public
-//! domain) with seed 0 over the sixteen little-endian bytes of `(seed mod 2^32, seed >> 32, position, token)`:
+//! All integers are unsigned and wrap. The 32-bit hash `x` is `MurmurHash3_x86_32` (Austin Appleby,
+//! public domain) with seed 0 over the sixteen little-endian bytes of `(seed mod 2^32, seed >> 32,
+//! position, token)`:
 //!
 //! ```text
 //! h = 0
@@ -16,11 +17,12 @@
 //! x = h ^ (h >> 16)
 //! ```
 //!
-//! `u = (x + 0.5) * 2^-32` and `gumbel = -ln(-ln u)`, both in 64-bit floating point, then rounded to 32 bits. `u` is
-//! never 0 or 1, so the noise is finite: it lies in about [-3.13, 22.88]. In 32-bit floating point the top ~129 integers would
-//! round to 1 and hand the token infinite noise.
+//! `u = (x + 0.5) * 2^-32` and `gumbel = -ln(-ln u)`, both in 64-bit floating point, then rounded
+//! to 32 bits. `u` is never 0 or 1, so the noise is finite: it lies in about [-3.13, 22.88]. In
+//! 32-bit floating point the top ~129 integers would round to 1 and hand the token infinite noise.
 //!
-//! `tests/golden/noise.json` holds 1,000 cases that every implementation of this definition must meet.
+//! `tests/golden/noise.json` holds 1,000 cases that every implementation of this definition must
+//! meet.
 
 /// First multiplier of a word of the message.
 pub const WORD_MULTIPLIER_1: u32 = 0xCC9E_2D51;
@@ -35,7 +37,8 @@ pub const FINAL_MULTIPLIER_2: u32 = 0xC2B2_AE35;
 /// Length of the message in bytes, folded in before the finalizer.
 pub const MESSAGE_BYTES: u32 = 16;
 
-/// An upper bound of `gumbel` per leading one bit of the hash: a little above ln 2, so that rounding stays below it.
+/// An upper bound of `gumbel` per leading one bit of the hash: a little above ln 2, so that
+/// rounding stays below it.
 const BOUND_PER_BIT: f32 = 0.6932;
 
 /// No noise value exceeds this.
@@ -84,7 +87,8 @@ pub(crate) fn gumbel_bound(bits: u32) -> f32 {
     (bits.leading_ones() + 1) as f32 * BOUND_PER_BIT
 }
 
-/// The seed of choice `choice` of a request: the request's own for choice 0, else a `SplitMix64` output.
+/// The seed of choice `choice` of a request: the request's own for choice 0, else a `SplitMix64`
+/// output.
 pub fn choice_seed(request_seed: u64, choice: u32) -> u64 {
     if choice == 0 {
         return request_seed;

@@ -106,7 +106,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether this step measures what decoding without drafts would cost: a fixed, scattered share of steps.
+    /// Whether this step measures what decoding without drafts would cost: a fixed, scattered share
+    /// of steps.
     fn is_holdout(&self) -> bool {
         let every = self.config.holdout_every;
         every > 0 && splitmix(self.last_plan_id).is_multiple_of(every)

@@ -46,7 +46,8 @@ pub struct RequestStats {
     pub cached_tokens: u32,
     /// Times the request lost its pages and was computed again.
     pub preemptions: u32,
-    /// Output tokens (those of earlier attempts included) equal to the prediction's next token, drafted or not.
+    /// Output tokens (those of earlier attempts included) equal to the prediction's next token,
+    /// drafted or not.
     pub accepted_prediction_tokens: u32,
 }
 
@@ -68,7 +69,8 @@ pub struct RequestOutput {
     pub handle: u64,
     /// New tokens, in order.
     pub token_ids: Vec<u32>,
-    /// Source number of each new token: 1 for the model's own, else that of the accepted draft node.
+    /// Source number of each new token: 1 for the model's own, else that of the accepted draft
+    /// node.
     pub sources: Vec<u8>,
     /// Set when the request ended.
     pub finish: Option<Finish>,

@@ -36,7 +36,8 @@ impl PagePool {
         tokens.div_ceil(self.page_size)
     }
 
-    /// Grows `pages` to hold `tokens` slots; leaves it alone and gives false when too few pages are free.
+    /// Grows `pages` to hold `tokens` slots; leaves it alone and gives false when too few pages are
+    /// free.
     pub(crate) fn grow(&mut self, pages: &mut Vec<u32>, tokens: usize) -> bool {
         let missing = self.pages_for(tokens).saturating_sub(pages.len());
         if missing > self.free.len() {

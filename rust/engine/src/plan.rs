@@ -1,10 +1,13 @@
 //! The rows of one forward, as arrays.
 
-/// What one forward computes. All arrays are `i32` unless said; R rows, Q requests, S sampled rows, M moves.
+/// What one forward computes. All arrays are `i32` unless said; R rows, Q requests, S sampled rows,
+/// M moves.
 ///
 /// Row `j` of a request has logical index `request_kv_len + j` in its cache and lives in slot
-/// `page_ids[page_indptr[q] + index / page_size] * page_size + index % page_size`. A chunk row sees logical indices
-/// `0..=kv_len + j`; a tree row sees `0..kv_len` and the rows of its request whose bit is set in its ancestor word.
+/// `page_ids[page_indptr[q] + index / page_size] * page_size + index % page_size`. A chunk row sees
+/// logical indices
+/// `0..=kv_len + j`; a tree row sees `0..kv_len` and the rows of its request whose bit is set in
+/// its ancestor word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Number of this plan, to be given back with its results.

@@ -43,8 +43,8 @@ pub(crate) struct Draw<'a> {
 
 /// Draws tokens; holds scratch memory of one row.
 ///
-/// The order is: `logit_bias`, repetition, frequency and presence penalty, masks, temperature, top-k, top-p over what
-/// top-k left, min-p, Gumbel noise. Ties go to the lowest token id.
+/// The order is: `logit_bias`, repetition, frequency and presence penalty, masks, temperature,
+/// top-k, top-p over what top-k left, min-p, Gumbel noise. Ties go to the lowest token id.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     row: Vec<f32>,
@@ -153,7 +153,8 @@ fn adjust(row: &mut [f32], draw: &Draw<'_>) {
     }
 }
 
-/// The greatest logit and its lowest token id; `None` unless the greatest is finite. NaN is passed over.
+/// The greatest logit and its lowest token id; `None` unless the greatest is finite. NaN is passed
+/// over.
 fn argmax(row: &[f32]) -> Option<Candidate> {
     const BLOCK: usize = 1024;
     const LANES: usize = 16;

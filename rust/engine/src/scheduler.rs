@@ -158,7 +158,8 @@ impl Scheduler {
         self.outputs.push(output);
     }
 
-    /// Learns from a request, gives its pages back and sums it up; the caller has taken it out of `running` or `waiting`.
+    /// Learns from a request, gives its pages back and sums it up; the caller has taken it out of
+    /// `running` or `waiting`.
     pub(crate) fn release(
         &mut self,
         mut sequence: Sequence,

@@ -47,8 +47,8 @@ pub(crate) fn likeliest(row: &[f32], count: usize, kept: &mut Vec<Candidate>) {
     kept.sort_unstable_by(|a, b| a.order(*b));
 }
 
-/// Fills `kept` with the smallest set of likeliest tokens of `row` whose mass reaches `share` of the row's, likeliest
-/// first. `max` is the largest score.
+/// Fills `kept` with the smallest set of likeliest tokens of `row` whose mass reaches `share` of
+/// the row's, likeliest first. `max` is the largest score.
 pub(crate) fn nucleus(row: &[f32], max: f32, share: f32, kept: &mut Vec<Candidate>) {
     let needed = f64::from(share) * mass(row, max);
     for size in SIZES.into_iter().chain([row.len()]) {
@@ -112,8 +112,8 @@ fn select(kept: &mut Vec<Candidate>, count: usize) -> f32 {
 
 /// exp(x) for x ≤ 0 within 2e-7 relative; 0 below −87, for NaN and for minus infinity.
 ///
-/// Written so that the compiler turns a loop over it into vector code, and without library calls, so that its bits are the
-/// same on every machine.
+/// Written so that the compiler turns a loop over it into vector code, and without library calls,
+/// so that its bits are the same on every machine.
 #[inline]
 fn exp_of_nonpositive(x: f32) -> f32 {
     // Adding and taking away 1.5 * 2^23 rounds to the nearest integer.

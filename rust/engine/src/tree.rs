@@ -2,7 +2,8 @@
 
 use spectrie_trie::{DraftNode, DraftTree};
 
-/// The part of an offered tree that is sent. Row 0 is the last emitted token; the others are draft nodes, depth first.
+/// The part of an offered tree that is sent. Row 0 is the last emitted token; the others are draft
+/// nodes, depth first.
 #[derive(Debug, Default)]
 pub(crate) struct SentTree {
     offered: DraftTree,

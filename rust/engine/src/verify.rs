@@ -236,9 +236,11 @@ struct Walk {
     ended: Result<Option<FinishKind>, NoToken>,
 }
 
-/// Draws at each visited node as plain decoding would there, and follows the child that carries the token.
+/// Draws at each visited node as plain decoding would there, and follows the child that carries the
+/// token.
 ///
-/// The token that ends the request is the model's own even where a draft carried it: each forward gives exactly one such token.
+/// The token that ends the request is the model's own even where a draft carried it: each forward
+/// gives exactly one such token.
 fn walk(
     sequence: &mut Sequence,
     tree: &SentTree,

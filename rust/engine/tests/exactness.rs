@@ -1,4 +1,5 @@
-//! Whatever the traffic, the page pool, the chunk size and the drafts, each request emits the tokens it would emit alone.
+//! Whatever the traffic, the page pool, the chunk size and the drafts, each request emits the
+//! tokens it would emit alone.
 
 #[cfg(test)]
 mod support;

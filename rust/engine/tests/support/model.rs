@@ -1,4 +1,5 @@
-//! A model that knows nothing but a plan's arrays and its own cache, and answers with a hash of what each row sees.
+//! A model that knows nothing but a plan's arrays and its own cache, and answers with a hash of
+//! what each row sees.
 
 use std::collections::HashSet;
 
@@ -17,8 +18,8 @@ fn mix(seed: u64, value: u64) -> u64 {
     z ^ (z >> 29)
 }
 
-/// Logits after `prefix`: mostly a function of the last two tokens, so that text repeats and drafts are right at times,
-/// and a little of every token before, so that any wrong key changes tokens.
+/// Logits after `prefix`: mostly a function of the last two tokens, so that text repeats and drafts
+/// are right at times, and a little of every token before, so that any wrong key changes tokens.
 pub(crate) fn logits(prefix: &[u32]) -> Vec<f32> {
     let whole = prefix
         .iter()

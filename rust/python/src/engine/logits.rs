@@ -1,5 +1,7 @@
 //! Logits that Python hands over by address.
-#![allow(unsafe_code)] // the rows belong to a tensor whose memory only Python knows; they are copied by nobody
+// The rows belong to a tensor whose memory only Python knows; copying them would cost as much as
+// drawing from them.
+#![allow(unsafe_code)]
 
 use spectrie_engine::EngineError;
 
@@ -34,7 +36,7 @@ impl LogitsAddress {
                 "a pointer that is not null".into(),
             );
         }
-        if address % align_of::<f32>() != 0 {
+        if !address.is_multiple_of(align_of::<f32>()) {
             return wrong(
                 "logits pointer",
                 address,
@@ -69,15 +71,17 @@ impl LogitsAddress {
 
     /// The values from the first of the first row to the last of the last row.
     ///
-    /// The caller of `Engine.commit_logits` owns `num_rows` rows at the address and leaves them unchanged until it returns.
+    /// The caller of `Engine.commit_logits` owns `num_rows` rows at the address and leaves them
+    /// unchanged until it returns.
     pub(super) fn values<'a>(self) -> &'a [f32] {
         if self.num_rows == 0 {
             return &[];
         }
         let len = (self.num_rows - 1) * self.row_stride + self.vocabulary_size;
-        debug_assert!(self.address != 0 && self.address % align_of::<f32>() == 0);
-        // SAFETY: not null, aligned and of a valid length by `new`; that the memory holds that many initialised values and
-        // outlives the call without writes is the documented duty of the caller of `commit_logits`.
+        debug_assert!(self.address != 0 && self.address.is_multiple_of(align_of::<f32>()));
+        // SAFETY: not null, aligned and of a valid length by `new`; that the memory holds that many
+        // initialised values and outlives the call without writes is the documented duty of the
+        // caller of `commit_logits`.
         unsafe { std::slice::from_raw_parts(self.address as *const f32, len) }
     }
 }

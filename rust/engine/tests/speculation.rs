@@ -1,0 +1,219 @@
+//! What drafts do to steps, pages, memory and counts; that they do nothing to tokens is in `exactness.rs`.
+
+#[cfg(test)]
+mod support;
+
+use spectrie_engine::{EngineConfig, FinishKind, Request, SpeculationMode};
+use support::driver::{Driver, config, num_drafts, request};
+use support::reference;
+
+/// Draft nodes sent while a driver runs to its end.
+fn drafted(driver: &mut Driver) -> i32 {
+    driver.run().iter().map(num_drafts).sum()
+}
+
+/// A request whose output its prediction foretells.
+fn foretold(handle: u64) -> Request {
+    let mut request = request(handle, &[3, 4, 5], 30);
+    request.prediction_ids = reference::decode(&request).0;
+    request
+}
+
+#[test]
+fn a_right_prediction_is_accepted_in_few_steps_and_counted() {
+    let mut driver = Driver::new(config());
+    driver.submit(foretold(1));
+    let num_steps = driver.run().len();
+    let stats = &driver.finishes[&1].stats;
+    assert!(num_steps < 10, "{num_steps} steps for 30 tokens");
+    assert_eq!(stats.accepted_prediction_tokens, 30);
+    assert_eq!(stats.verify_steps as usize, num_steps - 1);
+    assert!(stats.accepted_by_source[2] > 20);
+    assert_eq!(
+        driver.sources[&1]
+            .iter()
+            .map(|&source| u32::from(source == 2))
+            .sum::<u32>(),
+        stats.accepted_by_source[2]
+    );
+}
+
+#[test]
+fn the_prediction_is_counted_alike_without_drafts() {
+    let mut driver = Driver::new(EngineConfig {
+        speculation: SpeculationMode::Off,
+        ..config()
+    });
+    driver.submit(Request {
+        speculation: Some(SpeculationMode::Auto),
+        ..foretold(1)
+    });
+    assert_eq!(drafted(&mut driver), 0);
+    assert_eq!(driver.finishes[&1].stats.accepted_prediction_tokens, 30);
+}
+
+#[test]
+fn caps_and_modes_of_the_request_hold() {
+    for (wish, cap, allowed) in [
+        (Some(SpeculationMode::Off), None, 0),
+        (None, Some(0), 0),
+        (None, Some(3), 3),
+        (Some(SpeculationMode::Prob), Some(2), 2),
+    ] {
+        let mut driver = Driver::new(config());
+        driver.submit(Request {
+            speculation: wish,
+            max_draft_tokens: cap,
+            ..foretold(1)
+        });
+        let most = driver.run().iter().map(num_drafts).max();
+        assert_eq!(most, Some(allowed), "{wish:?} {cap:?}");
+    }
+}
+
+#[test]
+fn drafts_never_cause_a_preemption() {
+    let small = EngineConfig {
+        num_pages: 17,
+        ..config()
+    };
+    let run = |speculation| {
+        let mut driver = Driver::new(EngineConfig {
+            speculation,
+            ..small.clone()
+        });
+        for handle in 1..3 {
+            driver.submit(foretold(handle));
+        }
+        let drafts = drafted(&mut driver);
+        (drafts, driver.engine.load().preemptions)
+    };
+    assert_eq!(run(SpeculationMode::Off), (0, 0));
+    let (drafts, preemptions) = run(SpeculationMode::Prob);
+    assert!(drafts > 0 && preemptions == 0);
+}
+
+#[test]
+fn dear_rows_buy_no_drafts_and_cheap_rows_do() {
+    let run = |milliseconds: [f64; 2]| {
+        let mut driver = Driver::new(EngineConfig {
+            max_draft_tokens: 8,
+            ..config()
+        });
+        driver.engine.set_costs(&[1, 2], &milliseconds).unwrap();
+        let mut request = foretold(1);
+        request.max_tokens = 6;
+        driver.submit(request);
+        drafted(&mut driver)
+    };
+    assert_eq!(run([1.0, 2.9]), 0);
+    assert!(run([1.0, 1.01]) > 0);
+}
+
+#[test]
+fn holdout_steps_send_no_drafts() {
+    let mut driver = Driver::new(EngineConfig {
+        holdout_every: 1,
+        ..config()
+    });
+    driver.submit(foretold(1));
+    assert_eq!(drafted(&mut driver), 0);
+    let mut driver = Driver::new(EngineConfig {
+        holdout_every: 2,
+        max_draft_tokens: 1,
+        ..config()
+    });
+    driver.submit(foretold(1));
+    let plans = driver.run();
+    let empty = plans.iter().filter(|plan| num_drafts(plan) == 0).count();
+    assert!(
+        empty > plans.len() / 5 && empty < plans.len() * 4 / 5,
+        "{empty} of {}",
+        plans.len()
+    );
+}
+
+/// Accepted tokens of a second, equal request, after `teach` had its way with the first.
+fn accepted_after(teach: impl Fn(&mut Driver)) -> u32 {
+    let mut driver = Driver::new(config());
+    teach(&mut driver);
+    driver.submit(request(2, &[3, 4, 5], 20));
+    driver.run();
+    driver.finishes[&2].stats.accepted_by_source[4]
+}
+
+#[test]
+fn finished_requests_teach_their_namespace_unless_they_may_not() {
+    let first = || request(1, &[3, 4, 5], 20);
+    let teach = |request: Request| {
+        accepted_after(move |driver| {
+            driver.submit(request.clone());
+            driver.run();
+        })
+    };
+    let none = accepted_after(|_| ());
+    assert!(teach(first()) >= none + 10);
+    assert_eq!(
+        teach(Request {
+            learn: false,
+            ..first()
+        }),
+        none
+    );
+    assert_eq!(
+        teach(Request {
+            namespace: "other".into(),
+            ..first()
+        }),
+        none
+    );
+}
+
+#[test]
+fn cancelled_requests_teach_only_what_is_kept_of_a_good_end() {
+    let cancel = |keep, finished| {
+        accepted_after(move |driver| {
+            driver.submit(request(1, &[3, 4, 5], 40));
+            while driver.tokens.get(&1).is_none_or(|tokens| tokens.len() < 20) {
+                driver.step();
+            }
+            driver.engine.cancel(1, keep, finished);
+            driver.run();
+            assert_eq!(driver.finishes[&1].kind, FinishKind::Cancelled);
+        })
+    };
+    let none = cancel(None, false);
+    assert_eq!(cancel(Some(0), true), none);
+    assert!(cancel(None, true) >= none + 10);
+    assert!(cancel(Some(5), true) < cancel(None, true));
+}
+
+#[test]
+fn statistics_of_a_cancelled_request_cover_what_is_kept() {
+    let mut driver = Driver::new(config());
+    driver.submit(foretold(1));
+    while driver.tokens.get(&1).is_none_or(|tokens| tokens.len() < 12) {
+        driver.step();
+    }
+    driver.engine.cancel(1, Some(7), true);
+    driver.run();
+    let stats = &driver.finishes[&1].stats;
+    assert_eq!(stats.verify_steps + stats.accepted_tokens, 6);
+    assert_eq!(stats.accepted_prediction_tokens, 7);
+}
+
+#[test]
+fn text_of_other_workers_is_learnt() {
+    let accepted = accepted_after(|driver| {
+        let first = request(1, &[3, 4, 5], 20);
+        let text = [first.prompt_ids.clone(), reference::decode(&first).0].concat();
+        driver.engine.learn("default", text).unwrap();
+    });
+    assert!(accepted >= 10 + accepted_after(|_| ()));
+    assert!(
+        Driver::new(config())
+            .engine
+            .learn("default", vec![40])
+            .is_err()
+    );
+}

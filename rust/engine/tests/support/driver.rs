@@ -1,0 +1,118 @@
+//! An engine and its model, stepped by hand.
+
+use std::collections::HashMap;
+
+use spectrie_engine::{Engine, EngineConfig, Finish, Plan, Request, RequestOutput, Verdicts};
+
+use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+
+/// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once.
+pub(crate) fn config() -> EngineConfig {
+    EngineConfig {
+        eos_token_ids: vec![0],
+        page_size: PAGE_SIZE,
+        memory_bytes: 4 << 20,
+        holdout_every: 0,
+        ..EngineConfig::new(VOCABULARY, 64, 100, 8)
+    }
+}
+
+/// A greedy request that goes on after 0, so that its length is known.
+pub(crate) fn request(handle: u64, prompt_ids: &[u32], max_tokens: u32) -> Request {
+    let mut request = Request::new(handle, prompt_ids.to_vec(), max_tokens);
+    request.sampling.temperature = 0.0;
+    request.ignore_eos = true;
+    request
+}
+
+pub(crate) struct Driver {
+    pub(crate) engine: Engine,
+    model: FakeModel,
+    pub(crate) now_s: f64,
+    /// Everything given so far.
+    pub(crate) tokens: HashMap<u64, Vec<u32>>,
+    pub(crate) sources: HashMap<u64, Vec<u8>>,
+    pub(crate) finishes: HashMap<u64, Finish>,
+}
+
+impl Driver {
+    pub(crate) fn new(config: EngineConfig) -> Self {
+        Self {
+            model: FakeModel::new(config.num_pages),
+            engine: Engine::new(config).unwrap(),
+            now_s: 0.0,
+            tokens: HashMap::new(),
+            sources: HashMap::new(),
+            finishes: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn submit(&self, request: Request) {
+        self.engine.submit(request).unwrap();
+    }
+
+    pub(crate) fn plan(&mut self) -> Option<Plan> {
+        let plan = self.engine.plan(self.now_s).unwrap();
+        let ends = self.engine.take_outputs().unwrap();
+        self.take(ends);
+        plan
+    }
+
+    pub(crate) fn forward(&mut self, plan: &Plan) -> Vec<f32> {
+        self.model.forward(plan)
+    }
+
+    pub(crate) fn commit(&mut self, plan: &Plan) {
+        let values = self.forward(plan);
+        self.commit_values(plan, &values);
+    }
+
+    pub(crate) fn commit_values(&mut self, plan: &Plan, values: &[f32]) {
+        let verdicts = Verdicts::Logits {
+            values,
+            num_rows: plan.num_samples(),
+            row_stride: STRIDE,
+        };
+        let outputs = self
+            .engine
+            .commit(plan.plan_id, &verdicts, 1.0, self.now_s)
+            .unwrap();
+        self.take(outputs);
+    }
+
+    /// One step; its plan, unless the engine was idle.
+    pub(crate) fn step(&mut self) -> Option<Plan> {
+        let plan = self.plan()?;
+        self.commit(&plan);
+        Some(plan)
+    }
+
+    /// Steps until idle; the plans.
+    pub(crate) fn run(&mut self) -> Vec<Plan> {
+        std::iter::from_fn(|| self.step()).collect()
+    }
+
+    fn take(&mut self, outputs: Vec<RequestOutput>) {
+        for output in outputs {
+            self.tokens
+                .entry(output.handle)
+                .or_default()
+                .extend(output.token_ids);
+            self.sources
+                .entry(output.handle)
+                .or_default()
+                .extend(output.sources);
+            if let Some(finish) = output.finish {
+                self.finishes.insert(output.handle, finish);
+            }
+        }
+    }
+}
+
+/// Draft nodes of a plan.
+pub(crate) fn num_drafts(plan: &Plan) -> i32 {
+    let rows = plan.request_kind.iter().zip(&plan.request_row_count);
+    rows.filter(|&(&kind, _)| kind == 1)
+        .map(|(_, count)| count - 1)
+        .sum()
+}
