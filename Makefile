@@ -54,7 +54,7 @@ setup: $(STAMPS)/editable  ## build the core and prepare .venv
 
 .PHONY: model
 model: setup  ## fetch and convert the real model (98 MB)
-	@$(BIN)/spectrie models fetch $(MODEL)
+	@UV=$(UV) $(BIN)/spectrie models fetch $(MODEL)
 
 # ---- habits ----------------------------------------------------------------------------------
 

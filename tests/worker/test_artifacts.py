@@ -32,21 +32,17 @@ def test_large_file_comes_in_chunks_that_add_up(tmp_path: Path) -> None:
     assert collect(tmp_path) == {"tokenizer.json": data}
 
 
-def test_template_inside_tokenizer_config_is_sent_as_a_file(tmp_path: Path) -> None:
-    templates = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes é"}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
-    assert collect(tmp_path) == {"chat_template.jinja": "yes é".encode()}
-
-
-def test_template_file_wins_over_tokenizer_config(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "old"}))
-    (tmp_path / "chat_template.jinja").write_text("new")
-    assert collect(tmp_path) == {"chat_template.jinja": b"new"}
-
-
-def test_broken_tokenizer_config_has_no_template(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text("{")
-    assert collect(tmp_path) == {}
+def test_every_file_about_text_is_sent_as_it_is(tmp_path: Path) -> None:
+    files = {
+        "tokenizer.json": b"{}",
+        "tokenizer_config.json": json.dumps({"bos_token": "<s>"}).encode(),
+        "chat_template.jinja": "{{ bos_token }} é".encode(),
+        "generation_config.json": b"{}",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "model.safetensors").write_bytes(b"not for the router")
+    assert collect(tmp_path) == files
 
 
 def test_absent_generation_config_gives_the_wires_defaults(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ Global___Capacity: _TypeAlias = Capacity  # noqa: Y015
 
 @_typing.final
 class ArtifactChunk(_message.Message):
-    """A file of the model that the router needs: tokenizer.json, chat_template.jinja, generation_config.json."""
+    """A file of the model that the router needs: tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -91,7 +91,7 @@ pub struct Capacity {
     #[prost(uint32, tag = "5")]
     pub max_draft_tokens: u32,
 }
-/// A file of the model that the router needs: tokenizer.json, chat_template.jinja, generation_config.json.
+/// A file of the model that the router needs: tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ArtifactChunk {
     #[prost(string, tag = "1")]
