@@ -120,7 +120,8 @@ def main(socket: str, folder: str) -> None:
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
     starts: queue.SimpleQueue[worker_pb2.Start | None] = queue.SimpleQueue()
-    with grpc.insecure_channel(socket, options=[("grpc.enable_http_proxy", 0)]) as channel:
+    options = [("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost")]
+    with grpc.insecure_channel(socket, options=options) as channel:
         stub = worker_pb2_grpc.WorkerHubStub(channel)
         for message in stub.Connect(worker_messages(Path(folder), starts)):
             if message.HasField("start"):

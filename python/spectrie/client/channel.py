@@ -9,14 +9,14 @@ from spectrie.client.policy import ClientConfig
 __all__ = ["channel_options", "credentials", "metadata"]
 
 
-def channel_options(config: ClientConfig) -> list[tuple[str, int]]:
+def channel_options(config: ClientConfig) -> list[tuple[str, int | str]]:
     """Keepalive, message sizes and reconnection.
 
     A ping after 30 s without data finds a dead peer during a long silence; servers accept pings
     from every 10 s on. A failed connection is tried again within 5 s.
     """
     connect_ms = max(1, int(config.connect_timeout * 1000))
-    return [
+    options: list[tuple[str, int | str]] = [
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.max_pings_without_data", 0),
@@ -31,6 +31,10 @@ def channel_options(config: ClientConfig) -> list[tuple[str, int]]:
         # Retries are ours: they know whether a token has been handed out.
         ("grpc.enable_retries", 0),
     ]
+    if config.target.startswith("unix:"):
+        # grpc would send the escaped path, which HTTP/2 servers in Rust refuse as no authority.
+        options.append(("grpc.default_authority", "localhost"))
+    return options
 
 
 def _is_local(target: str) -> bool:

@@ -43,6 +43,8 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.min_reconnect_backoff_ms", 250),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_http_proxy", 0),
+    # For a socket's path grpc would send the path, escaped, which the router's HTTP/2 refuses.
+    ("grpc.default_authority", "localhost"),
 ]
 
 
