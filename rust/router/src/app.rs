@@ -1,11 +1,30 @@
-//! Wiring: what the servers share.
+//! Wiring: builds every part, serves until told to stop, drains.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::ApiKeys;
 use crate::config::RouterConfig;
+use crate::error::RouterError;
 use crate::generation::Generation;
+use crate::grpc;
+use crate::http;
+use crate::listen::{self, GrpcListener};
 use crate::metrics::Metrics;
+use crate::shutdown::Shutdown;
+use crate::workers::{Hub, Registry, SessionContext};
+
+/// How long servers may take to send their last bytes after the last request has ended.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+/// Whoever may open this socket joins as a worker and reads prompts.
+const WORKER_SOCKET_MODE: u32 = 0o600;
+/// The application beside a sidecar may run as another user of the same group.
+const PUBLIC_SOCKET_MODE: u32 = 0o660;
 
 /// What every API handler needs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -18,4 +37,181 @@ pub struct AppState {
     pub metrics: Arc<Metrics>,
     /// What the router was told.
     pub config: Arc<RouterConfig>,
+}
+
+/// The addresses in use, with the ports that were free.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bound {
+    /// `HOST:PORT` of OpenAI HTTP.
+    pub http: Option<String>,
+    /// `HOST:PORT` or `unix:PATH` of public gRPC.
+    pub grpc: Option<String>,
+    /// `HOST:PORT` or `unix:PATH` that workers dial.
+    pub worker: String,
+    /// `HOST:PORT` of probes and metrics alone.
+    pub metrics: Option<String>,
+}
+
+impl Bound {
+    /// The addresses as one line of JSON, with the members of this struct.
+    ///
+    /// # Errors
+    /// None in practice: strings and absences can always be written.
+    pub fn to_json(&self) -> Result<String, RouterError> {
+        serde_json::to_string(self).map_err(|error| RouterError::Config(error.to_string()))
+    }
+}
+
+/// How a router ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every request had ended.
+    Drained,
+    /// Requests were cut off: the drain took too long or was cut short.
+    Cut {
+        /// How many.
+        num_requests: usize,
+    },
+}
+
+/// Serves until `shutdown`; `on_ready` hears the addresses once all of them accept.
+///
+/// # Errors
+/// A file or address that cannot be used, or a server that broke.
+pub async fn serve(
+    config: RouterConfig,
+    on_ready: impl FnOnce(&Bound),
+    shutdown: Shutdown,
+) -> Result<Ending, RouterError> {
+    let keys = match &config.access.api_keys_file {
+        Some(path) => ApiKeys::from_file(path)?,
+        None => ApiKeys::open(),
+    };
+    let token = worker_token(&config)?;
+    let listen = config.listen.clone();
+    let workers = GrpcListener::bind(&listen.worker, WORKER_SOCKET_MODE, "--worker-listen").await?;
+    let grpc_listener = match &listen.grpc {
+        Some(address) => Some(GrpcListener::bind(address, PUBLIC_SOCKET_MODE, "--grpc").await?),
+        None => None,
+    };
+    let http_listener = match &listen.http {
+        Some(address) => Some(listen::tcp(address, "--http").await?),
+        None => None,
+    };
+    let metrics_listener = match &listen.metrics {
+        Some(address) => Some(listen::tcp(address, "--metrics-listen").await?),
+        None => None,
+    };
+    let local = |listener: &tokio::net::TcpListener| listener.local_addr().map(|at| at.to_string());
+    let bound = Bound {
+        http: http_listener.as_ref().map(local).transpose()?,
+        grpc: grpc_listener
+            .as_ref()
+            .map(|listener| listener.address.clone()),
+        worker: workers.address.clone(),
+        metrics: metrics_listener.as_ref().map(local).transpose()?,
+    };
+
+    let config = Arc::new(config);
+    let metrics = Arc::new(Metrics::new());
+    let registry = Arc::new(Registry::new(
+        Duration::from_secs_f64(config.workers.wait_s),
+        config.limits.in_flight_factor,
+    ));
+    let generation = Generation::new(registry.clone(), metrics.clone(), config.clone());
+    let state = AppState {
+        generation: generation.clone(),
+        keys: Arc::new(keys),
+        metrics: metrics.clone(),
+        config: config.clone(),
+    };
+    let closing = CancellationToken::new();
+    let context = SessionContext {
+        registry,
+        metrics,
+        stall_timeout: Duration::from_secs_f64(config.workers.stall_timeout_s),
+        shutdown: closing.clone(),
+    };
+    let hub = Hub::new(context, token.as_deref());
+
+    let mut servers = JoinSet::new();
+    servers.spawn(grpc::serve_workers(workers, hub, closing.clone()));
+    if let Some(listener) = grpc_listener {
+        servers.spawn(grpc::serve(listener, state.clone(), closing.clone()));
+    }
+    let failed = |name| {
+        move |error: std::io::Error| RouterError::Serve {
+            name,
+            message: error.to_string(),
+        }
+    };
+    if let Some(listener) = http_listener {
+        let serving = http::serve(listener, state.clone(), closing.clone());
+        servers.spawn(async move { serving.await.map_err(failed("http")) });
+    }
+    if let Some(listener) = metrics_listener {
+        let serving = http::serve_probes(listener, state, closing.clone());
+        servers.spawn(async move { serving.await.map_err(failed("metrics")) });
+    }
+    on_ready(&bound);
+    tracing::info!(http = ?bound.http, grpc = ?bound.grpc, worker = %bound.worker, "router ready");
+
+    tokio::select! {
+        () = shutdown.requested() => {}
+        ended = servers.join_next() => {
+            if let Some(Ok(Err(error))) = ended {
+                return Err(error);
+            }
+        }
+    }
+    let ending = drain(&generation, &config, &shutdown).await;
+    closing.cancel();
+    let close = async { while servers.join_next().await.is_some() {} };
+    tokio::select! {
+        // Streams of health watchers never end by themselves.
+        _ = timeout(CLOSE_TIME, close) => {}
+        () = shutdown.forced() => {}
+    }
+    Ok(ending)
+}
+
+/// Lets running requests end, up to the cap or a second signal.
+async fn drain(generation: &Generation, config: &RouterConfig, shutdown: &Shutdown) -> Ending {
+    tracing::info!(requests = generation.num_running(), "draining");
+    let limit = Duration::from_secs_f64(config.runtime.drain_s);
+    let drained = tokio::select! {
+        drained = timeout(limit, generation.drain()) => drained.is_ok(),
+        () = shutdown.forced() => false,
+    };
+    if drained {
+        return Ending::Drained;
+    }
+    let num_requests = generation.num_running();
+    tracing::warn!(requests = num_requests, "requests are cut off");
+    Ending::Cut { num_requests }
+}
+
+/// The token that workers show. A TCP listener needs one: whoever joins as a worker reads prompts.
+fn worker_token(config: &RouterConfig) -> Result<Option<String>, RouterError> {
+    let Some(path) = &config.access.worker_token_file else {
+        if listen::unix_path(&config.listen.worker).is_some() {
+            return Ok(None);
+        }
+        return Err(RouterError::Config(format!(
+            "listen.worker: {} is a TCP address, which needs access.worker_token_file \
+             (--worker-token-file); unix:PATH does not",
+            config.listen.worker
+        )));
+    };
+    let refuse = |message: String| RouterError::File {
+        path: path.display().to_string(),
+        option: "--worker-token-file",
+        message,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(refuse("it is empty, a token is needed".into()));
+    }
+    Ok(Some(token.to_owned()))
 }

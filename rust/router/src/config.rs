@@ -1,11 +1,13 @@
 //! What the router is told at start: one frozen struct per room, read from JSON.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::RouterError;
+
+/// Longest time of any setting: a year, in seconds.
+const MAX_SECONDS: f64 = 31_536_000.0;
 
 /// Everything the router is told. Absent members take their defaults; unknown ones are refused.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -43,8 +45,8 @@ impl RouterConfig {
             ("workers.stall_timeout_s", config.workers.stall_timeout_s),
             ("runtime.drain_s", config.runtime.drain_s),
         ] {
-            if Duration::try_from_secs_f64(seconds).is_err() {
-                let message = format!("{name}: given {seconds}, allowed 0 or more seconds");
+            if !(0.0..=MAX_SECONDS).contains(&seconds) {
+                let message = format!("{name}: given {seconds}, allowed 0 to {MAX_SECONDS}");
                 return Err(RouterError::Config(message));
             }
         }

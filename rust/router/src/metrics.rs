@@ -1,15 +1,530 @@
-//! What the router counts and measures.
+//! What the router counts and measures, under the names of one table.
 
-/// All metrics of the router.
-#[derive(Debug, Default)]
-pub struct Metrics {}
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+use spectrie_proto::v1;
+use spectrie_proto::worker_v1::{Load, RequestStats};
+
+use crate::error::RequestError;
+use crate::source::SOURCE_NAMES;
+use crate::sync::lock;
+
+/// Every metric: (name, help). Counters are exported with `_total` behind the name.
+pub const TABLE: &[(&str, &str)] = &[
+    ("requests_running", "Choices that a worker runs"),
+    ("requests_waiting", "Choices that wait inside a worker"),
+    ("kv_usage_ratio", "Pages of keys and values in use, 0 to 1"),
+    ("trie_bytes", "Bytes of draft memory"),
+    ("worker_up", "1 while the worker is ready"),
+    (
+        "worker_last_step_age_seconds",
+        "Time since the worker's last step, 0 when idle",
+    ),
+    ("build", "Version of the router"),
+    ("requests", "Requests by route and status code"),
+    ("rejected", "Requests refused or failed, by reason"),
+    ("aborted", "Running requests ended early, by cause"),
+    ("prompt_tokens", "Prompt tokens of finished choices"),
+    ("generated_tokens", "Tokens emitted"),
+    ("cached_prompt_tokens", "Prompt tokens found in the cache"),
+    ("spec_drafts", "Steps that verified a draft"),
+    ("spec_draft_tokens", "Draft nodes sent to the model"),
+    ("spec_accepted_tokens", "Draft nodes accepted, by source"),
+    ("prediction_tokens", "Prediction tokens by result"),
+    ("preemptions", "Choices preempted and computed again"),
+    (
+        "worker_restarts",
+        "Workers that joined after the first one of their model",
+    ),
+    (
+        "retries",
+        "Choices sent to another worker before their first token",
+    ),
+    (
+        "learn_dropped",
+        "Learnt sequences a worker was too slow to take",
+    ),
+    ("ttft_seconds", "Time to the first token"),
+    (
+        "itl_seconds",
+        "Time between tokens: a gap over the tokens that came after it",
+    ),
+    ("chunk_gap_seconds", "Time between messages of a stream"),
+    (
+        "tpot_seconds",
+        "Decode time of a choice per token after its first",
+    ),
+    ("e2e_seconds", "Time from request to last token"),
+    ("queue_seconds", "Time before a worker began the prompt"),
+    ("prefill_seconds", "Time of the prompt"),
+    (
+        "accepted_per_step",
+        "Draft nodes accepted per step, mean of a choice",
+    ),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabel {
+    model: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkerLabels {
+    model: String,
+    worker: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: &'static str,
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    model: String,
+    source: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    model: String,
+    result: &'static str,
+}
+
+/// Bucket bounds of a histogram, as its constructor.
+#[derive(Clone, Copy, Debug)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+const SECONDS: Buckets = Buckets(&[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+]);
+const TOKEN_SECONDS: Buckets = Buckets(&[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0,
+]);
+const TOKENS: Buckets = Buckets(&[
+    0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0,
+]);
+
+type Times = Family<ModelLabel, Histogram, Buckets>;
+type Amount = Gauge<f64, AtomicU64>;
+
+/// All metrics of the router. Cheap to update: no lock is held longer than one update.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    running: Family<WorkerLabels, Gauge>,
+    waiting: Family<WorkerLabels, Gauge>,
+    kv_usage: Family<WorkerLabels, Amount>,
+    trie_bytes: Family<WorkerLabels, Gauge>,
+    up: Family<WorkerLabels, Gauge>,
+    step_age: Family<WorkerLabels, Amount>,
+    requests: Family<RouteLabels, Counter>,
+    rejected: Family<ReasonLabel, Counter>,
+    aborted: Family<CauseLabel, Counter>,
+    prompt_tokens: Family<ModelLabel, Counter>,
+    generated_tokens: Family<ModelLabel, Counter>,
+    cached_prompt_tokens: Family<ModelLabel, Counter>,
+    drafts: Family<ModelLabel, Counter>,
+    draft_tokens: Family<ModelLabel, Counter>,
+    accepted_tokens: Family<SourceLabels, Counter>,
+    prediction_tokens: Family<ResultLabels, Counter>,
+    preemptions: Family<ModelLabel, Counter>,
+    restarts: Family<ModelLabel, Counter>,
+    retries: Counter,
+    learn_dropped: Counter,
+    ttft: Times,
+    itl: Times,
+    chunk_gap: Times,
+    tpot: Times,
+    e2e: Times,
+    queue: Times,
+    prefill: Times,
+    accepted_per_step: Times,
+    steps: Mutex<BTreeMap<(String, String), LastStep>>,
+    seen_models: Mutex<BTreeMap<String, u64>>,
+}
+
+/// When a worker last stepped.
+#[derive(Clone, Copy, Debug)]
+struct LastStep {
+    steps: u64,
+    at: Instant,
+    busy: bool,
+}
+
+/// Registers metrics in the order of the table.
+struct Registrar {
+    registry: Registry,
+    rows: std::slice::Iter<'static, (&'static str, &'static str)>,
+}
+
+impl Registrar {
+    fn add<M: Metric + Clone>(&mut self, name: &str, metric: M) -> M {
+        let (expected, help) = self.rows.next().copied().unwrap_or_default();
+        debug_assert_eq!(
+            expected, name,
+            "metrics are registered in the order of the table"
+        );
+        self.registry.register(expected, help, metric.clone());
+        metric
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Metrics {
+    /// All metrics at zero.
+    pub fn new() -> Self {
+        let registry = Registry::with_prefix("spectrie");
+        let mut all = Registrar {
+            registry,
+            rows: TABLE.iter(),
+        };
+        let times = |buckets: Buckets| Times::new_with_constructor(buckets);
+        Self {
+            running: all.add("requests_running", Family::default()),
+            waiting: all.add("requests_waiting", Family::default()),
+            kv_usage: all.add("kv_usage_ratio", Family::default()),
+            trie_bytes: all.add("trie_bytes", Family::default()),
+            up: all.add("worker_up", Family::default()),
+            step_age: all.add("worker_last_step_age_seconds", Family::default()),
+            requests: {
+                let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+                let (name, help) = all.rows.next().copied().unwrap_or_default();
+                all.registry.register(name, help, version);
+                all.add("requests", Family::default())
+            },
+            rejected: all.add("rejected", Family::default()),
+            aborted: all.add("aborted", Family::default()),
+            prompt_tokens: all.add("prompt_tokens", Family::default()),
+            generated_tokens: all.add("generated_tokens", Family::default()),
+            cached_prompt_tokens: all.add("cached_prompt_tokens", Family::default()),
+            drafts: all.add("spec_drafts", Family::default()),
+            draft_tokens: all.add("spec_draft_tokens", Family::default()),
+            accepted_tokens: all.add("spec_accepted_tokens", Family::default()),
+            prediction_tokens: all.add("prediction_tokens", Family::default()),
+            preemptions: all.add("preemptions", Family::default()),
+            restarts: all.add("worker_restarts", Family::default()),
+            retries: all.add("retries", Counter::default()),
+            learn_dropped: all.add("learn_dropped", Counter::default()),
+            ttft: all.add("ttft_seconds", times(SECONDS)),
+            itl: all.add("itl_seconds", times(TOKEN_SECONDS)),
+            chunk_gap: all.add("chunk_gap_seconds", times(TOKEN_SECONDS)),
+            tpot: all.add("tpot_seconds", times(TOKEN_SECONDS)),
+            e2e: all.add("e2e_seconds", times(SECONDS)),
+            queue: all.add("queue_seconds", times(SECONDS)),
+            prefill: all.add("prefill_seconds", times(SECONDS)),
+            accepted_per_step: all.add("accepted_per_step", times(TOKENS)),
+            steps: Mutex::default(),
+            seen_models: Mutex::default(),
+            registry: all.registry,
+        }
+    }
+
     /// The metrics in Prometheus's text form (OpenMetrics), with its content type.
     pub fn encode(&self) -> (&'static str, String) {
+        for ((model, worker), last) in lock(&self.steps).iter() {
+            let age = if last.busy {
+                last.at.elapsed().as_secs_f64()
+            } else {
+                0.0
+            };
+            self.step_age
+                .get_or_create(&worker_labels(model, worker))
+                .set(age);
+        }
+        let mut text = String::new();
+        if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            tracing::error!(%error, "metrics could not be written");
+        }
         (
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            "# EOF\n".into(),
+            text,
         )
+    }
+
+    /// Counts an answered call: `route` is a method or path pattern, `code` its status.
+    pub fn request(&self, route: &'static str, code: &str) {
+        self.requests
+            .get_or_create(&RouteLabels {
+                route,
+                code: code.to_owned(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn rejected(&self, error: &RequestError) {
+        self.rejected
+            .get_or_create(&ReasonLabel {
+                reason: error.kind.reason(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn aborted(&self, cause: &'static str) {
+        self.aborted.get_or_create(&CauseLabel { cause }).inc();
+    }
+
+    pub(crate) fn retried(&self) {
+        self.retries.inc();
+    }
+
+    pub(crate) fn learn_dropped(&self, count: usize) {
+        self.learn_dropped.inc_by(count as u64);
+    }
+
+    pub(crate) fn worker_joined(&self, model: &str, worker: &str) {
+        self.up.get_or_create(&worker_labels(model, worker)).set(1);
+        let mut seen = lock(&self.seen_models);
+        let joined = seen.entry(model.to_owned()).or_default();
+        *joined += 1;
+        if *joined > 1 {
+            self.restarts.get_or_create(&model_label(model)).inc();
+        }
+    }
+
+    /// Forgets a worker's gauges: its id never comes back.
+    pub(crate) fn worker_left(&self, model: &str, worker: &str) {
+        let labels = worker_labels(model, worker);
+        lock(&self.steps).remove(&(model.to_owned(), worker.to_owned()));
+        for gauge in [&self.running, &self.waiting, &self.trie_bytes, &self.up] {
+            gauge.remove(&labels);
+        }
+        for gauge in [&self.kv_usage, &self.step_age] {
+            gauge.remove(&labels);
+        }
+    }
+
+    pub(crate) fn load(&self, model: &str, worker: &str, load: &Load) {
+        let labels = worker_labels(model, worker);
+        self.running
+            .get_or_create(&labels)
+            .set(i64::from(load.running));
+        self.waiting
+            .get_or_create(&labels)
+            .set(i64::from(load.waiting));
+        let usage = f64::from(load.pages_used) / f64::from(load.pages_total.max(1));
+        self.kv_usage.get_or_create(&labels).set(usage);
+        self.trie_bytes
+            .get_or_create(&labels)
+            .set(load.memory_bytes as i64);
+        let busy = load.running + load.waiting > 0;
+        let now = LastStep {
+            steps: load.steps,
+            at: Instant::now(),
+            busy,
+        };
+        let mut steps = lock(&self.steps);
+        let last = steps
+            .entry((model.to_owned(), worker.to_owned()))
+            .or_insert(now);
+        if last.steps == now.steps && last.busy {
+            last.busy = busy;
+        } else {
+            *last = now;
+        }
+    }
+
+    /// The timers and counters of one model, looked up once per request.
+    pub(crate) fn of_model(&self, model: &str) -> ModelMetrics {
+        let label = model_label(model);
+        ModelMetrics {
+            generated: self.generated_tokens.get_or_create(&label).clone(),
+            ttft: self.ttft.get_or_create(&label).clone(),
+            itl: self.itl.get_or_create(&label).clone(),
+            chunk_gap: self.chunk_gap.get_or_create(&label).clone(),
+        }
+    }
+
+    /// Counts a choice that ended well.
+    pub(crate) fn finished(&self, model: &str, finished: &v1::Finished, stats: &RequestStats) {
+        let label = model_label(model);
+        let usage = finished.usage.unwrap_or_default();
+        let add = |family: &Family<ModelLabel, Counter>, count: u32| {
+            family.get_or_create(&label).inc_by(u64::from(count));
+        };
+        add(&self.prompt_tokens, usage.prompt_tokens);
+        add(&self.cached_prompt_tokens, usage.cached_tokens);
+        add(&self.drafts, stats.verify_steps);
+        add(&self.draft_tokens, stats.drafted_tokens);
+        add(&self.preemptions, stats.preemptions);
+        for (source, count) in SOURCE_NAMES.iter().zip(&stats.accepted_by_source).skip(1) {
+            if *count > 0 {
+                let labels = SourceLabels {
+                    model: model.to_owned(),
+                    source,
+                };
+                self.accepted_tokens
+                    .get_or_create(&labels)
+                    .inc_by(u64::from(*count));
+            }
+        }
+        for (result, count) in [
+            ("accepted", usage.accepted_prediction_tokens),
+            ("rejected", usage.rejected_prediction_tokens),
+        ] {
+            if let Some(count) = count {
+                let labels = ResultLabels {
+                    model: model.to_owned(),
+                    result,
+                };
+                self.prediction_tokens
+                    .get_or_create(&labels)
+                    .inc_by(u64::from(count));
+            }
+        }
+        let seconds = |nanoseconds: u64| Duration::from_nanos(nanoseconds).as_secs_f64();
+        self.queue
+            .get_or_create(&label)
+            .observe(seconds(stats.queue_ns));
+        self.prefill
+            .get_or_create(&label)
+            .observe(seconds(stats.prefill_ns));
+        if usage.completion_tokens > 1 {
+            let tokens = f64::from(usage.completion_tokens - 1);
+            self.tpot
+                .get_or_create(&label)
+                .observe(seconds(stats.decode_ns) / tokens);
+        }
+        if stats.verify_steps > 0 {
+            let mean = f64::from(stats.accepted_tokens) / f64::from(stats.verify_steps);
+            self.accepted_per_step.get_or_create(&label).observe(mean);
+        }
+    }
+
+    /// Measures a request that ended well.
+    pub(crate) fn completed(&self, model: &str, duration: Duration) {
+        self.e2e
+            .get_or_create(&model_label(model))
+            .observe(duration.as_secs_f64());
+    }
+}
+
+/// Metrics that are updated per message.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelMetrics {
+    pub(crate) generated: Counter,
+    pub(crate) ttft: Histogram,
+    pub(crate) itl: Histogram,
+    pub(crate) chunk_gap: Histogram,
+}
+
+fn model_label(model: &str) -> ModelLabel {
+    ModelLabel {
+        model: model.to_owned(),
+    }
+}
+
+fn worker_labels(model: &str, worker: &str) -> WorkerLabels {
+    WorkerLabels {
+        model: model.to_owned(),
+        worker: worker.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_the_table_is_exported_in_order() {
+        let metrics = Metrics::new();
+        let load = Load {
+            running: 1,
+            pages_total: 4,
+            pages_used: 1,
+            ..Load::default()
+        };
+        metrics.worker_joined("m", "w0");
+        metrics.worker_joined("m", "w1");
+        metrics.load("m", "w1", &load);
+        metrics.request("Generate", "Ok");
+        metrics.rejected(&RequestError::invalid("field", "bad"));
+        metrics.aborted("client");
+        metrics.completed("m", Duration::from_secs(1));
+        let used = metrics.of_model("m");
+        used.generated.inc();
+        for histogram in [&used.ttft, &used.itl, &used.chunk_gap] {
+            histogram.observe(0.1);
+        }
+        let usage = v1::Usage {
+            completion_tokens: 2,
+            accepted_prediction_tokens: Some(1),
+            ..Default::default()
+        };
+        let finished = v1::Finished {
+            usage: Some(usage),
+            ..Default::default()
+        };
+        let stats = RequestStats {
+            verify_steps: 1,
+            accepted_by_source: vec![0, 0, 0, 1],
+            ..Default::default()
+        };
+        metrics.finished("m", &finished, &stats);
+        let (_, text) = metrics.encode();
+        for (name, _) in TABLE {
+            assert!(
+                text.contains(&format!("# HELP spectrie_{name}")),
+                "{name} in {text}"
+            );
+        }
+        assert!(
+            text.contains("spectrie_kv_usage_ratio{model=\"m\",worker=\"w1\"} 0.25"),
+            "{text}"
+        );
+        metrics.worker_left("m", "w1");
+        assert!(!metrics.encode().1.contains("w1"));
+    }
+
+    #[test]
+    fn finished_choice_counts_its_tokens_by_source() {
+        let metrics = Metrics::new();
+        let stats = RequestStats {
+            verify_steps: 2,
+            accepted_tokens: 3,
+            accepted_by_source: vec![0, 0, 2, 1, 0, 0, 0, 0],
+            ..Default::default()
+        };
+        metrics.finished("m", &v1::Finished::default(), &stats);
+        let (_, text) = metrics.encode();
+        for line in [
+            "spectrie_spec_accepted_tokens_total{model=\"m\",source=\"prediction\"} 2",
+            "spectrie_spec_accepted_tokens_total{model=\"m\",source=\"request\"} 1",
+            "spectrie_accepted_per_step_sum{model=\"m\"} 1.5",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
     }
 }

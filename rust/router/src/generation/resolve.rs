@@ -1,0 +1,306 @@
+//! A checked request with every number decided: nothing is left for a worker to default.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use spectrie_proto::validate::{self, Violation};
+use spectrie_proto::{v1, worker_v1};
+
+use super::prompt;
+use crate::error::{ErrorKind, RequestError};
+use crate::workers::ServedModel;
+
+/// Namespace of callers without one.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Everything that is the same for all choices of a request.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) request_id: String,
+    pub(crate) model: Arc<ServedModel>,
+    pub(crate) prompt_ids: Vec<u32>,
+    /// Tokens of the prediction, when the request has one.
+    pub(crate) prediction_ids: Option<Vec<u32>>,
+    pub(crate) sampling: worker_v1::SamplingParameters,
+    pub(crate) seed: u64,
+    pub(crate) num_choices: u32,
+    pub(crate) max_tokens: u32,
+    pub(crate) stopping: v1::Stopping,
+    pub(crate) namespace: String,
+    pub(crate) learn: bool,
+    pub(crate) priority: i32,
+    pub(crate) speculation: Option<worker_v1::SpeculationMode>,
+    pub(crate) max_draft_tokens: Option<u32>,
+    pub(crate) with_token_ids: bool,
+    pub(crate) with_sources: bool,
+    pub(crate) skip_special_tokens: bool,
+    pub(crate) deadline: Instant,
+    pub(crate) deadline_ms: i64,
+}
+
+/// What a request is resolved against.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) request_id: String,
+    pub(crate) model: Arc<ServedModel>,
+    pub(crate) max_context: u32,
+    pub(crate) tenant: Option<String>,
+    pub(crate) allow_client_namespaces: bool,
+    pub(crate) deadline: Instant,
+}
+
+/// Resolves a request that passed [`validate::check_request`].
+///
+/// # Errors
+/// Token ids outside the vocabulary, a prompt that cannot be turned into tokens, a namespace that
+/// the caller may not name, or a context that is too short.
+pub(crate) async fn resolve(
+    request: v1::GenerateRequest,
+    facts: Facts,
+) -> Result<Resolved, RequestError> {
+    let Facts {
+        request_id,
+        model,
+        max_context,
+        tenant,
+        allow_client_namespaces,
+        deadline,
+    } = facts;
+    let violations = validate::check_token_ids(&request, model.vocabulary_size);
+    if !violations.is_empty() {
+        return Err(RequestError::invalid_fields(violations));
+    }
+    let namespace = match (request.namespace, tenant) {
+        (None, tenant) => tenant.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
+        (Some(namespace), _) if allow_client_namespaces => namespace,
+        (Some(namespace), _) => {
+            let message = "naming a namespace is not allowed, the server runs without \
+                           --allow-client-namespaces";
+            let violation = Violation {
+                field: "namespace".into(),
+                message: format!("given {namespace:?}, allowed only to be absent"),
+            };
+            return Err(RequestError {
+                violations: vec![violation],
+                ..RequestError::new(ErrorKind::PermissionDenied, message)
+            });
+        }
+    };
+    let speculation = request.speculation.unwrap_or_default();
+    let prediction = speculation
+        .prediction
+        .as_ref()
+        .and_then(|guess| guess.content.clone());
+    let prompt_ids = prompt::prompt_ids(&model, request.prompt).await?;
+    let prediction_ids = match prediction {
+        Some(content) => Some(prompt::prediction_ids(&model, content, max_context).await?),
+        None => None,
+    };
+    let stopping = request.stopping.unwrap_or_default();
+    let max_tokens = check_context(prompt_ids.len(), &stopping, max_context)?;
+    let sampling = request.sampling.unwrap_or_default();
+    let output = request.output.unwrap_or_default();
+    Ok(Resolved {
+        request_id,
+        prompt_ids,
+        prediction_ids,
+        seed: sampling.seed.unwrap_or_else(rand::random),
+        num_choices: sampling.n.unwrap_or(1),
+        sampling: sampling_parameters(sampling, &model),
+        max_tokens,
+        stopping,
+        namespace,
+        learn: speculation.learn.unwrap_or(true),
+        priority: request.priority.unwrap_or(0),
+        speculation: speculation_mode(&speculation),
+        max_draft_tokens: speculation.max_draft_tokens,
+        with_token_ids: output.token_ids.unwrap_or(true),
+        with_sources: output.sources.unwrap_or(false),
+        skip_special_tokens: output.skip_special_tokens.unwrap_or(true),
+        deadline,
+        deadline_ms: unix_ms(deadline),
+        model,
+    })
+}
+
+impl Resolved {
+    /// Name of choice `index` between router and worker.
+    pub(crate) fn wire_id(&self, index: u32) -> String {
+        format!("{}.{index}", self.request_id)
+    }
+
+    /// The order that begins choice `index`.
+    pub(crate) fn start(&self, index: u32, attempt: u32) -> worker_v1::Start {
+        worker_v1::Start {
+            request_id: self.wire_id(index),
+            attempt,
+            namespace: self.namespace.clone(),
+            learn: self.learn,
+            prompt_ids: self.prompt_ids.clone(),
+            emitted_token_ids: Vec::new(),
+            prediction_ids: self.prediction_ids.clone().unwrap_or_default(),
+            sampling: Some(self.sampling.clone()),
+            choice_seed: choice_seed(self.seed, index),
+            max_tokens: self.max_tokens,
+            min_tokens: self.stopping.min_tokens.unwrap_or(0),
+            stop_token_ids: self.stopping.stop_token_ids.clone(),
+            ignore_eos: self.stopping.ignore_eos.unwrap_or(false),
+            deadline_ms: Some(self.deadline_ms),
+            priority: self.priority,
+            speculation: self.speculation.map(Into::into),
+            max_draft_tokens: self.max_draft_tokens,
+        }
+    }
+
+    /// Tokens that a worker needs to hold for one choice.
+    pub(crate) fn needs_context(&self) -> u32 {
+        (self.prompt_ids.len() as u32).saturating_add(self.max_tokens)
+    }
+}
+
+/// Seed of one choice: choice 0 has the request's own, so that `n` does not change it.
+///
+/// The same function as in the engine (its `noise.rs`): splitmix64's finalizer.
+pub(crate) fn choice_seed(seed: u64, index: u32) -> u64 {
+    if index == 0 {
+        return seed;
+    }
+    let mut mixed = seed.wrapping_add(u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// The number of tokens to generate, once prompt and answer are known to fit.
+fn check_context(
+    num_prompt_tokens: usize,
+    stopping: &v1::Stopping,
+    max_context: u32,
+) -> Result<u32, RequestError> {
+    let prompt_tokens = u32::try_from(num_prompt_tokens).unwrap_or(u32::MAX);
+    if prompt_tokens >= max_context {
+        let most = max_context.saturating_sub(1);
+        return Err(RequestError::context_length(
+            "prompt",
+            format!("given a prompt of {prompt_tokens} tokens, allowed 1 to {most}"),
+        ));
+    }
+    let rest = max_context - prompt_tokens;
+    let max_tokens = stopping.max_tokens.unwrap_or(rest);
+    if max_tokens > rest {
+        return Err(RequestError::context_length(
+            "stopping.max_tokens",
+            format!(
+                "given {max_tokens} after a prompt of {prompt_tokens} tokens, allowed 1 to {rest} \
+                 (the context is {max_context} tokens)"
+            ),
+        ));
+    }
+    let min_tokens = stopping.min_tokens.unwrap_or(0);
+    if min_tokens > max_tokens {
+        return Err(RequestError::invalid(
+            "stopping.min_tokens",
+            format!("given {min_tokens}, allowed up to {max_tokens}, the rest of the context"),
+        ));
+    }
+    Ok(max_tokens)
+}
+
+fn sampling_parameters(
+    sampling: v1::Sampling,
+    model: &ServedModel,
+) -> worker_v1::SamplingParameters {
+    let defaults = &model.defaults;
+    worker_v1::SamplingParameters {
+        temperature: sampling.temperature.or(defaults.temperature).unwrap_or(1.0),
+        top_p: sampling.top_p.or(defaults.top_p).unwrap_or(1.0),
+        top_k: sampling.top_k.or(defaults.top_k).unwrap_or(0),
+        min_p: sampling.min_p.or(defaults.min_p).unwrap_or(0.0),
+        frequency_penalty: sampling.frequency_penalty.unwrap_or(0.0),
+        presence_penalty: sampling.presence_penalty.unwrap_or(0.0),
+        repetition_penalty: sampling
+            .repetition_penalty
+            .or(defaults.repetition_penalty)
+            .unwrap_or(1.0),
+        logit_bias: sampling.logit_bias,
+    }
+}
+
+/// The mode to ask for; the worker's own setting when the request has no wish.
+fn speculation_mode(speculation: &v1::Speculation) -> Option<worker_v1::SpeculationMode> {
+    use worker_v1::SpeculationMode as Worker;
+    if speculation.enabled == Some(false) {
+        return Some(Worker::Off);
+    }
+    match speculation.mode() {
+        v1::SpeculationMode::Unspecified => speculation.enabled.map(|_| Worker::Auto),
+        v1::SpeculationMode::Auto => Some(Worker::Auto),
+        v1::SpeculationMode::Off => Some(Worker::Off),
+        v1::SpeculationMode::Bfs => Some(Worker::Bfs),
+        v1::SpeculationMode::Prob => Some(Worker::Prob),
+    }
+}
+
+/// Unix time of a moment, in milliseconds.
+fn unix_ms(moment: Instant) -> i64 {
+    let left = moment.saturating_duration_since(Instant::now());
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        + left;
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_choice_keeps_the_seed_and_others_are_mixed() {
+        assert_eq!(choice_seed(7, 0), 7);
+        let seeds: std::collections::BTreeSet<u64> = (0..8).map(|i| choice_seed(7, i)).collect();
+        assert_eq!(seeds.len(), 8);
+        // The first output of splitmix64 from state 0, as its reference code prints it.
+        assert_eq!(choice_seed(0, 1), 0xE220_A839_7B1D_CDAF);
+    }
+
+    #[test]
+    fn absent_max_tokens_is_the_rest_of_the_context() {
+        let none = v1::Stopping::default();
+        assert_eq!(check_context(10, &none, 100).unwrap(), 90);
+        let error = check_context(100, &none, 100).unwrap_err();
+        assert_eq!(
+            (error.kind, error.field()),
+            (ErrorKind::ContextLength, Some("prompt"))
+        );
+        let many = v1::Stopping {
+            max_tokens: Some(91),
+            ..Default::default()
+        };
+        let error = check_context(10, &many, 100).unwrap_err();
+        assert_eq!(error.field(), Some("stopping.max_tokens"));
+        assert!(error.message.contains("given 91") && error.message.contains("1 to 90"));
+    }
+
+    #[test]
+    fn mode_is_the_wish_of_the_request_or_none() {
+        let wish = |enabled, mode: v1::SpeculationMode| {
+            speculation_mode(&v1::Speculation {
+                enabled,
+                mode: mode.into(),
+                ..Default::default()
+            })
+        };
+        use worker_v1::SpeculationMode as Worker;
+        assert_eq!(wish(None, v1::SpeculationMode::Unspecified), None);
+        assert_eq!(
+            wish(Some(true), v1::SpeculationMode::Unspecified),
+            Some(Worker::Auto)
+        );
+        assert_eq!(
+            wish(Some(false), v1::SpeculationMode::Bfs),
+            Some(Worker::Off)
+        );
+        assert_eq!(wish(None, v1::SpeculationMode::Prob), Some(Worker::Prob));
+    }
+}

@@ -1,0 +1,77 @@
+//! Calls that need a model's text side alone.
+
+use std::sync::Arc;
+
+use spectrie_proto::{v1, validate};
+
+use super::{Generation, prompt, refused};
+use crate::error::{ErrorKind, RequestError};
+use crate::workers::ServedModel;
+
+impl Generation {
+    fn text_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, RequestError> {
+        match self.shared.registry.find(name) {
+            Ok((model, _)) => Ok(model),
+            Err(refusal) => Err(refused(refusal, name)),
+        }
+    }
+
+    /// Token ids of a text.
+    ///
+    /// # Errors
+    /// Unknown model, or text that the tokenizer refuses.
+    pub async fn tokenize(
+        &self,
+        request: v1::TokenizeRequest,
+    ) -> Result<v1::TokenizeResponse, RequestError> {
+        let model = self.text_model(request.model.as_deref())?;
+        let add_special_tokens = request.add_special_tokens.unwrap_or(false);
+        let token_ids = prompt::encode(&model, request.text, add_special_tokens, "text").await?;
+        Ok(v1::TokenizeResponse { token_ids })
+    }
+
+    /// Text of token ids.
+    ///
+    /// # Errors
+    /// Unknown model, or ids outside the vocabulary.
+    pub async fn detokenize(
+        &self,
+        request: v1::DetokenizeRequest,
+    ) -> Result<v1::DetokenizeResponse, RequestError> {
+        let model = self.text_model(request.model.as_deref())?;
+        let violations =
+            validate::check_id_list("token_ids", &request.token_ids, model.vocabulary_size);
+        if !violations.is_empty() {
+            return Err(RequestError::invalid_fields(violations));
+        }
+        let skip_special_tokens = request.skip_special_tokens.unwrap_or(true);
+        let text = model
+            .tokenizer
+            .decode(&request.token_ids, skip_special_tokens)
+            .map_err(|error| RequestError::invalid("token_ids", error.to_string()))?;
+        Ok(v1::DetokenizeResponse { text })
+    }
+
+    /// Text and token ids of chat messages in the model's template.
+    ///
+    /// # Errors
+    /// Unknown model, a model without template, or messages that the template refuses.
+    pub async fn apply_chat_template(
+        &self,
+        request: v1::ApplyChatTemplateRequest,
+    ) -> Result<v1::ApplyChatTemplateResponse, RequestError> {
+        let violations = validate::check_chat(request.chat.as_ref());
+        if !violations.is_empty() {
+            return Err(RequestError::invalid_fields(violations));
+        }
+        let model = self.text_model(request.model.as_deref())?;
+        let Some(chat) = request.chat else {
+            return Err(RequestError::new(
+                ErrorKind::Internal,
+                "a checked chat was absent",
+            ));
+        };
+        let (text, token_ids) = prompt::chat_ids(&model, chat).await?;
+        Ok(v1::ApplyChatTemplateResponse { text, token_ids })
+    }
+}

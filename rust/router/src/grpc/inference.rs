@@ -1,0 +1,150 @@
+//! The `spectrie.v1.Inference` service: each method is one call of [`Generation`].
+
+use std::pin::Pin;
+
+use futures_core::Stream;
+use futures_util::StreamExt as _;
+use spectrie_proto::v1;
+use spectrie_proto::v1::inference_server::Inference;
+use tonic::{Code, Request, Response, Status};
+
+use super::guard::Deadline;
+use crate::app::AppState;
+use crate::auth::ApiKeys;
+use crate::error::RequestError;
+use crate::generation::Caller;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub(crate) struct InferenceService {
+    state: AppState,
+}
+
+impl InferenceService {
+    pub(crate) fn new(state: AppState) -> Self {
+        Self { state }
+    }
+
+    /// Who calls; every method asks this first.
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, RequestError> {
+        let header = |name| {
+            request
+                .metadata()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let key = header("authorization")
+            .and_then(ApiKeys::bearer)
+            .or_else(|| header("x-api-key"));
+        let tenant = self.state.keys.tenant(key)?;
+        let deadline = request
+            .extensions()
+            .get::<Deadline>()
+            .map(|deadline| deadline.0);
+        Ok(Caller { tenant, deadline })
+    }
+
+    /// Counts the answer and puts it into gRPC's form.
+    fn answer<T>(
+        &self,
+        route: &'static str,
+        result: Result<T, RequestError>,
+    ) -> Result<Response<T>, Status> {
+        let code = result
+            .as_ref()
+            .err()
+            .map_or(Code::Ok, |error| error.kind.grpc_code());
+        self.state.metrics.request(route, &format!("{code:?}"));
+        result.map(Response::new).map_err(Status::from)
+    }
+}
+
+#[tonic::async_trait]
+impl Inference for InferenceService {
+    type GenerateStreamStream =
+        Pin<Box<dyn Stream<Item = Result<v1::GenerateEvent, Status>> + Send>>;
+
+    async fn generate(
+        &self,
+        request: Request<v1::GenerateRequest>,
+    ) -> Result<Response<v1::GenerateResponse>, Status> {
+        let run = async {
+            let caller = self.caller(&request)?;
+            self.state
+                .generation
+                .start(request.into_inner(), caller)
+                .await?
+                .collect()
+                .await
+        };
+        let result = run.await;
+        self.answer("Generate", result)
+    }
+
+    async fn generate_stream(
+        &self,
+        request: Request<v1::GenerateRequest>,
+    ) -> Result<Response<Self::GenerateStreamStream>, Status> {
+        let start = async {
+            let caller = self.caller(&request)?;
+            self.state
+                .generation
+                .start(request.into_inner(), caller)
+                .await
+        };
+        let result = start.await.map(|stream| {
+            Box::pin(stream.map(|event| event.map_err(Status::from))) as Self::GenerateStreamStream
+        });
+        self.answer("GenerateStream", result)
+    }
+
+    async fn tokenize(
+        &self,
+        request: Request<v1::TokenizeRequest>,
+    ) -> Result<Response<v1::TokenizeResponse>, Status> {
+        let run = async {
+            self.caller(&request)?;
+            self.state.generation.tokenize(request.into_inner()).await
+        };
+        let result = run.await;
+        self.answer("Tokenize", result)
+    }
+
+    async fn detokenize(
+        &self,
+        request: Request<v1::DetokenizeRequest>,
+    ) -> Result<Response<v1::DetokenizeResponse>, Status> {
+        let run = async {
+            self.caller(&request)?;
+            self.state.generation.detokenize(request.into_inner()).await
+        };
+        let result = run.await;
+        self.answer("Detokenize", result)
+    }
+
+    async fn apply_chat_template(
+        &self,
+        request: Request<v1::ApplyChatTemplateRequest>,
+    ) -> Result<Response<v1::ApplyChatTemplateResponse>, Status> {
+        let run = async {
+            self.caller(&request)?;
+            self.state
+                .generation
+                .apply_chat_template(request.into_inner())
+                .await
+        };
+        let result = run.await;
+        self.answer("ApplyChatTemplate", result)
+    }
+
+    async fn list_models(
+        &self,
+        request: Request<v1::ListModelsRequest>,
+    ) -> Result<Response<v1::ListModelsResponse>, Status> {
+        let models = self.caller(&request);
+        let result = models.map(|_| v1::ListModelsResponse {
+            models: self.state.generation.models(),
+        });
+        self.answer("ListModels", result)
+    }
+}

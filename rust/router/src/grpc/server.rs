@@ -1,0 +1,125 @@
+//! Listens for public calls, and for workers.
+
+use std::time::Duration;
+
+use spectrie_proto::v1::inference_server::InferenceServer;
+use spectrie_proto::worker_v1::worker_hub_server::WorkerHubServer;
+use spectrie_proto::{FILE_DESCRIPTOR_SET, SERVICE_NAME};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use super::guard::GuardLayer;
+use super::inference::InferenceService;
+use crate::app::AppState;
+use crate::error::RouterError;
+use crate::listen::GrpcListener;
+use crate::workers::Hub;
+
+/// Largest message of a worker: artifacts come in chunks, a step's output is small.
+const MAX_WORKER_MESSAGE_BYTES: usize = 16 << 20;
+/// How often an idle connection is asked whether it lives, and how long it may think.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Streams that a peer may reset before they were accepted: the bound against rapid resets.
+const MAX_PENDING_RESETS: usize = 20;
+
+/// Serves the public API until `shutdown`, then until the last stream has ended.
+pub(crate) async fn serve(
+    listener: GrpcListener,
+    state: AppState,
+    shutdown: CancellationToken,
+) -> Result<(), RouterError> {
+    let limits = &state.config.limits;
+    let max_message_bytes = limits.max_message_bytes;
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let failed = |message: String| RouterError::Serve {
+        name: "grpc",
+        message,
+    };
+    let reflection_v1 = reflection()
+        .build_v1()
+        .map_err(|error| failed(error.to_string()))?;
+    let reflection_v1alpha = reflection()
+        .build_v1alpha()
+        .map_err(|error| failed(error.to_string()))?;
+    let inference = InferenceServer::new(InferenceService::new(state.clone()))
+        .max_decoding_message_size(max_message_bytes);
+    let router = configured(Server::builder())
+        .max_concurrent_streams(limits.max_concurrent_streams)
+        .http2_max_header_list_size(limits.max_header_bytes)
+        .layer(GuardLayer { max_message_bytes })
+        .add_service(inference)
+        .add_service(health)
+        .add_service(reflection_v1)
+        .add_service(reflection_v1alpha);
+    let served = router
+        .serve_with_incoming_shutdown(listener.incoming(), shutdown.clone().cancelled_owned());
+    let watched = async {
+        watch_health(&state, &reporter).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        served = served => served.map_err(|error| failed(error.to_string())),
+        () = watched => Ok(()),
+    }
+}
+
+/// Serves the workers' side until `shutdown`.
+pub(crate) async fn serve_workers(
+    listener: GrpcListener,
+    hub: Hub,
+    shutdown: CancellationToken,
+) -> Result<(), RouterError> {
+    let hub = WorkerHubServer::new(hub).max_decoding_message_size(MAX_WORKER_MESSAGE_BYTES);
+    configured(Server::builder())
+        .add_service(hub)
+        .serve_with_incoming_shutdown(listener.incoming(), shutdown.cancelled_owned())
+        .await
+        .map_err(|error| RouterError::Serve {
+            name: "worker",
+            message: error.to_string(),
+        })
+}
+
+fn configured(server: Server) -> Server {
+    server
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
+}
+
+/// Keeps the health service true until draining begins: `""` is the router itself, the service's
+/// name says whether a request would find a worker.
+async fn watch_health(state: &AppState, reporter: &HealthReporter) {
+    let generation = &state.generation;
+    let mut changes = generation.changes();
+    loop {
+        changes.mark_unchanged();
+        let status = |holds| {
+            if holds {
+                ServingStatus::Serving
+            } else {
+                ServingStatus::NotServing
+            }
+        };
+        let is_draining = generation.draining().is_cancelled();
+        reporter.set_service_status("", status(!is_draining)).await;
+        reporter
+            .set_service_status(SERVICE_NAME, status(generation.is_ready()))
+            .await;
+        if is_draining {
+            return;
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = generation.draining().cancelled() => {}
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Runs the router on threads of its own, until a signal.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::app::{self, Bound, Ending};
+use crate::config::{LogConfig, LogFormat, RouterConfig};
+use crate::error::RouterError;
+use crate::shutdown::Shutdown;
+
+/// Serves until a signal or `shutdown`, blocking this thread.
+///
+/// # Errors
+/// As [`app::serve`], and a log filter that cannot be read.
+pub fn run(
+    config: RouterConfig,
+    on_ready: impl FnOnce(&Bound) + Send,
+    shutdown: Shutdown,
+) -> Result<Ending, RouterError> {
+    start_log(&config.log)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = config
+        .runtime
+        .threads
+        .unwrap_or(if cores <= 2 { 1 } else { 2 });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .thread_name("spectrie-router")
+        .enable_all()
+        .build()?;
+    let handle_signals = config.runtime.handle_signals;
+    let ending = runtime.block_on(async {
+        if handle_signals {
+            let mut interrupt = signal(SignalKind::interrupt())?;
+            let mut terminate = signal(SignalKind::terminate())?;
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move {
+                loop {
+                    tokio::select! {
+                        _ = interrupt.recv() => {}
+                        _ = terminate.recv() => {}
+                    }
+                    shutdown.request();
+                }
+            });
+        }
+        app::serve(config, on_ready, shutdown).await
+    });
+    // Requests that were cut off must not hold the process.
+    runtime.shutdown_background();
+    ending
+}
+
+/// Begins to log to stderr, unless this process already does.
+fn start_log(config: &LogConfig) -> Result<(), RouterError> {
+    let filter = EnvFilter::try_new(&config.level).map_err(|error| {
+        RouterError::Config(format!("log.level: given {:?}, {error}", config.level))
+    })?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // A second router of one process, as in tests, goes on with the first one's log.
+    let _ = match config.format {
+        LogFormat::Text => log.with_target(false).try_init(),
+        LogFormat::Json => log.json().try_init(),
+    };
+    Ok(())
+}

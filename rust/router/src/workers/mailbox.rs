@@ -1,0 +1,153 @@
+//! Where a worker's tokens wait for the stream that will send them.
+//!
+//! Outputs of one choice are merged while nobody reads, so what a slow client holds is bounded by
+//! its `max_tokens` and a fast worker never waits for it.
+
+use std::sync::Mutex;
+
+use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats};
+use tokio::sync::Notify;
+
+use crate::sync::lock;
+
+/// How a worker ended a choice.
+#[derive(Debug)]
+pub(crate) struct WorkerFinish {
+    pub(crate) kind: FinishKind,
+    pub(crate) message: Option<String>,
+    pub(crate) stats: RequestStats,
+}
+
+/// What has come for one choice since the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) token_ids: Vec<u32>,
+    /// One `spectrie.v1.Source` per token.
+    pub(crate) sources: Vec<u32>,
+    pub(crate) finish: Option<WorkerFinish>,
+    /// The worker is gone; nothing more will come from this attempt.
+    pub(crate) lost: bool,
+    /// Outputs merged here.
+    pub(crate) num_steps: u32,
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.token_ids.is_empty() && self.finish.is_none() && !self.lost
+    }
+}
+
+/// One inbox per choice of a request, and the bell that rings when one fills.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    inboxes: Mutex<Vec<Inbox>>,
+    bell: Notify,
+}
+
+impl Mailbox {
+    pub(crate) fn new(num_choices: usize) -> Self {
+        let inboxes = (0..num_choices).map(|_| Inbox::default()).collect();
+        Self {
+            inboxes: Mutex::new(inboxes),
+            bell: Notify::new(),
+        }
+    }
+
+    /// Adds a worker's output to choice `index`.
+    pub(crate) fn deliver(&self, index: usize, output: RequestOutput) {
+        let kind = output.finish();
+        if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
+            inbox.num_steps += 1;
+            if inbox.token_ids.is_empty() {
+                inbox.token_ids = output.token_ids;
+                inbox.sources = output.sources;
+            } else {
+                inbox.token_ids.extend_from_slice(&output.token_ids);
+                inbox.sources.extend_from_slice(&output.sources);
+            }
+            if kind != FinishKind::FinishNone {
+                inbox.finish = Some(WorkerFinish {
+                    kind,
+                    message: output.message,
+                    stats: output.stats.unwrap_or_default(),
+                });
+            }
+        }
+        self.bell.notify_one();
+    }
+
+    /// Empties choice `index` for a new attempt.
+    pub(crate) fn reset(&self, index: usize) {
+        if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
+            *inbox = Inbox::default();
+        }
+    }
+
+    /// Says that the worker of choice `index` is gone.
+    pub(crate) fn lose(&self, index: usize) {
+        if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
+            inbox.lost = true;
+        }
+        self.bell.notify_one();
+    }
+
+    /// Waits until something came and takes it, with the choice it is for.
+    ///
+    /// Has one reader: the bell remembers one ring.
+    pub(crate) async fn take(&self) -> (usize, Inbox) {
+        loop {
+            let ring = self.bell.notified();
+            if let Some(taken) = self.try_take() {
+                return taken;
+            }
+            ring.await;
+        }
+    }
+
+    fn try_take(&self) -> Option<(usize, Inbox)> {
+        let mut inboxes = lock(&self.inboxes);
+        let index = inboxes.iter().position(|inbox| !inbox.is_empty())?;
+        let taken = std::mem::take(inboxes.get_mut(index)?);
+        Some((index, taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(token_ids: &[u32]) -> RequestOutput {
+        RequestOutput {
+            token_ids: token_ids.to_vec(),
+            sources: vec![1; token_ids.len()],
+            ..Default::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn outputs_of_one_choice_are_merged_in_order() {
+        let mailbox = Mailbox::new(2);
+        mailbox.deliver(1, output(&[1, 2]));
+        mailbox.deliver(1, output(&[3]));
+        mailbox.lose(0);
+        let (first, inbox) = mailbox.take().await;
+        assert!(first == 0 && inbox.lost);
+        let (second, inbox) = mailbox.take().await;
+        assert_eq!(
+            (second, inbox.token_ids, inbox.num_steps),
+            (1, vec![1, 2, 3], 2)
+        );
+    }
+
+    #[tokio::test]
+    async fn reader_that_waits_is_woken() {
+        let mailbox = std::sync::Arc::new(Mailbox::new(1));
+        let reader = tokio::spawn({
+            let mailbox = mailbox.clone();
+            async move { mailbox.take().await.1.token_ids }
+        });
+        tokio::task::yield_now().await;
+        mailbox.deliver(0, output(&[9]));
+        assert_eq!(reader.await.unwrap(), [9]);
+    }
+}

@@ -1,0 +1,17 @@
+//! The workers that have dialled in: who they are, what they hold, how they are lost.
+
+mod artifacts;
+mod hub;
+mod mailbox;
+mod model;
+mod outgoing;
+mod registry;
+mod session;
+mod worker;
+
+pub(crate) use hub::Hub;
+pub(crate) use mailbox::{Inbox, Mailbox};
+pub(crate) use model::ServedModel;
+pub(crate) use registry::{Order, Refusal, Registry};
+pub(crate) use session::SessionContext;
+pub(crate) use worker::{ChoiceGuard, Dispatch};

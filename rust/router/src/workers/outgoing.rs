@@ -1,0 +1,80 @@
+//! What the router sends to one worker: orders first, learnt text when there is room.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use spectrie_proto::worker_v1::{Learn, RouterMessage, router_message::Message};
+use tokio::sync::mpsc;
+use tonic::Status;
+
+/// Learnt sequences that may wait for one worker; more are dropped.
+const LEARN_QUEUE: usize = 256;
+
+/// The sending side.
+///
+/// Orders are unbounded here because admission bounds them: a start and a cancel per choice.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    orders: mpsc::UnboundedSender<Result<RouterMessage, Status>>,
+    learnt: mpsc::Sender<Learn>,
+}
+
+impl Sender {
+    /// Queues an order; `false` when the worker's stream is gone.
+    pub(crate) fn order(&self, message: Message) -> bool {
+        self.orders
+            .send(Ok(RouterMessage {
+                message: Some(message),
+            }))
+            .is_ok()
+    }
+
+    /// Queues learnt text; `false` when it was dropped because the worker lags behind.
+    pub(crate) fn learn(&self, learn: Learn) -> bool {
+        self.learnt.try_send(learn).is_ok()
+    }
+
+    /// Ends the stream with `status`.
+    pub(crate) fn end(&self, status: Status) {
+        // A worker that already went has no use for the reason.
+        let _ = self.orders.send(Err(status));
+    }
+}
+
+/// The stream that tonic sends.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    orders: mpsc::UnboundedReceiver<Result<RouterMessage, Status>>,
+    learnt: mpsc::Receiver<Learn>,
+}
+
+/// The two ends of a worker's queue.
+pub(crate) fn channel() -> (Sender, Outgoing) {
+    let (orders, orders_receiver) = mpsc::unbounded_channel();
+    let (learnt, learnt_receiver) = mpsc::channel(LEARN_QUEUE);
+    (
+        Sender { orders, learnt },
+        Outgoing {
+            orders: orders_receiver,
+            learnt: learnt_receiver,
+        },
+    )
+}
+
+impl Stream for Outgoing {
+    type Item = Result<RouterMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Poll::Ready(order) = self.orders.poll_recv(context) {
+            return Poll::Ready(order);
+        }
+        match self.learnt.poll_recv(context) {
+            Poll::Ready(Some(learn)) => Poll::Ready(Some(Ok(RouterMessage {
+                message: Some(Message::Learn(learn)),
+            }))),
+            // The senders live together: the orders' end tells when the stream is over.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Which models are served, by which workers, and where the next choice goes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use spectrie_proto::v1;
+use spectrie_proto::worker_v1::Learn;
+use tokio::sync::watch;
+use tonic::Status;
+
+use super::model::ServedModel;
+use super::worker::{ChoiceGuard, Dispatch, Worker};
+use crate::sync::lock;
+
+/// A model and the workers that are ready to run it.
+#[derive(Debug)]
+struct Entry {
+    model: Arc<ServedModel>,
+    workers: Vec<Arc<Worker>>,
+    /// When its last worker went.
+    lost_at: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    models: BTreeMap<String, Entry>,
+    /// Workers that said hello and are not ready, by model.
+    loading: BTreeMap<String, usize>,
+    /// Where the next search among equally loaded workers begins.
+    turn: usize,
+}
+
+/// Why no worker takes a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No such model; these are served.
+    Unknown(Vec<String>),
+    /// The model must be named: these are served.
+    Ambiguous(Vec<String>),
+    /// A worker will probably come soon.
+    Coming,
+    /// No worker, and no sign of one.
+    NoWorker,
+    /// As many choices in flight as the model's workers may hold.
+    Full { in_flight: usize, limit: usize },
+}
+
+/// Choices that need a worker.
+#[derive(Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) num_choices: usize,
+    /// Prompt and answer of one choice, in tokens.
+    pub(crate) needs_context: u32,
+    /// Id of a worker that lost or refused them before.
+    pub(crate) avoid: Option<&'a str>,
+}
+
+/// All that have joined.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+    /// A worker lost less long ago than this is expected back.
+    return_time: Duration,
+    in_flight_factor: usize,
+}
+
+impl Registry {
+    pub(crate) fn new(return_time: Duration, in_flight_factor: u32) -> Self {
+        let in_flight_factor = in_flight_factor.max(1) as usize;
+        let changes = watch::Sender::new(0);
+        Self {
+            state: Mutex::default(),
+            changes,
+            return_time,
+            in_flight_factor,
+        }
+    }
+
+    /// Rings after each worker that joins, leaves or begins to load.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|version| *version += 1);
+    }
+
+    /// Notes that a worker of `model` is loading; the guard's end says that it no longer is.
+    pub(crate) fn begin_loading(self: &Arc<Self>, model: &str) -> Loading {
+        *lock(&self.state)
+            .loading
+            .entry(model.to_owned())
+            .or_default() += 1;
+        self.changed();
+        Loading {
+            registry: self.clone(),
+            model: model.to_owned(),
+        }
+    }
+
+    /// The model of this name and files, if it is known: its tokenizer need not be built again.
+    pub(crate) fn known_model(&self, name: &str, digest: &str) -> Option<Arc<ServedModel>> {
+        let state = lock(&self.state);
+        let model = &state.models.get(name)?.model;
+        (model.digest == digest).then(|| model.clone())
+    }
+
+    /// Adds a ready worker.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` when others serve a different model under the same name.
+    pub(crate) fn join(&self, model: Arc<ServedModel>, worker: Arc<Worker>) -> Result<(), Status> {
+        let mut state = lock(&self.state);
+        let entry = state
+            .models
+            .entry(model.name.clone())
+            .or_insert_with(|| Entry {
+                model: model.clone(),
+                workers: Vec::new(),
+                lost_at: None,
+            });
+        if entry.model.digest != model.digest || entry.model.model_hash != model.model_hash {
+            if !entry.workers.is_empty() {
+                return Err(Status::failed_precondition(format!(
+                    "model {:?} is served with hash {}, this worker has {}: give it another \
+                     served name, or stop the other workers first",
+                    model.name, entry.model.model_hash, model.model_hash
+                )));
+            }
+            entry.model = model;
+        }
+        entry.workers.push(worker);
+        drop(state);
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes a worker that was lost.
+    pub(crate) fn leave(&self, worker: &Worker) {
+        if let Some(entry) = lock(&self.state).models.get_mut(&worker.hello.model) {
+            let before = entry.workers.len();
+            entry.workers.retain(|other| other.id != worker.id);
+            if entry.workers.is_empty() && before > 0 {
+                entry.lost_at = Some(Instant::now());
+            }
+        }
+        self.changed();
+    }
+
+    /// Finds a model, by name or as the only one, and its longest context on any ready worker.
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<(Arc<ServedModel>, u32), Refusal> {
+        let state = lock(&self.state);
+        let entry = self.entry(&state, name)?;
+        let longest = entry
+            .workers
+            .iter()
+            .map(|worker| worker.max_context())
+            .max();
+        Ok((entry.model.clone(), longest.unwrap_or(0)))
+    }
+
+    fn entry<'a>(&self, state: &'a State, name: Option<&str>) -> Result<&'a Entry, Refusal> {
+        let served = || state.models.keys().cloned().collect::<Vec<_>>();
+        let entry = match name {
+            Some(name) => match state.models.get(name) {
+                Some(entry) => entry,
+                None if state.loading.contains_key(name) => return Err(Refusal::Coming),
+                None if state.models.is_empty() && !state.loading.is_empty() => {
+                    return Err(Refusal::Unknown(state.loading.keys().cloned().collect()));
+                }
+                None if state.models.is_empty() => return Err(Refusal::NoWorker),
+                None => return Err(Refusal::Unknown(served())),
+            },
+            None => {
+                let mut entries = state.models.values();
+                match (entries.next(), entries.next()) {
+                    (Some(entry), None) => entry,
+                    (Some(_), Some(_)) => return Err(Refusal::Ambiguous(served())),
+                    (None, _) if state.loading.is_empty() => return Err(Refusal::NoWorker),
+                    (None, _) => return Err(Refusal::Coming),
+                }
+            }
+        };
+        if entry.workers.is_empty() {
+            let recent = entry
+                .lost_at
+                .is_some_and(|at| at.elapsed() < self.return_time);
+            let coming = recent || state.loading.contains_key(&entry.model.name);
+            return Err(if coming {
+                Refusal::Coming
+            } else {
+                Refusal::NoWorker
+            });
+        }
+        Ok(entry)
+    }
+
+    /// Sends choices to the least loaded worker of a model, all to one: they share a prompt.
+    ///
+    /// `choices` is asked once a worker is chosen.
+    ///
+    /// # Errors
+    /// Why no worker took them; none of them runs then.
+    pub(crate) fn dispatch(
+        &self,
+        order: &Order<'_>,
+        choices: impl FnOnce() -> Vec<Dispatch>,
+    ) -> Result<Vec<ChoiceGuard>, Refusal> {
+        let mut state = lock(&self.state);
+        state.turn = state.turn.wrapping_add(1);
+        let entry = self.entry(&state, Some(order.model))?;
+        let in_flight: usize = entry
+            .workers
+            .iter()
+            .map(|worker| worker.num_choices())
+            .sum();
+        let places: usize = entry
+            .workers
+            .iter()
+            .map(|worker| worker.max_running())
+            .sum();
+        let limit = places * self.in_flight_factor;
+        if in_flight + order.num_choices > limit {
+            return Err(Refusal::Full { in_flight, limit });
+        }
+        let (first, last) = entry.workers.split_at(state.turn % entry.workers.len());
+        let worker = last
+            .iter()
+            .chain(first)
+            .filter(|worker| order.avoid != Some(worker.id.as_str()))
+            .filter(|worker| worker.max_context() >= order.needs_context)
+            .min_by_key(|worker| worker.num_choices() * 1024 / worker.max_running())
+            .ok_or(Refusal::NoWorker)?;
+        // A worker lost a moment ago is about to leave: its change ends the caller's wait.
+        let sent = choices().into_iter().map(|choice| worker.dispatch(choice));
+        sent.collect::<Option<Vec<_>>>().ok_or(Refusal::Coming)
+    }
+
+    /// Passes learnt text from one worker to the others of its model; the number that lag behind.
+    pub(crate) fn fan_out(&self, from: &Worker, learn: &Learn) -> usize {
+        let state = lock(&self.state);
+        let Some(entry) = state.models.get(&from.hello.model) else {
+            return 0;
+        };
+        let others = entry.workers.iter().filter(|other| other.id != from.id);
+        others.filter(|other| !other.learn(learn.clone())).count()
+    }
+
+    /// Whether any model has a ready worker.
+    pub(crate) fn is_ready(&self) -> bool {
+        lock(&self.state)
+            .models
+            .values()
+            .any(|entry| !entry.workers.is_empty())
+    }
+
+    /// The models that have a ready worker.
+    pub(crate) fn models(&self) -> Vec<v1::Model> {
+        let state = lock(&self.state);
+        let served = state
+            .models
+            .values()
+            .filter(|entry| !entry.workers.is_empty());
+        served
+            .map(|entry| {
+                let contexts = entry.workers.iter().map(|worker| worker.max_context());
+                let fingerprint = entry.workers.first().map(|worker| &worker.hello);
+                v1::Model {
+                    name: entry.model.name.clone(),
+                    max_context: contexts.max().unwrap_or(0),
+                    vocabulary_size: entry.model.vocabulary_size,
+                    workers: entry.workers.len() as u32,
+                    numeric_fingerprint: fingerprint
+                        .map(|hello| hello.numeric_fingerprint.clone())
+                        .unwrap_or_default(),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Held while a worker of a model is loading.
+#[derive(Debug)]
+pub(crate) struct Loading {
+    registry: Arc<Registry>,
+    model: String,
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        let mut state = lock(&self.registry.state);
+        if let Some(count) = state.loading.get_mut(&self.model) {
+            *count -= 1;
+            if *count == 0 {
+                state.loading.remove(&self.model);
+            }
+        }
+        drop(state);
+        self.registry.changed();
+    }
+}

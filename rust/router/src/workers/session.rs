@@ -1,0 +1,218 @@
+//! The life of one worker's stream: artifacts, ready, outputs, end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spectrie_proto::worker_v1::{Heartbeat, Learn, WorkerMessage, worker_message::Message};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use super::artifacts::Artifacts;
+use super::model::ServedModel;
+use super::registry::Registry;
+use super::worker::Worker;
+use crate::metrics::Metrics;
+
+/// Longest time from hello to ready: a large model is warmed in it.
+const LOADING_TIME: Duration = Duration::from_secs(600);
+
+/// What a session needs beside its stream.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionContext {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stall_timeout: Duration,
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Serves a worker that was welcomed until its stream ends, however it ends.
+pub(crate) async fn run(
+    context: SessionContext,
+    worker: Arc<Worker>,
+    mut inbound: Streaming<WorkerMessage>,
+) {
+    let loading = context.registry.begin_loading(&worker.hello.model);
+    let ended = tokio::select! {
+        ended = serve(&context, &worker, &mut inbound, loading) => ended,
+        () = context.shutdown.cancelled() => Status::unavailable("the router is shutting down"),
+    };
+    // Leaving first: nobody may choose a worker that is about to refuse.
+    context.registry.leave(&worker);
+    context.metrics.worker_left(&worker.hello.model, &worker.id);
+    tracing::warn!(worker = %worker.id, model = %worker.hello.model, reason = %ended.message(),
+        choices = worker.num_choices(), "worker left");
+    worker.lose(ended);
+}
+
+/// Runs the stream; gives why it ended.
+async fn serve(
+    context: &SessionContext,
+    worker: &Arc<Worker>,
+    inbound: &mut Streaming<WorkerMessage>,
+    loading: super::registry::Loading,
+) -> Status {
+    match timeout(LOADING_TIME, load(context, worker, inbound)).await {
+        Ok(Ok(())) => drop(loading),
+        Ok(Err(status)) => return status,
+        Err(_) => return Status::deadline_exceeded("no ready within 600 s of the hello"),
+    }
+    let mut progress = Progress::new();
+    loop {
+        match timeout(context.stall_timeout, inbound.message()).await {
+            Ok(Ok(Some(WorkerMessage {
+                message: Some(message),
+            }))) => {
+                progress.note(&message);
+                if let Err(status) = take(context, worker, message) {
+                    return status;
+                }
+            }
+            // A message of a later protocol.
+            Ok(Ok(Some(_))) => {}
+            Ok(Ok(None)) => return Status::unavailable("the worker closed its stream"),
+            Ok(Err(status)) => return status,
+            Err(_) => {
+                let seconds = context.stall_timeout.as_secs_f64();
+                return Status::unavailable(format!("no message for {seconds} s"));
+            }
+        }
+        if progress.is_stalled(context.stall_timeout) {
+            let seconds = context.stall_timeout.as_secs_f64();
+            return Status::unavailable(format!("no step for {seconds} s with work pending"));
+        }
+    }
+}
+
+/// Takes the artifacts up to ready and joins the registry.
+async fn load(
+    context: &SessionContext,
+    worker: &Arc<Worker>,
+    inbound: &mut Streaming<WorkerMessage>,
+) -> Result<(), Status> {
+    let mut artifacts = Artifacts::default();
+    loop {
+        let message = inbound.message().await?;
+        match message.map(|message| message.message) {
+            Some(Some(Message::Artifact(chunk))) => artifacts.push(&chunk)?,
+            Some(Some(Message::Ready(_))) => break,
+            Some(Some(Message::Hello(_))) => {
+                return Err(Status::invalid_argument("a second hello on one stream"));
+            }
+            Some(_) => {}
+            None => return Err(Status::unavailable("the worker left before it was ready")),
+        }
+    }
+    artifacts.check_complete()?;
+    let digest = artifacts.digest();
+    let model = match context.registry.known_model(&worker.hello.model, &digest) {
+        Some(model) => model,
+        None => build_model(worker, artifacts, digest).await?,
+    };
+    context.registry.join(model, worker.clone())?;
+    context
+        .metrics
+        .worker_joined(&worker.hello.model, &worker.id);
+    tracing::info!(worker = %worker.id, model = %worker.hello.model,
+        fingerprint = %worker.hello.numeric_fingerprint, "worker ready");
+    Ok(())
+}
+
+/// Builds tokenizer and template off the serving threads: a large vocabulary takes a second.
+async fn build_model(
+    worker: &Arc<Worker>,
+    artifacts: Artifacts,
+    digest: String,
+) -> Result<Arc<ServedModel>, Status> {
+    let worker = worker.clone();
+    let build = move || ServedModel::build(&worker.hello, &artifacts, digest);
+    match tokio::task::spawn_blocking(build).await {
+        Ok(Ok(model)) => Ok(Arc::new(model)),
+        Ok(Err(error)) => Err(Status::invalid_argument(error.to_string())),
+        Err(_) => Err(Status::internal("the model's files could not be read")),
+    }
+}
+
+/// Handles one message of a ready worker.
+fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(), Status> {
+    match message {
+        Message::StepOutput(step) => worker.deliver(step.outputs),
+        Message::Learned(learned) => {
+            let learn = Learn {
+                namespace: learned.namespace,
+                token_ids: learned.token_ids,
+            };
+            let dropped = context.registry.fan_out(worker, &learn);
+            context.metrics.learn_dropped(dropped);
+        }
+        Message::Load(load) => context.metrics.load(&worker.hello.model, &worker.id, &load),
+        Message::Heartbeat(_) | Message::Ready(_) => {}
+        Message::Hello(_) | Message::Artifact(_) => {
+            return Err(Status::invalid_argument(
+                "hello and artifacts come before ready",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Tells a worker that works from one that only says so.
+#[derive(Debug)]
+struct Progress {
+    steps: u64,
+    last: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            steps: 0,
+            last: Instant::now(),
+        }
+    }
+
+    fn note(&mut self, message: &Message) {
+        match message {
+            Message::Heartbeat(Heartbeat { steps, busy }) => {
+                if *steps != self.steps || !busy {
+                    self.steps = *steps;
+                    self.last = Instant::now();
+                }
+            }
+            Message::StepOutput(_) => self.last = Instant::now(),
+            _ => {}
+        }
+    }
+
+    fn is_stalled(&self, limit: Duration) -> bool {
+        self.last.elapsed() > limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_busy_heartbeats_without_a_step_are_no_progress() {
+        let mut progress = Progress::new();
+        let old = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        progress.last = old;
+        progress.note(&Message::Heartbeat(Heartbeat {
+            steps: 0,
+            busy: true,
+        }));
+        assert!(progress.is_stalled(Duration::from_secs(30)));
+        progress.note(&Message::Heartbeat(Heartbeat {
+            steps: 1,
+            busy: true,
+        }));
+        assert!(!progress.is_stalled(Duration::from_secs(30)));
+        progress.last = old;
+        progress.note(&Message::Heartbeat(Heartbeat {
+            steps: 1,
+            busy: false,
+        }));
+        assert!(!progress.is_stalled(Duration::from_secs(30)));
+    }
+}

@@ -1,0 +1,196 @@
+//! One worker that has dialled in, and the choices it runs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use spectrie_proto::worker_v1::{
+    Cancel, Hello, Learn, RequestOutput, Start, router_message::Message,
+};
+
+use super::mailbox::Mailbox;
+use super::outgoing::Sender;
+use crate::sync::lock;
+
+/// Where outputs of a choice go.
+#[derive(Debug)]
+struct Route {
+    attempt: u32,
+    mailbox: Arc<Mailbox>,
+    index: usize,
+}
+
+/// Routes by wire id. `None` once the worker is lost, so that no choice is added after its end.
+type Routes = Option<HashMap<String, Route>>;
+
+/// A connected worker.
+///
+/// The choices it runs are its routes: the load that decides where a request goes is their number,
+/// so it cannot drift from what runs.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// Unique in this router's life.
+    pub(crate) id: String,
+    pub(crate) hello: Hello,
+    sender: Sender,
+    routes: Mutex<Routes>,
+}
+
+/// One choice to be sent to a worker.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) start: Start,
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// The choice's place in its mailbox.
+    pub(crate) index: usize,
+}
+
+impl Worker {
+    pub(crate) fn new(id: String, hello: Hello, sender: Sender) -> Self {
+        let routes = Mutex::new(Some(HashMap::new()));
+        Self {
+            id,
+            hello,
+            sender,
+            routes,
+        }
+    }
+
+    /// Choices that run or wait on this worker.
+    pub(crate) fn num_choices(&self) -> usize {
+        lock(&self.routes).as_ref().map_or(0, HashMap::len)
+    }
+
+    /// Choices that this worker runs at once, at least 1.
+    pub(crate) fn max_running(&self) -> usize {
+        self.hello
+            .capacity
+            .map_or(1, |capacity| capacity.max_running.max(1) as usize)
+    }
+
+    /// Longest prompt plus answer that fits this worker, in tokens.
+    pub(crate) fn max_context(&self) -> u32 {
+        self.hello.capacity.map_or(0, |capacity| {
+            capacity
+                .max_context
+                .min(capacity.num_pages.saturating_mul(capacity.page_size))
+        })
+    }
+
+    /// Sends a choice; `None` when the worker is lost.
+    pub(crate) fn dispatch(self: &Arc<Self>, dispatch: Dispatch) -> Option<ChoiceGuard> {
+        let Dispatch {
+            start,
+            mailbox,
+            index,
+        } = dispatch;
+        let guard = ChoiceGuard {
+            worker: self.clone(),
+            wire_id: start.request_id.clone(),
+            attempt: start.attempt,
+        };
+        let mut routes = lock(&self.routes);
+        let routes = routes.as_mut()?;
+        mailbox.reset(index);
+        let route = Route {
+            attempt: start.attempt,
+            mailbox,
+            index,
+        };
+        routes.insert(start.request_id.clone(), route);
+        // A queue without reader means that the session is ending; it will lose this route.
+        self.sender.order(Message::Start(start));
+        Some(guard)
+    }
+
+    /// Hands a step's outputs to their streams; those of unknown or older attempts are dropped.
+    pub(crate) fn deliver(&self, outputs: Vec<RequestOutput>) {
+        let mut routes = lock(&self.routes);
+        let Some(routes) = routes.as_mut() else {
+            return;
+        };
+        for output in outputs {
+            let Some(route) = routes.get(&output.request_id) else {
+                continue;
+            };
+            if route.attempt != output.attempt {
+                continue;
+            }
+            if output.finish == 0 {
+                route.mailbox.deliver(route.index, output);
+            } else if let Some(route) = routes.remove(&output.request_id) {
+                route.mailbox.deliver(route.index, output);
+            }
+        }
+    }
+
+    /// Ends the worker: every choice it held is told, none is taken any more.
+    pub(crate) fn lose(&self, status: tonic::Status) {
+        let mut routes = lock(&self.routes);
+        // Told under the lock: whoever finds the routes gone may reset an inbox and try elsewhere.
+        for route in routes.take().into_iter().flat_map(HashMap::into_values) {
+            route.mailbox.lose(route.index);
+        }
+        drop(routes);
+        self.sender.end(status);
+    }
+
+    /// Passes on text that another worker learnt.
+    pub(crate) fn learn(&self, learn: Learn) -> bool {
+        self.sender.learn(learn)
+    }
+
+    pub(crate) fn order(&self, message: Message) -> bool {
+        self.sender.order(message)
+    }
+}
+
+/// Owns one running choice: dropping it cancels the choice, unless it has ended.
+#[derive(Debug)]
+pub(crate) struct ChoiceGuard {
+    worker: Arc<Worker>,
+    wire_id: String,
+    attempt: u32,
+}
+
+impl ChoiceGuard {
+    /// The worker that runs the choice.
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+
+    /// Ends a choice that a stop text ended; its last output is still awaited.
+    pub(crate) fn stop(&self, keep_tokens: u32) {
+        if self.is_routed() {
+            self.cancel(Some(keep_tokens), true);
+        }
+    }
+
+    fn is_routed(&self) -> bool {
+        let routes = lock(&self.worker.routes);
+        let route = routes.as_ref().and_then(|routes| routes.get(&self.wire_id));
+        route.is_some_and(|route| route.attempt == self.attempt)
+    }
+
+    fn cancel(&self, keep_tokens: Option<u32>, finished: bool) {
+        self.worker.order(Message::Cancel(Cancel {
+            request_id: self.wire_id.clone(),
+            attempt: self.attempt,
+            keep_tokens,
+            finished,
+        }));
+    }
+}
+
+impl Drop for ChoiceGuard {
+    fn drop(&mut self) {
+        let mut routes = lock(&self.worker.routes);
+        let Some(routes) = routes.as_mut() else {
+            return;
+        };
+        let route = routes.get(&self.wire_id);
+        if route.is_some_and(|route| route.attempt == self.attempt) {
+            routes.remove(&self.wire_id);
+            self.cancel(None, false);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! A worker without a model: it dials a router and echoes each prompt, a few tokens a step.
+//!
+//! Shared by the router's tests and by the `fake_worker` example that benches use.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper_util::rt::TokioIo;
+use sha2::{Digest as _, Sha256};
+use spectrie_proto::WORKER_PROTOCOL;
+use spectrie_proto::worker_v1::worker_hub_client::WorkerHubClient;
+use spectrie_proto::worker_v1::{
+    ArtifactChunk, Cancel, Capacity, FinishKind, Heartbeat, Hello, Learned, Load, Ready,
+    RequestOutput, RequestStats, RouterMessage, Start, StepOutput, WorkerMessage, router_message,
+    worker_message::Message,
+};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+/// End of sequence; ids below it are bytes.
+pub const END_TOKEN: u32 = 256;
+/// Ids of the fake vocabulary.
+pub const VOCABULARY_SIZE: u32 = 257;
+
+/// How a fake worker behaves.
+#[derive(Clone, Debug)]
+pub struct FakeWorker {
+    /// Served model name.
+    pub model: String,
+    /// Stands for the weights.
+    pub model_hash: String,
+    /// Protocol number of its hello.
+    pub protocol: u32,
+    /// Tokens of each choice in one step.
+    pub tokens_per_step: usize,
+    /// Time of one step.
+    pub step_time: Duration,
+    /// Choices at once, as its hello says; the others are taken all the same.
+    pub max_running: u32,
+    /// Prompt plus answer.
+    pub max_context: u32,
+    /// Ends without a word once a choice has this many tokens.
+    pub die_after_tokens: Option<usize>,
+    /// Refuses every choice with this message.
+    pub refusal: Option<String>,
+    /// Sends a token outside the vocabulary instead of the first one.
+    pub bad_token: bool,
+    /// Never steps.
+    pub is_frozen: bool,
+    /// Token of a TCP listener.
+    pub worker_token: Option<String>,
+}
+
+impl Default for FakeWorker {
+    fn default() -> Self {
+        Self {
+            model: "fake".into(),
+            model_hash: "0".repeat(64),
+            protocol: WORKER_PROTOCOL,
+            tokens_per_step: 3,
+            step_time: Duration::from_millis(1),
+            max_running: 8,
+            max_context: 512,
+            die_after_tokens: None,
+            refusal: None,
+            bad_token: false,
+            is_frozen: false,
+            worker_token: None,
+        }
+    }
+}
+
+/// A choice that runs.
+#[derive(Debug)]
+struct Running {
+    start: Start,
+    emitted: Vec<u32>,
+    steps: u32,
+    accepted: u32,
+}
+
+impl FakeWorker {
+    /// Dials `router` (`unix:PATH` or `HOST:PORT`) and works until the stream ends.
+    ///
+    /// Everything the router says goes to `heard`, `welcome` first.
+    ///
+    /// # Errors
+    /// The status that ended the stream.
+    pub async fn run(
+        self,
+        router: &str,
+        heard: mpsc::UnboundedSender<RouterMessage>,
+    ) -> Result<(), Status> {
+        let channel = connect(router).await?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        for message in self.greeting() {
+            send(&sender, message)?;
+        }
+        let mut request = Request::new(UnboundedReceiverStream::new(receiver));
+        if let Some(token) = &self.worker_token {
+            let value = format!("Bearer {token}").parse();
+            let value = value.map_err(|_| Status::invalid_argument("bad token"))?;
+            request.metadata_mut().insert("authorization", value);
+        }
+        let mut inbound = WorkerHubClient::new(channel)
+            .connect(request)
+            .await?
+            .into_inner();
+        let mut running: BTreeMap<(String, u32), Running> = BTreeMap::new();
+        let mut steps = 0;
+        let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
+        let mut step = tokio::time::interval(self.step_time.max(Duration::from_micros(1)));
+        step.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = inbound.message() => {
+                    let Some(message) = message? else { return Ok(()) };
+                    // A test that no longer listens still wants the worker to work.
+                    let _ = heard.send(message.clone());
+                    self.hear(message, &mut running, &sender)?;
+                }
+                _ = heartbeat.tick() => {
+                    let busy = !running.is_empty();
+                    send(&sender, Message::Heartbeat(Heartbeat { steps, busy }))?;
+                }
+                _ = step.tick(), if !running.is_empty() && !self.is_frozen => {
+                    steps += 1;
+                    if !self.step(steps, &mut running, &sender)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn greeting(&self) -> Vec<Message> {
+        let hello = Hello {
+            protocol: self.protocol,
+            version: env!("CARGO_PKG_VERSION").into(),
+            model: self.model.clone(),
+            model_hash: self.model_hash.clone(),
+            numeric_fingerprint: "fake".into(),
+            capacity: Some(Capacity {
+                max_context: self.max_context,
+                max_running: self.max_running,
+                num_pages: self.max_context.div_ceil(16) * self.max_running,
+                page_size: 16,
+                max_draft_tokens: 16,
+            }),
+            vocabulary_size: VOCABULARY_SIZE,
+            eos_token_ids: vec![END_TOKEN],
+            instance: "fake".into(),
+            process_id: i64::from(std::process::id()),
+            ..Default::default()
+        };
+        let mut messages = vec![Message::Hello(hello)];
+        for (name, data) in [
+            ("tokenizer.json", tokenizer_json()),
+            ("chat_template.jinja", CHAT_TEMPLATE.into()),
+            (
+                "generation_config.json",
+                r#"{"temperature": 0.5, "top_k": 40}"#.into(),
+            ),
+        ] {
+            let (first, second) = data.as_bytes().split_at(data.len() / 2);
+            let chunk = |data: &[u8], sha256| {
+                let data = Bytes::copy_from_slice(data);
+                Message::Artifact(ArtifactChunk {
+                    name: name.into(),
+                    data,
+                    sha256,
+                })
+            };
+            let digest = format!("{:x}", Sha256::digest(data.as_bytes()));
+            messages.push(chunk(first, None));
+            messages.push(chunk(second, Some(digest)));
+        }
+        messages.push(Message::Ready(Ready {}));
+        messages
+    }
+
+    fn hear(
+        &self,
+        message: RouterMessage,
+        running: &mut BTreeMap<(String, u32), Running>,
+        sender: &mpsc::UnboundedSender<WorkerMessage>,
+    ) -> Result<(), Status> {
+        match message.message {
+            Some(router_message::Message::Start(start)) => {
+                let key = (start.request_id.clone(), start.attempt);
+                if let Some(refusal) = &self.refusal {
+                    let output = RequestOutput {
+                        request_id: key.0,
+                        attempt: key.1,
+                        finish: FinishKind::FinishRefused.into(),
+                        message: Some(refusal.clone()),
+                        ..Default::default()
+                    };
+                    return send(
+                        sender,
+                        Message::StepOutput(StepOutput {
+                            step: 0,
+                            outputs: vec![output],
+                        }),
+                    );
+                }
+                let emitted = start.emitted_token_ids.clone();
+                running.insert(
+                    key,
+                    Running {
+                        start,
+                        emitted,
+                        steps: 0,
+                        accepted: 0,
+                    },
+                );
+            }
+            Some(router_message::Message::Cancel(cancel)) => {
+                let Cancel {
+                    request_id,
+                    attempt,
+                    keep_tokens,
+                    ..
+                } = cancel;
+                if let Some(mut ended) = running.remove(&(request_id.clone(), attempt)) {
+                    if let Some(keep) = keep_tokens {
+                        ended.emitted.truncate(keep as usize);
+                    }
+                    let output = RequestOutput {
+                        request_id,
+                        attempt,
+                        finish: FinishKind::FinishCancelled.into(),
+                        stats: Some(ended.stats()),
+                        ..Default::default()
+                    };
+                    send(
+                        sender,
+                        Message::StepOutput(StepOutput {
+                            step: 0,
+                            outputs: vec![output],
+                        }),
+                    )?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// One step of every choice; `false` when it is time to die.
+    fn step(
+        &self,
+        step: u64,
+        running: &mut BTreeMap<(String, u32), Running>,
+        sender: &mpsc::UnboundedSender<WorkerMessage>,
+    ) -> Result<bool, Status> {
+        let mut outputs = Vec::with_capacity(running.len());
+        let mut learned = Vec::new();
+        running.retain(|_, choice| {
+            let (mut token_ids, finish) = choice.step(self.tokens_per_step);
+            let sources = (0..token_ids.len()).map(|index| if index == 0 { 1 } else { 3 });
+            let sources = sources.collect();
+            if self.bad_token
+                && let Some(first) = token_ids.first_mut()
+            {
+                *first = VOCABULARY_SIZE;
+            }
+            let ended = finish != FinishKind::FinishNone;
+            if ended && choice.start.learn {
+                learned.push(Learned {
+                    namespace: choice.start.namespace.clone(),
+                    token_ids: choice.emitted.clone(),
+                });
+            }
+            outputs.push(RequestOutput {
+                request_id: choice.start.request_id.clone(),
+                attempt: choice.start.attempt,
+                token_ids,
+                sources,
+                finish: finish.into(),
+                message: None,
+                stats: ended.then(|| choice.stats()),
+            });
+            !ended
+        });
+        let longest = running
+            .values()
+            .map(|choice| choice.emitted.len())
+            .max()
+            .unwrap_or(0);
+        let load = Load {
+            running: running.len() as u32,
+            steps: step,
+            ..Default::default()
+        };
+        send(sender, Message::StepOutput(StepOutput { step, outputs }))?;
+        send(sender, Message::Load(load))?;
+        for learned in learned {
+            send(sender, Message::Learned(learned))?;
+        }
+        Ok(self.die_after_tokens.is_none_or(|limit| longest < limit))
+    }
+}
+
+impl Running {
+    /// The next tokens: the prompt once more, then the end; for ever when the end is ignored.
+    fn step(&mut self, tokens_per_step: usize) -> (Vec<u32>, FinishKind) {
+        let mut token_ids = Vec::with_capacity(tokens_per_step);
+        self.steps += 1;
+        for _ in 0..tokens_per_step {
+            let length = self.start.prompt_ids.len();
+            let position = self.emitted.len();
+            let may_end = position as u32 >= self.start.min_tokens && !self.start.ignore_eos;
+            let token = if position >= length && may_end {
+                END_TOKEN
+            } else {
+                self.start.prompt_ids[position % length]
+            };
+            self.accepted += u32::from(!token_ids.is_empty());
+            self.emitted.push(token);
+            token_ids.push(token);
+            if token == END_TOKEN && may_end {
+                return (token_ids, FinishKind::FinishEos);
+            }
+            if self.start.stop_token_ids.contains(&token) {
+                return (token_ids, FinishKind::FinishStopToken);
+            }
+            if self.emitted.len() >= self.start.max_tokens as usize {
+                return (token_ids, FinishKind::FinishLength);
+            }
+        }
+        (token_ids, FinishKind::FinishNone)
+    }
+
+    fn stats(&self) -> RequestStats {
+        let same = self.emitted.iter().zip(&self.start.prediction_ids);
+        let predicted = same.take_while(|(token, guess)| token == guess).count();
+        RequestStats {
+            verify_steps: self.steps,
+            drafted_tokens: self.accepted,
+            accepted_tokens: self.accepted,
+            accepted_by_source: vec![0, 0, 0, self.accepted, 0, 0, 0, 0],
+            queue_ns: 1,
+            prefill_ns: 2,
+            decode_ns: 3,
+            accepted_prediction_tokens: predicted as u32,
+            ..Default::default()
+        }
+    }
+}
+
+fn send(sender: &mpsc::UnboundedSender<WorkerMessage>, message: Message) -> Result<(), Status> {
+    let message = WorkerMessage {
+        message: Some(message),
+    };
+    sender
+        .send(message)
+        .map_err(|_| Status::unavailable("the router is gone"))
+}
+
+/// A channel to `unix:PATH` or `HOST:PORT`.
+///
+/// # Errors
+/// `UNAVAILABLE` when nobody listens there.
+pub async fn connect(address: &str) -> Result<Channel, Status> {
+    let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+    let Some(path) = address.strip_prefix("unix:") else {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(unavailable)?;
+        return endpoint.connect().await.map_err(unavailable);
+    };
+    let path = path.to_owned();
+    let connector = tower::service_fn(move |_| {
+        let path = path.clone();
+        async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
+    });
+    Endpoint::from_static("http://localhost")
+        .connect_with_connector(connector)
+        .await
+        .map_err(unavailable)
+}
+
+const CHAT_TEMPLATE: &str = "{% for message in messages %}{% if message['role'] == 'robot' %}\
+    {{ raise_exception('robots may not speak') }}{% endif %}\
+    {{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}\
+    {% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}";
+
+/// A tokenizer whose tokens are single bytes, and the end.
+fn tokenizer_json() -> String {
+    let mut vocabulary = serde_json::Map::new();
+    let mut next = 0;
+    for byte in 0..=255u8 {
+        let is_printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+        // The byte-level alphabet: bytes that do not print take the letters from 256 on.
+        let letter = if is_printable {
+            char::from(byte)
+        } else {
+            next += 1;
+            char::from_u32(255 + next).unwrap_or('?')
+        };
+        vocabulary.insert(letter.to_string(), u32::from(byte).into());
+    }
+    let byte_level = serde_json::json!({
+        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false
+    });
+    serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [{
+            "id": END_TOKEN, "content": "<|end|>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true
+        }],
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []}
+    })
+    .to_string()
+}

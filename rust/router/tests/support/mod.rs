@@ -1,0 +1,175 @@
+//! A router on real sockets, with fake workers, for tests.
+#![allow(dead_code, unreachable_pub)] // Each test file uses its part.
+
+pub mod fake_worker;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use spectrie_proto::v1;
+use spectrie_proto::v1::inference_client::InferenceClient;
+use spectrie_proto::worker_v1::RouterMessage;
+pub use spectrie_proto::worker_v1::router_message::Message;
+use spectrie_router::app::{self, Bound};
+use spectrie_router::{Ending, RouterConfig, RouterError, Shutdown};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use fake_worker::FakeWorker;
+
+/// No wait of a test is longer than this.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running router.
+pub struct TestRouter {
+    pub bound: Bound,
+    pub shutdown: Shutdown,
+    serving: JoinHandle<Result<Ending, RouterError>>,
+    folder: PathBuf,
+}
+
+/// A fake worker that has dialled in.
+pub struct TestWorker {
+    pub heard: UnboundedReceiver<RouterMessage>,
+    running: JoinHandle<Result<(), Status>>,
+}
+
+impl TestRouter {
+    /// Starts a router with short waits.
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// Starts a router whose configuration `change` may alter.
+    pub async fn with(change: impl FnOnce(&mut RouterConfig)) -> Self {
+        let folder = std::env::temp_dir().join(format!("spectrie-{:x}", rand::random::<u64>()));
+        std::fs::create_dir(&folder).unwrap();
+        let mut config = RouterConfig::default();
+        config.listen.http = Some("127.0.0.1:0".into());
+        config.listen.grpc = Some("127.0.0.1:0".into());
+        config.listen.worker = format!("unix:{}", folder.join("worker.sock").display());
+        config.workers.wait_s = 0.2;
+        config.runtime.drain_s = PATIENCE.as_secs_f64();
+        change(&mut config);
+        let (ready, bound) = oneshot::channel();
+        let shutdown = Shutdown::new();
+        let on_ready = |bound: &Bound| ready.send(bound.clone()).unwrap();
+        let serving = tokio::spawn(app::serve(config, on_ready, shutdown.clone()));
+        let bound = within(bound).await.unwrap();
+        Self {
+            bound,
+            shutdown,
+            serving,
+            folder,
+        }
+    }
+
+    /// Adds a worker and waits until a request would find it.
+    pub async fn worker(&self, worker: FakeWorker) -> TestWorker {
+        let before = self.num_workers(&worker.model).await;
+        let model = worker.model.clone();
+        let worker = self.dial(worker);
+        within(async {
+            while self.num_workers(&model).await <= before {
+                assert!(!worker.running.is_finished(), "the worker ended");
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+        worker
+    }
+
+    /// Lets a worker dial, whatever comes of it.
+    pub fn dial(&self, worker: FakeWorker) -> TestWorker {
+        let (sender, heard) = unbounded_channel();
+        let address = self.bound.worker.clone();
+        let running = tokio::spawn(async move { worker.run(&address, sender).await });
+        TestWorker { heard, running }
+    }
+
+    pub async fn num_workers(&self, model: &str) -> u32 {
+        let models = self
+            .client()
+            .await
+            .list_models(v1::ListModelsRequest {})
+            .await
+            .unwrap();
+        let models = models.into_inner().models;
+        models
+            .iter()
+            .find(|found| found.name == model)
+            .map_or(0, |found| found.workers)
+    }
+
+    pub async fn channel(&self) -> Channel {
+        let address = self.bound.grpc.as_deref().unwrap();
+        within(fake_worker::connect(address)).await.unwrap()
+    }
+
+    pub async fn client(&self) -> InferenceClient<Channel> {
+        InferenceClient::new(self.channel().await)
+    }
+
+    /// How the router ended, once it was asked to.
+    pub async fn ended(mut self) -> Ending {
+        within(&mut self.serving).await.unwrap().unwrap()
+    }
+}
+
+impl Drop for TestRouter {
+    fn drop(&mut self) {
+        self.serving.abort();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl TestWorker {
+    /// The next message that is not a welcome.
+    pub async fn hear(&mut self) -> Message {
+        within(async {
+            loop {
+                let message = self.heard.recv().await.expect("the worker ended").message;
+                match message {
+                    None | Some(Message::Welcome(_)) => {}
+                    Some(message) => return message,
+                }
+            }
+        })
+        .await
+    }
+
+    /// Kills the worker, as a crash would.
+    pub fn kill(&self) {
+        self.running.abort();
+    }
+
+    /// How the worker's stream ended.
+    pub async fn ended(mut self) -> Result<(), Status> {
+        within(&mut self.running).await.unwrap()
+    }
+}
+
+impl Drop for TestWorker {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+/// Waits for `future`, not for ever.
+pub async fn within<F: Future>(future: F) -> F::Output {
+    timeout(PATIENCE, future)
+        .await
+        .expect("a test waited too long")
+}
+
+/// A request for `text`.
+pub fn request(text: &str) -> v1::GenerateRequest {
+    v1::GenerateRequest {
+        prompt: Some(v1::generate_request::Prompt::Text(text.into())),
+        ..Default::default()
+    }
+}
