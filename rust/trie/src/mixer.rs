@@ -20,7 +20,7 @@ const PRIOR: Features = [
 ];
 
 /// Step of the online training, per label.
-const RATE: f32 = 0.002;
+const RATE: f32 = 0.005;
 
 /// The weights of one request.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::segment::Segment;
 
 /// Tokens of the smallest and of the largest segment.
 const MIN_SEGMENT_TOKENS: usize = 256;
-const MAX_SEGMENT_TOKENS: usize = 512 << 10;
+const MAX_SEGMENT_TOKENS: usize = 256 << 10;
 
 /// Tokens of a namespace's first segment, where its share allows; each next one doubles.
 const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
@@ -115,9 +115,9 @@ mod tests {
     fn segments_double_up_to_an_eighth_of_the_share() {
         assert_eq!(segment_tokens(0, 256 << 20), 4 << 10);
         assert_eq!(segment_tokens(4 << 10, 256 << 20), 8 << 10);
-        assert_eq!(segment_tokens(512 << 10, 1 << 30), 512 << 10);
+        assert_eq!(segment_tokens(256 << 10, 1 << 30), 256 << 10);
         assert_eq!(segment_tokens(0, 64 << 10), 256);
-        let most = segment_tokens(512 << 10, 64 << 20);
+        let most = segment_tokens(256 << 10, 64 << 20);
         assert!(Segment::bytes_for(most) * SEGMENTS_PER_SHARE <= 64 << 20);
     }
 }
