@@ -17,6 +17,8 @@ Verdict = Literal["met", "not met", "not decided"]
 
 MAX_FOREIGN_CORES = 0.2
 """A sample during which others used more than this many cores is dropped and taken again."""
+MIN_PAIRS = 20
+"""Fewer pairs decide nothing."""
 _RETRIES = 3
 _RESAMPLES = 4000
 
@@ -64,6 +66,8 @@ class Comparison:
         The interval's upper end must reach it, and the interval must be narrow: 0.04 for floors
         of about 1 ("never slower"), else a tenth of the median.
         """
+        if len(self.ratios) < MIN_PAIRS:
+            return "not decided"
         low, high = median_interval(self.ratios)
         if high < floor:
             return "not met"

@@ -36,7 +36,7 @@ def run(model: str, *, pairs: int, max_tokens: int, threads: int, dtype: str = "
         for kind in FLOORS:
             samples = [(prompt, _ids(llm, prompt)) for prompt in load(kind)]
             ours = _ours(llm, samples, kind, pairs, max_tokens)
-            theirs = _theirs(rival, samples, kind, max_tokens)
+            theirs = _theirs(rival, samples, kind, pairs, max_tokens)
             data[kind] = {"spectrie": ours, "transformers": theirs}
             rows.append(_row(kind, ours, theirs))
     header = ["kind", "off tok/s", "on tok/s", "speed-up", "95 %", "tokens/step"]
@@ -84,6 +84,7 @@ def _ours(
         pairs=pairs,
         title=f"speculation {kind}",
     )
+    measured = [p.id for p, _ in samples if (p.id, False) in tokens]
     steps = sum(s.verify_steps for s in stats.values())
     accepted = sum(s.accepted_tokens for s in stats.values())
     by_source: dict[str, int] = {}
@@ -94,8 +95,8 @@ def _ours(
         **comparison.summary(),
         "verdict": comparison.verdict(FLOORS[kind]),
         "floor": FLOORS[kind],
-        "identical": sum(tokens[p.id, True] == tokens[p.id, False] for p, _ in samples),
-        "prompts": len(samples),
+        "identical": sum(tokens[name, True] == tokens[name, False] for name in measured),
+        "prompts": len(measured),
         "tokens_per_step": 1 + accepted / steps if steps else 1.0,
         "accepted_per_step": accepted / steps if steps else 0.0,
         "drafted_per_step": sum(s.drafted_tokens for s in stats.values()) / max(steps, 1),
@@ -103,7 +104,9 @@ def _ours(
     }
 
 
-def _theirs(rival: Rival, samples: list[_Sample], kind: Kind, max_tokens: int) -> dict[str, Any]:
+def _theirs(
+    rival: Rival, samples: list[_Sample], kind: Kind, pairs: int, max_tokens: int
+) -> dict[str, Any]:
     tokens: dict[tuple[str, bool], list[int]] = {}
 
     def sample(prompt: Prompt, ids: list[int], enabled: bool) -> float:
@@ -115,11 +118,12 @@ def _theirs(rival: Rival, samples: list[_Sample], kind: Kind, max_tokens: int) -
     comparison: Comparison = compare(
         [lambda p=p, i=i: sample(p, i, False) for p, i in samples],  # type: ignore[misc]
         [lambda p=p, i=i: sample(p, i, True) for p, i in samples],  # type: ignore[misc]
-        pairs=len(samples),
+        pairs=min(pairs, len(samples)),
         title=f"transformers {kind}",
     )
-    identical = sum(tokens[p.id, True] == tokens[p.id, False] for p, _ in samples)
-    return {**comparison.summary(), "identical": identical, "prompts": len(samples)}
+    measured = [p.id for p, _ in samples if (p.id, True) in tokens]
+    identical = sum(tokens[name, True] == tokens[name, False] for name in measured)
+    return {**comparison.summary(), "identical": identical, "prompts": len(measured)}
 
 
 def _row(kind: Kind, ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ def test_interval_holds_the_median_and_repeats() -> None:
     ("ratios", "floor", "verdict"),
     [
         ([2.0] * 20, 1.8, "met"),
+        ([2.0] * 19, 1.8, "not decided"),
         ([1.5] * 20, 1.8, "not met"),
         ([1.0, 3.0] * 10, 1.8, "not decided"),
         ([2.0, 3.0] * 10, 1.8, "met"),
