@@ -8,7 +8,7 @@ import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["available_memory_bytes", "cpu_class", "cpu_flags", "num_cores"]
+__all__ = ["available_memory_bytes", "cpu_class", "cpu_flags", "is_busy", "num_cores"]
 
 # Instructions that the matrix library chooses its code by.
 _TELLING_FLAGS = (
@@ -71,6 +71,14 @@ def num_cores() -> int:
         period_us = int(_read(_CGROUP / "cpu" / "cpu.cfs_period_us") or 100_000)
         cores = min(cores, int(old) // period_us)
     return max(cores, 1)
+
+
+def is_busy() -> bool:
+    """Whether others want the cores too, so that times measured now say little about this machine."""
+    try:
+        return os.getloadavg()[0] > num_cores() + 0.5
+    except OSError:
+        return False
 
 
 def available_memory_bytes() -> int:

@@ -29,10 +29,16 @@ class Measurements:
         """Every key that begins with `prefix` and its answer."""
         return [(key, value) for key, value in self._answers.items() if key.startswith(prefix)]
 
-    def put(self, key: str, answer: Any) -> None:
-        """Keeps a JSON value, replacing the file whole so that readers never see half of it."""
+    def put(self, key: str, answer: Any, *, on_disk: bool = True) -> None:
+        """Keeps a JSON value, replacing the file whole so that readers never see half of it.
+
+        Args:
+            key: What the answer belongs to.
+            answer: The value.
+            on_disk: Whether it outlives this process.
+        """
         self._answers[key] = answer
-        if self._path is None:
+        if self._path is None or not on_disk:
             return
         # Another process may have added answers since.
         self._answers = _load(self._path) | self._answers

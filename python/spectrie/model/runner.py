@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from spectrie.model import machine
 from spectrie.model.decoder import Decoder
 from spectrie.model.measurements import Measurements
 from spectrie.model.plan import PlanArrays, StepPlan
@@ -146,7 +147,8 @@ class Runner:
     def choose_threads(self, num_cores: int) -> None:
         """Sets the thread count that is quickest here for one row and for eight.
 
-        Overwrites the cache's first pages: call it before serving. The answer is kept on disk.
+        Overwrites the cache's first pages: call it before serving. The answer is kept on disk, unless
+        other processes kept the machine busy.
         """
         key = f"threads of {num_cores} {self.info.arithmetic}"
         known = self._measurements.get(key)
@@ -154,19 +156,20 @@ class Runner:
             counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
             counts = [count for count in counts if count <= num_cores]
             times = {}
+            busy = machine.is_busy()
             for count in counts:
                 self.set_threads(count)
                 one, eight = (self._time(self._cost_plan(n), _THREAD_SECONDS / 2) for n in (1, 8))
                 times[count] = 2 * one + eight
             known = min(counts, key=lambda count: times[count])
-            self._measurements.put(key, known)
+            self._measurements.put(key, known, on_disk=not busy)
         self.set_threads(known)
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
         """Milliseconds of a forward by its number of rows, at a context of about 256 tokens.
 
-        Takes up to some 1.5 seconds, or a few forwards of a slow model; the answer is kept on disk.
-        Overwrites the cache's first pages: call it before serving.
+        Takes up to some 1.5 seconds, or a few forwards of a slow model; the answer is kept on disk
+        as that of `choose_threads`. Overwrites the cache's first pages: call it before serving.
 
         Returns:
             Row counts, ascending, and the time of one forward for each.
@@ -176,11 +179,12 @@ class Runner:
         known = self._measurements.get(key)
         if isinstance(known, list) and len(known) == len(rows):
             return rows, [float(value) for value in known]
+        busy = machine.is_busy()
         times = [self._time(self._cost_plan(n), _COST_SECONDS / len(rows)) for n in rows]
         # More rows never cost less; where they seem to, something else ran meanwhile.
         for index in range(len(times) - 1, 0, -1):
             times[index - 1] = min(times[index - 1], times[index])
-        self._measurements.put(key, times)
+        self._measurements.put(key, times, on_disk=not busy)
         return rows, times
 
     def _cost_plan(self, num_rows: int) -> StepPlan:
