@@ -1,0 +1,91 @@
+"""Fixtures: the router as a process on free ports, joined by a scripted worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from tests.http.scripted_worker import ScriptedWorker
+
+__all__ = ["Server", "client", "scripted", "start_router", "url"]
+
+READY_S = 30.0
+ROOT = Path(__file__).parents[2]
+READY_PREFIX = "spectrie ready "
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running router and the worker that joined it."""
+
+    http: str
+    grpc: str
+    worker: ScriptedWorker
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A router without API keys, and a worker that follows a script."""
+    yield from start_router(tmp_path_factory.mktemp("router"))
+
+
+@pytest.fixture(scope="module")
+def url(scripted: Server) -> str:
+    """Base URL of the HTTP API."""
+    return scripted.http
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    """OpenAI's client, without retries so that each error is seen."""
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=30) as client:
+        yield client
+
+
+def start_router(folder: Path, *options: str) -> Iterator[Server]:
+    """Runs `spectrie router` with `options` until the generator is closed."""
+    socket = f"unix:{folder}/worker.sock"
+    command = [sys.executable, "-m", "spectrie", "router", "--worker-listen", socket]
+    command += ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *options]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'python'}"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True
+    ) as process:
+        try:
+            facts = _ready(process)
+            with ScriptedWorker(socket) as worker:
+                _wait_until_ready(f"http://{facts['http']}/readyz")
+                yield Server(f"http://{facts['http']}", facts["grpc"], worker)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                assert process.wait(READY_S) == 0
+            finally:
+                process.kill()
+
+
+def _wait_until_ready(url: str) -> None:
+    deadline = time.monotonic() + READY_S
+    while httpx.get(url).status_code != 200:
+        assert time.monotonic() < deadline, "the router did not take the worker"
+        time.sleep(0.02)
+
+
+def _ready(process: subprocess.Popen[str]) -> dict[str, str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(READY_PREFIX):
+            facts: dict[str, str] = json.loads(line.removeprefix(READY_PREFIX))
+            return facts
+    raise AssertionError("the router ended before it was ready")
