@@ -81,6 +81,17 @@ def test_probes_say_what_they_know(guarded: httpx.Client) -> None:
     assert metrics.text.endswith("# EOF\n")
 
 
+def test_answers_are_counted_by_route_and_status(guarded: httpx.Client) -> None:
+    guarded.post("/v1/completions", json=PROMPT, headers=GOOD)
+    guarded.post("/v1/completions", json={}, headers=GOOD)
+    guarded.get("/made/up/by/a/stranger")
+    lines = guarded.get("/metrics").text.splitlines()
+    counts = [line for line in lines if line.startswith("spectrie_requests_total{")]
+    for route, code in [("/v1/completions", 200), ("/v1/completions", 400), ("other", 401)]:
+        assert any(f'route="{route}",code="{code}"' in line for line in counts), counts
+    assert not any("stranger" in line for line in counts)
+
+
 def test_browsers_of_the_given_origin_may_call(guarded: httpx.Client) -> None:
     preflight = {
         "access-control-request-method": "POST",

@@ -26,6 +26,10 @@ pub(super) const X_SPECTRIE_IGNORED: HeaderName = HeaderName::from_static("x-spe
 /// Paths that answer without a key; every other path needs one when keys are configured.
 pub(super) const OPEN_PATHS: &[&str] = &["/healthz", "/health", "/readyz", "/metrics", "/version"];
 
+/// Routes by which requests are counted; every other path is one more, so that nobody can make up
+/// labels.
+const COUNTED: &[&str] = &["/v1/chat/completions", "/v1/completions", "/v1/models"];
+
 /// Tenant of the caller's key, for handlers.
 #[derive(Debug, Clone)]
 pub(super) struct Tenant(pub(super) Option<String>);
@@ -83,6 +87,20 @@ fn internal(id: &str) -> HttpError {
         None,
         format!("internal failure in request {id}"),
     )
+}
+
+/// Counts the answers by route and status, probes apart.
+pub(super) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if OPEN_PATHS.contains(&path) {
+        return next.run(request).await;
+    }
+    let mut counted = COUNTED.iter();
+    let route = counted.find(|route| **route == path).unwrap_or(&"other");
+    let response = next.run(request).await;
+    let status = response.status();
+    state.metrics.request(route, status.as_str());
+    response
 }
 
 /// Refuses a request whose line and headers together are larger than `limit` bytes.

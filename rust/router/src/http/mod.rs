@@ -67,7 +67,7 @@ fn max_header_bytes(state: &AppState) -> usize {
     state.config.limits.max_header_bytes as usize
 }
 
-/// Every route with its layers: a name first, then the size of the headers, then the key, then the
+/// Every route with its layers: a name first, then the count, the size of the headers, the key, the
 /// handler.
 fn routes(state: AppState) -> axum::Router {
     let generation = axum::Router::new()
@@ -91,6 +91,7 @@ fn routes(state: AppState) -> axum::Router {
             max_header_bytes(&state),
             layers::bound_headers,
         ))
+        .layer(from_fn_with_state(state.clone(), layers::count))
         .layer(from_fn(layers::name_request));
     let router = match layers::cors(&state.config.access.cors_origins) {
         Some(cors) => router.layer(cors),
