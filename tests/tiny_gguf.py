@@ -20,6 +20,10 @@ Weights = dict[str, npt.NDArray[np.float32]]
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, MLP, LAYERS = 64, 4, 2, 16, 96, 2
 TOKENS = ["<|end|>", "<|user|>", *"abcdefgh", "Ġ", "Ċ", "ab", "Ġab"]
 MERGES = ["a b", "Ġ ab"]
+# SentencePiece: `bc` scores higher than `ab`, so `abc` is `a` and `bc`.
+PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+PIECES += ["▁", "a", "b", "c", "bc", "ab", "▁a", "▁ab"]
+SCORES = [0.0] * 259 + [-9.0, -9.0, -9.0, -9.0, -1.0, -2.0, -3.0, -4.0]
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
@@ -30,6 +34,7 @@ def write_tiny_gguf(
     matrices: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
     tied: bool = True,
     pre: str | None = "smollm",
+    tokenizer: str = "gpt2",
     metadata: dict[str, Any] | None = None,
     extra: Weights | None = None,
 ) -> Weights:
@@ -42,6 +47,8 @@ def write_tiny_gguf(
         matrices: Storage of the matrices; vectors are float32.
         tied: Whether the output projection is left out.
         pre: The pre-tokenizer named in the file, None for no such key.
+        tokenizer: Kind of tokenizer: `gpt2` (byte-level BPE), `llama` (SentencePiece), or a name
+            alone.
         metadata: Further keys: integers, floats and strings.
         extra: Further tensors, by GGUF name.
     """
@@ -55,11 +62,15 @@ def write_tiny_gguf(
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
     writer.add_license("mit")
-    _add_tokenizer(writer, pre)
+    writer.add_tokenizer_model(tokenizer)
+    if tokenizer == "llama":
+        _add_pieces(writer)
+    else:
+        _add_tokenizer(writer, pre)
     for key, value in (metadata or {}).items():
         add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
         add[type(value)](key, value)
-    weights = _random_weights(architecture, tied)
+    weights = _random_weights(architecture, tied, len(PIECES if tokenizer == "llama" else TOKENS))
     for name, values in weights.items():
         stored = values
         if architecture == "llama" and (".q_proj" in name or ".k_proj" in name):
@@ -104,7 +115,6 @@ def tiny_alias(folder: Path, **changes: Any) -> tuple[Path, Alias]:
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, pre: str | None) -> None:
-    writer.add_tokenizer_model("gpt2")
     if pre is not None:
         writer.add_tokenizer_pre(pre)
     writer.add_token_list(TOKENS)
@@ -116,10 +126,19 @@ def _add_tokenizer(writer: gguf.GGUFWriter, pre: str | None) -> None:
     writer.add_chat_template(TEMPLATE)
 
 
-def _random_weights(architecture: str, tied: bool) -> Weights:
+def _add_pieces(writer: gguf.GGUFWriter) -> None:
+    writer.add_token_list(PIECES)
+    writer.add_token_scores(SCORES)
+    writer.add_token_types([2, 3, 3] + [6] * 256 + [1] * (len(PIECES) - 259))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+
+
+def _random_weights(architecture: str, tied: bool, vocabulary: int) -> Weights:
     random = np.random.default_rng(7)
     q_rows, kv_rows = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (len(TOKENS), HIDDEN)}
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, HIDDEN)}
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
         shapes |= {
@@ -146,7 +165,7 @@ def _random_weights(architecture: str, tied: bool) -> Weights:
             }
     shapes["model.norm.weight"] = (HIDDEN,)
     if not tied:
-        shapes["lm_head.weight"] = (len(TOKENS), HIDDEN)
+        shapes["lm_head.weight"] = (vocabulary, HIDDEN)
     return {n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
 
 

@@ -101,6 +101,21 @@ def test_a_beginning_of_text_token_is_added_where_the_file_says_so(tmp_path: Pat
     assert tokenizer.encode("c") == [tokenizer.token_id("c")]
 
 
+def test_a_sentencepiece_tokenizer_joins_by_score_and_falls_back_to_bytes(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", tokenizer="llama")
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    tokenizer = Tokenizer.from_folder(tmp_path / "out")
+
+    def ids(*pieces: str) -> list[int | None]:
+        return [tokenizer.token_id(piece) for piece in pieces]
+
+    assert tokenizer.encode("abc ab") == ids("▁a", "bc", "▁ab")
+    assert tokenizer.encode("a", add_special_tokens=True) == ids("<s>", "▁a")
+    assert tokenizer.encode("aé") == ids("▁a", "<0xC3>", "<0xA9>")
+    for text in ("abc ab", " a  é🙂\r\nb "):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
 def test_rope_scaling_is_taken_over(tmp_path: Path) -> None:
     metadata = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
     write_tiny_gguf(tmp_path / "m.gguf", metadata=metadata)
@@ -149,6 +164,7 @@ def test_frequency_factors_of_llama3_are_recognised_and_others_refused(tmp_path:
             "'longrope'",
         ),
         ({"pre": "tekken"}, "pre-tokenizer 'tekken'"),
+        ({"tokenizer": "rwkv"}, "tokenizer of kind 'rwkv'"),
         ({"extra": {"blk.0.ssm_a.weight": np.zeros((2, 2), np.float32)}}, "ssm_a"),
     ],
 )
