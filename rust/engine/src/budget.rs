@@ -19,6 +19,9 @@ const OFFER_SHARE: f64 = 0.5;
 /// Nodes below this value are never worth their bookkeeping.
 const MIN_OFFER: f64 = 0.01;
 
+/// Nodes of this value are always offered: the average price overstates that of the first rows.
+const MAX_OFFER: f64 = 0.5;
+
 /// The rows of a step before drafts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BaseRows {
@@ -92,11 +95,22 @@ pub(crate) fn num_bought(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> usi
     best(most, profit).0
 }
 
-/// The least value worth offering in a step of `rows` rows that may draft `nodes` more.
-pub(crate) fn min_value(rows: usize, nodes: usize, costs: &CostCurve) -> f32 {
-    let base = costs.milliseconds(rows.max(1));
-    let slope = (costs.milliseconds(rows.max(1) + nodes) - base) / nodes.max(1) as f64;
-    (OFFER_SHARE * slope * rows as f64 / base).clamp(MIN_OFFER, 0.9) as f32
+/// The least value worth offering in a step before `most` draft rows; `None` when not even certain
+/// drafts would pay, so that nothing is drafted only to be dropped.
+pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Option<f32> {
+    let certain = Bid {
+        value: 1.0,
+        offer: 0,
+        node: 0,
+    };
+    let most = most.min(base.left);
+    if base.decoding == 0 || num_bought(&vec![certain; most], base, costs) == 0 {
+        return None;
+    }
+    let rows = base.decoding + base.chunk;
+    let slope = (costs.milliseconds(rows + most) - costs.milliseconds(rows)) / most as f64;
+    let rate = base.decoding as f64 / costs.milliseconds(base.decoding);
+    Some((OFFER_SHARE * slope * rate).clamp(MIN_OFFER, MAX_OFFER) as f32)
 }
 
 /// The least argument in `0..=most` of the greatest value, and that value.
@@ -172,6 +186,18 @@ mod tests {
         };
         assert_eq!(num_bought(&some_bids(&[0.3, 0.2]), with_chunk, &curve), 0);
         assert_eq!(num_bought(&some_bids(&[0.9, 0.2]), with_chunk, &curve), 1);
+    }
+
+    #[test]
+    fn nothing_is_offered_where_certainty_would_not_pay() {
+        let flat = CostCurve::new(&[1, 64], &[10.0, 10.0]).unwrap();
+        let steep = CostCurve::new(&[1, 2], &[10.0, 21.0]).unwrap();
+        let sloped = CostCurve::new(&[1, 2], &[10.0, 11.0]).unwrap();
+        assert_eq!(min_value(base(1), 16, &flat), Some(0.01));
+        assert_eq!(min_value(base(1), 16, &steep), None);
+        assert_eq!(min_value(base(1), 0, &flat), None);
+        let price = min_value(base(1), 16, &sloped).unwrap();
+        assert!((price - 0.05).abs() < 1e-4, "{price}");
     }
 
     #[test]

@@ -41,9 +41,6 @@ pub const MESSAGE_BYTES: u32 = 16;
 /// rounding stays below it.
 const BOUND_PER_BIT: f32 = 0.6932;
 
-/// No noise value exceeds this.
-pub(crate) const MAX_GUMBEL: f32 = 22.9;
-
 /// The noise of one position of one choice, for every token.
 #[derive(Clone, Copy, Debug)]
 pub struct NoiseRow {
@@ -81,10 +78,20 @@ pub fn gumbel(bits: u32) -> f32 {
     (-(-uniform.ln()).ln()) as f32
 }
 
-/// A value that [`gumbel`] of `bits` never exceeds, without a logarithm: −ln(−ln u) ≤ −ln(1 − u).
+/// A value that [`gumbel`] of a hash with so many leading ones never exceeds, without a logarithm:
+/// −ln(−ln u) ≤ −ln(1 − u).
 #[inline]
-pub(crate) fn gumbel_bound(bits: u32) -> f32 {
-    (bits.leading_ones() + 1) as f32 * BOUND_PER_BIT
+fn gumbel_bound(leading_ones: u32) -> f32 {
+    (leading_ones + 1) as f32 * BOUND_PER_BIT
+}
+
+/// The least hash with whose noise `score` might reach `target`; `None` when none can.
+pub(crate) fn least_bits(target: f32, score: f32) -> Option<u32> {
+    // Below 33 leading ones, and one early so that rounding cannot hide the right one.
+    let estimate = (target - score) / BOUND_PER_BIT - 2.0;
+    let ones = (estimate.max(0.0) as u32..=u32::BITS)
+        .find(|&ones| score + gumbel_bound(ones) >= target)?;
+    Some(!u32::MAX.checked_shr(ones).unwrap_or(0))
 }
 
 /// The seed of choice `choice` of a request: the request's own for choice 0, else a `SplitMix64`
@@ -129,9 +136,14 @@ mod tests {
         for bits in values {
             let noise = gumbel(bits);
             assert!(noise.is_finite());
-            assert!(noise <= gumbel_bound(bits), "{bits:#x}");
-            assert!(noise <= MAX_GUMBEL);
+            assert!(noise <= gumbel_bound(bits.leading_ones()), "{bits:#x}");
+            for score in [-20.0, 0.0, 3.7, 1.0e4] {
+                let reached = score + noise;
+                assert!(least_bits(reached, score).is_some_and(|least| bits >= least));
+            }
         }
+        assert_eq!(least_bits(0.0, -30.0), None);
+        assert_eq!(least_bits(0.0, 5.0), Some(0));
     }
 
     #[test]

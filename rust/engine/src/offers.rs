@@ -36,13 +36,14 @@ impl Scheduler {
     }
 
     fn collect_offers(&mut self, keys: &[OrderKey], num_chunk: usize) -> Vec<Offer> {
-        let num_rows = keys.len() + num_chunk;
-        let num_left = self.config.max_batch_rows.saturating_sub(num_rows);
-        let min_value = budget::min_value(
-            num_rows,
-            num_left.min(self.config.max_draft_tokens),
-            &self.costs,
-        );
+        let base = BaseRows {
+            decoding: keys.len(),
+            chunk: num_chunk,
+            fixed: 0,
+            left: (self.config.max_batch_rows).saturating_sub(keys.len() + num_chunk),
+        };
+        let most_of_all = self.config.max_draft_tokens * keys.len();
+        let min_value = budget::min_value(base, most_of_all, &self.costs);
         let mut offers = Vec::with_capacity(keys.len());
         for &key in keys {
             let Some(sequence) = self.running.get_mut(&key) else {
@@ -51,20 +52,16 @@ impl Scheduler {
             // A path of n nodes emits up to n + 1 tokens.
             let max_depth = sequence.num_left().saturating_sub(1);
             let in_context = self.config.max_context.saturating_sub(sequence.kv_len + 1);
-            let most = if max_depth == 0 {
-                0
-            } else {
-                num_left.min(in_context).min(MAX_DRAFT_TOKENS)
-            };
-            let tree = if most == 0 {
-                DraftTree::default()
-            } else {
-                sequence.drafting.draft(most, min_value)
+            let is_fixed = sequence.drafting.mode() != SpeculationMode::Auto;
+            let most = base.left.min(in_context).min(MAX_DRAFT_TOKENS);
+            let price = if is_fixed { Some(0.0) } else { min_value };
+            let tree = match price {
+                Some(price) if most.min(max_depth) > 0 => sequence.drafting.draft(most, price),
+                _ => DraftTree::default(),
             };
             let mut bids = budget::bids(offers.len(), &tree, max_depth);
             budget::sort(&mut bids);
             bids.truncate(most);
-            let is_fixed = sequence.drafting.mode() != SpeculationMode::Auto;
             offers.push(Offer {
                 key,
                 tree,

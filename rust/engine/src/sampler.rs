@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::noise::{MAX_GUMBEL, NoiseRow, gumbel, gumbel_bound};
+use crate::noise::{NoiseRow, gumbel, least_bits};
 use crate::request::SamplingParameters;
-use crate::survivors::{Candidate, cut_to_share, likeliest, nucleus};
+use crate::survivors::{Candidate, cut_to_share, likeliest, nucleus_end};
 
 /// The row has no token that could be drawn: no finite largest logit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,55 +75,81 @@ impl Sampler {
     fn draw_noisy(&mut self, draw: &Draw<'_>) -> Result<u32, NoToken> {
         let parameters = draw.parameters;
         let best = argmax(&self.row).ok_or(NoToken)?;
-        let noise = NoiseRow::new(draw.choice_seed, draw.position);
+        let top_k = parameters.top_k as usize;
+        let end = if top_k > 0 && top_k < self.row.len() {
+            likeliest(&self.row, top_k, &mut self.kept);
+            if parameters.top_p < 1.0 {
+                cut_to_share(&mut self.kept, best.score, parameters.top_p);
+            }
+            self.kept.last().copied()
+        } else if parameters.top_p < 1.0 {
+            Some(nucleus_end(
+                &self.row,
+                best.score,
+                parameters.top_p,
+                &mut self.kept,
+            ))
+        } else {
+            None
+        };
         let floor = if parameters.min_p > 0.0 {
             best.score + parameters.min_p.ln()
         } else {
             f32::MIN
         };
-        let top_k = parameters.top_k as usize;
-        if top_k > 0 && top_k < self.row.len() {
-            likeliest(&self.row, top_k, &mut self.kept);
-            if parameters.top_p < 1.0 {
-                cut_to_share(&mut self.kept, best.score, parameters.top_p);
-            }
-        } else if parameters.top_p < 1.0 {
-            nucleus(&self.row, best.score, parameters.top_p, &mut self.kept);
-        } else {
-            let all = self.row.iter().enumerate();
-            let all = all.map(|(token, &score)| Candidate {
-                score,
-                token: token as u32,
-            });
-            return Ok(noisiest(best, all.filter(|one| one.score >= floor), noise));
-        }
-        let kept = self.kept.iter().copied();
-        Ok(noisiest(best, kept.filter(|one| one.score >= floor), noise))
+        let survives =
+            |one: Candidate| one.score >= floor && end.is_none_or(|end| one.order(end).is_le());
+        let noise = NoiseRow::new(draw.choice_seed, draw.position);
+        Ok(noisiest(
+            &self.row,
+            best,
+            end.map_or(floor, |end| floor.max(end.score)),
+            survives,
+            noise,
+        ))
     }
 }
 
-/// The candidate with the greatest score plus noise; `best` is the one with the greatest score.
-fn noisiest(best: Candidate, candidates: impl Iterator<Item = Candidate>, noise: NoiseRow) -> u32 {
+/// The surviving token with the greatest score plus noise. `best` is the one with the greatest
+/// score; none below `floor` survives.
+///
+/// Blocks whose greatest score cannot win even with the noise of their luckiest hash are passed
+/// over: rounding is monotonic, so where the bound loses, the value itself would lose too.
+fn noisiest(
+    row: &[f32],
+    best: Candidate,
+    floor: f32,
+    survives: impl Fn(Candidate) -> bool,
+    noise: NoiseRow,
+) -> u32 {
+    const BLOCK: usize = 64;
     let mut winner = Candidate {
         score: best.score + noise.gumbel(best.token),
         token: best.token,
     };
-    for one in candidates {
-        // Rounding is monotonic: where the bound loses, the value itself would lose too.
-        if one.score + MAX_GUMBEL < winner.score {
+    for (index, block) in row.chunks(BLOCK).enumerate() {
+        let max = block
+            .iter()
+            .fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
+        let Some(least) = least_bits(winner.score, max).filter(|_| max >= floor) else {
             continue;
-        }
-        let bits = noise.bits(one.token);
-        if one.score + gumbel_bound(bits) < winner.score {
-            continue;
-        }
-        let score = one.score + gumbel(bits);
-        let one = Candidate {
-            score,
-            token: one.token,
         };
-        if one.order(winner).is_lt() {
-            winner = one;
+        let first = (index * BLOCK) as u32;
+        let bits: [u32; BLOCK] = std::array::from_fn(|lane| noise.bits(first + lane as u32));
+        if bits.iter().copied().fold(0, u32::max) < least {
+            continue;
+        }
+        for (lane, (&score, bits)) in block.iter().zip(bits).enumerate() {
+            let token = first + lane as u32;
+            if bits >= least && survives(Candidate { score, token }) {
+                let noisy = Candidate {
+                    score: score + gumbel(bits),
+                    token,
+                };
+                if noisy.order(winner).is_lt() {
+                    winner = noisy;
+                }
+            }
         }
     }
     winner.token

@@ -2,8 +2,12 @@
 
 use std::cmp::Ordering;
 
-/// Sizes tried in turn when a mass must be covered; then the whole row.
-const SIZES: [usize; 2] = [64, 1024];
+/// Bins of one eighth of a natural unit below the greatest score; the last takes all the rest.
+const NUM_BINS: usize = 512;
+const BINS_PER_UNIT: f32 = 8.0;
+
+/// Scores weighed at once.
+const LANES: usize = 64;
 
 /// A token and its scaled logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,21 +51,59 @@ pub(crate) fn likeliest(row: &[f32], count: usize, kept: &mut Vec<Candidate>) {
     kept.sort_unstable_by(|a, b| a.order(*b));
 }
 
-/// Fills `kept` with the smallest set of likeliest tokens of `row` whose mass reaches `share` of
-/// the row's, likeliest first. `max` is the largest score.
-pub(crate) fn nucleus(row: &[f32], max: f32, share: f32, kept: &mut Vec<Candidate>) {
-    let needed = f64::from(share) * mass(row, max);
-    for size in SIZES.into_iter().chain([row.len()]) {
-        likeliest(row, size.min(row.len()), kept);
-        let cut = cut_at_mass(kept, max, needed);
-        if let Some(cut) = cut {
-            kept.truncate(cut);
-            return;
-        }
-        if size >= row.len() {
-            return;
+/// The last of the smallest set of likeliest tokens of `row` whose mass reaches `share` of the
+/// row's. `max` is the largest score.
+///
+/// Masses are summed by bins of similar scores, so only the bin where the sum crosses is sorted.
+pub(crate) fn nucleus_end(
+    row: &[f32],
+    max: f32,
+    share: f32,
+    kept: &mut Vec<Candidate>,
+) -> Candidate {
+    let mut bins = [0.0_f64; NUM_BINS];
+    for chunk in row.chunks(LANES) {
+        let mut scores = [f32::NEG_INFINITY; LANES];
+        scores[..chunk.len()].copy_from_slice(chunk);
+        let weights = scores.map(|score| exp_of_nonpositive(score - max));
+        let places = scores.map(|score| bin(score, max));
+        for (weight, place) in weights.into_iter().zip(places) {
+            bins[place] += f64::from(weight);
         }
     }
+    let needed = f64::from(share) * bins.iter().sum::<f64>();
+    let mut before = 0.0;
+    let mut crossed = 0;
+    // The sum of all may differ from the sum in order by rounding: the last bin with mass crosses.
+    for (index, &mass) in bins.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
+        crossed = index;
+        if before + mass >= needed {
+            break;
+        }
+        before += mass;
+    }
+    kept.clear();
+    let tokens = row.iter().enumerate();
+    let inside =
+        tokens.filter(|&(_, &score)| score > f32::NEG_INFINITY && bin(score, max) == crossed);
+    kept.extend(inside.map(|(token, &score)| Candidate {
+        score,
+        token: token as u32,
+    }));
+    kept.sort_unstable_by(|a, b| a.order(*b));
+    let end = cut_at_mass(kept, max, needed - before).unwrap_or(kept.len());
+    kept[end - 1]
+}
+
+/// Nearest bin of a score. Adding 2^23 leaves the integer in the low bits, which vector code does
+/// faster than a conversion; NaN counts as far below.
+#[inline]
+fn bin(score: f32, max: f32) -> usize {
+    const INTEGER_BITS: f32 = 8_388_608.0;
+    let last = (NUM_BINS - 1) as f32;
+    let below = (max - score) * BINS_PER_UNIT;
+    let below = if below < last { below } else { last };
+    (below + INTEGER_BITS).to_bits() as usize & (NUM_BINS - 1)
 }
 
 /// Cuts `kept` (likeliest first) to the smallest head whose mass reaches `share` of its whole.
@@ -73,19 +115,6 @@ pub(crate) fn cut_to_share(kept: &mut Vec<Candidate>, max: f32, share: f32) {
     if let Some(cut) = cut_at_mass(kept, max, f64::from(share) * total) {
         kept.truncate(cut);
     }
-}
-
-/// Sum of exp(score − max) over a row, in a fixed order.
-pub(crate) fn mass(row: &[f32], max: f32) -> f64 {
-    let mut total = 0.0;
-    for chunk in row.chunks(64) {
-        let mut lanes = [0.0_f32; 64];
-        for (lane, &score) in lanes.iter_mut().zip(chunk) {
-            *lane = exp_of_nonpositive(score - max);
-        }
-        total += lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>();
-    }
-    total
 }
 
 fn cut_at_mass(kept: &[Candidate], max: f32, needed: f64) -> Option<usize> {
@@ -184,21 +213,27 @@ mod tests {
     }
 
     #[test]
-    fn nucleus_is_the_smallest_head_with_the_mass() {
+    fn nucleus_ends_at_the_smallest_head_with_the_mass() {
         let row = scores(5_000);
-        let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let total = mass(&row, max);
-        for share in [0.01, 0.5, 0.95, 0.999, 0.999_999] {
-            let mut kept = Vec::new();
-            nucleus(&row, max, share, &mut kept);
-            let sum = |kept: &[Candidate]| -> f64 {
-                kept.iter()
-                    .map(|one| f64::from(one.score - max).exp())
-                    .sum()
-            };
+        let mut sorted = Vec::new();
+        likeliest(&row, row.len(), &mut sorted);
+        let max = sorted[0].score;
+        let weight = |one: &Candidate| f64::from(one.score - max).exp();
+        let total: f64 = sorted.iter().map(weight).sum();
+        for share in [1e-9, 0.01, 0.5, 0.95, 0.999, 0.999_999, 0.999_999_94] {
+            let end = nucleus_end(&row, max, share, &mut Vec::new());
+            let count = 1 + sorted.iter().position(|one| *one == end).unwrap();
             let needed = f64::from(share) * total;
-            assert!(sum(&kept) > needed - 1e-3);
-            assert!(sum(&kept[..kept.len() - 1]) < needed + 1e-3);
+            assert!(sorted[..count].iter().map(weight).sum::<f64>() > needed - total * 1e-6);
+            assert!(sorted[..count - 1].iter().map(weight).sum::<f64>() < needed + total * 1e-6);
         }
+    }
+
+    #[test]
+    fn nucleus_of_one_possible_token_is_that_token() {
+        let mut row = vec![f32::NEG_INFINITY; 100];
+        row[7] = 3.0;
+        row[8] = f32::NAN;
+        assert_eq!(nucleus_end(&row, 3.0, 0.9, &mut Vec::new()).token, 7);
     }
 }

@@ -1,4 +1,5 @@
-//! What drafts do to steps, pages, memory and counts; that they do nothing to tokens is in `exactness.rs`.
+//! What drafts do to steps, pages, memory and counts; that they do nothing to tokens is in
+//! `exactness.rs`.
 
 #[cfg(test)]
 mod support;
