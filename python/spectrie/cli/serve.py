@@ -7,6 +7,8 @@ import os
 import shlex
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from spectrie.worker.resources import Resources, available
 from spectrie.worker.supervisor import Program, Supervisor
 
 __all__ = ["configure", "run"]
+
+SERVED_S = 30.0
 
 _EPILOG = """\
 Start-up ends with the addresses, a curl line to try, and a line `spectrie ready {json}` on stdout
@@ -64,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         ready = supervisor.wait_ready()
         if isinstance(ready, int):
             return ready
+        _wait_served(ready[0])
         _print_summary(settings, name, ready[0], ready[1:])
         return supervisor.run()
 
@@ -137,6 +142,21 @@ def _health_address(address: str | None, index: int) -> str | None:
     if int(port) + index > 65535:
         raise ConfigError(f"--health {address}: no port is left for worker {index}")
     return f"{host}:{int(port) + index if int(port) else 0}"
+
+
+def _wait_served(router: Mapping[str, Any]) -> None:
+    """Waits until the router has read the tokenizer that the first worker brought."""
+    if not router.get("http"):
+        return
+    # A proxy of the environment has no way to this machine's own addresses.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + SERVED_S
+    while time.monotonic() < deadline:
+        try:
+            with opener.open(f"http://{router['http']}/readyz", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
 
 
 def _print_summary(

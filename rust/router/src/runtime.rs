@@ -1,5 +1,7 @@
 //! Runs the router on threads of its own, until a signal.
 
+use std::io::IsTerminal as _;
+
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -58,6 +60,7 @@ fn start_log(config: &LogConfig) -> Result<(), RouterError> {
     })?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // A second router of one process, as in tests, goes on with the first one's log.
     let _ = match config.format {

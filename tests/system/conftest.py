@@ -1,0 +1,25 @@
+"""A tiny model for every test of this folder, and one server that tests share if they leave it well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.server import serve
+from tests.tiny_model import write_tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder with a context long enough to act while an answer runs."""
+    return write_tiny_model(tmp_path_factory.mktemp("served") / "tiny", max_context=4096)
+
+
+@pytest.fixture(scope="session")
+def server(tiny: Path) -> Iterator[dict[str, Any]]:
+    """Facts of a running server."""
+    with serve(tiny) as program:
+        yield program.wait_ready()

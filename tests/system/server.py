@@ -1,0 +1,124 @@
+"""Starts the product's own processes and reads their ready lines; every wait is bounded."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from spectrie.worker.ready import read_ready
+
+__all__ = ["Program", "serve"]
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_S = 180.0
+END_S = 60.0
+
+
+class Program:
+    """A running `spectrie` command.
+
+    Args:
+        arguments: What follows `spectrie` on the command line.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        self._ready: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._lines: list[str] = []
+        path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "kernels")])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "spectrie", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in (self.process.stdout, self.process.stderr)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.append(line.rstrip("\n"))
+                facts = read_ready(line)
+                if facts is not None:
+                    self._ready.put(facts)
+        self._ready.put(None)
+
+    @property
+    def output(self) -> str:
+        """Everything it wrote so far, stdout and stderr."""
+        return "\n".join(self._lines)
+
+    def wait_ready(self) -> dict[str, Any]:
+        """The facts of its ready line."""
+        facts = self._ready.get(timeout=READY_S)
+        assert facts is not None, f"ended before it was ready:\n{self.output}"
+        return facts
+
+    def wait_line(self, text: str) -> str:
+        """The first line with `text`, once it is there."""
+        deadline = time.monotonic() + END_S
+        while time.monotonic() < deadline:
+            for line in list(self._lines):
+                if text in line:
+                    return line
+            time.sleep(0.02)
+        raise AssertionError(f"no line with {text!r} in:\n{self.output}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end; the exit code."""
+        try:
+            code = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end:\n{self.output}") from None
+        for reader in self._readers:
+            reader.join(5.0)
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Its children end with it: they watch a pipe that it holds.
+        self.process.kill()
+        self.process.wait(END_S)
+        for reader in self._readers:
+            reader.join(5.0)
+
+
+def serve(model: Path, *arguments: str) -> Program:
+    """`spectrie serve` of a tiny model on free ports, small enough to run beside other tests."""
+    return Program(
+        "serve",
+        str(model),
+        "--http=127.0.0.1:0",
+        "--grpc=127.0.0.1:0",
+        "--dtype=float32",
+        "--threads=1",
+        "--kv-memory=64MiB",
+        "--memory=16MiB",
+        *arguments,
+    )
