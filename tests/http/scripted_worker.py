@@ -19,12 +19,13 @@ import grpc
 from spectrie._proto import worker_pb2 as pb
 from spectrie._proto import worker_pb2_grpc
 
-__all__ = ["ANSWER", "EOS_ID", "MODEL", "ScriptedWorker"]
+__all__ = ["ANSWER", "EOS_ID", "MAX_RUNNING", "MODEL", "ScriptedWorker"]
 
 MODEL = "scripted"
 ANSWER = "The café is open — 你好, said the quick brown fox.\n"
 EOS_ID = 256
 MAX_CONTEXT = 2048
+MAX_RUNNING = 8
 TOKENS_PER_STEP = 4
 FAIL_WITHIN_S = 20.0
 CHAT_TEMPLATE = (
@@ -138,7 +139,7 @@ class ScriptedWorker:
                 numeric_fingerprint="scripted",
                 capacity=pb.Capacity(
                     max_context=MAX_CONTEXT,
-                    max_running=8,
+                    max_running=MAX_RUNNING,
                     num_pages=1024,
                     page_size=16,
                     max_draft_tokens=16,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 
 from tests.http.scripted_worker import ScriptedWorker
 
-__all__ = ["Server", "client", "scripted", "start_router", "url"]
+__all__ = ["Server", "client", "router", "scripted", "serving", "url"]
 
 READY_S = 30.0
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,8 @@ class Server:
 @pytest.fixture(scope="module")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A router without API keys, and a worker that follows a script."""
-    yield from start_router(tmp_path_factory.mktemp("router"))
+    with serving(tmp_path_factory.mktemp("router")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +55,27 @@ def client(url: str) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def start_router(folder: Path, *options: str) -> Iterator[Server]:
-    """Runs `spectrie router` with `options` until the generator is closed."""
-    socket = f"unix:{folder}/worker.sock"
-    command = [sys.executable, "-m", "spectrie", "router", "--worker-listen", socket]
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[Server]:
+    """A router with `options` and a scripted worker, ready."""
+    with router(folder, *options) as facts, ScriptedWorker(facts["worker"]) as worker:
+        url = f"http://{facts['http']}"
+        _wait_until_ready(f"{url}/readyz")
+        yield Server(url, facts["grpc"], worker)
+
+
+@contextmanager
+def router(folder: Path, *options: str) -> Iterator[dict[str, str]]:
+    """Runs `spectrie router` with `options`; gives the addresses of its ready line."""
+    command = [sys.executable, "-m", "spectrie", "router"]
+    command += ["--worker-listen", f"unix:{folder}/worker.sock"]
     command += ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *options]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'python'}"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True
     ) as process:
         try:
-            facts = _ready(process)
-            with ScriptedWorker(socket) as worker:
-                _wait_until_ready(f"http://{facts['http']}/readyz")
-                yield Server(f"http://{facts['http']}", facts["grpc"], worker)
+            yield _ready(process)
         finally:
             process.send_signal(signal.SIGTERM)
             try:

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 import httpx
 import pytest
 
-from tests.http.server import start_router
+from tests.http.server import serving
 
 OPEN_PATHS = ["/healthz", "/health", "/readyz", "/metrics", "/version"]
 CLOSED = [
@@ -33,9 +33,11 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     keys = folder / "keys"
     keys.write_text("sesame team-a\n")
     origin = ["--cors-origin", "https://app.example"]
-    for server in start_router(folder, "--api-keys", str(keys), *origin):
-        with httpx.Client(base_url=server.http, timeout=30) as client:
-            yield client
+    with (
+        serving(folder, "--api-keys", str(keys), *origin) as server,
+        httpx.Client(base_url=server.http, timeout=30) as client,
+    ):
+        yield client
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
