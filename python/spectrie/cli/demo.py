@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from dataclasses import dataclass
+from itertools import groupby
 
 from spectrie.cli import values
 from spectrie.cli.demo_prompts import PROMPTS, DemoPrompt
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "model", metavar="MODEL", nargs="?", default="smollm2-135m", help="model [smollm2-135m]"
     )
     parser.add_argument(
-        "--max-tokens", metavar="N", default="80", help="longest answer, in tokens [80]"
+        "--max-tokens", metavar="N", default="96", help="longest answer, in tokens [96]"
     )
     parser.add_argument("--server", metavar="ADDR", help="ask this gRPC server instead [own]")
     add_options(parser, "demo")
@@ -140,8 +141,11 @@ class _Writer:
             return (
                 self._painter.source(delta.text, delta.sources[0]) if delta.sources else delta.text
             )
-        pairs = zip(texts, delta.sources, strict=True)
-        return "".join(self._painter.source(text, source) for text, source in pairs)
+        pairs = groupby(zip(texts, delta.sources, strict=True), key=lambda pair: pair[1])
+        return "".join(
+            self._painter.source("".join(text for text, _ in group), source)
+            for source, group in pairs
+        )
 
     def _text_of(self, token: int) -> str:
         if token not in self._texts:

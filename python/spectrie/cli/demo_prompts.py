@@ -35,24 +35,10 @@ def find_duplicates(items):
     return duplicates
 '''
 
-_CODE = '''\
-class Stack:
-    """A stack of numbers that knows its minimum."""
-
-    def __init__(self):
-        self.items = []
-        self.minimums = []
-
-    def push(self, number):
-        self.items.append(number)
-        if not self.minimums or number <= self.minimums[-1]:
-            self.minimums.append(number)
-
-    def pop(self):
-'''
+_CODE = "Write a Python class Vector with the methods add, subtract and scale."
 
 _EDIT = (
-    "Rename the variable `seen` to `visited`. Answer with the whole function and nothing else.\n\n"
+    "Repeat this code exactly, with the function renamed to `repeated_items`:\n\n"
     f"```python\n{_FUNCTION}```"
 )
 
@@ -69,10 +55,10 @@ PROMPTS: tuple[DemoPrompt, ...] = (
         f"{_QUESTION} (sampled: temperature 0.8, seed 7)",
         {"messages": _chat(_QUESTION), "temperature": 0.8, "top_p": 0.95, "seed": 7},
     ),
-    DemoPrompt("code", "a class to continue: Stack", {"prompt": _CODE, "temperature": 0.0}),
+    DemoPrompt("code", _CODE, {"messages": _chat(_CODE), "temperature": 0.0}),
     DemoPrompt(
         "edit",
-        "a function to edit, given as `prediction` too: find_duplicates",
+        "Rename the function find_duplicates (its text is given as `prediction` too).",
         {
             "messages": _chat(_EDIT),
             "temperature": 0.0,
