@@ -41,7 +41,14 @@ impl Scheduler {
             return Ok(Vec::new());
         };
         self.totals.steps += 1;
-        self.costs.observe(open.num_rows, elapsed_ms);
+        // Prompt rows skip the last layer's product with the vocabulary: they cost less than others.
+        if open
+            .parts
+            .iter()
+            .all(|part| matches!(part.work, Work::Tree(_)))
+        {
+            self.costs.observe(open.num_rows, elapsed_ms);
+        }
         let mut outputs = self.take_outputs();
         let mut sampler = std::mem::take(&mut self.sampler);
         for part in &open.parts {
