@@ -118,10 +118,16 @@ class StatusError(SpectrieError):
         self.metadata = dict(metadata or {})
 
     def __str__(self) -> str:
-        """The message with every refused field that it does not already describe."""
-        missing = [v for v in self.field_violations if v.description not in self.message]
-        details = "; ".join(f"{v.field}: {v.description}" for v in missing)
-        return f"{self.message} ({details})" if details else self.message
+        """The message, with every refused field that it does not already name and describe."""
+        missing = [
+            violation
+            for violation in self.field_violations
+            if violation.field not in self.message or violation.description not in self.message
+        ]
+        details = "; ".join(f"{violation.field}: {violation.description}" for violation in missing)
+        if not details or [violation.description for violation in missing] == [self.message]:
+            return details or self.message
+        return f"{self.message} ({details})"
 
 
 class Cancelled(StatusError):
