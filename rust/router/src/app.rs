@@ -154,7 +154,9 @@ pub async fn serve(
         servers.spawn(async move { serving.await.map_err(failed("metrics")) });
     }
     on_ready(&bound);
-    tracing::info!(http = ?bound.http, grpc = ?bound.grpc, worker = %bound.worker, "router ready");
+    let shown = |address: &Option<String>| address.clone().unwrap_or_else(|| "off".into());
+    tracing::info!(http = %shown(&bound.http), grpc = %shown(&bound.grpc),
+        worker = %bound.worker, "router ready");
 
     tokio::select! {
         () = shutdown.requested() => {}

@@ -48,6 +48,13 @@ impl ApiKeys {
                     "line {line} has {words} words, allowed 2: KEY TENANT"
                 ));
             };
+            if tenant.contains('/') {
+                // It divides tenant and namespace: `a/b` would be another tenant's namespace.
+                let line = index + 1;
+                return Err(format!(
+                    "line {line} has a tenant with the letter /, which is not allowed"
+                ));
+            }
             keys.push((Sha256::digest(key.as_bytes()).into(), tenant.to_owned()));
         }
         if keys.is_empty() {
@@ -122,6 +129,7 @@ mod tests {
             "{message}"
         );
         assert!(ApiKeys::parse("# none\n").is_err());
+        assert!(ApiKeys::parse("key a/b\n").is_err());
     }
 
     #[test]

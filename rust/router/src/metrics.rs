@@ -1,136 +1,31 @@
 //! What the router counts and measures, under the names of one table.
 
+mod labels;
+mod table;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{Load, RequestStats};
 
 use crate::error::RequestError;
 use crate::source::SOURCE_NAMES;
 use crate::sync::lock;
-
-/// Every metric: (name, help). Counters are exported with `_total` behind the name.
-pub const TABLE: &[(&str, &str)] = &[
-    ("requests_running", "Choices that a worker runs"),
-    ("requests_waiting", "Choices that wait inside a worker"),
-    ("kv_usage_ratio", "Pages of keys and values in use, 0 to 1"),
-    ("trie_bytes", "Bytes of draft memory"),
-    ("worker_up", "1 while the worker is ready"),
-    (
-        "worker_last_step_age_seconds",
-        "Time since the worker's last step, 0 when idle",
-    ),
-    ("build", "Version of the router"),
-    ("requests", "Requests by route and status code"),
-    ("rejected", "Requests refused or failed, by reason"),
-    ("aborted", "Running requests ended early, by cause"),
-    ("prompt_tokens", "Prompt tokens of finished choices"),
-    ("generated_tokens", "Tokens emitted"),
-    ("cached_prompt_tokens", "Prompt tokens found in the cache"),
-    ("spec_drafts", "Steps that verified a draft"),
-    ("spec_draft_tokens", "Draft nodes sent to the model"),
-    ("spec_accepted_tokens", "Draft nodes accepted, by source"),
-    ("prediction_tokens", "Prediction tokens by result"),
-    ("preemptions", "Choices preempted and computed again"),
-    (
-        "worker_restarts",
-        "Workers that joined after the first one of their model",
-    ),
-    (
-        "retries",
-        "Choices sent to another worker before their first token",
-    ),
-    (
-        "learn_dropped",
-        "Learnt sequences a worker was too slow to take",
-    ),
-    ("ttft_seconds", "Time to the first token"),
-    (
-        "itl_seconds",
-        "Time between tokens: a gap over the tokens that came after it",
-    ),
-    ("chunk_gap_seconds", "Time between messages of a stream"),
-    (
-        "tpot_seconds",
-        "Decode time of a choice per token after its first",
-    ),
-    ("e2e_seconds", "Time from request to last token"),
-    ("queue_seconds", "Time before a worker began the prompt"),
-    ("prefill_seconds", "Time of the prompt"),
-    (
-        "accepted_per_step",
-        "Draft nodes accepted per step, mean of a choice",
-    ),
-];
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ModelLabel {
-    model: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WorkerLabels {
-    model: String,
-    worker: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabels {
-    route: &'static str,
-    code: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CauseLabel {
-    cause: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SourceLabels {
-    model: String,
-    source: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    model: String,
-    result: &'static str,
-}
-
-/// Bucket bounds of a histogram, as its constructor.
-#[derive(Clone, Copy, Debug)]
-struct Buckets(&'static [f64]);
-
-impl MetricConstructor<Histogram> for Buckets {
-    fn new_metric(&self) -> Histogram {
-        Histogram::new(self.0.iter().copied())
-    }
-}
-
-const SECONDS: Buckets = Buckets(&[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
-]);
-const TOKEN_SECONDS: Buckets = Buckets(&[
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 5.0,
-]);
-const TOKENS: Buckets = Buckets(&[
-    0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0,
-]);
+use labels::{
+    Buckets, CauseLabel, ModelLabel, ReasonLabel, ResultLabels, RouteLabels, SECONDS, SourceLabels,
+    TOKEN_SECONDS, TOKENS, WorkerLabels, model_label, worker_labels,
+};
+use table::Registrar;
+pub use table::TABLE;
 
 type Times = Family<ModelLabel, Histogram, Buckets>;
 type Amount = Gauge<f64, AtomicU64>;
@@ -179,24 +74,6 @@ struct LastStep {
     busy: bool,
 }
 
-/// Registers metrics in the order of the table.
-struct Registrar {
-    registry: Registry,
-    rows: std::slice::Iter<'static, (&'static str, &'static str)>,
-}
-
-impl Registrar {
-    fn add<M: Metric + Clone>(&mut self, name: &str, metric: M) -> M {
-        let (expected, help) = self.rows.next().copied().unwrap_or_default();
-        debug_assert_eq!(
-            expected, name,
-            "metrics are registered in the order of the table"
-        );
-        self.registry.register(expected, help, metric.clone());
-        metric
-    }
-}
-
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -206,11 +83,7 @@ impl Default for Metrics {
 impl Metrics {
     /// All metrics at zero.
     pub fn new() -> Self {
-        let registry = Registry::with_prefix("spectrie");
-        let mut all = Registrar {
-            registry,
-            rows: TABLE.iter(),
-        };
+        let mut all = Registrar::new();
         let times = |buckets: Buckets| Times::new_with_constructor(buckets);
         Self {
             running: all.add("requests_running", Family::default()),
@@ -221,8 +94,7 @@ impl Metrics {
             step_age: all.add("worker_last_step_age_seconds", Family::default()),
             requests: {
                 let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-                let (name, help) = all.rows.next().copied().unwrap_or_default();
-                all.registry.register(name, help, version);
+                all.add_constant("build", version);
                 all.add("requests", Family::default())
             },
             rejected: all.add("rejected", Family::default()),
@@ -438,19 +310,6 @@ pub(crate) struct ModelMetrics {
     pub(crate) ttft: Histogram,
     pub(crate) itl: Histogram,
     pub(crate) chunk_gap: Histogram,
-}
-
-fn model_label(model: &str) -> ModelLabel {
-    ModelLabel {
-        model: model.to_owned(),
-    }
-}
-
-fn worker_labels(model: &str, worker: &str) -> WorkerLabels {
-    WorkerLabels {
-        model: model.to_owned(),
-        worker: worker.to_owned(),
-    }
 }
 
 #[cfg(test)]

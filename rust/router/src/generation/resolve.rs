@@ -70,22 +70,7 @@ pub(crate) async fn resolve(
     if !violations.is_empty() {
         return Err(RequestError::invalid_fields(violations));
     }
-    let namespace = match (request.namespace, tenant) {
-        (None, tenant) => tenant.unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
-        (Some(namespace), _) if allow_client_namespaces => namespace,
-        (Some(namespace), _) => {
-            let message = "naming a namespace is not allowed, the server runs without \
-                           --allow-client-namespaces";
-            let violation = Violation {
-                field: "namespace".into(),
-                message: format!("given {namespace:?}, allowed only to be absent"),
-            };
-            return Err(RequestError {
-                violations: vec![violation],
-                ..RequestError::new(ErrorKind::PermissionDenied, message)
-            });
-        }
-    };
+    let namespace = resolve_namespace(request.namespace, tenant, allow_client_namespaces)?;
     let speculation = request.speculation.unwrap_or_default();
     let prediction = speculation
         .prediction
@@ -206,6 +191,31 @@ fn check_context(
     Ok(max_tokens)
 }
 
+/// The draft memory to use. One that a request names is within its tenant's own.
+fn resolve_namespace(
+    named: Option<String>,
+    tenant: Option<String>,
+    is_allowed: bool,
+) -> Result<String, RequestError> {
+    match (named, tenant) {
+        (None, tenant) => Ok(tenant.unwrap_or_else(|| DEFAULT_NAMESPACE.into())),
+        (Some(namespace), None) if is_allowed => Ok(namespace),
+        (Some(namespace), Some(tenant)) if is_allowed => Ok(format!("{tenant}/{namespace}")),
+        (Some(namespace), _) => {
+            let message = "naming a namespace is not allowed, the server runs without \
+                           --allow-client-namespaces";
+            let violation = Violation {
+                field: "namespace".into(),
+                message: format!("given {namespace:?}, allowed only to be absent"),
+            };
+            Err(RequestError {
+                violations: vec![violation],
+                ..RequestError::new(ErrorKind::PermissionDenied, message)
+            })
+        }
+    }
+}
+
 fn sampling_parameters(
     sampling: v1::Sampling,
     model: &ServedModel,
@@ -280,6 +290,25 @@ mod tests {
         let error = check_context(10, &many, 100).unwrap_err();
         assert_eq!(error.field(), Some("stopping.max_tokens"));
         assert!(error.message.contains("given 91") && error.message.contains("1 to 90"));
+    }
+
+    #[test]
+    fn namespace_stays_within_its_tenant() {
+        let resolve = |named: Option<&str>, tenant: Option<&str>, is_allowed| {
+            resolve_namespace(named.map(Into::into), tenant.map(Into::into), is_allowed)
+                .map_err(|error| error.kind)
+        };
+        assert_eq!(resolve(None, None, false), Ok("default".into()));
+        assert_eq!(resolve(None, Some("ann"), true), Ok("ann".into()));
+        assert_eq!(
+            resolve(Some("bob"), Some("ann"), true),
+            Ok("ann/bob".into())
+        );
+        assert_eq!(resolve(Some("bob"), None, true), Ok("bob".into()));
+        assert_eq!(
+            resolve(Some("bob"), None, false),
+            Err(ErrorKind::PermissionDenied)
+        );
     }
 
     #[test]

@@ -12,6 +12,8 @@ use tower::{Layer, Service};
 use crate::error::{ErrorKind, RequestError};
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+/// Five ticks of the runtime's timers.
+const HEAD_START: Duration = Duration::from_millis(5);
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// When the caller's patience ends, as a request extension.
@@ -57,10 +59,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Taken out: tonic would race with us and answer CANCELLED.
-        if let Some(header) = request.headers_mut().remove(TIMEOUT)
-            && let Some(timeout) = parse_timeout(&header)
-            && let Some(deadline) = Instant::now().checked_add(timeout)
+        if let Some(header) = request.headers().get(TIMEOUT)
+            && let Some(timeout) = parse_timeout(header)
+            && let Some(deadline) = Instant::now().checked_add(ahead_of(timeout))
         {
             request.extensions_mut().insert(Deadline(deadline));
         }
@@ -87,6 +88,11 @@ fn too_large(headers: &HeaderMap, max_message_bytes: usize) -> Option<Status> {
         original.message().trim_start_matches("Error, ")
     );
     Some(RequestError::new(ErrorKind::TooLarge, message).into())
+}
+
+/// A little less than `timeout`: tonic keeps it too, and would answer CANCELLED without details.
+fn ahead_of(timeout: Duration) -> Duration {
+    timeout - (timeout / 4).min(HEAD_START)
 }
 
 /// Reads a `grpc-timeout` value: up to 8 digits and a unit.

@@ -100,20 +100,18 @@ fn configured(server: Server) -> Server {
 async fn watch_health(state: &AppState, reporter: &HealthReporter) {
     let generation = &state.generation;
     let mut changes = generation.changes();
+    let mut told = None;
     loop {
         changes.mark_unchanged();
-        let status = |holds| {
-            if holds {
-                ServingStatus::Serving
-            } else {
-                ServingStatus::NotServing
-            }
-        };
         let is_draining = generation.draining().is_cancelled();
-        reporter.set_service_status("", status(!is_draining)).await;
-        reporter
-            .set_service_status(SERVICE_NAME, status(generation.is_ready()))
-            .await;
+        let now = (!is_draining, generation.is_ready());
+        // Watchers hear every call, also one that changes nothing.
+        if told.replace(now) != Some(now) {
+            reporter.set_service_status("", status(now.0)).await;
+            reporter
+                .set_service_status(SERVICE_NAME, status(now.1))
+                .await;
+        }
         if is_draining {
             return;
         }
@@ -121,5 +119,13 @@ async fn watch_health(state: &AppState, reporter: &HealthReporter) {
             _ = changes.changed() => {}
             () = generation.draining().cancelled() => {}
         }
+    }
+}
+
+fn status(is_serving: bool) -> ServingStatus {
+    if is_serving {
+        ServingStatus::Serving
+    } else {
+        ServingStatus::NotServing
     }
 }

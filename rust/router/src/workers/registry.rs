@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spectrie_proto::v1;
-use spectrie_proto::worker_v1::Learn;
+use spectrie_proto::worker_v1::{Hello, Learn};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -101,11 +101,12 @@ impl Registry {
         }
     }
 
-    /// The model of this name and files, if it is known: its tokenizer need not be built again.
-    pub(crate) fn known_model(&self, name: &str, digest: &str) -> Option<Arc<ServedModel>> {
+    /// A worker's model, if it is known: its tokenizer need not be built again.
+    pub(crate) fn known_model(&self, hello: &Hello, digest: &str) -> Option<Arc<ServedModel>> {
         let state = lock(&self.state);
-        let model = &state.models.get(name)?.model;
-        (model.digest == digest).then(|| model.clone())
+        let model = &state.models.get(&hello.model)?.model;
+        let is_same = model.digest == digest && model.model_hash == hello.model_hash;
+        is_same.then(|| model.clone())
     }
 
     /// Adds a ready worker.

@@ -40,8 +40,12 @@ pub(crate) async fn run(
     // Leaving first: nobody may choose a worker that is about to refuse.
     context.registry.leave(&worker);
     context.metrics.worker_left(&worker.hello.model, &worker.id);
-    tracing::warn!(worker = %worker.id, model = %worker.hello.model, reason = %ended.message(),
-        choices = worker.num_choices(), "worker left");
+    if context.shutdown.is_cancelled() {
+        tracing::info!(worker = %worker.id, "worker released");
+    } else {
+        tracing::warn!(worker = %worker.id, model = %worker.hello.model, reason = %ended.message(),
+            choices = worker.num_choices(), "worker lost");
+    }
     worker.lose(ended);
 }
 
@@ -105,7 +109,7 @@ async fn load(
     }
     artifacts.check_complete()?;
     let digest = artifacts.digest();
-    let model = match context.registry.known_model(&worker.hello.model, &digest) {
+    let model = match context.registry.known_model(&worker.hello, &digest) {
         Some(model) => model,
         None => build_model(worker, artifacts, digest).await?,
     };

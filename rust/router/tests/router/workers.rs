@@ -67,11 +67,12 @@ async fn lost_worker_ends_its_streams_with_retry_and_tokens_sent() {
     assert_eq!(status.code(), Code::Unavailable);
     let details = status.get_error_details();
     let info = details.error_info().unwrap();
-    assert_eq!(
-        (info.reason.as_str(), info.metadata["tokens_sent"].as_str()),
-        ("WORKER_LOST", "6")
+    assert_eq!(info.reason, "WORKER_LOST");
+    assert_eq!(info.metadata["tokens_sent"], tokens.to_string());
+    assert!(
+        tokens <= 6,
+        "what a dying worker sent last may be lost, more cannot come"
     );
-    assert_eq!(tokens, 6);
     assert!(details.retry_info().unwrap().retry_delay.is_some());
 }
 
@@ -171,12 +172,15 @@ async fn deadline_ends_the_request_and_cancels_it() {
     let mut asked = tonic::Request::new(request("abc"));
     asked
         .metadata_mut()
-        .insert("grpc-timeout", "100m".parse().unwrap());
-    let status = within(router.client().await.generate(asked))
+        .insert("grpc-timeout", "200m".parse().unwrap());
+    // A stream, because the client's own timer ends a call that has no answer yet.
+    let stream = within(router.client().await.generate_stream(asked))
         .await
-        .unwrap_err();
+        .unwrap();
+    let events: Vec<_> = within(stream.into_inner().collect()).await;
+    let status = events.last().unwrap().as_ref().unwrap_err();
     assert_eq!(
-        (status.code(), reason(&status).as_str()),
+        (status.code(), reason(status).as_str()),
         (Code::DeadlineExceeded, "DEADLINE_EXCEEDED")
     );
     while !matches!(worker.hear().await, Message::Cancel(_)) {}

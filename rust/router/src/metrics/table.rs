@@ -1,0 +1,92 @@
+//! The one table of metrics, and registration in its order.
+
+use prometheus_client::registry::{Metric, Registry};
+
+/// Every metric: (name, help). Counters are exported with `_total` behind the name.
+pub const TABLE: &[(&str, &str)] = &[
+    ("requests_running", "Choices that a worker runs"),
+    ("requests_waiting", "Choices that wait inside a worker"),
+    ("kv_usage_ratio", "Pages of keys and values in use, 0 to 1"),
+    ("trie_bytes", "Bytes of draft memory"),
+    ("worker_up", "1 while the worker is ready"),
+    (
+        "worker_last_step_age_seconds",
+        "Time since the worker's last step, 0 when idle",
+    ),
+    ("build", "Version of the router"),
+    ("requests", "Requests by route and status code"),
+    ("rejected", "Requests refused or failed, by reason"),
+    ("aborted", "Running requests ended early, by cause"),
+    ("prompt_tokens", "Prompt tokens of finished choices"),
+    ("generated_tokens", "Tokens emitted"),
+    ("cached_prompt_tokens", "Prompt tokens found in the cache"),
+    ("spec_drafts", "Steps that verified a draft"),
+    ("spec_draft_tokens", "Draft nodes sent to the model"),
+    ("spec_accepted_tokens", "Draft nodes accepted, by source"),
+    ("prediction_tokens", "Prediction tokens by result"),
+    ("preemptions", "Choices preempted and computed again"),
+    (
+        "worker_restarts",
+        "Workers that joined after the first one of their model",
+    ),
+    (
+        "retries",
+        "Choices sent to another worker before their first token",
+    ),
+    (
+        "learn_dropped",
+        "Learnt sequences a worker was too slow to take",
+    ),
+    ("ttft_seconds", "Time to the first token"),
+    (
+        "itl_seconds",
+        "Time between tokens: a gap over the tokens that came after it",
+    ),
+    ("chunk_gap_seconds", "Time between messages of a stream"),
+    (
+        "tpot_seconds",
+        "Decode time of a choice per token after its first",
+    ),
+    ("e2e_seconds", "Time from request to last token"),
+    ("queue_seconds", "Time before a worker began the prompt"),
+    ("prefill_seconds", "Time of the prompt"),
+    (
+        "accepted_per_step",
+        "Draft nodes accepted per step, mean of a choice",
+    ),
+];
+
+/// Registers metrics in the order of the table.
+pub(super) struct Registrar {
+    pub(super) registry: Registry,
+    rows: std::slice::Iter<'static, (&'static str, &'static str)>,
+}
+
+impl Registrar {
+    pub(super) fn new() -> Self {
+        Self {
+            registry: Registry::with_prefix("spectrie"),
+            rows: TABLE.iter(),
+        }
+    }
+
+    /// Registers a metric that nobody updates.
+    pub(super) fn add_constant(&mut self, name: &str, metric: impl Metric) {
+        let (expected, help) = self.rows.next().copied().unwrap_or_default();
+        debug_assert_eq!(
+            expected, name,
+            "metrics are registered in the order of the table"
+        );
+        self.registry.register(expected, help, metric);
+    }
+
+    pub(super) fn add<M: Metric + Clone>(&mut self, name: &str, metric: M) -> M {
+        let (expected, help) = self.rows.next().copied().unwrap_or_default();
+        debug_assert_eq!(
+            expected, name,
+            "metrics are registered in the order of the table"
+        );
+        self.registry.register(expected, help, metric.clone());
+        metric
+    }
+}
