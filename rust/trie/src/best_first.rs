@@ -10,7 +10,7 @@ use crate::TokenId;
 use crate::calibration::Calibration;
 use crate::mixer::{Features, Mixer};
 use crate::places::{PREDICTION, Places};
-use crate::prediction::Prediction;
+use crate::prediction::{Cursor, Prediction};
 use crate::score::Candidate;
 use crate::sketch::{ROOT, Sketch};
 
@@ -144,39 +144,21 @@ impl BestFirst {
         self.expectations
             .push(Some(Expectation { mass, first, last }));
 
-        let least = bounds.min_value.max(LEAST_VALUE);
-        let expected = node
-            .cursor
-            .and_then(|cursor| Some((prediction.token(cursor)?, prediction.probability(cursor))));
-        let share = 1.0 - expected.map_or(0.0, |(_, probability)| probability);
-        let mut predicted = expected;
         for candidate in &mut sketch.candidates {
-            let mut probability = Calibration::apply(candidate.probability, trained.factor);
-            if let Some((token, likely)) = predicted
-                && token == candidate.token
-            {
-                probability = probability.max(likely);
-                candidate.place = PREDICTION;
-                predicted = None;
-            } else {
-                probability *= share;
-            }
-            let value = node.value * probability.min(1.0);
-            if value >= least {
-                self.open.push(Open {
-                    value,
-                    parent,
-                    candidate: *candidate,
-                });
-            }
+            candidate.probability = Calibration::apply(candidate.probability, trained.factor);
         }
-        if let Some((token, probability)) = predicted {
-            let candidate = Candidate {
-                token,
-                probability,
-                place: PREDICTION,
-            };
-            let value = node.value * probability;
+        if let Some(cursor) = node.cursor {
+            merge_prediction(&mut sketch.candidates, prediction, cursor);
+        }
+        let sum: f32 = sketch
+            .candidates
+            .iter()
+            .map(|candidate| candidate.probability)
+            .sum();
+        let scale = node.value / sum.max(1.0);
+        let least = bounds.min_value.max(LEAST_VALUE);
+        for &candidate in &sketch.candidates {
+            let value = scale * candidate.probability;
             if value >= least {
                 self.open.push(Open {
                     value,
@@ -206,5 +188,56 @@ impl BestFirst {
             mixer.learn(features, came);
         }
         calibration.label(expectation.mass, hit);
+    }
+}
+
+/// Gives the token at the cursor its learnt probability and the others a share of the rest.
+fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cursor: Cursor) {
+    let Some(token) = prediction.token(cursor) else {
+        return;
+    };
+    let likely = prediction.probability(cursor);
+    let mut known = false;
+    for candidate in &mut *candidates {
+        if candidate.token == token {
+            known = true;
+            candidate.probability = candidate.probability.max(likely);
+            candidate.place = PREDICTION;
+        } else {
+            candidate.probability *= 1.0 - likely;
+        }
+    }
+    if !known {
+        candidates.push(Candidate {
+            token,
+            probability: likely,
+            place: PREDICTION,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::places::REQUEST;
+
+    #[test]
+    fn the_prediction_leaves_the_rest_to_its_rivals() {
+        let prediction = Prediction::new(&[5, 6, 7]);
+        let cursor = Cursor { next: 1, run: 8 };
+        let likely = prediction.probability(cursor);
+        let rival = Candidate {
+            token: 9,
+            probability: 0.5,
+            place: REQUEST,
+        };
+        let mut candidates = vec![rival];
+        merge_prediction(&mut candidates, &prediction, cursor);
+        assert!((candidates[0].probability - 0.5 * (1.0 - likely)).abs() < 1e-6);
+        assert_eq!((candidates[1].token, candidates[1].place), (6, PREDICTION));
+        let mut candidates = vec![rival, Candidate { token: 6, ..rival }];
+        merge_prediction(&mut candidates, &prediction, cursor);
+        assert!((candidates[1].probability - likely).abs() < 1e-6);
+        assert_eq!((candidates.len(), candidates[1].place), (2, PREDICTION));
     }
 }

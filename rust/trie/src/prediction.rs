@@ -257,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_cursor_prefers_the_longer_and_then_the_nearer_match() {
+        // `7 8` comes three times: before the loss, soon after it, and later.
+        let predicted = [7, 8, 1, 50, 51, 52, 7, 8, 2, 60, 61, 7, 8, 3];
+        let near = follow(&predicted, &[7, 8, 1, 50, 51, 99, 7, 8]);
+        assert_eq!(near.cursor().map(|cursor| cursor.next), Some(8));
+        // `44` comes soon after the loss, and forty tokens later behind three more that match.
+        let far = [numbers(0..8), vec![44], numbers(100..140), numbers(41..46)].concat();
+        let longer = follow(&far, &[0, 1, 2, 99, 41, 42, 43, 44]);
+        assert_eq!(longer.cursor().map(|cursor| cursor.next), Some(53));
+    }
+
+    #[test]
     fn misses_lower_the_probability() {
         let predicted = numbers(0..100);
         let mut prediction = Prediction::new(&predicted);

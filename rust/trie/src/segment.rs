@@ -152,6 +152,7 @@ impl Chains for Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chains::{LIMITS, collect};
 
     #[test]
     fn bytes_are_those_of_the_arena_and_return_when_it_is_dropped() {
@@ -161,6 +162,25 @@ mod tests {
         assert_eq!(segment.bytes(), 27 * 1024);
         drop(segment);
         assert_eq!(used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn repeated_context_is_not_indexed_twice() {
+        let used = Arc::new(AtomicUsize::new(Segment::bytes_for(64)));
+        let segment = Segment::new(0, 64, used);
+        // The first three tokens were indexed where they were first taught.
+        segment.append(&[1, 2, 3, 4, 5], 3);
+        let followers = |context: &[TokenId]| {
+            let mut found = Vec::new();
+            collect(&segment, 0, context, &mut LIMITS.clone(), &mut found);
+            found
+                .iter()
+                .map(|o| (o.next, o.matched))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(followers(&[1, 2]), []);
+        assert_eq!(followers(&[1, 2, 3]), [(4, 3)]);
+        assert_eq!(followers(&[3, 4]), [(5, 2)]);
     }
 
     #[test]

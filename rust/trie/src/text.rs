@@ -15,8 +15,6 @@ pub(crate) struct Text {
     links: Vec<[u32; ORDERS.len()]>,
     /// Per bucket, the newest continuation of each order; a power of two, or empty.
     heads: Vec<[u32; ORDERS.len()]>,
-    /// Where the current document starts.
-    start: usize,
 }
 
 impl Text {
@@ -30,12 +28,10 @@ impl Text {
         let position = self.tokens.len();
         self.tokens.push(token);
         self.links.push([0; ORDERS.len()]);
-        if token == SEPARATOR {
-            self.start = position + 1;
-        } else if position + 1 > self.heads.len() {
+        if position + 1 > self.heads.len() {
             self.grow();
         } else {
-            self.link(position, self.start);
+            self.link(position);
         }
     }
 
@@ -48,8 +44,11 @@ impl Text {
         }
     }
 
-    fn link(&mut self, position: usize, start: usize) {
-        let (hashes, found) = suffix_hashes(&self.tokens[start..position]);
+    fn link(&mut self, position: usize) {
+        if self.tokens[position] == SEPARATOR {
+            return;
+        }
+        let (hashes, found) = suffix_hashes(&self.tokens[..position]);
         for (order, &hash) in hashes[..found].iter().enumerate() {
             let bucket = bucket(hash, self.heads.len());
             self.links[position][order] = self.heads[bucket][order];
@@ -62,13 +61,8 @@ impl Text {
         let buckets = (self.tokens.len() * 2).next_power_of_two().max(MIN_HEADS);
         self.heads.clear();
         self.heads.resize(buckets, [0; ORDERS.len()]);
-        let mut start = 0;
         for position in 0..self.tokens.len() {
-            if self.tokens[position] == SEPARATOR {
-                start = position + 1;
-            } else {
-                self.link(position, start);
-            }
+            self.link(position);
         }
     }
 }

@@ -35,6 +35,12 @@ fn assert_well_formed(tree: &DraftTree, max_nodes: usize, max_depth: usize) {
             "{} after {value}",
             node.value
         );
+        let siblings = tree
+            .nodes
+            .iter()
+            .filter(|other| other.parent == node.parent);
+        let sum: f32 = siblings.map(|sibling| sibling.value).sum();
+        assert!(sum <= value + 1e-4, "siblings share their parent's value");
         let before = tree.nodes[..index]
             .iter()
             .rev()
@@ -236,13 +242,17 @@ fn random_text_gives_well_formed_trees_in_every_mode() {
             },
             Some(shared.clone()),
         );
-        drafter.set_prediction(&(0..50).map(|_| next()).collect::<Vec<_>>());
+        let predicted: Vec<_> = (0..400).map(|_| next()).collect();
+        drafter.set_prediction(&predicted);
         for step in 0..300 {
             let document: Vec<_> = (0..20).map(|_| next()).collect();
             shared.insert(&document);
             let tree = drafter.draft(step % 64, 0.0);
             assert_well_formed(&tree, step % 64, 18);
-            let emitted = [next(), next()];
+            let emitted = match step % 7 {
+                0 => [next(), next()],
+                _ => [predicted[step], predicted[step + 1]],
+            };
             let accepted = tree.walk(&emitted);
             drafter.observe(&tree, &accepted, emitted[1]);
             drafter.push_output(&emitted);
