@@ -20,12 +20,14 @@ from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
 from spectrie.version import __version__
 from spectrie.worker.ready import print_ready
-from spectrie.worker.resources import Resources, available
 from spectrie.worker.supervisor import Program, Supervisor
 
 __all__ = ["configure", "run"]
 
 SERVED_S = 30.0
+
+KV_SHARE = 0.4
+"""Of the free memory, what the key/value caches of all workers take together."""
 
 _EPILOG = """\
 Start-up ends with the addresses, a curl line to try, and a line `spectrie ready {json}` on stdout
@@ -93,11 +95,7 @@ def _worker(settings: Settings, folder: Path, name: str, target: str, index: int
     }
     environment: dict[str, str] = {}
     if settings.workers > 1:
-        share = _share(settings)
-        if settings.threads is None:
-            fixed["threads"] = share.cores
-        if settings.kv_memory is None and share.memory_bytes is not None:
-            fixed["kv_memory"] = share.memory_bytes // 3
+        fixed |= _share(settings)
     threads = fixed.get("threads") or settings.threads
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
@@ -108,8 +106,16 @@ def _worker(settings: Settings, folder: Path, name: str, target: str, index: int
     return Program(f"worker-{index}", command, environment)
 
 
-def _share(settings: Settings) -> Resources:
-    return available().divided(settings.workers)
+def _share(settings: Settings) -> dict[str, object]:
+    """What one of several workers gets of the cores and the memory where nothing was asked for."""
+    from spectrie.model.machine import available_memory_bytes, num_cores
+
+    share: dict[str, object] = {}
+    if settings.threads is None:
+        share["threads"] = max(1, num_cores() // settings.workers)
+    if settings.kv_memory is None:
+        share["kv_memory"] = int(available_memory_bytes() * KV_SHARE) // settings.workers
+    return share
 
 
 def _spectrie() -> list[str]:
