@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,15 @@ class Request:
             with a refused output.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         handle: int,
         prompt_ids: Sequence[int],
         max_tokens: int,
         emitted_token_ids: Sequence[int] = ...,
         prediction_ids: Sequence[int] = ...,
-        namespace: str = "default",
+        namespace: str = ...,
         learn: bool = True,
         temperature: float = 1.0,
         top_p: float = 1.0,
@@ -49,7 +49,7 @@ class Request:
         priority: int = 0,
         speculation: str | None = None,
         max_draft_tokens: int | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def handle(self) -> int:
         """The caller's name for it; unique among requests that have not ended."""
@@ -217,8 +217,8 @@ class Engine:
         EngineError: Naming the first value out of range.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         vocabulary_size: int,
         eos_token_ids: Sequence[int],
@@ -238,7 +238,7 @@ class Engine:
         max_depth: int = 18,
         memory_bytes: int = ...,
         holdout_every: int = 100,
-    ) -> None: ...
+    ) -> Self: ...
     def submit(self, request: Request) -> None:
         """Hands a request in; one that can never run ends with a refused output.
 
