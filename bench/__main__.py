@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 
 from bench import decode, router, speculation
+from spectrie.model import resolve
 
 BENCHES = ("decode", "speculation", "router")
 
@@ -26,13 +28,17 @@ def main() -> int:
             f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES)}"
         )
     wanted = args.benches or BENCHES
+    model = str(resolve(args.model, lambda line: print(line, file=sys.stderr)).folder)
     measure = {"pairs": args.pairs, "threads": args.threads, "max_tokens": args.max_tokens}
-    if "router" in wanted:
-        router.run(args.model)
-    if "decode" in wanted:
-        decode.run(args.model, **measure)
-    if "speculation" in wanted:
-        speculation.run(args.model, **measure)
+    # Costs and thread counts that an earlier start kept may come from a busier machine.
+    with tempfile.TemporaryDirectory(prefix="spectrie-bench-") as cache:
+        os.environ["SPECTRIE_CACHE"] = cache
+        if "router" in wanted:
+            router.run(model)
+        if "decode" in wanted:
+            decode.run(model, **measure)
+        if "speculation" in wanted:
+            speculation.run(model, **measure)
     return 0
 
 
