@@ -232,6 +232,11 @@ def test_request_id_is_sent_back(client: openai.OpenAI) -> None:
     [
         ({"temperature": 101}, openai.BadRequestError, "invalid_value"),
         ({"max_tokens": 5000}, openai.BadRequestError, "context_length_exceeded"),
+        (
+            {"messages": [{"role": "user", "content": "x" * 100_000}]},
+            openai.BadRequestError,
+            "context_length_exceeded",
+        ),
         ({"logprobs": True}, openai.BadRequestError, "unsupported_value"),
         ({"model": "gpt-9"}, openai.NotFoundError, "model_not_found"),
         (

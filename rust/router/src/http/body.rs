@@ -19,12 +19,11 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// that is still sending when the connection closes sees a broken pipe instead of the answer.
 const DISCARDED_LIMITS: usize = 16;
 
-/// Reads a JSON body of at most `limit` bytes.
+/// Reads a body of at most `limit` bytes that says it is JSON.
 ///
 /// # Errors
-/// Another content type or encoding, too many bytes (413), too slow (408), bytes that are no JSON
-/// (with line and column).
-pub(super) async fn read_json(request: Request, limit: usize) -> Result<Value, HttpError> {
+/// Another content type or encoding, too many bytes (413), too slow (408).
+pub(super) async fn read(request: Request, limit: usize) -> Result<Bytes, HttpError> {
     check_headers(request.headers())?;
     if let Some(length) = content_length(request.headers())
         && length > limit
@@ -34,10 +33,8 @@ pub(super) async fn read_json(request: Request, limit: usize) -> Result<Value, H
     }
     let length = content_length(request.headers());
     let reading = read_bytes(request.into_body(), length, limit);
-    let bytes = tokio::time::timeout(BODY_TIMEOUT, reading)
-        .await
-        .map_err(|_| too_slow())??;
-    parse(&bytes)
+    let bytes = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+    bytes.map_err(|_| too_slow())?
 }
 
 /// A page in a browser can send any text to a server on this machine without asking, but not this
@@ -121,8 +118,11 @@ fn too_slow() -> HttpError {
     )
 }
 
-/// Parses a body; the error says where it stops being JSON.
-fn parse(bytes: &[u8]) -> Result<Value, HttpError> {
+/// Parses a body.
+///
+/// # Errors
+/// Bytes that are no JSON, with line and column.
+pub(super) fn parse(bytes: &[u8]) -> Result<Value, HttpError> {
     let refuse = |message: String| HttpError {
         param: None,
         ..HttpError::invalid("", message)
@@ -207,7 +207,7 @@ mod tests {
             .header(CONTENT_LENGTH, "20")
             .body(Body::from(vec![b' '; 20]))
             .unwrap();
-        let error = read_json(request, 10).await.unwrap_err();
+        let error = read(request, 10).await.unwrap_err();
         assert_eq!(error.status, 413);
         assert_eq!(error.code, Some("request_too_large"));
         assert_eq!(
@@ -222,14 +222,14 @@ mod tests {
             .header(CONTENT_TYPE, "text/plain; charset=utf-8")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read_json(request, 10).await.unwrap_err();
+        let error = read(request, 10).await.unwrap_err();
         assert_eq!(error.param.as_deref(), Some("content-type"));
         let request = Request::post("/")
             .header(CONTENT_TYPE, "Application/JSON; charset=utf-8")
             .header(CONTENT_ENCODING, "gzip")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read_json(request, 10).await.unwrap_err();
+        let error = read(request, 10).await.unwrap_err();
         assert_eq!(error.param.as_deref(), Some("content-encoding"));
     }
 }

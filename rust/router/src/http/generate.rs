@@ -13,12 +13,14 @@ use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use spectrie_proto::v1;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::app::AppState;
+use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
 
-use super::body::read_json;
+use super::body;
 use super::error::HttpError;
 use super::layers::{RequestId, Tenant, X_SPECTRIE_IGNORED};
 use super::request::{ApiRequest, Endpoint, convert};
@@ -28,6 +30,13 @@ use super::sse::{Encoder, KEEP_ALIVE};
 
 /// How long a stream may be silent before a comment keeps its connection alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Bodies up to this length are parsed at once, in well under a millisecond.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// How many long bodies are parsed at the same time: a list of token ids takes sixteen times its
+/// length while it is read.
+static LONG_BODIES: Semaphore = Semaphore::const_new(2);
 
 /// Longest text of names in the header of ignored fields.
 const IGNORED_BYTES: usize = 1024;
@@ -59,8 +68,8 @@ async fn answer(
     name: RequestId,
     request: Request,
 ) -> Result<Response, HttpError> {
-    let body = read_json(request, state.config.limits.max_message_bytes).await?;
-    let mut api = convert(endpoint, body)?;
+    let bytes = body::read(request, state.config.limits.max_message_bytes).await?;
+    let mut api = decode(endpoint, bytes).await?;
     // The header's name is for logs and may be shared by the calls of one trace; a name in the body
     // must be unique.
     let id = api
@@ -87,6 +96,18 @@ async fn answer(
         response.headers_mut().insert(X_SPECTRIE_IGNORED, ignored);
     }
     Ok(response)
+}
+
+/// Parses and converts a body; a long one on another thread, so that no stream waits for it.
+async fn decode(endpoint: Endpoint, bytes: Bytes) -> Result<ApiRequest, HttpError> {
+    if bytes.len() <= INLINE_BYTES {
+        return convert(endpoint, body::parse(&bytes)?);
+    }
+    // Only a closed semaphore has no permit to give, and nothing closes this one.
+    let _permit = LONG_BODIES.acquire().await;
+    let decoding = tokio::task::spawn_blocking(move || convert(endpoint, body::parse(&bytes)?));
+    let panicked = |_| RequestError::new(ErrorKind::Internal, "reading the body failed");
+    decoding.await.map_err(panicked)?
 }
 
 /// A choice as it grows.

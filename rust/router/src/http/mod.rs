@@ -1,8 +1,8 @@
 //! OpenAI HTTP, probes and metrics.
 //!
-//! A request body is read ([`body`]), converted field by field ([`request`]), run by the core
-//! ([`running`]) and answered whole or as server-sent events ([`generate`], [`sse`]). Every error
-//! is in OpenAI's shape ([`error`]).
+//! A request body is read (`body`), converted field by field (`request`), run by the core
+//! (`running`) and answered whole or as server-sent events (`generate`, `sse`). Every error
+//! is in OpenAI's shape (`error`).
 
 mod body;
 mod core_error;
