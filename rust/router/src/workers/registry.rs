@@ -31,6 +31,35 @@ struct State {
     turn: usize,
 }
 
+impl State {
+    fn served(&self) -> Vec<String> {
+        self.models.keys().cloned().collect()
+    }
+
+    /// Why there is no model of this name.
+    fn absent(&self, name: &str) -> Refusal {
+        if self.loading.contains_key(name) {
+            return Refusal::Coming;
+        }
+        match (self.models.is_empty(), self.loading.is_empty()) {
+            (false, _) => Refusal::Unknown(self.served()),
+            (true, false) => Refusal::Unknown(self.loading.keys().cloned().collect()),
+            (true, true) => Refusal::NoWorker,
+        }
+    }
+
+    /// The model of a request that names none.
+    fn only_model(&self) -> Result<&Entry, Refusal> {
+        let mut entries = self.models.values();
+        match (entries.next(), entries.next()) {
+            (Some(entry), None) => Ok(entry),
+            (Some(_), Some(_)) => Err(Refusal::Ambiguous(self.served())),
+            (None, _) if self.loading.is_empty() => Err(Refusal::NoWorker),
+            (None, _) => Err(Refusal::Coming),
+        }
+    }
+}
+
 /// Why no worker takes a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -164,26 +193,9 @@ impl Registry {
     }
 
     fn entry<'a>(&self, state: &'a State, name: Option<&str>) -> Result<&'a Entry, Refusal> {
-        let served = || state.models.keys().cloned().collect::<Vec<_>>();
         let entry = match name {
-            Some(name) => match state.models.get(name) {
-                Some(entry) => entry,
-                None if state.loading.contains_key(name) => return Err(Refusal::Coming),
-                None if state.models.is_empty() && !state.loading.is_empty() => {
-                    return Err(Refusal::Unknown(state.loading.keys().cloned().collect()));
-                }
-                None if state.models.is_empty() => return Err(Refusal::NoWorker),
-                None => return Err(Refusal::Unknown(served())),
-            },
-            None => {
-                let mut entries = state.models.values();
-                match (entries.next(), entries.next()) {
-                    (Some(entry), None) => entry,
-                    (Some(_), Some(_)) => return Err(Refusal::Ambiguous(served())),
-                    (None, _) if state.loading.is_empty() => return Err(Refusal::NoWorker),
-                    (None, _) => return Err(Refusal::Coming),
-                }
-            }
+            Some(name) => state.models.get(name).ok_or_else(|| state.absent(name))?,
+            None => state.only_model()?,
         };
         if entry.workers.is_empty() {
             let recent = entry

@@ -331,17 +331,14 @@ async fn learnt_text_goes_to_the_other_workers_of_the_model() {
             .unwrap();
     }
     for worker in &mut workers {
-        loop {
-            match worker.hear().await {
-                Message::Learn(learn) => {
-                    assert_eq!(learn.namespace, "default");
-                    assert_eq!(learn.token_ids[..3], [97, 98, 99]);
-                    learns += 1;
-                    break;
-                }
-                _ => continue,
+        let learn = loop {
+            if let Message::Learn(learn) = worker.hear().await {
+                break learn;
             }
-        }
+        };
+        assert_eq!(learn.namespace, "default");
+        assert_eq!(learn.token_ids[..3], [97, 98, 99]);
+        learns += 1;
     }
     assert_eq!(
         learns, 2,
