@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::model::ServedModel;
 use super::worker::{ChoiceGuard, Dispatch, Worker};
+use crate::config::LimitsConfig;
 use crate::sync::lock;
 
 /// A model and the workers that are ready to run it.
@@ -94,17 +95,19 @@ pub(crate) struct Registry {
     /// A worker lost less long ago than this is expected back.
     return_time: Duration,
     in_flight_factor: usize,
+    max_queued: Option<usize>,
 }
 
 impl Registry {
-    pub(crate) fn new(return_time: Duration, in_flight_factor: u32) -> Self {
-        let in_flight_factor = in_flight_factor.max(1) as usize;
+    pub(crate) fn new(return_time: Duration, limits: &LimitsConfig) -> Self {
+        let in_flight_factor = limits.in_flight_factor.max(1) as usize;
         let changes = watch::Sender::new(0);
         Self {
             state: Mutex::default(),
             changes,
             return_time,
             in_flight_factor,
+            max_queued: limits.max_queued,
         }
     }
 
@@ -235,7 +238,10 @@ impl Registry {
             .iter()
             .map(|worker| worker.max_running())
             .sum();
-        let limit = places * self.in_flight_factor;
+        let limit = match self.max_queued {
+            Some(queued) => places + queued,
+            None => places * self.in_flight_factor,
+        };
         if in_flight + order.num_choices > limit {
             return Err(Refusal::Full { in_flight, limit });
         }
