@@ -383,13 +383,17 @@ def cpu_add_rms_norm(
     epsilon: float,
     bfloat16: bool,
     threads: int,
+    /,
 ) -> None:
     """Adds delta (0 = none) to the float32 residual in place and writes the norm of the sum."""
 
 def cpu_silu_mul(
-    gate_up: int, out: int, rows: int, width: int, bfloat16: bool, threads: int
+    gate_up: int, out: int, rows: int, width: int, bfloat16: bool, threads: int, /
 ) -> None:
     """Writes silu(gate) * up of rows [gate | up]."""
+
+def cpu_use_huge_pages() -> int:
+    """Asks for large memory pages under all big anonymous mappings; gives the bytes asked for."""
 
 def cpu_arithmetic() -> str:
     """Name of the operators' arithmetic: equal names give equal bits."""
@@ -474,9 +478,9 @@ class TextStream:
         ValueError: A stop string is empty.
     """
 
-    def __new__(
-        cls, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
-    ) -> TextStream: ...
+    def __init__(
+        self, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
+    ) -> None: ...
     def push(self, ids: Sequence[int]) -> TextDelta:
         """Takes the next output tokens; after a stop string it takes none and tells it again."""
 

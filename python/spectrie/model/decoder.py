@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import embedding
 
 from spectrie.model.config import ModelConfig
-from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS, Linear
+from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS, LEAST_ROWS, Linear
 from spectrie.model.operators import Operators
 from spectrie.model.plan import PlanArrays
 
@@ -85,13 +85,13 @@ class Decoder:
         num_rows = tokens.shape[0]
         if num_rows == 0:
             return torch.empty(0, self.config.vocabulary_size, device=device)
-        # One row more than asked: the last block may hold a single row, and products take two.
-        residual = torch.zeros(num_rows + 1, self.config.hidden_size, device=device)
+        # More rows than asked: the last block may hold fewer than products take.
+        residual = torch.zeros(num_rows + LEAST_ROWS, self.config.hidden_size, device=device)
         residual[:num_rows] = embedding(tokens, self._embedding).float()
         blocks = []
         for first_row in range(0, num_rows, BLOCK_ROWS):
             count = min(BLOCK_ROWS, num_rows - first_row)
-            rows = residual[first_row : first_row + max(count, 2)]
+            rows = residual[first_row : first_row + max(count, LEAST_ROWS)]
             blocks.append(_Block(first_row, count, rows))
         for index, layer in enumerate(self._layers):
             for block in blocks:
@@ -119,9 +119,10 @@ class Decoder:
             if not len(wanted):
                 continue
             x = self._operators.add_norm(block.residual, block.delta, self._final_norm)
-            if len(wanted) != len(x):
-                # A single row is doubled: products take at least two.
-                x = x[(wanted if len(wanted) > 1 else wanted.expand(2)).to(x.device)]
+            if len(wanted) != block.num_rows:
+                # Products take at least `LEAST_ROWS` rows; which ones fill up does not matter.
+                missing = max(LEAST_ROWS - len(wanted), 0)
+                x = x[torch.cat([wanted, wanted[:1].expand(missing)]).to(x.device)]
             parts.append(self._products(x)[: len(wanted)].float())
         if not parts:
             return torch.empty(0, self.config.vocabulary_size)
@@ -132,7 +133,7 @@ class Decoder:
             return self._head(x)
         parts = []
         for first in range(0, len(x), HEAD_ROWS):
-            # A last row left alone takes its neighbour along.
-            start = min(first, len(x) - 2)
+            # A short last part takes its neighbours along.
+            start = min(first, len(x) - LEAST_ROWS)
             parts.append(self._head(x[start : first + HEAD_ROWS])[first - start :])
         return torch.cat(parts)

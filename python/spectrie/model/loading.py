@@ -14,7 +14,15 @@ from spectrie.model import machine
 from spectrie.model.config import ModelConfig
 from spectrie.model.decoder import Decoder, Layer
 from spectrie.model.fingerprint import KERNEL_VERSION, model_hash
-from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS, Linear, Packing, choose_packing, pack
+from spectrie.model.linear import (
+    BLOCK_ROWS,
+    HEAD_ROWS,
+    LEAST_ROWS,
+    Linear,
+    Packing,
+    choose_packing,
+    pack,
+)
 from spectrie.model.measurements import Measurements
 from spectrie.model.operators import OperatorSettings, create_operators
 from spectrie.model.runner import Runner, RunnerInfo
@@ -62,6 +70,10 @@ def load(
     decoder_parts = loader.layers()
     final_norm = loader.norm("model.norm.weight", config.hidden_size)
     embedding, head = loader.embedding_and_head()
+    if place.device.type == "cpu":
+        from spectrie import _core
+
+        _core.cpu_use_huge_pages()
     weights.check_all_taken(["lm_head.weight"] if config.tied_head else [])
     size = size_cache(
         config,
@@ -181,7 +193,7 @@ class _Loader:
     ) -> Packing:
         store = self._place.measurements
         key = (
-            f"packing {shape} {weight.dtype} rows{max_rows} {machine.cpu_class()} "
+            f"packing {shape} {weight.dtype} rows{LEAST_ROWS}-{max_rows} {machine.cpu_class()} "
             f"torch{torch.__version__} threads{torch.get_num_threads()}"
         )
         known = store.get(key)

@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spectrie_cpu::{
     Attention, AttentionConfig, Batch, BatchArrays, Bf16, CpuError, Element, LayerConfig, Level,
-    PAGE_SIZE, add_rms_norm, rms_norm, silu_mul,
+    PAGE_SIZE, add_rms_norm, rms_norm, silu_mul, use_huge_pages,
 };
 
 /// Rows from which a call lets other Python threads run: below, the switch costs more than the work.
@@ -347,6 +347,12 @@ fn cpu_arithmetic() -> &'static str {
     Level::detect().name()
 }
 
+/// Asks for large pages under the weights, and gives the bytes asked for.
+#[pyfunction]
+fn cpu_use_huge_pages(py: Python<'_>) -> usize {
+    py.detach(use_huge_pages)
+}
+
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CPU_PAGE_SIZE", PAGE_SIZE)?;
@@ -354,5 +360,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<CpuAttention>()?;
     module.add_function(wrap_pyfunction!(cpu_add_rms_norm, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_silu_mul, module)?)?;
+    module.add_function(wrap_pyfunction!(cpu_use_huge_pages, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_arithmetic, module)?)
 }
