@@ -137,7 +137,7 @@ def server(full: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
             pytest.fail(f"the server ended with {process.wait(10)} before it was ready")
     finally:
         process.terminate()
-        process.wait(60)
+        process.communicate(timeout=60)
 
 
 def test_installed_server_answers(server: dict[str, str], full: Path, tmp_path: Path) -> None:
