@@ -82,6 +82,7 @@ lint: setup  ## formatting, lints, types, generated code; rewrites nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy python/spectrie kernels/spectrie_kernels tests bench tools proto
+	$(BIN)/mypy -p kernels.tests
 	MYPYPATH=python $(BIN)/stubtest spectrie._core --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist.txt
 	cargo run --release --locked --quiet -p spectrie-codegen -- --check
 	$(BIN)/python proto/generate.py --check

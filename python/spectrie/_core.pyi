@@ -383,12 +383,11 @@ def cpu_add_rms_norm(
     epsilon: float,
     bfloat16: bool,
     threads: int,
-    /,
 ) -> None:
     """Adds delta (0 = none) to the float32 residual in place and writes the norm of the sum."""
 
 def cpu_silu_mul(
-    gate_up: int, out: int, rows: int, width: int, bfloat16: bool, threads: int, /
+    gate_up: int, out: int, rows: int, width: int, bfloat16: bool, threads: int
 ) -> None:
     """Writes silu(gate) * up of rows [gate | up]."""
 
@@ -478,9 +477,9 @@ class TextStream:
         ValueError: A stop string is empty.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
-    ) -> None: ...
+    def __new__(
+        cls, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
+    ) -> TextStream: ...
     def push(self, ids: Sequence[int]) -> TextDelta:
         """Takes the next output tokens; after a stop string it takes none and tells it again."""
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
-from spectrie.errors import FieldViolation, Internal, InvalidArgument, SpectrieError
+from spectrie.errors import Cancelled, Internal, SpectrieError
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion, Message
 from spectrie.worker.config import EngineOptions, RunnerOptions
 from spectrie.worker.defaults import read_sampling_defaults
 from spectrie.worker.generation import LocalStream, Piece
 from spectrie.worker.host import EngineHost
+from spectrie.worker.prompt import PromptReader
 from spectrie.worker.request import ModelLimits, build_request
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class LLM:
         """Name of the model."""
         self.tokenizer: _core.Tokenizer = _core.Tokenizer.from_folder(str(resolved.folder))
         """The model's tokenizer: `encode`, `decode`, `apply_chat_template`."""
+        self._reader = PromptReader(self.tokenizer)
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
@@ -215,8 +217,8 @@ class LLM:
         """
         from spectrie import _core
 
-        prompt_ids = self._prompt_ids(prompt, prompt_token_ids, messages)
-        prediction_ids = self._prediction_ids(options.get("prediction"))
+        prompt_ids = self._reader.prompt_ids(prompt, prompt_token_ids, messages)
+        prediction_ids = self._reader.prediction_ids(options.get("prediction"))
         handle = next(self._handles)
         plan = build_request(handle, prompt_ids, prediction_ids, self._limits, options)
         stream = LocalStream(
@@ -244,8 +246,6 @@ class LLM:
 
     def close(self) -> None:
         """Stops the model; answers that still run fail with `Cancelled`."""
-        from spectrie.errors import Cancelled
-
         atexit.unregister(self._host.close)
         self._host.close()
         self._fail_all(Cancelled("the model was closed"))
@@ -260,49 +260,6 @@ class LLM:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _prompt_ids(
-        self,
-        prompt: str | None,
-        prompt_token_ids: Sequence[int] | None,
-        messages: Sequence[Message] | None,
-    ) -> list[int]:
-        given = [g for g in (prompt, prompt_token_ids, messages) if g is not None]
-        if len(given) != 1:
-            raise _refused("prompt", "give exactly one of prompt, prompt_token_ids and messages")
-        if messages is not None:
-            text = self._chat_text(messages)
-            return self.tokenizer.encode(text, add_special_tokens=False)
-        if prompt_token_ids is not None:
-            return list(prompt_token_ids)
-        if not isinstance(prompt, str):
-            raise _refused("prompt", f"given {type(prompt).__name__}, allowed text")
-        return self.tokenizer.encode(prompt, add_special_tokens=True)
-
-    def _chat_text(self, messages: Sequence[Message]) -> str:
-        for index, message in enumerate(messages):
-            for key in ("role", "content"):
-                value = message.get(key)
-                if not isinstance(value, str):
-                    raise _refused(f"messages[{index}].{key}", f"given {value!r}, allowed text")
-        if not messages:
-            raise _refused("messages", "given none, allowed 1 or more")
-        try:
-            return self.tokenizer.apply_chat_template([dict(message) for message in messages])
-        except ValueError as error:
-            raise _refused("messages", str(error)) from error
-
-    def _prediction_ids(self, prediction: str | Path | Sequence[int] | None) -> list[int] | None:
-        if prediction is None:
-            return None
-        if isinstance(prediction, Path):
-            try:
-                prediction = prediction.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise _refused("prediction", f"{prediction}: {error}") from error
-        if isinstance(prediction, str):
-            return self.tokenizer.encode(prediction, add_special_tokens=False)
-        return list(prediction)
 
     def _deliver(self, output: _core.StepOutput) -> None:
         bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
@@ -329,9 +286,3 @@ class LLM:
 
 def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:
     return ids is None or not ids or isinstance(ids[0], int)
-
-
-def _refused(field: str, description: str) -> InvalidArgument:
-    return InvalidArgument(
-        f"{field}: {description}", field_violations=(FieldViolation(field, description),)
-    )

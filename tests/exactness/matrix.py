@@ -126,15 +126,14 @@ class Outcome:
 
 REFERENCE = Combination("off", 1, 256)
 
-# Each value of each setting with each value of the others, pair by pair.
+# Each value of speculation, company, chunk and cache with most values of the others.
 COVERING = (
     Combination("auto", 1, 32),
     Combination("auto", 4, 256),
     Combination("off", 4, 32),
     Combination("off", 4, 256, SCARCE_PAGES),
     Combination("auto", 4, 32, SCARCE_PAGES),
-    Combination("bfs", 4, 256),
-    Combination("prob", 4, 32, SCARCE_PAGES),
+    Combination("prob", 4, 256),
 )
 
 FULL = tuple(

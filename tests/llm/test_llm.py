@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -201,6 +202,7 @@ def test_deadline_fails_the_request_alone(llm: LLM) -> None:
         ({"repetition_penalty": 0}, "repetition_penalty"),
         ({"ignore_eos": 1}, "ignore_eos"),
         ({"prediction": [1, 352]}, "prediction[1]"),
+        ({"prediction": [1] * 513}, "prediction"),
         ({"speculation": "yes"}, "speculation"),
         ({"speculation": SpeculationOptions(max_draft_tokens=64)}, "speculation.max_draft_tokens"),
         ({"timeout": 0}, "timeout"),
@@ -324,6 +326,10 @@ def test_leaving_without_close_ends_cleanly_with_an_answer_still_running(folder:
         "print(len(next(iter(stream)).token_ids) > 0)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr

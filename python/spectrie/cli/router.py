@@ -60,7 +60,7 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "worker": settings.worker_listen or f"unix:{private_folder}/worker.sock",
             "metrics": _address(settings.metrics_listen),
         },
-        "limits": {"default_deadline_s": settings.request_timeout},
+        "limits": _limits(settings),
         "access": {
             "api_keys_file": settings.api_keys,
             "allow_client_namespaces": settings.allow_client_namespaces,
@@ -71,6 +71,13 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
         "runtime": {"drain_s": settings.drain_timeout},
         "log": {"level": settings.log_level, "format": settings.log_format},
     }
+
+
+def _limits(settings: Settings) -> dict[str, Any]:
+    limits: dict[str, Any] = {"default_deadline_s": settings.request_timeout}
+    if settings.max_queue is not None:
+        limits |= {"max_queued": settings.max_queue, "max_waiting": settings.max_queue}
+    return limits
 
 
 def _address(given: str | None) -> str | None:

@@ -178,8 +178,8 @@ def _print_summary(
     lines += [
         ("workers", f"{len(workers)}, {first['threads']} threads each, {first['dtype']}"),
         ("context", f"{first['max_context']} tokens, {first['max_running']} requests at a time"),
-        ("cache", f"keys and values of {first['kv_tokens']} tokens per worker"),
-        ("draft memory", f"{first['memory_bytes'] >> 20} MiB per worker"),
+        ("cache", f"{_mib(first['kv_bytes'])} per worker, for {first['kv_tokens']} tokens"),
+        ("draft memory", f"{_mib(first['memory_bytes'])} per worker"),
         ("speculation", _speculation(first)),
     ]
     if http:
@@ -198,6 +198,10 @@ def _print_summary(
             "workers": list(workers),
         }
     )
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{num_bytes / (1 << 20):.0f} MiB"
 
 
 def _speculation(worker: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ __all__ = ["Child"]
 
 LAST_LINES = 20
 KILL_AFTER_S = 5.0
+LAST_LINES_S = 1.0
 
 
 class Child:
@@ -107,12 +108,18 @@ class Child:
         self.wait(KILL_AFTER_S)
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for its end; False when it still runs after `timeout_s`."""
+        """Waits for its end and its last lines; False when it still runs after `timeout_s`."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return False
+        self._finish_reading()
         return True
+
+    def _finish_reading(self) -> None:
+        # A grandchild may hold the pipes open: its lines are not waited for.
+        for reader in self._readers:
+            reader.join(LAST_LINES_S)
 
     def _read_stdout(self) -> None:
         for line in _lines(self._process.stdout):
@@ -133,9 +140,7 @@ class Child:
 
     def _wait(self) -> None:
         code = self._process.wait()
-        # A grandchild may hold the pipes open: its lines are not waited for.
-        for reader in self._readers:
-            reader.join(1.0)
+        self._finish_reading()
         os.close(self._pipe)
         self._on_exit(code)
 

@@ -154,6 +154,7 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "threads": runner.threads,
         "max_context": runner.max_context,
         "max_running": host.max_running,
+        "kv_bytes": runner.info.kv_bytes,
         "kv_tokens": runner.num_pages * runner.page_size,
         "memory_bytes": options.engine.memory_bytes,
         "speculation": host.speculation,

@@ -181,6 +181,9 @@ def build_request(
     checker = _Checker(options)
     prompt = checker.ids("prompt_token_ids", prompt_ids, limits.vocabulary_size)
     max_tokens = _max_tokens(checker, len(prompt_ids), limits.max_context)
+    if prediction_ids is not None and len(prediction_ids) > limits.max_context:
+        allowed = f"at most {limits.max_context}"
+        checker.refuse("prediction", f"given {len(prediction_ids)} tokens, allowed {allowed}")
     stop = checker.stop_texts()
     seed = checker.integer("seed", secrets.randbits(63), 0, MAX_SEED)
     defaults = limits.defaults

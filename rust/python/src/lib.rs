@@ -1,5 +1,7 @@
 //! Python bindings: converts, releases the GIL, maps errors. No logic.
 
+#![allow(clippy::needless_pass_by_value)] // PyO3 hands arguments over by value
+
 mod cpu;
 mod engine;
 mod router;

@@ -41,7 +41,7 @@ impl RouterHandle {
 fn run_router(
     py: Python<'_>,
     config_json: &str,
-    on_ready: Py<PyAny>,
+    on_ready: &Bound<'_, PyAny>,
     handle: Option<&RouterHandle>,
 ) -> PyResult<i32> {
     let to_py = |error: spectrie_router::RouterError| RouterError::new_err(error.to_string());
@@ -49,6 +49,7 @@ fn run_router(
     let shutdown = handle
         .map(|handle| handle.shutdown.clone())
         .unwrap_or_default();
+    let on_ready = on_ready.clone().unbind();
     let mut raised = None;
     let ending = py.detach(|| {
         let stop = shutdown.clone();

@@ -116,7 +116,7 @@ pub async fn serve(
     let metrics = Arc::new(Metrics::new());
     let registry = Arc::new(Registry::new(
         Duration::from_secs_f64(config.workers.wait_s),
-        config.limits.in_flight_factor,
+        &config.limits,
     ));
     let generation = Generation::new(registry.clone(), metrics.clone(), config.clone());
     let state = AppState {

@@ -88,6 +88,8 @@ pub struct LimitsConfig {
     /// Completions in flight per model, as a multiple of its workers' `max_running`: 5, that is
     /// one running and four waiting for each place.
     pub in_flight_factor: u32,
+    /// Completions that may wait for a place, instead of what the factor allows: absent.
+    pub max_queued: Option<usize>,
     /// Requests that wait for a worker to come (back): 256.
     pub max_waiting: usize,
     /// Concurrent gRPC streams of one connection: 4096.
@@ -105,6 +107,7 @@ impl Default for LimitsConfig {
         Self {
             max_message_bytes: 4 << 20,
             in_flight_factor: 5,
+            max_queued: None,
             max_waiting: 256,
             max_concurrent_streams: 4096,
             max_header_bytes: 16 << 10,

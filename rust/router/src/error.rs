@@ -234,7 +234,7 @@ pub struct RequestError {
     /// Tokens the caller already has, for a stream that broke.
     pub tokens_sent: Option<u64>,
     /// The model or request that the error is about: (type, name).
-    pub resource: Option<(&'static str, String)>,
+    pub resource: Option<Box<(&'static str, String)>>,
     /// The request's id, once it has one.
     pub request_id: Option<String>,
 }
@@ -304,7 +304,7 @@ impl RequestError {
             "model {model:?} is not served, allowed {}",
             served.join(", ")
         );
-        let resource = Some(("model", model.to_owned()));
+        let resource = Some(Box::new(("model", model.to_owned())));
         Self {
             resource,
             ..Self::new(ErrorKind::ModelNotFound, message)
@@ -369,7 +369,7 @@ impl RequestError {
         if self.kind == ErrorKind::RateLimited {
             details.add_quota_failure_violation("tenant", &self.message);
         }
-        if let Some((kind, name)) = &self.resource {
+        if let Some((kind, name)) = self.resource.as_deref() {
             details.set_resource_info(*kind, name, "", &self.message);
         }
         if let Some(request_id) = &self.request_id {

@@ -44,7 +44,7 @@ impl Choice {
         guard: ChoiceGuard,
     ) -> Result<Self, RequestError> {
         let (tokenizer, stop) = (&resolved.model.tokenizer, &resolved.stopping.stop);
-        let text = TextStream::new(tokenizer, stop, resolved.skip_special_tokens)
+        let text = TextStream::new(tokenizer, stop, resolved.output.skip_special_tokens)
             .map_err(|error| RequestError::invalid("stopping.stop", error.to_string()))?;
         Ok(Self {
             index,
@@ -163,12 +163,12 @@ impl Choice {
         push: impl FnOnce(v1::Delta),
     ) {
         let num_tokens = token_ids.len();
-        let token_ids = if resolved.with_token_ids {
+        let token_ids = if resolved.output.token_ids {
             token_ids
         } else {
             Vec::new()
         };
-        let sources = if resolved.with_sources {
+        let sources = if resolved.output.sources {
             sources.into_iter().map(|source| source as i32).collect()
         } else {
             Vec::new()

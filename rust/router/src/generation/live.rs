@@ -21,7 +21,7 @@ impl LiveIds {
         if !lock(&self.ids).insert(id.to_owned()) {
             let message = format!("request_id {id:?} is in use by a running request");
             return Err(RequestError {
-                resource: Some(("request", id.to_owned())),
+                resource: Some(Box::new(("request", id.to_owned()))),
                 ..RequestError::new(ErrorKind::DuplicateRequest, message)
             });
         }

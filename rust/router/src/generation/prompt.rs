@@ -122,7 +122,7 @@ pub(crate) async fn encode(
 }
 
 /// Runs `work` here when it is short, else on a thread that may block.
-async fn run<T: Send + 'static>(
+pub(crate) async fn run<T: Send + 'static>(
     num_bytes: usize,
     work: impl FnOnce() -> Result<T, RequestError> + Send + 'static,
 ) -> Result<T, RequestError> {

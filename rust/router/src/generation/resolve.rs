@@ -31,11 +31,17 @@ pub(crate) struct Resolved {
     pub(crate) priority: i32,
     pub(crate) speculation: Option<worker_v1::SpeculationMode>,
     pub(crate) max_draft_tokens: Option<u32>,
-    pub(crate) with_token_ids: bool,
-    pub(crate) with_sources: bool,
-    pub(crate) skip_special_tokens: bool,
+    pub(crate) output: OutputWishes,
     pub(crate) deadline: Instant,
     pub(crate) deadline_ms: i64,
+}
+
+/// What the answer carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutputWishes {
+    pub(crate) token_ids: bool,
+    pub(crate) sources: bool,
+    pub(crate) skip_special_tokens: bool,
 }
 
 /// What a request is resolved against.
@@ -99,9 +105,11 @@ pub(crate) async fn resolve(
         priority: request.priority.unwrap_or(0),
         speculation: speculation_mode(&speculation),
         max_draft_tokens: speculation.max_draft_tokens,
-        with_token_ids: output.token_ids.unwrap_or(true),
-        with_sources: output.sources.unwrap_or(false),
-        skip_special_tokens: output.skip_special_tokens.unwrap_or(true),
+        output: OutputWishes {
+            token_ids: output.token_ids.unwrap_or(true),
+            sources: output.sources.unwrap_or(false),
+            skip_special_tokens: output.skip_special_tokens.unwrap_or(true),
+        },
         deadline,
         deadline_ms: unix_ms(deadline),
         model,
@@ -313,6 +321,7 @@ mod tests {
 
     #[test]
     fn mode_is_the_wish_of_the_request_or_none() {
+        use worker_v1::SpeculationMode as Worker;
         let wish = |enabled, mode: v1::SpeculationMode| {
             speculation_mode(&v1::Speculation {
                 enabled,
@@ -320,7 +329,6 @@ mod tests {
                 ..Default::default()
             })
         };
-        use worker_v1::SpeculationMode as Worker;
         assert_eq!(wish(None, v1::SpeculationMode::Unspecified), None);
         assert_eq!(
             wish(Some(true), v1::SpeculationMode::Unspecified),

@@ -45,10 +45,12 @@ impl Generation {
             return Err(RequestError::invalid_fields(violations));
         }
         let skip_special_tokens = request.skip_special_tokens.unwrap_or(true);
-        let text = model
-            .tokenizer
-            .decode(&request.token_ids, skip_special_tokens)
-            .map_err(|error| RequestError::invalid("token_ids", error.to_string()))?;
+        let ids = request.token_ids;
+        let text = prompt::run(ids.len(), move || {
+            let decoded = model.tokenizer.decode(&ids, skip_special_tokens);
+            decoded.map_err(|error| RequestError::invalid("token_ids", error.to_string()))
+        })
+        .await?;
         Ok(v1::DetokenizeResponse { text })
     }
 

@@ -92,7 +92,7 @@ fn too_large(headers: &HeaderMap, max_message_bytes: usize) -> Option<Status> {
 
 /// A little less than `timeout`: tonic keeps it too, and would answer CANCELLED without details.
 fn ahead_of(timeout: Duration) -> Duration {
-    timeout - (timeout / 4).min(HEAD_START)
+    timeout.saturating_sub((timeout / 4).min(HEAD_START))
 }
 
 /// Reads a `grpc-timeout` value: up to 8 digits and a unit.

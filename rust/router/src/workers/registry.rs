@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::model::ServedModel;
 use super::worker::{ChoiceGuard, Dispatch, Worker};
+use crate::config::LimitsConfig;
 use crate::sync::lock;
 
 /// A model and the workers that are ready to run it.
@@ -29,6 +30,35 @@ struct State {
     loading: BTreeMap<String, usize>,
     /// Where the next search among equally loaded workers begins.
     turn: usize,
+}
+
+impl State {
+    fn served(&self) -> Vec<String> {
+        self.models.keys().cloned().collect()
+    }
+
+    /// Why there is no model of this name.
+    fn absent(&self, name: &str) -> Refusal {
+        if self.loading.contains_key(name) {
+            return Refusal::Coming;
+        }
+        match (self.models.is_empty(), self.loading.is_empty()) {
+            (false, _) => Refusal::Unknown(self.served()),
+            (true, false) => Refusal::Unknown(self.loading.keys().cloned().collect()),
+            (true, true) => Refusal::NoWorker,
+        }
+    }
+
+    /// The model of a request that names none.
+    fn only_model(&self) -> Result<&Entry, Refusal> {
+        let mut entries = self.models.values();
+        match (entries.next(), entries.next()) {
+            (Some(entry), None) => Ok(entry),
+            (Some(_), Some(_)) => Err(Refusal::Ambiguous(self.served())),
+            (None, _) if self.loading.is_empty() => Err(Refusal::NoWorker),
+            (None, _) => Err(Refusal::Coming),
+        }
+    }
 }
 
 /// Why no worker takes a request.
@@ -65,17 +95,19 @@ pub(crate) struct Registry {
     /// A worker lost less long ago than this is expected back.
     return_time: Duration,
     in_flight_factor: usize,
+    max_queued: Option<usize>,
 }
 
 impl Registry {
-    pub(crate) fn new(return_time: Duration, in_flight_factor: u32) -> Self {
-        let in_flight_factor = in_flight_factor.max(1) as usize;
+    pub(crate) fn new(return_time: Duration, limits: &LimitsConfig) -> Self {
+        let in_flight_factor = limits.in_flight_factor.max(1) as usize;
         let changes = watch::Sender::new(0);
         Self {
             state: Mutex::default(),
             changes,
             return_time,
             in_flight_factor,
+            max_queued: limits.max_queued,
         }
     }
 
@@ -164,26 +196,9 @@ impl Registry {
     }
 
     fn entry<'a>(&self, state: &'a State, name: Option<&str>) -> Result<&'a Entry, Refusal> {
-        let served = || state.models.keys().cloned().collect::<Vec<_>>();
         let entry = match name {
-            Some(name) => match state.models.get(name) {
-                Some(entry) => entry,
-                None if state.loading.contains_key(name) => return Err(Refusal::Coming),
-                None if state.models.is_empty() && !state.loading.is_empty() => {
-                    return Err(Refusal::Unknown(state.loading.keys().cloned().collect()));
-                }
-                None if state.models.is_empty() => return Err(Refusal::NoWorker),
-                None => return Err(Refusal::Unknown(served())),
-            },
-            None => {
-                let mut entries = state.models.values();
-                match (entries.next(), entries.next()) {
-                    (Some(entry), None) => entry,
-                    (Some(_), Some(_)) => return Err(Refusal::Ambiguous(served())),
-                    (None, _) if state.loading.is_empty() => return Err(Refusal::NoWorker),
-                    (None, _) => return Err(Refusal::Coming),
-                }
-            }
+            Some(name) => state.models.get(name).ok_or_else(|| state.absent(name))?,
+            None => state.only_model()?,
         };
         if entry.workers.is_empty() {
             let recent = entry
@@ -223,7 +238,10 @@ impl Registry {
             .iter()
             .map(|worker| worker.max_running())
             .sum();
-        let limit = places * self.in_flight_factor;
+        let limit = match self.max_queued {
+            Some(queued) => places + queued,
+            None => places * self.in_flight_factor,
+        };
         if in_flight + order.num_choices > limit {
             return Err(Refusal::Full { in_flight, limit });
         }

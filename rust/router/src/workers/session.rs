@@ -177,11 +177,9 @@ impl Progress {
 
     fn note(&mut self, message: &Message) {
         match message {
-            Message::Heartbeat(Heartbeat { steps, busy }) => {
-                if *steps != self.steps || !busy {
-                    self.steps = *steps;
-                    self.last = Instant::now();
-                }
+            Message::Heartbeat(Heartbeat { steps, busy }) if *steps != self.steps || !busy => {
+                self.steps = *steps;
+                self.last = Instant::now();
             }
             Message::StepOutput(_) => self.last = Instant::now(),
             _ => {}

@@ -1,4 +1,5 @@
 //! The router on real sockets: one program, because linking one is slow.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests fail by panicking.
 
 mod generate;
 mod refusals;

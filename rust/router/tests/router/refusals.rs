@@ -31,15 +31,15 @@ fn speculation(request: &mut v1::GenerateRequest) -> &mut v1::Speculation {
     request.speculation.get_or_insert_default()
 }
 
-fn chat(messages: &[(&str, &str)]) -> Option<Prompt> {
+fn chat(messages: &[(&str, &str)]) -> Prompt {
     let messages = messages.iter().map(|(role, content)| v1::ChatMessage {
         role: (*role).into(),
         content: (*content).into(),
     });
-    Some(Prompt::Chat(v1::ChatPrompt {
+    Prompt::Chat(v1::ChatPrompt {
         messages: messages.collect(),
         ..Default::default()
-    }))
+    })
 }
 
 const fn invalid(
@@ -84,19 +84,19 @@ const CASES: &[Case] = &[
     ),
     invalid(
         "no messages",
-        |r| r.prompt = chat(&[]),
+        |r| r.prompt = Some(chat(&[])),
         "chat.messages",
         "given 0 messages",
     ),
     invalid(
         "message without role",
-        |r| r.prompt = chat(&[("user", "a"), ("", "b")]),
+        |r| r.prompt = Some(chat(&[("user", "a"), ("", "b")])),
         "chat.messages[1].role",
         "given 0 bytes",
     ),
     invalid(
         "role that the template refuses",
-        |r| r.prompt = chat(&[("robot", "a")]),
+        |r| r.prompt = Some(chat(&[("robot", "a")])),
         "chat.messages",
         "robots may not speak",
     ),

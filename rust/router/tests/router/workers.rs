@@ -166,6 +166,26 @@ async fn full_queue_is_refused_with_its_limit() {
 }
 
 #[tokio::test]
+async fn number_of_queued_requests_replaces_the_factor() {
+    let router = TestRouter::with(|config| config.limits.max_queued = Some(0)).await;
+    let _worker = router
+        .worker(FakeWorker {
+            max_running: 1,
+            ..frozen()
+        })
+        .await;
+    let running = within(router.client().await.generate_stream(request("abc"))).await;
+    assert!(running.is_ok());
+    let status = refused(&router, request("abc")).await;
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(
+        status.message().contains("allowed up to 1"),
+        "{}",
+        status.message()
+    );
+}
+
+#[tokio::test]
 async fn deadline_ends_the_request_and_cancels_it() {
     let router = TestRouter::start().await;
     let mut worker = router.worker(frozen()).await;
@@ -331,17 +351,14 @@ async fn learnt_text_goes_to_the_other_workers_of_the_model() {
             .unwrap();
     }
     for worker in &mut workers {
-        loop {
-            match worker.hear().await {
-                Message::Learn(learn) => {
-                    assert_eq!(learn.namespace, "default");
-                    assert_eq!(learn.token_ids[..3], [97, 98, 99]);
-                    learns += 1;
-                    break;
-                }
-                _ => continue,
+        let learn = loop {
+            if let Message::Learn(learn) = worker.hear().await {
+                break learn;
             }
-        }
+        };
+        assert_eq!(learn.namespace, "default");
+        assert_eq!(learn.token_ids[..3], [97, 98, 99]);
+        learns += 1;
     }
     assert_eq!(
         learns, 2,
