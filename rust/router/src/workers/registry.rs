@@ -242,7 +242,8 @@ impl Registry {
             Some(queued) => places + queued,
             None => places * self.in_flight_factor,
         };
-        if in_flight + order.num_choices > limit {
+        // A request that is alone may have more choices than a small worker has places.
+        if in_flight > 0 && in_flight + order.num_choices > limit {
             return Err(Refusal::Full { in_flight, limit });
         }
         let (first, last) = entry.workers.split_at(state.turn % entry.workers.len());

@@ -2,6 +2,8 @@
 
 use crate::support::fake_worker::{END_TOKEN, FakeWorker};
 use crate::support::{TestRouter, request, within};
+use std::time::Duration;
+
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
 use spectrie_proto::worker_v1::{self, router_message::Message};
@@ -100,10 +102,18 @@ async fn choices_have_their_own_seeds_and_ends() {
 #[tokio::test]
 async fn stop_text_ends_the_answer_and_what_is_behind_it_does_not_count() {
     let router = TestRouter::start().await;
-    let mut worker = router.worker(FakeWorker::default()).await;
+    // Slow and endless, so that the stop is found before the worker ends by itself.
+    let step_time = Duration::from_millis(50);
+    let mut worker = router
+        .worker(FakeWorker {
+            step_time,
+            ..FakeWorker::default()
+        })
+        .await;
     let mut asked = request("one STOP two");
     asked.stopping = Some(v1::Stopping {
         stop: vec!["never".into(), "STOP".into()],
+        ignore_eos: Some(true),
         ..Default::default()
     });
     let response = generate(&router, asked).await;
@@ -288,4 +298,68 @@ async fn dropped_stream_cancels_its_choices() {
     }
     cancelled.dedup();
     assert_eq!(cancelled.len(), 2);
+}
+
+#[tokio::test]
+async fn dropped_unary_call_cancels_its_choice() {
+    let router = TestRouter::start().await;
+    let mut worker = router.worker(FakeWorker::default()).await;
+    let mut asked = request("abc");
+    asked.stopping = Some(v1::Stopping {
+        ignore_eos: Some(true),
+        ..Default::default()
+    });
+    let mut client = router.client().await;
+    let call = tokio::spawn(async move { client.generate(asked).await });
+    assert!(matches!(worker.hear().await, Message::Start(_)));
+    call.abort();
+    while !matches!(worker.hear().await, Message::Cancel(_)) {}
+}
+
+#[tokio::test]
+async fn lone_request_may_have_more_choices_than_places() {
+    let router = TestRouter::with(|config| config.limits.in_flight_factor = 1).await;
+    let _worker = router
+        .worker(FakeWorker {
+            max_running: 2,
+            ..FakeWorker::default()
+        })
+        .await;
+    let mut asked = request("abc");
+    asked.sampling = Some(v1::Sampling {
+        n: Some(8),
+        ..Default::default()
+    });
+    let response = generate(&router, asked).await;
+    assert_eq!(response.choices.len(), 8);
+    assert!(response.choices.iter().all(|choice| choice.text == "abc"));
+}
+
+#[tokio::test]
+async fn characters_split_between_tokens_arrive_whole() {
+    let router = TestRouter::start().await;
+    let _worker = router
+        .worker(FakeWorker {
+            tokens_per_step: 1,
+            ..FakeWorker::default()
+        })
+        .await;
+    let stream = within(router.client().await.generate_stream(request("é€😀")))
+        .await
+        .unwrap();
+    let events: Vec<_> = within(stream.into_inner().collect()).await;
+    let mut text = String::new();
+    let mut num_tokens = 0;
+    for event in events {
+        if let Some(Event::Delta(delta)) = event.unwrap().event {
+            assert!(
+                !delta.text.contains(char::REPLACEMENT_CHARACTER),
+                "{}",
+                delta.text
+            );
+            num_tokens += delta.token_ids.len();
+            text.push_str(&delta.text);
+        }
+    }
+    assert_eq!((text.as_str(), num_tokens), ("é€😀", 10));
 }

@@ -192,7 +192,7 @@ async fn deadline_ends_the_request_and_cancels_it() {
     let mut asked = tonic::Request::new(request("abc"));
     asked
         .metadata_mut()
-        .insert("grpc-timeout", "200m".parse().unwrap());
+        .insert("grpc-timeout", "1S".parse().unwrap());
     // A stream, because the client's own timer ends a call that has no answer yet.
     let stream = within(router.client().await.generate_stream(asked))
         .await
@@ -242,7 +242,7 @@ async fn refusal_of_a_worker_reaches_the_caller() {
 
 #[tokio::test]
 async fn stalled_worker_is_dropped_and_its_streams_end() {
-    let router = TestRouter::with(|config| config.workers.stall_timeout_s = 0.5).await;
+    let router = TestRouter::with(|config| config.workers.stall_timeout_s = 1.0).await;
     let worker = router.worker(frozen()).await;
     let status = refused(&router, request("abc")).await;
     assert_eq!(
