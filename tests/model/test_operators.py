@@ -13,6 +13,7 @@ from spectrie.model.config import ModelConfig
 from spectrie.model.operators import OperatorSettings
 from spectrie.model.operators.base import Operators
 from spectrie.model.operators.cpu import CpuOperators
+from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import StepPlan
 from tests.model.stepping import tokens
@@ -63,6 +64,22 @@ def test_attention_equals_the_reference(family: Path, dtype: torch.dtype, tolera
                 second = operators.attend(layer, qkv[half:], half, rows - half)
             results.append(torch.cat([first[:, : second.shape[1]], second]).float())
         torch.testing.assert_close(results[0], results[1], rtol=tolerance, atol=tolerance)
+
+
+def test_attention_by_the_kernels_equals_the_reference(family: Path) -> None:
+    torch.manual_seed(0)
+    both = settings(family)
+    sets: list[Operators] = [GpuOperators(both), ReferenceOperators(both)]
+    for plan in plans():
+        rows = len(plan.row_token)
+        qkv = torch.randn(rows + 3, both.config.qkv_size)
+        results = []
+        for operators in sets:
+            operators.begin(plan)
+            for layer in range(both.config.num_layers):
+                result = operators.attend(layer, qkv, 0, rows)
+            results.append(result[:rows])
+        torch.testing.assert_close(results[0], results[1], rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])

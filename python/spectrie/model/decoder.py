@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import embedding
 
 from spectrie.model.config import ModelConfig
-from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS, LEAST_ROWS, Linear
+from spectrie.model.linear import LEAST_ROWS, Linear
 from spectrie.model.operators import Operators
 from spectrie.model.plan import PlanArrays
 
@@ -89,8 +89,9 @@ class Decoder:
         residual = torch.zeros(num_rows + LEAST_ROWS, self.config.hidden_size, device=device)
         residual[:num_rows] = embedding(tokens, self._embedding).float()
         blocks = []
-        for first_row in range(0, num_rows, BLOCK_ROWS):
-            count = min(BLOCK_ROWS, num_rows - first_row)
+        limit = operators.block_rows or num_rows
+        for first_row in range(0, num_rows, limit):
+            count = min(limit, num_rows - first_row)
             rows = residual[first_row : first_row + max(count, LEAST_ROWS)]
             blocks.append(_Block(first_row, count, rows))
         for index, layer in enumerate(self._layers):
@@ -129,11 +130,12 @@ class Decoder:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _products(self, x: torch.Tensor) -> torch.Tensor:
-        if len(x) <= HEAD_ROWS:
+        limit = self._operators.head_rows or len(x)
+        if len(x) <= limit:
             return self._head(x)
         parts = []
-        for first in range(0, len(x), HEAD_ROWS):
+        for first in range(0, len(x), limit):
             # A short last part takes its neighbours along.
             start = min(first, len(x) - LEAST_ROWS)
-            parts.append(self._head(x[start : first + HEAD_ROWS])[first - start :])
+            parts.append(self._head(x[start : first + limit])[first - start :])
         return torch.cat(parts)

@@ -1,7 +1,7 @@
 """The operators between a decoder's matrix products, and the one place that chooses them.
 
-`base` says what an operator set does; `cpu` calls the compiled core; `reference` is the same in plain
-torch, for checking and for devices without an own set.
+`base` says what an operator set does; `cpu` calls the compiled core, `gpu` the Triton kernels;
+`reference` is the same in plain torch, for checking.
 """
 
 from __future__ import annotations

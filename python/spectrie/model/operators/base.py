@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from spectrie.model.config import ModelConfig
+from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS
 from spectrie.model.plan import PlanArrays
 
 __all__ = ["OperatorSettings", "Operators"]
@@ -44,7 +45,14 @@ class Operators(ABC):
     Tensors are contiguous. `rows` may exceed the batch's rows by padding whose content means nothing.
     A result may lie in a workspace that the next call of the same method with the same number of rows
     overwrites.
+
+    Attributes:
+        block_rows: Most rows of the batch that may go through a layer together; None = all.
+        head_rows: Most rows that may go through the head together; None = all.
     """
+
+    block_rows: int | None = BLOCK_ROWS
+    head_rows: int | None = HEAD_ROWS
 
     @abstractmethod
     def begin(self, plan: PlanArrays) -> None:

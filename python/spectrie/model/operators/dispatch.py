@@ -13,6 +13,6 @@ def create_operators(settings: OperatorSettings) -> Operators:
         from spectrie.model.operators.cpu import CpuOperators
 
         return CpuOperators(settings)
-    from spectrie.model.operators.reference import ReferenceOperators
+    from spectrie.model.operators.gpu import GpuOperators
 
-    return ReferenceOperators(settings)
+    return GpuOperators(settings)

@@ -88,18 +88,24 @@ class ReferenceOperators(Operators):
         turned = [low * cosines - high * sines, high * cosines + low * sines, rest]
         return torch.cat(turned, dim=-1)
 
-    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+    def _write(self, layer: int, qkv: torch.Tensor, rows: slice) -> torch.Tensor:
+        """Puts the rows' keys and values into the cache; returns the queries [rows, heads,
+        head_dim] float32."""
         config = self._config
-        group = config.num_heads // config.num_kv_heads
-        rows = slice(first_row, first_row + num_rows)
+        num_rows = rows.stop - rows.start
         heads = qkv[:num_rows].view(num_rows, -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         query, key, value = torch.split(heads, sizes, dim=1)
         query_norm, key_norm = self._settings.head_norms[layer] or (None, None)
-        query = self._prepared(query, query_norm, layer, rows)
         key = self._prepared(key, key_norm, layer, rows)
         self._keys[layer, self._slots[rows]] = key.to(self._settings.dtype)
         self._values[layer, self._slots[rows]] = value
+        return self._prepared(query, query_norm, layer, rows)
+
+    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+        config = self._config
+        group = config.num_heads // config.num_kv_heads
+        query = self._write(layer, qkv, slice(first_row, first_row + num_rows))
         out = qkv.new_zeros(qkv.shape[0], config.num_heads * config.head_dim)
         for start, count, slots, visible, positions in self._requests:
             lo, hi = max(start, first_row), min(start + count, first_row + num_rows)

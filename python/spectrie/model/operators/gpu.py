@@ -1,0 +1,72 @@
+"""Operators of a GPU: attention by the Triton kernels, the rest in torch.
+
+Checked on CPU tensors, where the kernels take their torch form; it has not run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+import torch
+
+import spectrie_kernels
+from spectrie.model.operators.base import OperatorSettings
+from spectrie.model.operators.reference import ReferenceOperators
+from spectrie.model.plan import PlanArrays
+from spectrie_kernels import TreeLayout
+
+__all__ = ["GpuOperators"]
+
+
+class GpuOperators(ReferenceOperators):
+    """As the reference, with attention over pages in one kernel."""
+
+    block_rows = None
+    head_rows = None
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        """Allocates the cache."""
+        super().__init__(settings)
+        self._layout: TreeLayout | None = None
+        self._longest = 0
+
+    def begin(self, plan: PlanArrays) -> None:
+        super().begin(plan)
+        device = self._settings.device
+
+        def on_device(values: object) -> torch.Tensor:
+            return torch.as_tensor(values).to(device)
+
+        lengths = plan.request_kv_len + plan.request_row_count
+        self._longest = int(lengths.max()) if len(lengths) else 0
+        self._layout = TreeLayout(
+            row_owner=torch.repeat_interleave(
+                torch.arange(len(lengths), dtype=torch.int32),
+                torch.as_tensor(plan.request_row_count).long(),
+            ).to(device),
+            row_ancestors=on_device(plan.row_ancestors),
+            request_row_start=on_device(plan.request_row_start),
+            request_row_count=on_device(plan.request_row_count),
+            request_kv_len=on_device(plan.request_kv_len),
+            request_kind=on_device(plan.request_kind),
+            page_indptr=on_device(plan.page_indptr),
+            page_ids=on_device(plan.page_ids),
+            page_size=self._settings.page_size,
+            max_length=self._longest,
+        )
+
+    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+        window = self._config.layer_windows[layer]
+        whole = self._layout is not None and num_rows == self._layout.row_owner.shape[0]
+        if self._layout is None or not whole or (window is not None and self._longest > window):
+            # The kernel takes whole steps and sees every key.
+            return super().attend(layer, qkv, first_row, num_rows)
+        query = self._write(layer, qkv, slice(0, num_rows)).to(self._settings.dtype)
+        attended = spectrie_kernels.tree_attention(
+            query,
+            self._keys[layer],
+            self._values[layer],
+            self._layout,
+            self._config.head_dim**-0.5,
+        )
+        out = qkv.new_zeros(qkv.shape[0], attended.shape[1] * attended.shape[2])
+        out[:num_rows] = attended.flatten(1)
+        return out
