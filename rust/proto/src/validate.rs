@@ -3,9 +3,12 @@
 //! All violations of a request are gathered, each with the field, what was given and what is
 //! allowed. Checks against the served model (vocabulary, context) take its size as an argument.
 
+mod checker;
+
 use std::fmt;
 
 use crate::v1;
+use checker::{Checker, check_ids, refuse_id};
 
 /// Most completions of one request.
 pub const MAX_CHOICES: u32 = 8;
@@ -36,42 +39,6 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.field, self.message)
-    }
-}
-
-/// Gathers violations.
-#[derive(Debug, Default)]
-struct Checker {
-    violations: Vec<Violation>,
-}
-
-impl Checker {
-    fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.violations.push(Violation {
-            field: field.into(),
-            message: message.into(),
-        });
-    }
-
-    fn check(&mut self, holds: bool, field: &str, message: impl FnOnce() -> String) {
-        if !holds {
-            self.refuse(field, message());
-        }
-    }
-
-    /// Refuses a number outside `allowed`, which also catches NaN.
-    fn check_number(
-        &mut self,
-        value: Option<f32>,
-        field: &str,
-        allowed: impl FnOnce(f32) -> bool,
-        range: &str,
-    ) {
-        if let Some(value) = value
-            && !(value.is_finite() && allowed(value))
-        {
-            self.refuse(field, format!("given {value}, allowed {range}"));
-        }
     }
 }
 
@@ -320,24 +287,6 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
             || "given no content, one of text and token_ids is needed".into(),
         );
     }
-}
-
-fn check_ids(checker: &mut Checker, field: &str, ids: &[u32], vocabulary_size: u32) {
-    if let Some((index, id)) = ids
-        .iter()
-        .enumerate()
-        .find(|(_, id)| **id >= vocabulary_size)
-    {
-        refuse_id(checker, format!("{field}[{index}]"), *id, vocabulary_size);
-    }
-}
-
-fn refuse_id(checker: &mut Checker, field: String, id: u32, vocabulary_size: u32) {
-    let largest = vocabulary_size.saturating_sub(1);
-    checker.refuse(
-        field,
-        format!("given token id {id}, allowed 0 to {largest}"),
-    );
 }
 
 #[cfg(test)]
