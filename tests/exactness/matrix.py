@@ -35,8 +35,8 @@ PER_KIND = 8
 NUM_PROMPTS = PER_KIND * len(prompts.KINDS)
 NEW_TOKENS = 48
 AMPLE_PAGES = 512
-SCARCE_PAGES = 48
-"""768 tokens: enough for the longest request alone, not for four together."""
+SCARCE_PAGES = 28
+"""448 tokens: enough for the longest request alone, not for four together."""
 
 MAX_CONTEXT = SCARCE_PAGES * 16
 
