@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 
-from bench import decode, router, speculation
+from bench import decode, report, router, speculation
 from spectrie.model import resolve
 
 BENCHES = ("decode", "speculation", "router")
@@ -39,6 +39,7 @@ def main() -> int:
             decode.run(model, **measure)
         if "speculation" in wanted:
             speculation.run(model, **measure)
+    report.fill_readme()
     return 0
 
 
