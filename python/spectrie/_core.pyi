@@ -422,6 +422,15 @@ class Tokenizer:
             ValueError: The tokenizer refuses the text.
         """
 
+    def encode_batch(
+        self, texts: Sequence[str], add_special_tokens: bool = False
+    ) -> list[list[int]]:
+        """Gives the token ids of each text as `encode` does, on all cores; other threads go on.
+
+        Raises:
+            ValueError: The tokenizer refuses one of the texts.
+        """
+
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Gives the text of `ids`; ids outside the vocabulary add nothing.
 
@@ -485,6 +494,19 @@ class TextStream:
 
     def finish(self) -> str:
         """Gives the text that was held back; empty after a stop string."""
+
+def tokenizer_fingerprint(path: str | PathLike[str]) -> str:
+    """Names a tokenizer, so that ids of one are never read as those of another.
+
+    Args:
+        path: tokenizer.json, or the folder it lies in.
+
+    Returns:
+        The first 16 hexadecimal digits of the SHA-256 of the file.
+
+    Raises:
+        spectrie.errors.ModelError: The file cannot be read.
+    """
 
 # ---- router (rust/python/src/router.rs) ----------------------------------------------------------
 

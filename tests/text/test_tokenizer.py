@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spectrie._core import TextStream, Tokenizer
+from spectrie._core import TextStream, Tokenizer, tokenizer_fingerprint
 
 GOLDEN = Path(__file__).parents[1] / "golden/smollm2_tokens.json"
 # Of the weights that were compared bit for bit with the state that transformers makes of the GGUF.
@@ -94,3 +94,14 @@ def test_the_converted_weights_are_those_that_were_checked(folder: Path) -> None
     with (folder / "model.safetensors").open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == WEIGHTS_SHA256
     assert json.loads((folder / "provenance.json").read_text())["license"] == "Apache-2.0"
+
+
+def test_a_batch_gives_the_ids_of_each_text(tokenizer: Tokenizer) -> None:
+    texts = [path.read_text("utf-8")[:2000] for path in source_files()[:8]]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+
+
+def test_fingerprint_is_the_hash_of_the_file(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    expected = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    assert tokenizer_fingerprint(folder) == tokenizer_fingerprint(str(file)) == expected

@@ -43,6 +43,17 @@ impl Tokenizer {
             .map_err(to_py)
     }
 
+    #[pyo3(signature = (texts, add_special_tokens = false))]
+    fn encode_batch(
+        &self,
+        py: Python<'_>,
+        texts: Vec<String>,
+        add_special_tokens: bool,
+    ) -> PyResult<Vec<Vec<u32>>> {
+        py.detach(|| self.files.tokenizer.encode_batch(texts, add_special_tokens))
+            .map_err(to_py)
+    }
+
     #[pyo3(signature = (ids, skip_special_tokens = true))]
     #[allow(clippy::needless_pass_by_value)] // pyo3 extracts an owned list
     fn decode(&self, py: Python<'_>, ids: Vec<u32>, skip_special_tokens: bool) -> PyResult<String> {
@@ -137,9 +148,17 @@ impl TextStream {
     }
 }
 
+/// Identity of a tokenizer; see the stub file.
+#[pyfunction]
+fn tokenizer_fingerprint(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    py.detach(|| spectrie_text::tokenizer_fingerprint(&path))
+        .map_err(to_py)
+}
+
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tokenizer>()?;
     module.add_class::<TextDelta>()?;
-    module.add_class::<TextStream>()
+    module.add_class::<TextStream>()?;
+    module.add_function(wrap_pyfunction!(tokenizer_fingerprint, module)?)
 }

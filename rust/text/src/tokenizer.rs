@@ -57,6 +57,27 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// Gives the token ids of each text, as [`encode`](Self::encode) does, on as many threads as the
+    /// machine offers.
+    ///
+    /// # Errors
+    /// [`TextError::Tokenizer`] when the tokenizer refuses one of the texts.
+    pub fn encode_batch(
+        &self,
+        texts: Vec<String>,
+        add_special_tokens: bool,
+    ) -> Result<Vec<Vec<u32>>, TextError> {
+        let encodings = self
+            .inner
+            .tokenizer
+            .encode_batch_fast(texts, add_special_tokens)
+            .map_err(|source| TextError::Tokenizer { source })?;
+        Ok(encodings
+            .iter()
+            .map(|encoding| encoding.get_ids().to_vec())
+            .collect())
+    }
+
     /// Gives the text of `ids`. Ids outside the vocabulary add nothing, bytes that are not UTF-8
     /// become U+FFFD.
     ///
