@@ -1,9 +1,12 @@
 //! What draft memory refuses.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use thiserror::Error;
 
-/// A setting that draft memory cannot work with. Each message names what was given and what is
-/// allowed.
+/// What draft memory cannot work with. Each message names what was given, what is allowed and,
+/// where it is not plain, what to do.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrieError {
@@ -43,4 +46,85 @@ pub enum TrieError {
         /// Its value.
         high: usize,
     },
+    /// A name that no corpus can have.
+    #[error(
+        "corpus name {given:?} cannot be used: use 1 to 64 letters, digits, '.', '_' or '-', not \
+         starting with '.' or '-'"
+    )]
+    CorpusName {
+        /// The name that was given.
+        given: String,
+    },
+    /// A tokenizer fingerprint that no file can hold.
+    #[error("tokenizer fingerprint {given:?} has {} bytes: at most 64 fit", given.len())]
+    Fingerprint {
+        /// The fingerprint that was given.
+        given: String,
+    },
+    /// More text than one corpus can index.
+    #[error("a corpus of {given} tokens is too large: at most {most} fit, build several")]
+    CorpusFull {
+        /// Tokens and separators it would have.
+        given: usize,
+        /// The most that fit.
+        most: usize,
+    },
+    /// A corpus under a name that is taken.
+    #[error(
+        "corpus {name:?} is loaded already: remove it first, or build the other under another name"
+    )]
+    DuplicateCorpus {
+        /// The name.
+        name: String,
+    },
+    /// A corpus that is not loaded.
+    #[error("corpus {given:?} is not loaded: {}", loaded_names(.loaded))]
+    UnknownCorpus {
+        /// The name that was given.
+        given: String,
+        /// The names that are loaded.
+        loaded: Vec<String>,
+    },
+    /// A file that cannot be opened, read or written.
+    #[error("cannot {action} {}: {reason}", .path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// A file that can be read and must not be used.
+    #[error("{} cannot be used as a {kind}: found {found}, expected {expected}; {remedy}", .path.display())]
+    Refused {
+        /// What the file was to be.
+        kind: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        found: String,
+        /// What it should be.
+        expected: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl TrieError {
+    pub(crate) fn io(action: &'static str, path: &Path, error: &io::Error) -> Self {
+        Self::Io {
+            action,
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+fn loaded_names(names: &[String]) -> String {
+    if names.is_empty() {
+        "none is".to_owned()
+    } else {
+        format!("loaded are {}", names.join(", "))
+    }
 }

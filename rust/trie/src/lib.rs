@@ -9,7 +9,9 @@ mod best_first;
 mod calibration;
 mod chains;
 mod config;
+mod corpus;
 mod drafter;
+mod durable;
 mod error;
 mod fixed;
 mod memory;
@@ -29,6 +31,7 @@ mod token;
 mod tree;
 
 pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
+pub use corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
 pub use drafter::Drafter;
 pub use error::TrieError;
 pub use memory::DraftMemory;

@@ -1,10 +1,10 @@
 //! Shared memory of a worker: its namespaces under one byte budget.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pool::Pool;
-use crate::{MemoryConfig, SharedTrie, TrieError};
+use crate::{Corpus, CorpusInfo, MemoryConfig, Readers, SharedTrie, TrieError};
 
 /// Named, separate shared tries under one byte budget.
 ///
@@ -14,7 +14,32 @@ use crate::{MemoryConfig, SharedTrie, TrieError};
 pub struct DraftMemory {
     config: MemoryConfig,
     pool: Arc<Pool>,
-    namespaces: Mutex<HashMap<String, Arc<SharedTrie>>>,
+    held: Mutex<Held>,
+}
+
+/// What is known by name.
+#[derive(Debug, Default)]
+struct Held {
+    namespaces: HashMap<String, Arc<SharedTrie>>,
+    /// In the order in which they were added.
+    corpora: Vec<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    corpus: Arc<Corpus>,
+    readers: Readers,
+}
+
+impl Held {
+    /// The corpora that `namespace` may read.
+    fn corpora_of(&self, namespace: &str) -> Vec<Arc<Corpus>> {
+        let readable = self
+            .corpora
+            .iter()
+            .filter(|loaded| loaded.readers.include(namespace));
+        readable.map(|loaded| Arc::clone(&loaded.corpus)).collect()
+    }
 }
 
 impl DraftMemory {
@@ -29,7 +54,7 @@ impl DraftMemory {
         Ok(Self {
             config,
             pool,
-            namespaces: Mutex::default(),
+            held: Mutex::default(),
         })
     }
 
@@ -38,33 +63,94 @@ impl DraftMemory {
     /// At the bound on namespaces the one used longest ago, among those that no request holds if
     /// there is such a one, is forgotten whole.
     pub fn namespace(&self, name: &str) -> Arc<SharedTrie> {
-        let mut namespaces = self
-            .namespaces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = namespaces.get(name) {
+        let mut held = self.held();
+        if let Some(shared) = held.namespaces.get(name) {
             shared.touch();
             return Arc::clone(shared);
         }
-        while namespaces.len() >= self.config.max_namespaces {
-            let idlest = namespaces
+        while held.namespaces.len() >= self.config.max_namespaces {
+            let idlest = held
+                .namespaces
                 .iter()
                 .min_by_key(|(_, shared)| (Arc::strong_count(shared) > 1, shared.last_used()))
                 .map(|(name, _)| name.clone());
             let Some(idlest) = idlest else { break };
-            namespaces.remove(&idlest);
+            held.namespaces.remove(&idlest);
         }
-        let shared = SharedTrie::new(Arc::clone(&self.pool));
-        namespaces.insert(name.to_owned(), Arc::clone(&shared));
+        let shared = SharedTrie::new(Arc::clone(&self.pool), name, held.corpora_of(name));
+        held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
         shared
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `readers` draft from `corpus`, running requests included, from their next step on.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::DuplicateCorpus`] when its name is taken; nothing changes then.
+    pub fn add_corpus(&self, corpus: Arc<Corpus>, readers: Readers) -> Result<(), TrieError> {
+        let mut held = self.held();
+        if held
+            .corpora
+            .iter()
+            .any(|loaded| loaded.corpus.name() == corpus.name())
+        {
+            return Err(TrieError::DuplicateCorpus {
+                name: corpus.name().to_owned(),
+            });
+        }
+        held.corpora.push(Loaded { corpus, readers });
+        self.share_corpora(&held);
+        Ok(())
+    }
+
+    /// Stops drafting from the corpus called `name`, from the next step of any request on. Its
+    /// file is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::UnknownCorpus`], naming those that are loaded.
+    pub fn remove_corpus(&self, name: &str) -> Result<(), TrieError> {
+        let mut held = self.held();
+        let before = held.corpora.len();
+        held.corpora.retain(|loaded| loaded.corpus.name() != name);
+        if held.corpora.len() == before {
+            let names = held
+                .corpora
+                .iter()
+                .map(|loaded| loaded.corpus.name().to_owned());
+            return Err(TrieError::UnknownCorpus {
+                given: name.to_owned(),
+                loaded: names.collect(),
+            });
+        }
+        self.share_corpora(&held);
+        Ok(())
+    }
+
+    /// Hands the corpora to every namespace, also to those that only a running request holds.
+    fn share_corpora(&self, held: &Held) {
+        for shared in self.pool.live() {
+            shared.set_corpora(held.corpora_of(shared.name()));
+        }
+    }
+
+    /// The corpora that are loaded, in the order in which they were added.
+    pub fn corpora(&self) -> Vec<CorpusInfo> {
+        let held = self.held();
+        let infos = held
+            .corpora
+            .iter()
+            .map(|loaded| loaded.corpus.info(loaded.readers.clone()));
+        infos.collect()
     }
 
     /// Number of namespaces held.
     pub fn num_namespaces(&self) -> usize {
-        self.namespaces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.held().namespaces.len()
     }
 
     /// Bytes of every arena alive: never above the configured capacity, save while a draft that

@@ -54,6 +54,13 @@ impl Pool {
         tries.push(Arc::downgrade(shared));
     }
 
+    /// Every trie alive, also those that were forgotten while a request still holds them.
+    pub(crate) fn live(&self) -> Vec<Arc<SharedTrie>> {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        tries.retain(|entry| entry.strong_count() > 0);
+        tries.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// An arena to follow one of `last_tokens` (0 = none before), or `None` when the budget
     /// cannot hold it. Over the bound, the least useful segment goes: one of `requester`'s own
     /// when it has more than its fair share, else one of the largest namespace.

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::pool::Pool;
 use crate::segment::Segment;
-use crate::{MAX_MATCH, SEPARATOR, TokenId};
+use crate::{Corpus, MAX_MATCH, SEPARATOR, TokenId};
 
 /// Segments of one namespace, oldest first; the last one is written to.
 pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
+
+/// Corpora that one namespace may read, in the order in which they were added.
+pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
 
 /// Text of one namespace, taught by any number of writers and read by any number of drafters.
 ///
@@ -18,20 +21,24 @@ pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
 /// it: at the bound the least useful segment is dropped whole.
 #[derive(Debug)]
 pub struct SharedTrie {
+    name: String,
     pool: Arc<Pool>,
     writer: Mutex<()>,
     /// Held for as long as it takes to copy or swap one pointer, never during an insert.
     segments: RwLock<Segments>,
+    corpora: RwLock<Corpora>,
     last_used: AtomicU64,
 }
 
 impl SharedTrie {
-    pub(crate) fn new(pool: Arc<Pool>) -> Arc<Self> {
+    pub(crate) fn new(pool: Arc<Pool>, name: &str, corpora: Vec<Arc<Corpus>>) -> Arc<Self> {
         let last_used = AtomicU64::new(pool.tick());
         let shared = Arc::new(Self {
+            name: name.to_owned(),
             pool,
             writer: Mutex::new(()),
             segments: RwLock::new(Arc::default()),
+            corpora: RwLock::new(Arc::new(corpora)),
             last_used,
         });
         shared.pool.register(&shared);
@@ -86,6 +93,20 @@ impl SharedTrie {
     /// The segments as they are now.
     pub(crate) fn snapshot(&self) -> Segments {
         Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The corpora as they are now.
+    #[allow(dead_code, reason = "its caller, the draft over corpora, follows")]
+    pub(crate) fn corpora(&self) -> Corpora {
+        Arc::clone(&self.corpora.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_corpora(&self, corpora: Vec<Arc<Corpus>>) {
+        *self.corpora.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(corpora);
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     fn replace(&self, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {

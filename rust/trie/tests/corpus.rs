@@ -1,0 +1,182 @@
+//! Corpora are files: built atomically, verified when opened, added and removed while drafting.
+
+#![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use spectrie_trie::{
+    Corpus, CorpusBuilder, DraftMemory, MemoryConfig, Readers, SEPARATOR, TokenId, TrieError,
+};
+
+/// A folder of its own, removed with its files.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("spectrie-corpus-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.corpus"))
+    }
+
+    fn build(&self, name: &str, documents: &[&[TokenId]]) -> Arc<Corpus> {
+        let mut builder = CorpusBuilder::new(name, "abc").expect("a valid name");
+        for document in documents {
+            builder.push(document).expect("room");
+        }
+        builder.finish(&self.path(name)).expect("a writable folder");
+        Corpus::open(&self.path(name)).expect("a whole file")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn memory() -> DraftMemory {
+    DraftMemory::new(MemoryConfig::default()).expect("a valid config")
+}
+
+#[test]
+fn an_opened_corpus_says_what_was_built() {
+    let folder = Folder::new();
+    let mut builder = CorpusBuilder::new("code-1.2_x", "0123456789abcdef").expect("a name");
+    builder.push(&[1, 2, 3]).expect("room");
+    builder
+        .push(&[4, 5, SEPARATOR, 6, SEPARATOR, 7, 8])
+        .expect("room");
+    builder.push(&[9]).expect("room");
+    assert_eq!(builder.num_tokens(), 7);
+    let path = folder.path("code");
+    let info = builder.finish(&path).expect("a writable folder");
+    assert_eq!(
+        (info.name.as_str(), info.num_tokens, info.num_documents),
+        ("code-1.2_x", 7, 3)
+    );
+    let corpus = Corpus::open(&path).expect("a whole file");
+    assert_eq!(corpus.name(), "code-1.2_x");
+    assert_eq!(corpus.fingerprint(), "0123456789abcdef");
+    assert_eq!((corpus.num_tokens(), corpus.num_documents()), (7, 3));
+    assert_eq!(corpus.bytes(), info.bytes);
+    assert_eq!(
+        fs::metadata(&path).expect("the file").len(),
+        info.bytes as u64
+    );
+    assert_eq!(
+        fs::read_dir(&folder.0).expect("the folder").count(),
+        1,
+        "no other file is left"
+    );
+}
+
+#[test]
+fn an_empty_corpus_can_be_opened() {
+    let corpus = Folder::new().build("empty", &[]);
+    assert_eq!((corpus.num_tokens(), corpus.num_documents()), (0, 0));
+}
+
+#[test]
+fn names_that_are_no_file_names_are_refused() {
+    for name in ["", ".hidden", "-x", "a/b", "..", "a b", &"x".repeat(65)] {
+        let error = CorpusBuilder::new(name, "").expect_err("a bad name");
+        assert_eq!(
+            error,
+            TrieError::CorpusName {
+                given: name.to_owned()
+            }
+        );
+    }
+}
+
+#[test]
+fn every_damage_is_refused_with_what_was_found_and_what_to_do() {
+    let folder = Folder::new();
+    folder.build("a", &[&[1, 2, 3, 1, 2, 4]]);
+    let whole = fs::read(folder.path("a")).expect("the file");
+    let refused = |bytes: &[u8]| {
+        let path = folder.path("damaged");
+        fs::write(&path, bytes).expect("a writable folder");
+        Corpus::open(&path).expect_err("damaged").to_string()
+    };
+    for cut in 0..whole.len() {
+        let message = refused(&whole[..cut]);
+        assert!(
+            message.contains("found") && message.contains("build it again"),
+            "{message}"
+        );
+    }
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        assert!(refused(&bytes).contains("expected"));
+    }
+    let mut version = whole.clone();
+    version[8] = 2;
+    let message = refused(&version);
+    assert!(
+        message.contains("format version 2, expected version 1"),
+        "{message}"
+    );
+    let missing = Corpus::open(&folder.path("missing"))
+        .expect_err("no file")
+        .to_string();
+    assert!(missing.starts_with("cannot open /"), "{missing}");
+}
+
+#[test]
+fn a_rebuilt_corpus_leaves_the_open_one_as_it_was() {
+    let folder = Folder::new();
+    let old = folder.build("a", &[&[1, 2, 3]]);
+    let new = folder.build("a", &[&[1, 2, 3], &[1, 2, 4]]);
+    assert_eq!((old.num_documents(), new.num_documents()), (1, 2));
+}
+
+#[test]
+fn a_folder_that_does_not_exist_is_named() {
+    let folder = Folder::new();
+    let builder = CorpusBuilder::new("a", "").expect("a name");
+    let error = builder
+        .finish(&folder.0.join("no").join("a.corpus"))
+        .expect_err("no folder");
+    assert!(error.to_string().contains("cannot write"), "{error}");
+    assert!(error.to_string().contains("a.corpus"), "{error}");
+}
+
+#[test]
+fn a_name_is_loaded_once_and_the_others_stay() {
+    let folder = Folder::new();
+    let memory = memory();
+    memory
+        .add_corpus(folder.build("a", &[&[1, 2]]), Readers::All)
+        .expect("a free name");
+    let other = folder.build("b", &[&[3, 4]]);
+    memory
+        .add_corpus(other, Readers::Namespaces(vec!["x".into()]))
+        .expect("a free name");
+    let before = memory.corpora();
+    let again = Corpus::open(&folder.path("a")).expect("a whole file");
+    let error = memory.add_corpus(again, Readers::All).expect_err("taken");
+    assert!(
+        error.to_string().contains("\"a\" is loaded already"),
+        "{error}"
+    );
+    let error = memory.remove_corpus("c").expect_err("unknown");
+    assert_eq!(
+        error.to_string(),
+        "corpus \"c\" is not loaded: loaded are a, b"
+    );
+    assert_eq!(memory.corpora(), before);
+    memory.remove_corpus("a").expect("loaded");
+    assert_eq!(memory.corpora(), before[1..]);
+}
