@@ -1,0 +1,1 @@
+"""Drafting side by side: frozen traces, rivals from their own packages, one walk for all."""
