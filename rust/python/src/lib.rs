@@ -4,6 +4,7 @@
 
 mod cpu;
 mod engine;
+mod replay;
 mod router;
 mod text;
 
@@ -15,6 +16,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     cpu::register(module)?;
     engine::register(module)?;
+    replay::register(module)?;
     router::register(module)?;
     text::register(module)
 }

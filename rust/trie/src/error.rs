@@ -109,6 +109,42 @@ pub enum TrieError {
         /// What to do.
         remedy: &'static str,
     },
+    /// A setting by name that does not exist.
+    #[error("{what} {given:?} is unknown: allowed are {allowed}")]
+    UnknownName {
+        /// The setting.
+        what: &'static str,
+        /// The name that was given.
+        given: String,
+        /// The names there are.
+        allowed: &'static str,
+    },
+    /// A number that is no probability.
+    #[error("{name} is {given}: allowed are 0 to 1")]
+    NotAProbability {
+        /// What it is.
+        name: &'static str,
+        /// Its value.
+        given: String,
+    },
+    /// The one number that is no token id.
+    #[error("{name}[{index}] is 4294967295, which ends documents: allowed are 0 to 4294967294")]
+    NotAToken {
+        /// The list it is in.
+        name: &'static str,
+        /// Its place there.
+        index: usize,
+    },
+    /// Recorded likeliest tokens that do not fit the text.
+    #[error(
+        "topk has {given} entries: expected {expected}, one for each token of prompt and output"
+    )]
+    TopEntries {
+        /// Positions that were given.
+        given: usize,
+        /// Tokens of prompt and output.
+        expected: usize,
+    },
 }
 
 impl TrieError {

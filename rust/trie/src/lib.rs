@@ -21,6 +21,7 @@ mod pool;
 mod prediction;
 #[cfg(test)]
 mod reference;
+pub mod replay;
 mod score;
 mod segment;
 mod shared;

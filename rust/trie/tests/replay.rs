@@ -1,99 +1,101 @@
-//! Values are probabilities: over real text, what is expected is what comes.
+//! Replays of texts small enough to count by hand.
 
-use std::fs;
-use std::path::Path;
+use spectrie_trie::replay::{MemoryMode, Replay, ReplayConfig, ReplayReport, ReplayRequest};
+use spectrie_trie::{Source, TokenId};
 
-use spectrie_trie::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
-
-/// This crate's own sources, each as words and single other characters, numbered by first sight.
-fn documents() -> Vec<Vec<TokenId>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut paths: Vec<_> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    paths.sort();
-    let mut ids = std::collections::HashMap::new();
-    let texts: Vec<_> = paths
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .collect();
-    let mut documents = Vec::new();
-    for text in &texts {
-        let mut tokens = Vec::new();
-        let mut rest = &text[..];
-        while let Some(first) = rest.chars().next() {
-            let word = rest
-                .find(|c: char| !c.is_alphanumeric() && c != '_')
-                .unwrap_or(rest.len());
-            let length = word.max(first.len_utf8());
-            let next = ids.len() as TokenId;
-            tokens.push(*ids.entry(&rest[..length]).or_insert(next));
-            rest = &rest[length..];
-        }
-        documents.push(tokens);
+fn replay(config: ReplayConfig, requests: &[ReplayRequest<'_>]) -> ReplayReport {
+    let mut replay = Replay::new(config).unwrap();
+    for request in requests {
+        replay.push(request).unwrap();
     }
-    documents
+    replay.report()
 }
 
-#[derive(Default)]
-struct Totals {
-    steps: u32,
-    drafted: usize,
-    expected: f32,
-    accepted: usize,
+fn online() -> ReplayConfig {
+    ReplayConfig {
+        memory: MemoryMode::Online,
+        ..ReplayConfig::default()
+    }
 }
 
-/// Replays every document, its first quarter as the prompt, then teaches it to the next ones.
-fn replay(max_nodes: usize, min_value: f32) -> Totals {
-    let mut totals = Totals::default();
-    let Ok(memory) = DraftMemory::new(MemoryConfig::default()) else {
-        return totals;
+fn accepted(report: &ReplayReport, source: Source) -> u64 {
+    report.accepted_by_source[source as usize - 1]
+}
+
+#[test]
+fn text_that_repeats_nothing_takes_one_step_a_token() {
+    let report = replay(
+        ReplayConfig::default(),
+        &[ReplayRequest::new(&[1, 2], &[3, 4, 5])],
+    );
+    assert_eq!((report.requests, report.output_tokens), (1, 3));
+    assert_eq!((report.steps, report.accepted_tokens), (3, 0));
+    assert_eq!(report.tokens_per_step, Some(1.0));
+    assert_eq!(report.memory_tokens, 0);
+    assert_eq!(report.bytes_per_token, None);
+}
+
+#[test]
+fn a_step_that_accepts_all_that_is_left_counts_all_of_it() {
+    // The answer repeats the prompt, whose end leads back to its beginning.
+    let prompt = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2];
+    let config = ReplayConfig {
+        max_nodes: 3,
+        ..ReplayConfig::default()
     };
-    let shared = memory.namespace("sources");
-    for document in documents() {
-        let mut drafter = Drafter::new(DraftConfig::default(), Some(shared.clone()));
-        let (prompt, mut rest) = document.split_at(document.len() / 4);
-        drafter.push_prompt(prompt);
-        while !rest.is_empty() {
-            let tree = drafter.draft(max_nodes, min_value);
-            let path = tree.walk(rest);
-            totals.steps += 1;
-            totals.drafted += tree.len();
-            totals.expected += tree.expected_accepted();
-            totals.accepted += path.len();
-            let emitted = (path.len() + 1).min(rest.len());
-            drafter.observe(&tree, &path, rest[emitted - 1]);
-            drafter.push_output(&rest[..emitted]);
-            rest = &rest[emitted..];
-        }
-        shared.insert(&document);
-    }
-    totals
+    let report = replay(config, &[ReplayRequest::new(&prompt, &[3, 4, 5])]);
+    assert_eq!((report.steps, report.accepted_tokens), (1, 3));
+    assert_eq!(report.tokens_per_step, Some(3.0));
+    assert_eq!(accepted(&report, Source::Request), 3);
 }
 
 #[test]
-fn expected_acceptance_is_near_what_is_accepted() {
-    for min_value in [0.0, 0.1, 0.3] {
-        let totals = replay(16, min_value);
-        assert!(totals.steps > 1000, "{} steps", totals.steps);
-        let ratio = totals.expected / totals.accepted as f32;
-        assert!(
-            (0.6..1.5).contains(&ratio),
-            "expected / accepted is {ratio} at {min_value}"
-        );
-    }
+fn no_nodes_is_plain_decoding() {
+    let config = ReplayConfig {
+        max_nodes: 0,
+        ..ReplayConfig::default()
+    };
+    let report = replay(config, &[ReplayRequest::new(&[7; 20], &[7; 5])]);
+    assert_eq!((report.steps, report.drafted_tokens), (5, 0));
+    assert_eq!(report.accepted_per_drafted, None);
+    assert_eq!(report.steps_by_drafted, [5]);
 }
 
 #[test]
-fn a_price_saves_more_drafts_than_it_costs_acceptance() {
-    let free = replay(16, 0.0);
-    let priced = replay(16, 0.1);
-    let kept = |part: usize, of: usize| part as f32 / of as f32;
-    let per_step = |totals: &Totals| totals.accepted as f32 / totals.steps as f32;
-    assert!(per_step(&free) > 0.5, "{}", per_step(&free));
-    assert!(kept(priced.drafted, free.drafted) < 0.5);
-    assert!(per_step(&priced) > 0.6 * per_step(&free));
+fn finished_requests_teach_the_next_of_their_namespace_only_online() {
+    let prompt: Vec<TokenId> = (100..110).collect();
+    let output: Vec<TokenId> = (200..220).collect();
+    let request = ReplayRequest::new(&prompt, &output);
+    let other = ReplayRequest {
+        namespace: "other",
+        ..request
+    };
+    let cold = replay(ReplayConfig::default(), &[request, request]);
+    assert_eq!(cold.accepted_tokens, 0);
+    let apart = replay(online(), &[request, other]);
+    assert_eq!(apart.accepted_tokens, 0);
+    let together = replay(online(), &[request, request]);
+    assert!(accepted(&together, Source::Shared) > 15);
+    assert_eq!(together.memory_tokens, 60);
+    assert!(together.bytes_per_token.unwrap() > 4.0);
+    assert!(together.insert_tokens_per_second.unwrap() > 0.0);
+}
+
+#[test]
+fn a_prediction_is_drafted_from_the_first_step() {
+    let output: Vec<TokenId> = (200..220).collect();
+    let request = ReplayRequest {
+        prediction: &output,
+        ..ReplayRequest::new(&[1, 2, 3], &output)
+    };
+    let report = replay(ReplayConfig::default(), &[request]);
+    assert!(report.steps <= 4);
+    assert!(accepted(&report, Source::Prediction) >= 16);
+}
+
+#[test]
+fn a_request_that_is_refused_is_not_counted() {
+    let mut replay = Replay::new(ReplayConfig::default()).unwrap();
+    assert!(replay.push(&ReplayRequest::new(&[u32::MAX], &[1])).is_err());
+    assert_eq!(replay.report().requests, 0);
 }

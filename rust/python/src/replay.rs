@@ -1,0 +1,182 @@
+//! Python face of `spectrie_trie::replay`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
+use spectrie_trie::{DraftConfig, MemoryConfig, Source, TrieError};
+
+/// Sources that draft, in the order of their numbers.
+const DRAFTING: [Source; 5] = [
+    Source::Prediction,
+    Source::Request,
+    Source::Shared,
+    Source::Corpus,
+    Source::Recycled,
+];
+
+pub(crate) fn trie_error(error: TrieError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A replay; see the stub file.
+#[pyclass(frozen, module = "spectrie._core")]
+struct Replay {
+    replay: Mutex<replay::Replay>,
+}
+
+impl Replay {
+    fn lock(&self) -> MutexGuard<'_, replay::Replay> {
+        self.replay.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Replay {
+    #[new]
+    #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", structure="chains", memory="cold",
+                        recycle=true, max_depth=18, memory_bytes=256 << 20))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
+    fn new(
+        nodes: usize,
+        min_value: f32,
+        mode: &str,
+        structure: &str,
+        memory: &str,
+        recycle: bool,
+        max_depth: usize,
+        memory_bytes: usize,
+    ) -> PyResult<Self> {
+        let config = ReplayConfig {
+            draft: DraftConfig {
+                mode: mode.parse().map_err(trie_error)?,
+                max_depth,
+                ..DraftConfig::default()
+            },
+            structure: structure.parse().map_err(trie_error)?,
+            max_nodes: nodes,
+            min_value,
+            memory: memory.parse().map_err(trie_error)?,
+            bounds: MemoryConfig {
+                capacity_bytes: memory_bytes,
+                ..MemoryConfig::default()
+            },
+            recycle,
+        };
+        let replay = replay::Replay::new(config).map_err(trie_error)?;
+        Ok(Self {
+            replay: Mutex::new(replay),
+        })
+    }
+
+    #[pyo3(signature = (prompt_ids, output_ids, prediction_ids=None, namespace="default", topk=None))]
+    fn push(
+        &self,
+        py: Python<'_>,
+        prompt_ids: Vec<u32>,
+        output_ids: Vec<u32>,
+        prediction_ids: Option<Vec<u32>>,
+        namespace: &str,
+        topk: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+    ) -> PyResult<()> {
+        let prediction_ids = prediction_ids.unwrap_or_default();
+        let top = topk
+            .map(|(ids, probabilities)| top_entries(&ids, &probabilities))
+            .transpose()?;
+        py.detach(|| {
+            self.lock().push(&ReplayRequest {
+                prompt: &prompt_ids,
+                output: &output_ids,
+                prediction: &prediction_ids,
+                namespace,
+                top: top.as_ref(),
+            })
+        })
+        .map_err(trie_error)
+    }
+
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let report = py.detach(|| self.lock().report());
+        let dict = PyDict::new(py);
+        dict.set_item("requests", report.requests)?;
+        dict.set_item("output_tokens", report.output_tokens)?;
+        dict.set_item("steps", report.steps)?;
+        dict.set_item("accepted_tokens", report.accepted_tokens)?;
+        dict.set_item("drafted_tokens", report.drafted_tokens)?;
+        dict.set_item("accepted_per_step", report.accepted_per_step)?;
+        dict.set_item("tokens_per_step", report.tokens_per_step)?;
+        dict.set_item("drafted_per_step", report.drafted_per_step)?;
+        dict.set_item("accepted_per_drafted", report.accepted_per_drafted)?;
+        dict.set_item("draft_us_p50", report.draft_us_p50)?;
+        dict.set_item("draft_us_p99", report.draft_us_p99)?;
+        dict.set_item("update_us_p50", report.update_us_p50)?;
+        dict.set_item("insert_tokens_per_second", report.insert_tokens_per_second)?;
+        dict.set_item("bytes_per_token", report.bytes_per_token)?;
+        dict.set_item("memory_bytes", report.memory_bytes)?;
+        dict.set_item("memory_tokens", report.memory_tokens)?;
+        let bins: Vec<_> = (0..10)
+            .map(|tenth| f64::from(tenth) / 10.0)
+            .zip(&report.calibration)
+            .map(|(from, bin)| bin_dict(py, bin, from, (from * 10.0 + 1.0) / 10.0))
+            .collect::<PyResult<_>>()?;
+        dict.set_item("calibration", bins)?;
+        let overall = bin_dict(py, &report.calibration_overall, 0.0, 1.0)?;
+        dict.set_item("calibration_overall", overall)?;
+        let by_source = PyDict::new(py);
+        for source in DRAFTING {
+            let count = report.accepted_by_source[source as usize - 1];
+            by_source.set_item(source.name(), count)?;
+        }
+        dict.set_item("accepted_by_source", by_source)?;
+        dict.set_item("steps_by_drafted", report.steps_by_drafted)?;
+        Ok(dict)
+    }
+}
+
+fn bin_dict<'py>(py: Python<'py>, bin: &Bin, from: f64, to: f64) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("from", from)?;
+    dict.set_item("to", to)?;
+    dict.set_item("trials", bin.trials)?;
+    dict.set_item("expected", bin.expected)?;
+    dict.set_item("actual", bin.actual)?;
+    Ok(dict)
+}
+
+/// Entries from two lists of rows, or two arrays.
+fn top_entries(ids: &Bound<'_, PyAny>, probabilities: &Bound<'_, PyAny>) -> PyResult<TopEntries> {
+    let ids: Vec<Vec<u32>> = plain(ids)?.extract()?;
+    let probabilities: Vec<Vec<f32>> = plain(probabilities)?.extract()?;
+    if ids.len() != probabilities.len() {
+        let (ids, probabilities) = (ids.len(), probabilities.len());
+        let message = format!("topk has {ids} rows of ids and {probabilities} of probabilities");
+        return Err(PyValueError::new_err(message));
+    }
+    let mut top = TopEntries::default();
+    for (index, (ids, probabilities)) in ids.into_iter().zip(probabilities).enumerate() {
+        if ids.len() != probabilities.len() {
+            let (ids, probabilities) = (ids.len(), probabilities.len());
+            let message = format!("topk[{index}] has {ids} ids and {probabilities} probabilities");
+            return Err(PyValueError::new_err(message));
+        }
+        top.push(ids.into_iter().zip(probabilities))
+            .map_err(trie_error)?;
+    }
+    Ok(top)
+}
+
+/// An array as lists; a base install has no NumPy to ask for its memory.
+fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if value.hasattr("tolist")? {
+        value.call_method0("tolist")
+    } else {
+        Ok(value.clone())
+    }
+}
+
+/// Adds this file's classes and functions to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Replay>()
+}

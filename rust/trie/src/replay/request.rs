@@ -1,0 +1,152 @@
+//! One request to replay.
+
+use crate::{SEPARATOR, TokenId, TrieError};
+
+/// What the model gave after each token of prompt ++ output: its likeliest next tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopEntries {
+    entries: Vec<(TokenId, f32)>,
+    /// End of each position's entries.
+    ends: Vec<usize>,
+}
+
+impl TopEntries {
+    /// Adds the next position's tokens with their probabilities, likeliest first; none for a
+    /// position that was not computed.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::NotAToken`] or [`TrieError::NotAProbability`].
+    pub fn push(
+        &mut self,
+        entry: impl IntoIterator<Item = (TokenId, f32)>,
+    ) -> Result<(), TrieError> {
+        for (token, probability) in entry {
+            check_tokens("topk", &[token])?;
+            if !(0.0..=1.0).contains(&probability) {
+                return Err(TrieError::NotAProbability {
+                    name: "a probability of topk",
+                    given: probability.to_string(),
+                });
+            }
+            self.entries.push((token, probability));
+        }
+        self.ends.push(self.entries.len());
+        Ok(())
+    }
+
+    /// Number of positions.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The tokens after `position`; empty where nothing was computed.
+    pub fn get(&self, position: usize) -> &[(TokenId, f32)] {
+        let Some(&end) = self.ends.get(position) else {
+            return &[];
+        };
+        let start = position.checked_sub(1).map_or(0, |last| self.ends[last]);
+        &self.entries[start..end]
+    }
+}
+
+/// A request whose output is known.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayRequest<'a> {
+    /// Tokens of the prompt.
+    pub prompt: &'a [TokenId],
+    /// Tokens that the model answered.
+    pub output: &'a [TokenId],
+    /// Text that the caller expected the output to follow; empty for none.
+    pub prediction: &'a [TokenId],
+    /// Whose memory it reads and teaches.
+    pub namespace: &'a str,
+    /// One entry for each token of prompt ++ output, when they were recorded.
+    pub top: Option<&'a TopEntries>,
+}
+
+impl<'a> ReplayRequest<'a> {
+    /// A request of the namespace `default` with neither prediction nor recorded entries.
+    pub fn new(prompt: &'a [TokenId], output: &'a [TokenId]) -> Self {
+        Self {
+            prompt,
+            output,
+            prediction: &[],
+            namespace: "default",
+            top: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), TrieError> {
+        check_tokens("prompt_ids", self.prompt)?;
+        check_tokens("output_ids", self.output)?;
+        check_tokens("prediction_ids", self.prediction)?;
+        let expected = self.prompt.len() + self.output.len();
+        match self.top {
+            Some(top) if top.len() != expected => Err(TrieError::TopEntries {
+                given: top.len(),
+                expected,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_tokens(name: &'static str, tokens: &[TokenId]) -> Result<(), TrieError> {
+    match tokens.iter().position(|&token| token == SEPARATOR) {
+        Some(index) => Err(TrieError::NotAToken { name, index }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_given_back_by_position() {
+        let mut top = TopEntries::default();
+        top.push([(7, 0.5), (8, 0.25)]).unwrap();
+        top.push([]).unwrap();
+        top.push([(9, 1.0)]).unwrap();
+        assert_eq!(top.len(), 3);
+        assert_eq!(top.get(0), [(7, 0.5), (8, 0.25)]);
+        assert_eq!(top.get(1), []);
+        assert_eq!(top.get(2), [(9, 1.0)]);
+        assert_eq!(top.get(3), []);
+    }
+
+    #[test]
+    fn what_is_no_token_no_probability_or_the_wrong_number_is_refused() {
+        let mut top = TopEntries::default();
+        assert!(matches!(
+            top.push([(SEPARATOR, 0.5)]),
+            Err(TrieError::NotAToken { .. })
+        ));
+        assert!(matches!(
+            top.push([(1, 1.5)]),
+            Err(TrieError::NotAProbability { .. })
+        ));
+        let mut top = TopEntries::default();
+        top.push([(1, 0.5)]).unwrap();
+        let request = ReplayRequest {
+            top: Some(&top),
+            ..ReplayRequest::new(&[1], &[2])
+        };
+        let message = request.check().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "topk has 1 entries: expected 2, one for each token of prompt and output"
+        );
+        let message = ReplayRequest::new(&[1, SEPARATOR], &[]).check();
+        assert_eq!(
+            message.unwrap_err().to_string(),
+            "prompt_ids[1] is 4294967295, which ends documents: allowed are 0 to 4294967294"
+        );
+    }
+}

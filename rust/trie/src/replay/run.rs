@@ -1,0 +1,104 @@
+//! Replays requests one after the other.
+
+use std::time::Instant;
+
+use super::config::{MemoryMode, ReplayConfig};
+use super::report::ReplayReport;
+use super::request::ReplayRequest;
+use super::tally::Tally;
+use crate::{DraftMemory, Drafter, SharedTrie, TokenId, TrieError};
+
+/// Replays requests in the order of their arrival and counts what was drafted and accepted.
+///
+/// # Example
+///
+/// ```
+/// use spectrie_trie::replay::{Replay, ReplayConfig, ReplayRequest};
+///
+/// let mut replay = Replay::new(ReplayConfig::default())?;
+/// let text: Vec<u32> = (0..40).collect();
+/// replay.push(&ReplayRequest::new(&text, &text))?;
+/// let report = replay.report();
+/// assert!(report.accepted_tokens > 30 && report.steps < 10);
+/// # Ok::<(), spectrie_trie::TrieError>(())
+/// ```
+#[derive(Debug)]
+pub struct Replay {
+    config: ReplayConfig,
+    memory: DraftMemory,
+    tally: Tally,
+}
+
+impl Replay {
+    /// A replay with empty memory.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError`], naming the setting that cannot be worked with.
+    pub fn new(config: ReplayConfig) -> Result<Self, TrieError> {
+        config.validate()?;
+        Ok(Self {
+            memory: DraftMemory::new(config.bounds)?,
+            config,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Replays one request.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::NotAToken`] or [`TrieError::TopEntries`]; nothing of it was counted then.
+    pub fn push(&mut self, request: &ReplayRequest<'_>) -> Result<(), TrieError> {
+        request.check()?;
+        let shared = self.memory.namespace(request.namespace);
+        let text = [request.prompt, request.output].concat();
+        let mut drafter = Drafter::new(self.config.draft, Some(shared.clone()));
+        if !request.prediction.is_empty() {
+            drafter.set_prediction(request.prediction);
+        }
+        drafter.push_prompt(request.prompt);
+        let mut position = request.prompt.len();
+        while position < text.len() {
+            position += self.step(&mut drafter, &text[position..]);
+        }
+        self.tally.requests += 1;
+        self.tally.output_tokens += request.output.len() as u64;
+        if self.config.memory == MemoryMode::Online {
+            self.teach(&shared, &text);
+        }
+        Ok(())
+    }
+
+    /// Drafts and accepts once; gives the number of tokens that came of it.
+    fn step(&mut self, drafter: &mut Drafter, rest: &[TokenId]) -> usize {
+        let start = Instant::now();
+        let tree = drafter.draft(self.config.max_nodes, self.config.min_value);
+        let draft_time = start.elapsed();
+        let path = tree.walk(rest);
+        self.tally.step(&tree, &path, rest);
+        let emitted = (path.len() + 1).min(rest.len());
+        let start = Instant::now();
+        drafter.observe(&tree, &path, rest[emitted - 1]);
+        drafter.push_output(&rest[..emitted]);
+        self.tally.times(draft_time, start.elapsed());
+        emitted
+    }
+
+    fn teach(&mut self, shared: &SharedTrie, text: &[TokenId]) {
+        let start = Instant::now();
+        shared.insert(text);
+        self.tally.insert_time += start.elapsed();
+        self.tally.inserted_tokens += text.len() as u64;
+    }
+
+    /// Counts, rates and times so far.
+    pub fn report(&self) -> ReplayReport {
+        let mut report = self.tally.report();
+        report.memory_bytes = self.memory.bytes() as u64;
+        report.memory_tokens = self.tally.inserted_tokens;
+        report.bytes_per_token = (report.memory_tokens > 0)
+            .then(|| report.memory_bytes as f64 / report.memory_tokens as f64);
+        report
+    }
+}
