@@ -508,6 +508,120 @@ def tokenizer_fingerprint(path: str | PathLike[str]) -> str:
         spectrie.errors.ModelError: The file cannot be read.
     """
 
+# ---- corpora and replay (rust/python/src/{corpus,replay}.rs) ---------------------------------------
+
+@final
+class CorpusFile:
+    """What a corpus file holds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fingerprint(self) -> str:
+        """Of the tokenizer whose ids it holds; see `tokenizer_fingerprint`."""
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_documents(self) -> int:
+        """Documents of at least two tokens: shorter ones have nothing to draft."""
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+
+def corpus_info(path: str | PathLike[str]) -> CorpusFile:
+    """Reads and verifies a corpus file.
+
+    Raises:
+        ValueError: It cannot be read, is damaged, of another format version, or no corpus.
+    """
+
+@final
+class CorpusBuilder:
+    """Gathers documents and writes them as one indexed file; 4 bytes a token until then.
+
+    Args:
+        name: 1 to 64 letters, digits, `.`, `_` or `-`.
+        fingerprint: Of the tokenizer whose ids will be pushed.
+
+    Raises:
+        ValueError: A name that no corpus can have.
+    """
+
+    def __new__(cls, name: str, fingerprint: str) -> CorpusBuilder: ...
+    def push(self, document: Sequence[int]) -> None:
+        """Adds the ids of one document; drafts never cross its end.
+
+        Raises:
+            ValueError: The corpus is full, or was written already.
+        """
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens so far."""
+
+    def finish(self, path: str | PathLike[str]) -> CorpusFile:
+        """Indexes everything and writes `path`, whole or not at all.
+
+        Raises:
+            ValueError: The file cannot be written, or was already.
+        """
+
+@final
+class Replay:
+    """What drafting would have done for requests whose output is known.
+
+    Args:
+        nodes: Most draft nodes of a step, 0 to 1024.
+        min_value: Nodes less likely than this are not drafted, 0 to 1.
+        mode: "auto", "bfs" or "prob".
+        structure: "chains".
+        memory: "cold" (each request alone) or "online" (finished ones teach their namespace).
+        corpora: Corpus files that every request reads.
+        corpus_ids: Documents of one more corpus, built for this replay.
+        recycle: Whether the `topk` of requests is drafted from.
+        max_depth: Longest path in draft tokens, 1 to 63.
+        memory_bytes: Bound of the memory that requests share; 0 keeps none.
+
+    Raises:
+        ValueError: Naming the first value out of range, or the corpus that cannot be used.
+    """
+
+    def __new__(
+        cls,
+        *,
+        nodes: int = 16,
+        min_value: float = 0.0,
+        mode: str = "auto",
+        structure: str = "chains",
+        memory: str = "cold",
+        corpora: Sequence[str | PathLike[str]] = ...,
+        corpus_ids: Sequence[Sequence[int]] | None = None,
+        recycle: bool = True,
+        max_depth: int = 18,
+        memory_bytes: int = ...,
+    ) -> Self: ...
+    def push(
+        self,
+        prompt_ids: Sequence[int],
+        output_ids: Sequence[int],
+        prediction_ids: Sequence[int] | None = None,
+        namespace: str = "default",
+        topk: tuple[Any, Any] | None = None,
+    ) -> None:
+        """Replays one request; other Python threads go on.
+
+        Args:
+            topk: Ids [P, 8] and probabilities [P, 8], arrays or lists of rows, P = tokens of prompt
+                and output: what the model gave after each of them. Rows may be shorter, or empty.
+                Each is known from the step after the one that computed it, as in a server.
+
+        Raises:
+            ValueError: An id that is none, or `topk` does not fit.
+        """
+
+    def report(self) -> dict[str, Any]:
+        """Counts, rates and times so far; rates of nothing are None."""
+
 # ---- router (rust/python/src/router.rs) ----------------------------------------------------------
 
 class RouterError(Exception):

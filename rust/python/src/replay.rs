@@ -1,12 +1,13 @@
 //! Python face of `spectrie_trie::replay`.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
-use spectrie_trie::{DraftConfig, MemoryConfig, Source, TrieError};
+use spectrie_trie::{Corpus, DraftConfig, MemoryConfig, Source, TrieError};
 
 /// Sources that draft, in the order of their numbers.
 const DRAFTING: [Source; 5] = [
@@ -37,14 +38,18 @@ impl Replay {
 impl Replay {
     #[new]
     #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", structure="chains", memory="cold",
-                        recycle=true, max_depth=18, memory_bytes=256 << 20))]
+                        corpora=Vec::new(), corpus_ids=None, recycle=true, max_depth=18,
+                        memory_bytes=256 << 20))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
+        py: Python<'_>,
         nodes: usize,
         min_value: f32,
         mode: &str,
         structure: &str,
         memory: &str,
+        corpora: Vec<PathBuf>,
+        corpus_ids: Option<Vec<Vec<u32>>>,
         recycle: bool,
         max_depth: usize,
         memory_bytes: usize,
@@ -65,7 +70,17 @@ impl Replay {
             },
             recycle,
         };
-        let replay = replay::Replay::new(config).map_err(trie_error)?;
+        let replay = py.detach(|| {
+            let mut replay = replay::Replay::new(config)?;
+            for path in &corpora {
+                replay.add_corpus(Corpus::open(path)?)?;
+            }
+            if let Some(documents) = &corpus_ids {
+                replay.add_documents("documents", documents.iter().map(Vec::as_slice))?;
+            }
+            Ok(replay)
+        });
+        let replay = replay.map_err(trie_error)?;
         Ok(Self {
             replay: Mutex::new(replay),
         })

@@ -33,7 +33,8 @@ pub fn tokenizer_fingerprint(path: &Path) -> Result<String, TextError> {
     let bytes = std::fs::read(&file).map_err(|source| TextError::Read { path: file, source })?;
     let digest = Sha256::digest(&bytes);
     let kept = digest.iter().take(KEPT_BYTES);
-    Ok(kept.map(|byte| format!("{byte:02x}")).collect())
+    let number = kept.fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+    Ok(format!("{number:016x}"))
 }
 
 #[cfg(test)]

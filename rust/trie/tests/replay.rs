@@ -1,12 +1,14 @@
 //! Replays of texts small enough to count by hand.
 
+#![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
+
 use spectrie_trie::replay::{MemoryMode, Replay, ReplayConfig, ReplayReport, ReplayRequest};
 use spectrie_trie::{Source, TokenId};
 
 fn replay(config: ReplayConfig, requests: &[ReplayRequest<'_>]) -> ReplayReport {
-    let mut replay = Replay::new(config).unwrap();
+    let mut replay = Replay::new(config).expect("valid settings");
     for request in requests {
-        replay.push(request).unwrap();
+        replay.push(request).expect("a valid request");
     }
     replay.report()
 }

@@ -1,12 +1,18 @@
 //! Replays requests one after the other.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::config::{MemoryMode, ReplayConfig};
 use super::report::ReplayReport;
 use super::request::ReplayRequest;
 use super::tally::Tally;
-use crate::{DraftMemory, Drafter, SharedTrie, TokenId, TrieError};
+use crate::{Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TokenId, TrieError};
+
+/// Tells the files of corpora built here apart.
+static NEXT_FILE: AtomicUsize = AtomicUsize::new(0);
 
 /// Replays requests in the order of their arrival and counts what was drafted and accepted.
 ///
@@ -42,6 +48,39 @@ impl Replay {
             config,
             tally: Tally::default(),
         })
+    }
+
+    /// Lets every request from now on draft from `corpus`.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::DuplicateCorpus`].
+    pub fn add_corpus(&mut self, corpus: Arc<Corpus>) -> Result<(), TrieError> {
+        self.memory.add_corpus(corpus, Readers::All)
+    }
+
+    /// Builds a corpus called `name` of `documents`, in the folder for temporary files, and adds
+    /// it; its file is gone when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CorpusBuilder`] and of [`Replay::add_corpus`].
+    pub fn add_documents<'a>(
+        &mut self,
+        name: &str,
+        documents: impl IntoIterator<Item = &'a [TokenId]>,
+    ) -> Result<(), TrieError> {
+        let mut builder = CorpusBuilder::new(name, "")?;
+        for document in documents {
+            builder.push(document)?;
+        }
+        let (process, number) = (std::process::id(), NEXT_FILE.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(format!("spectrie-{process}-{number}.corpus"));
+        builder.finish(&path)?;
+        let corpus = Corpus::open(&path);
+        // What stays behind in the folder for temporary files does no harm.
+        let _ = std::fs::remove_file(&path);
+        self.add_corpus(corpus?)
     }
 
     /// Replays one request.
@@ -94,9 +133,12 @@ impl Replay {
 
     /// Counts, rates and times so far.
     pub fn report(&self) -> ReplayReport {
+        let corpora = self.memory.corpora();
+        let corpus_bytes: usize = corpora.iter().map(|corpus| corpus.bytes).sum();
+        let corpus_tokens: u64 = corpora.iter().map(|corpus| corpus.num_tokens).sum();
         let mut report = self.tally.report();
-        report.memory_bytes = self.memory.bytes() as u64;
-        report.memory_tokens = self.tally.inserted_tokens;
+        report.memory_bytes = (self.memory.bytes() + corpus_bytes) as u64;
+        report.memory_tokens = self.tally.inserted_tokens + corpus_tokens;
         report.bytes_per_token = (report.memory_tokens > 0)
             .then(|| report.memory_bytes as f64 / report.memory_tokens as f64);
         report

@@ -1,0 +1,122 @@
+"""Replays and corpora through the compiled core: what is refused, and who else may run."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spectrie._core import CorpusBuilder, Replay, corpus_info
+
+KEYS = {
+    "requests",
+    "output_tokens",
+    "steps",
+    "accepted_tokens",
+    "drafted_tokens",
+    "accepted_per_step",
+    "tokens_per_step",
+    "drafted_per_step",
+    "accepted_per_drafted",
+    "draft_us_p50",
+    "draft_us_p99",
+    "update_us_p50",
+    "insert_tokens_per_second",
+    "bytes_per_token",
+    "memory_bytes",
+    "memory_tokens",
+    "calibration",
+    "calibration_overall",
+    "accepted_by_source",
+    "steps_by_drafted",
+}
+
+
+def test_report_has_every_key_before_and_after_a_request() -> None:
+    replay = Replay(nodes=4, memory="online")
+    assert replay.report().keys() == KEYS
+    assert replay.report()["accepted_per_step"] is None
+    replay.push([1, 2, 3, 4, 1, 2], [3, 4, 9])
+    report = replay.report()
+    assert report.keys() == KEYS
+    assert [bin["from"] for bin in report["calibration"]] == [i / 10 for i in range(10)]
+    assert report["calibration"][9]["to"] == report["calibration_overall"]["to"] == 1.0
+    assert sum(report["steps_by_drafted"]) == report["steps"]
+
+
+def test_topk_comes_as_lists_or_arrays() -> None:
+    text = [1, 2, 3, 4] * 4
+    ids = np.tile(np.arange(8, dtype=np.int32), (32, 1))
+    probabilities = np.full((32, 8), 0.125, dtype=np.float32)
+    arrays, lists = Replay(), Replay()
+    arrays.push(text, text, topk=(ids, probabilities))
+    lists.push(text, text, topk=(ids.tolist(), probabilities.tolist()))
+    assert arrays.report()["steps"] == lists.report()["steps"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nodes": 5000}, "nodes is 5000: allowed are 0 to 1024"),
+        ({"mode": "fast"}, 'draft mode "fast" is unknown'),
+        ({"structure": "tree"}, 'structure "tree" is unknown: allowed are "chains"'),
+        ({"memory": "warm"}, 'memory "warm" is unknown'),
+        ({"min_value": 2.0}, "min_value is 2: allowed are 0 to 1"),
+        ({"corpora": ["/nowhere.corpus"]}, "cannot open /nowhere.corpus"),
+    ],
+)
+def test_wrong_settings_are_named(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Replay(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("topk", "message"),
+    [
+        (([[1]], [[0.5]]), "topk has 1 entries: expected 2"),
+        (([[1]], []), "1 rows of ids and 0 of probabilities"),
+        (([[1, 2], []], [[0.5], []]), r"topk\[0\] has 2 ids and 1 probabilities"),
+        (([[1], []], [[1.5], []]), "probability of topk is 1.5"),
+    ],
+)
+def test_topk_that_does_not_fit_is_refused(topk: tuple[object, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Replay().push([1], [2], topk=topk)
+
+
+def test_a_built_corpus_tells_what_it_holds(tmp_path: Path) -> None:
+    builder = CorpusBuilder("code", "0123456789abcdef")
+    builder.push([1, 2, 3])
+    builder.push([4])
+    assert builder.num_tokens == 3
+    file = builder.finish(tmp_path / "code.corpus")
+    read = corpus_info(tmp_path / "code.corpus")
+    for found in (file, read):
+        facts = (found.name, found.fingerprint, found.num_tokens, found.num_documents)
+        assert facts == ("code", "0123456789abcdef", 3, 1)
+        assert found.bytes == (tmp_path / "code.corpus").stat().st_size
+    with pytest.raises(ValueError, match="written already"):
+        builder.push([5, 6])
+
+
+def test_names_and_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="corpus name"):
+        CorpusBuilder("a/b", "")
+    (tmp_path / "no.corpus").write_bytes(b"text")
+    with pytest.raises(ValueError, match="cannot be used as a corpus"):
+        corpus_info(tmp_path / "no.corpus")
+
+
+def test_other_threads_run_while_a_long_request_is_replayed() -> None:
+    replay = Replay()
+    text = [(i * i) % 997 for i in range(40_000)]
+    thread = threading.Thread(target=replay.push, args=(text, text))
+    thread.start()
+    turns = 0
+    while thread.is_alive():
+        turns += 1
+        thread.join(0.001)
+    assert turns > 1
+    assert replay.report()["output_tokens"] == 40_000
