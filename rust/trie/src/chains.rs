@@ -127,7 +127,9 @@ pub(crate) fn collect<C: Chains>(
                         });
                     }
                 }
-                reached[order] = position;
+                // Running requests fill their cells side by side, so links lead back in time
+                // and not always to a lower position.
+                reached[order] = reached[order].min(position);
             }
             position = chains.previous(order, position);
         }

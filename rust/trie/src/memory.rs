@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pool::Pool;
-use crate::{Corpus, CorpusInfo, MemoryConfig, Readers, SharedTrie, TrieError};
+use crate::{Corpus, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie, TrieError};
 
 /// Named, separate shared tries under one byte budget.
 ///
@@ -138,6 +138,29 @@ impl DraftMemory {
         }
     }
 
+    /// Forgets everything that `namespace` was taught, and says whether there was such a
+    /// namespace. Its running requests stop reading and teaching that text with their next step;
+    /// new requests begin with an empty one.
+    pub fn forget(&self, namespace: &str) -> bool {
+        let shared = self.held().namespaces.remove(namespace);
+        if let Some(shared) = &shared {
+            shared.forget();
+        }
+        shared.is_some()
+    }
+
+    /// The namespaces held, by name.
+    pub fn namespaces(&self) -> Vec<NamespaceInfo> {
+        let held = self.held();
+        let mut infos: Vec<_> = held
+            .namespaces
+            .values()
+            .map(|shared| shared.info())
+            .collect();
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        infos
+    }
+
     /// The corpora that are loaded, in the order in which they were added.
     pub fn corpora(&self) -> Vec<CorpusInfo> {
         let held = self.held();
@@ -153,9 +176,32 @@ impl DraftMemory {
         self.held().namespaces.len()
     }
 
-    /// Bytes of every arena alive: never above the configured capacity, save while a draft that
-    /// is running still reads an evicted segment.
+    /// Bytes of everything that namespaces own: never above the configured capacity. A draft that
+    /// is running may still read, for some microseconds, an arena that is owned no more.
     pub fn bytes(&self) -> usize {
         self.pool.used_bytes()
+    }
+
+    /// Bytes of the corpus files that are loaded, which do not count against the capacity.
+    pub fn corpus_bytes(&self) -> usize {
+        let held = self.held();
+        held.corpora
+            .iter()
+            .map(|loaded| loaded.corpus.bytes())
+            .sum()
+    }
+
+    /// Tokens that all namespaces hold.
+    pub fn num_tokens(&self) -> u64 {
+        let held = self.held();
+        held.namespaces
+            .values()
+            .map(|shared| shared.info().num_tokens)
+            .sum()
+    }
+
+    /// Tokens that made room for others, since this memory was made.
+    pub fn evicted_tokens(&self) -> u64 {
+        self.pool.evicted_tokens()
     }
 }

@@ -1,7 +1,7 @@
 //! The byte budget that all namespaces share.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::SharedTrie;
@@ -18,11 +18,52 @@ const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
 /// forgets a small part.
 const SEGMENTS_PER_SHARE: usize = 8;
 
-/// Grants arenas under one bound and says which segment makes room.
+/// Leave to own some bytes of the budget, which has them back when this is released or dropped.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    bytes: usize,
+    released: AtomicBool,
+    used_bytes: Arc<AtomicUsize>,
+}
+
+impl Grant {
+    /// One that no budget bounds.
+    #[cfg(test)]
+    pub(crate) fn unbounded(bytes: usize) -> Self {
+        Self {
+            bytes,
+            released: AtomicBool::new(false),
+            used_bytes: Arc::new(AtomicUsize::new(bytes)),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the bytes now: nobody owns them any more, though a draft that is running may read
+    /// them for some microseconds.
+    pub(crate) fn release(&self) {
+        if !self.released.swap(true, Relaxed) {
+            self.used_bytes.fetch_sub(self.bytes, Relaxed);
+        }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Grants bytes under one bound and says which segment makes room.
 #[derive(Debug)]
 pub(crate) struct Pool {
     capacity_bytes: usize,
     used_bytes: Arc<AtomicUsize>,
+    /// Only the holder raises the count of used bytes.
+    granting: Mutex<()>,
+    evicted_tokens: AtomicU64,
     clock: AtomicU64,
     next_segment: AtomicU64,
     tries: Mutex<Vec<Weak<SharedTrie>>>,
@@ -32,14 +73,16 @@ impl Pool {
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         Self {
             capacity_bytes,
-            used_bytes: Arc::new(AtomicUsize::new(0)),
+            used_bytes: Arc::default(),
+            granting: Mutex::new(()),
+            evicted_tokens: AtomicU64::new(0),
             clock: AtomicU64::new(1),
             next_segment: AtomicU64::new(0),
             tries: Mutex::new(Vec::new()),
         }
     }
 
-    /// Bytes of every arena alive.
+    /// Bytes of everything that is owned.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.load(Relaxed)
     }
@@ -62,45 +105,58 @@ impl Pool {
     }
 
     /// An arena to follow one of `last_tokens` (0 = none before), or `None` when the budget
-    /// cannot hold it. Over the bound, the least useful segment goes: one of `requester`'s own
-    /// when it has more than its fair share, else one of the largest namespace.
+    /// cannot hold it.
     pub(crate) fn segment_after(
         &self,
         last_tokens: usize,
         requester: &SharedTrie,
     ) -> Option<Arc<Segment>> {
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        tries.retain(|entry| entry.strong_count() > 0);
-        let live: Vec<_> = tries.iter().filter_map(Weak::upgrade).collect();
-        let share = self.capacity_bytes / live.len().max(1);
+        let share = self.capacity_bytes / self.live().len().max(1);
         let capacity = segment_tokens(last_tokens, share);
-        let bytes = Segment::bytes_for(capacity);
+        let grant = self.grant(Segment::bytes_for(capacity), requester)?;
+        let id = self.next_segment.fetch_add(1, Relaxed);
+        Some(Arc::new(Segment::new(id, capacity, grant)))
+    }
+
+    /// Leave to own `bytes`, for as long as the grant lives, or `None` when the budget cannot
+    /// hold them. Over the bound, the least useful segments go: `requester`'s own when it has
+    /// more than its fair share, else those of the largest namespace.
+    pub(crate) fn grant(&self, bytes: usize, requester: &SharedTrie) -> Option<Grant> {
         if bytes > self.capacity_bytes {
             return None;
         }
-        let mut missing = (self.used_bytes() + bytes).saturating_sub(self.capacity_bytes);
-        while missing > 0 {
+        let live = self.live();
+        let share = self.capacity_bytes / live.len().max(1);
+        // Whoever holds this lock is the only one who raises the count.
+        let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = self.capacity_bytes - bytes;
+        while self.used_bytes() > most {
             let owned = requester.bytes();
-            let freed = if owned > 0 && owned + bytes > share {
+            let evicted = if owned > 0 && owned + bytes > share {
                 requester.evict()
             } else {
                 let largest = live.iter().max_by_key(|shared| shared.bytes());
-                largest.map_or(0, |shared| shared.evict())
+                largest.is_some_and(|shared| shared.evict())
             };
-            if freed == 0 {
+            if !evicted {
                 return None;
             }
-            missing = missing.saturating_sub(freed);
         }
         self.used_bytes.fetch_add(bytes, Relaxed);
-        // Zeroing the arena happens outside the lock.
-        drop(tries);
-        let id = self.next_segment.fetch_add(1, Relaxed);
-        Some(Arc::new(Segment::new(
-            id,
-            capacity,
-            Arc::clone(&self.used_bytes),
-        )))
+        Some(Grant {
+            bytes,
+            released: AtomicBool::new(false),
+            used_bytes: Arc::clone(&self.used_bytes),
+        })
+    }
+
+    /// Counts tokens that made room for others.
+    pub(crate) fn add_evicted(&self, tokens: u64) {
+        self.evicted_tokens.fetch_add(tokens, Relaxed);
+    }
+
+    pub(crate) fn evicted_tokens(&self) -> u64 {
+        self.evicted_tokens.load(Relaxed)
     }
 }
 

@@ -1,57 +1,87 @@
-//! A bounded piece of a shared trie: one arena that readers walk while a writer appends.
+//! A bounded piece of a shared trie: one arena that readers walk while writers fill it.
 //!
-//! Every cell is an atomic and nothing that a reader can reach is ever changed back: tokens are
-//! written once, then published by a release store of the end; a link is written before the head
-//! that leads to it. So a reader sees whole occurrences without waiting for anyone.
+//! Every cell is an atomic and nothing that a reader can reach is ever changed back. A token is
+//! written once, into a cell that held [`SEPARATOR`] and so ended the text before it; a link is
+//! written before the head that leads to it. So a reader sees whole occurrences, or their start,
+//! without waiting for anyone.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 
 use crate::chains::{Chains, ORDERS, suffix_hashes};
+use crate::pool::Grant;
 use crate::text::bucket;
 use crate::{SEPARATOR, TokenId};
 
 /// Heads per token of capacity, as right shifts: few distinct single tokens, many longer contexts.
 const HEAD_SHIFTS: [u32; ORDERS.len()] = [2, 1, 1, 1];
 
-/// Tokens written before they are published together.
-const PUBLISH_TOKENS: usize = 64;
+/// The smallest range of cells worth using again, and how many are remembered.
+const MIN_SPARE_TOKENS: u32 = 32;
+const MAX_SPARES: usize = 64;
 
-/// An append-only arena of tokens, links and heads. One writer at a time; any number of readers.
+/// An append-only arena of tokens, links and heads. Writers take turns; any number of readers.
 #[derive(Debug)]
 pub(crate) struct Segment {
     id: u64,
     tokens: Box<[AtomicU32]>,
     links: Box<[[AtomicU32; ORDERS.len()]]>,
     heads: [Box<[AtomicU32]>; ORDERS.len()],
+    /// Cells that belong to an extent, their separators included.
     end: AtomicU32,
+    /// Tokens that can be found.
+    num_tokens: AtomicU32,
+    /// Cells that an extent gave back from the middle, each range followed by a separator.
+    spares: Mutex<Vec<Range<u32>>>,
     /// Accepted draft tokens that came from here, halved at each eviction.
     credit: AtomicU32,
-    /// The pool's count of bytes, lowered when the arena is freed.
-    used_bytes: Arc<AtomicUsize>,
+    /// Of the bytes of this arena, returned when it is freed.
+    grant: Grant,
 }
 
-fn cells(count: usize) -> Box<[AtomicU32]> {
-    (0..count).map(|_| AtomicU32::new(0)).collect()
+/// Cells of a segment that one document is written to. The cell after the last is a separator
+/// for as long as the extent does not grow.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    start: u32,
+    /// The next cell to write.
+    next: u32,
+    /// One past the last cell to write.
+    end: u32,
+}
+
+impl Extent {
+    /// Tokens that still fit.
+    pub(crate) fn room(&self) -> usize {
+        (self.end - self.next) as usize
+    }
+}
+
+fn cells(count: usize, value: u32) -> Box<[AtomicU32]> {
+    (0..count).map(|_| AtomicU32::new(value)).collect()
 }
 
 impl Segment {
-    /// An empty arena for `capacity` tokens, a power of two, whose bytes the caller has already
-    /// added to `used_bytes`.
-    pub(crate) fn new(id: u64, capacity: usize, used_bytes: Arc<AtomicUsize>) -> Self {
+    /// An empty arena for `capacity` tokens, a power of two, for whose bytes there is a `grant`.
+    pub(crate) fn new(id: u64, capacity: usize, grant: Grant) -> Self {
         debug_assert!(capacity.is_power_of_two());
-        Self {
+        let segment = Self {
             id,
-            tokens: cells(capacity),
+            tokens: cells(capacity, SEPARATOR),
             links: (0..capacity)
                 .map(|_| [const { AtomicU32::new(0) }; ORDERS.len()])
                 .collect(),
-            heads: HEAD_SHIFTS.map(|shift| cells(capacity >> shift)),
+            heads: HEAD_SHIFTS.map(|shift| cells(capacity >> shift, 0)),
             end: AtomicU32::new(0),
+            num_tokens: AtomicU32::new(0),
+            spares: Mutex::default(),
             credit: AtomicU32::new(0),
-            used_bytes,
-        }
+            grant,
+        };
+        debug_assert_eq!(segment.bytes(), segment.grant.bytes());
+        segment
     }
 
     /// Bytes of an arena for `capacity` tokens.
@@ -74,9 +104,19 @@ impl Segment {
         self.tokens.len()
     }
 
-    /// Tokens that still fit, the document's separator not counted.
+    /// Tokens that can be found; those repeated as context are counted once.
+    pub(crate) fn num_tokens(&self) -> u32 {
+        self.num_tokens.load(Relaxed)
+    }
+
+    /// Tokens that a new extent can hold.
     pub(crate) fn room(&self) -> usize {
-        (self.capacity() - self.end.load(Acquire) as usize).saturating_sub(1)
+        (self.capacity() - self.end.load(Relaxed) as usize).saturating_sub(1)
+    }
+
+    /// Returns its bytes to the budget, since no namespace owns it any more.
+    pub(crate) fn disown(&self) {
+        self.grant.release();
     }
 
     pub(crate) fn credit(&self) -> u32 {
@@ -91,42 +131,84 @@ impl Segment {
         self.credit.store(self.credit() / 2, Relaxed);
     }
 
-    /// Appends one document, or the part of one whose first `context` tokens serve only as
-    /// context. The caller is the only writer and has checked [`Segment::room`].
-    pub(crate) fn append(&self, document: &[TokenId], context: usize) {
-        debug_assert!(document.len() <= self.room());
-        let start = self.end.load(Relaxed) as usize;
-        for first in (0..document.len()).step_by(PUBLISH_TOKENS) {
-            let last = (first + PUBLISH_TOKENS).min(document.len());
-            for (cell, &token) in self.tokens[start + first..]
-                .iter()
-                .zip(&document[first..last])
-            {
-                cell.store(token, Relaxed);
-            }
-            self.end.store((start + last) as u32, Release);
-            for index in first.max(context)..last {
-                self.link(start + index, &document[..index]);
-            }
+    /// Sets cells aside for `count` tokens, or for as many as fit. The caller has the writers'
+    /// turn, here and below.
+    pub(crate) fn reserve(&self, count: usize) -> Extent {
+        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = spares.iter().position(|spare| spare.len() >= count) {
+            let Range { start, end } = spares.swap_remove(index);
+            return Extent {
+                start,
+                next: start,
+                end,
+            };
         }
-        self.tokens[start + document.len()].store(SEPARATOR, Relaxed);
-        self.end.store((start + document.len() + 1) as u32, Release);
+        let start = self.end.load(Relaxed);
+        let end = start + count.min(self.room()) as u32;
+        self.end.store(end + 1, Release);
+        Extent {
+            start,
+            next: start,
+            end,
+        }
     }
 
-    fn link(&self, position: usize, before: &[TokenId]) {
+    /// Gives an extent room for up to `count` more tokens, when no other came after it.
+    pub(crate) fn grow(&self, extent: &mut Extent, count: usize) {
+        if extent.end + 1 == self.end.load(Relaxed) {
+            extent.end += count.min(self.capacity() - extent.end as usize - 1) as u32;
+            self.end.store(extent.end + 1, Release);
+        }
+    }
+
+    /// Takes back what an extent did not use.
+    pub(crate) fn release(&self, extent: &Extent) {
+        // A reader may still walk the text before: its separator stays.
+        let separator = u32::from(extent.next > extent.start);
+        let free = extent.next + separator;
+        if extent.end + 1 == self.end.load(Relaxed) {
+            self.end.store(free, Release);
+        } else if free + MIN_SPARE_TOKENS <= extent.end {
+            let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+            if spares.len() == MAX_SPARES {
+                spares.swap_remove(0);
+            }
+            spares.push(free..extent.end);
+        }
+    }
+
+    /// Repeats tokens that can be found elsewhere, as context of those that follow.
+    pub(crate) fn write_context(&self, extent: &mut Extent, context: &[TokenId]) {
+        debug_assert!(context.len() <= extent.room());
+        for &token in context {
+            self.tokens[extent.next as usize].store(token, Relaxed);
+            extent.next += 1;
+        }
+    }
+
+    /// Writes the tokens of `text` from `first` on, which follow those before in the extent, so
+    /// that each can be found at once.
+    pub(crate) fn write(&self, extent: &mut Extent, text: &[TokenId], first: usize) {
+        debug_assert!(text.len() - first <= extent.room());
+        for index in first..text.len() {
+            let position = extent.next;
+            self.tokens[position as usize].store(text[index], Relaxed);
+            extent.next += 1;
+            self.link(position, &text[..index]);
+        }
+        self.num_tokens
+            .fetch_add((text.len() - first) as u32, Relaxed);
+    }
+
+    fn link(&self, position: u32, before: &[TokenId]) {
         let (hashes, found) = suffix_hashes(before);
+        let links = &self.links[position as usize];
         for (order, &hash) in hashes[..found].iter().enumerate() {
             let heads = &self.heads[order];
             let head = &heads[bucket(hash, heads.len())];
-            self.links[position][order].store(head.load(Relaxed), Relaxed);
-            head.store(position as u32, Release);
+            links[order].store(head.load(Relaxed), Relaxed);
+            head.store(position, Release);
         }
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        self.used_bytes.fetch_sub(self.bytes(), Relaxed);
     }
 }
 
@@ -154,42 +236,88 @@ mod tests {
     use super::*;
     use crate::chains::{LIMITS, collect};
 
+    fn segment(capacity: usize) -> Segment {
+        Segment::new(0, capacity, Grant::unbounded(Segment::bytes_for(capacity)))
+    }
+
+    fn followers(segment: &Segment, context: &[TokenId]) -> Vec<(TokenId, u16)> {
+        let mut found = Vec::new();
+        collect(segment, 0, context, &mut LIMITS.clone(), &mut found);
+        found.iter().map(|o| (o.next, o.matched)).collect()
+    }
+
     #[test]
-    fn bytes_are_those_of_the_arena_and_return_when_it_is_dropped() {
-        let used = Arc::new(AtomicUsize::new(Segment::bytes_for(1024)));
-        let segment = Segment::new(0, 1024, Arc::clone(&used));
+    fn bytes_are_those_of_the_arena() {
+        let segment = segment(1024);
         assert_eq!(segment.bytes(), Segment::bytes_for(1024));
         assert_eq!(segment.bytes(), 27 * 1024);
-        drop(segment);
-        assert_eq!(used.load(Relaxed), 0);
     }
 
     #[test]
     fn repeated_context_is_not_indexed_twice() {
-        let used = Arc::new(AtomicUsize::new(Segment::bytes_for(64)));
-        let segment = Segment::new(0, 64, used);
+        let segment = segment(64);
+        let mut extent = segment.reserve(5);
         // The first three tokens were indexed where they were first taught.
-        segment.append(&[1, 2, 3, 4, 5], 3);
-        let followers = |context: &[TokenId]| {
-            let mut found = Vec::new();
-            collect(&segment, 0, context, &mut LIMITS.clone(), &mut found);
-            found
-                .iter()
-                .map(|o| (o.next, o.matched))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(followers(&[1, 2]), []);
-        assert_eq!(followers(&[1, 2, 3]), [(4, 3)]);
-        assert_eq!(followers(&[3, 4]), [(5, 2)]);
+        segment.write_context(&mut extent, &[1, 2, 3]);
+        segment.write(&mut extent, &[1, 2, 3, 4, 5], 3);
+        assert_eq!(followers(&segment, &[1, 2]), []);
+        assert_eq!(followers(&segment, &[1, 2, 3]), [(4, 3)]);
+        assert_eq!(followers(&segment, &[3, 4]), [(5, 2)]);
+        assert_eq!(segment.num_tokens(), 2);
     }
 
     #[test]
-    fn room_counts_the_separator() {
-        let used = Arc::new(AtomicUsize::new(Segment::bytes_for(64)));
-        let segment = Segment::new(0, 64, used);
-        assert_eq!(segment.room(), 63);
-        segment.append(&[1, 2, 3], 0);
+    fn text_ends_where_an_extent_is_not_filled_yet() {
+        let segment = segment(64);
+        let mut first = segment.reserve(8);
+        let mut second = segment.reserve(8);
+        segment.write(&mut second, &[5, 6, 7], 0);
+        segment.write(&mut first, &[5, 6], 0);
+        assert_eq!(followers(&segment, &[5]), [(6, 1), (6, 1)]);
+        assert_eq!(followers(&segment, &[5, 6]), [(7, 2)]);
+        segment.write(&mut first, &[5, 6, 8], 2);
+        assert_eq!(followers(&segment, &[5, 6]), [(8, 2), (7, 2)]);
+    }
+
+    #[test]
+    fn unused_cells_at_the_end_come_back() {
+        let segment = segment(64);
+        let mut first = segment.reserve(10);
+        segment.write(&mut first, &[1, 2, 3], 0);
+        assert_eq!(
+            segment.room(),
+            52,
+            "each extent has a separator, a new one needs its own"
+        );
+        segment.release(&first);
         assert_eq!(segment.room(), 59);
         assert_eq!(segment.token(3), SEPARATOR);
+        let empty = segment.reserve(10);
+        segment.release(&empty);
+        assert_eq!(segment.room(), 59);
+        let mut second = segment.reserve(2);
+        segment.grow(&mut second, 3);
+        assert_eq!((second.room(), segment.room()), (5, 53));
+        let third = segment.reserve(100);
+        assert_eq!((third.room(), segment.room()), (53, 0));
+        segment.grow(&mut second, 3);
+        assert_eq!(second.room(), 5, "another follows");
+    }
+
+    #[test]
+    fn unused_cells_in_the_middle_are_used_again() {
+        let segment = segment(256);
+        let mut first = segment.reserve(64);
+        segment.write(&mut first, &[1, 2, 3], 0);
+        let second = segment.reserve(64);
+        let room = segment.room();
+        segment.release(&first);
+        let mut third = segment.reserve(60);
+        assert_eq!((third.room(), segment.room()), (60, room));
+        segment.write(&mut third, &[3, 4], 0);
+        let found = followers(&segment, &[2, 3]);
+        assert_eq!(found, [(4, 1)], "a separator parts it from the text before");
+        segment.release(&second);
+        assert_eq!(segment.room(), 255 - 65);
     }
 }

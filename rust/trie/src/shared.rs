@@ -1,18 +1,34 @@
 //! What a namespace's requests taught: the concurrent n-gram memory.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::lesson::{Document, TURN_TOKENS};
 use crate::pool::Pool;
 use crate::segment::Segment;
-use crate::{Corpus, MAX_MATCH, SEPARATOR, TokenId};
+use crate::{Corpus, Lesson, TokenId};
 
 /// Segments of one namespace, oldest first; the last one is written to.
 pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
 
 /// Corpora that one namespace may read, in the order in which they were added.
 pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
+
+/// What is known of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// Its name.
+    pub name: String,
+    /// Tokens taught and not evicted.
+    pub num_tokens: u64,
+    /// Bytes of the arenas it owns.
+    pub bytes: usize,
+    /// Draft tokens from its text that the model accepted.
+    pub accepted_tokens: u64,
+    /// Arenas it owns.
+    pub num_segments: usize,
+}
 
 /// Text of one namespace, taught by any number of writers and read by any number of drafters.
 ///
@@ -28,6 +44,8 @@ pub struct SharedTrie {
     segments: RwLock<Segments>,
     corpora: RwLock<Corpora>,
     last_used: AtomicU64,
+    accepted_tokens: AtomicU64,
+    forgotten: AtomicBool,
 }
 
 impl SharedTrie {
@@ -40,6 +58,8 @@ impl SharedTrie {
             segments: RwLock::new(Arc::default()),
             corpora: RwLock::new(Arc::new(corpora)),
             last_used,
+            accepted_tokens: AtomicU64::new(0),
+            forgotten: AtomicBool::new(false),
         });
         shared.pool.register(&shared);
         shared
@@ -50,42 +70,77 @@ impl SharedTrie {
     /// Documents never touch: a match or a continuation stays inside one. [`SEPARATOR`] splits
     /// `tokens` into several. A document of fewer than two tokens teaches nothing. When the byte
     /// budget cannot hold even the smallest segment, the text is dropped. Costs constant time per
-    /// token; other writers of the namespace wait.
+    /// token; other writers of the namespace wait for a few thousand tokens at most.
+    ///
+    /// [`SEPARATOR`]: crate::SEPARATOR
     pub fn insert(&self, tokens: &[TokenId]) {
+        let mut document = Document::new(0);
+        self.teach(&mut document, tokens);
+        self.finish(&mut document);
+    }
+
+    /// Begins to teach the text of a running request, piece by piece.
+    pub fn begin(self: &Arc<Self>) -> Lesson {
+        Lesson::new(Arc::clone(self))
+    }
+
+    /// Appends to a document, in turns with other writers.
+    pub(crate) fn teach(&self, document: &mut Document, tokens: &[TokenId]) {
         self.touch();
-        let _turn = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        for document in tokens.split(|&token| token == SEPARATOR) {
-            if document.len() > 1 {
-                self.insert_document(document);
-            }
-        }
-    }
-
-    fn insert_document(&self, document: &[TokenId]) {
-        // Tokens already taught, and how many of them are repeated as context.
-        let mut taught = 0;
-        while taught < document.len() {
-            let context = taught.min(MAX_MATCH);
-            let rest = &document[taught - context..];
-            let Some(segment) = self.segment_with_room(context + 2) else {
+        let mut rest = tokens.len();
+        for part in tokens.chunks(TURN_TOKENS) {
+            rest -= part.len();
+            let _turn = self.turn();
+            if self.is_forgotten() {
                 return;
-            };
-            let count = segment.room().min(rest.len());
-            segment.append(&rest[..count], context);
-            taught += count - context;
+            }
+            document.push(part, rest, self);
         }
     }
 
-    /// The segment to write to, with room for `tokens` at least.
-    fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>> {
+    /// Ends a document.
+    pub(crate) fn finish(&self, document: &mut Document) {
+        let _turn = self.turn();
+        document.finish(self);
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops all text at once and for good: whoever holds this trie neither reads nor teaches it
+    /// any more.
+    pub(crate) fn forget(&self) {
+        let _turn = self.turn();
+        self.forgotten.store(true, Relaxed);
+        self.replace(|segments| {
+            for segment in segments.drain(..) {
+                segment.disown();
+            }
+        });
+    }
+
+    /// Whether [`SharedTrie::forget`] was called.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Relaxed)
+    }
+
+    /// The segment called `id`, unless it was evicted.
+    pub(crate) fn segment(&self, id: u64) -> Option<Arc<Segment>> {
         let segments = self.snapshot();
-        let last = segments.last();
+        let found = segments.iter().rev().find(|segment| segment.id() == id);
+        found.map(Arc::clone)
+    }
+
+    /// The newest segment, or one after it, with room for `tokens` at least. The caller has the
+    /// writers' turn.
+    pub(crate) fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>> {
+        let last = self.snapshot().last().map(Arc::clone);
+        let last_tokens = last.as_ref().map_or(0, |last| last.capacity());
         if let Some(segment) = last.filter(|segment| segment.room() >= tokens) {
-            return Some(Arc::clone(segment));
+            return Some(segment);
         }
-        let segment = self
-            .pool
-            .segment_after(last.map_or(0, |last| last.capacity()), self)?;
+        let segment = self.pool.segment_after(last_tokens, self)?;
         self.replace(|segments| segments.push(Arc::clone(&segment)));
         Some(segment)
     }
@@ -122,8 +177,8 @@ impl SharedTrie {
     }
 
     /// Drops the segment whose text was accepted least per token, the oldest among equals, and
-    /// gives its bytes; 0 = there is none. The newest goes only when it is alone.
-    pub(crate) fn evict(&self) -> usize {
+    /// says whether there was one. The newest goes only when it is alone.
+    pub(crate) fn evict(&self) -> bool {
         let mut evicted = None;
         self.replace(|segments| {
             let sealed = segments.len().saturating_sub(1).max(1).min(segments.len());
@@ -132,29 +187,45 @@ impl SharedTrie {
             let victim = (0..sealed)
                 .min_by(|&a, &b| usefulness(&segments[a]).total_cmp(&usefulness(&segments[b])));
             if let Some(index) = victim {
-                evicted = Some(segments.remove(index));
+                let victim = segments.remove(index);
+                victim.disown();
+                evicted = Some(victim);
                 for segment in segments.iter() {
                     segment.halve_credit();
                 }
             }
         });
-        evicted.map_or(0, |segment| segment.bytes())
+        let tokens = evicted.as_ref().map(|segment| segment.num_tokens());
+        self.pool.add_evicted(u64::from(tokens.unwrap_or(0)));
+        evicted.is_some()
     }
 
     /// Notes that drafts from a segment were accepted.
     pub(crate) fn credit(&self, segment_id: u64, tokens: u32) {
-        if let Some(segment) = self
-            .snapshot()
-            .iter()
-            .find(|segment| segment.id() == segment_id)
-        {
+        if let Some(segment) = self.segment(segment_id) {
             segment.add_credit(tokens);
+            self.accepted_tokens.fetch_add(u64::from(tokens), Relaxed);
         }
     }
 
     /// Bytes of the arenas this namespace owns.
     pub fn bytes(&self) -> usize {
         self.snapshot().iter().map(|segment| segment.bytes()).sum()
+    }
+
+    /// Tokens taught and not evicted, and what became of them.
+    pub(crate) fn info(&self) -> NamespaceInfo {
+        let segments = self.snapshot();
+        let tokens = segments
+            .iter()
+            .map(|segment| u64::from(segment.num_tokens()));
+        NamespaceInfo {
+            name: self.name.clone(),
+            num_tokens: tokens.sum(),
+            bytes: segments.iter().map(|segment| segment.bytes()).sum(),
+            accepted_tokens: self.accepted_tokens.load(Relaxed),
+            num_segments: segments.len(),
+        }
     }
 
     pub(crate) fn touch(&self) {
