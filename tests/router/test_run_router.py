@@ -63,7 +63,7 @@ def router(tmp_path: Path) -> Iterator[Router]:
 
 
 def test_addresses_are_the_real_ones_and_the_end_is_0(router: Router) -> None:
-    assert set(router.addresses) == {"http", "grpc", "worker", "metrics"}
+    assert set(router.addresses) == {"http", "grpc", "worker", "metrics", "admin"}
     target = router.addresses["grpc"]
     assert target is not None and not target.endswith(":0")
     with grpc.insecure_channel(target) as channel:

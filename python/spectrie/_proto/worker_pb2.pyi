@@ -82,6 +82,7 @@ class WorkerMessage(_message.Message):
     LEARNED_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    ADMIN_REPLY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -96,6 +97,8 @@ class WorkerMessage(_message.Message):
     def load(self) -> Global___Load: ...
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat: ...
+    @_builtins.property
+    def admin_reply(self) -> Global___AdminReply: ...
     def __init__(
         self,
         *,
@@ -106,12 +109,13 @@ class WorkerMessage(_message.Message):
         learned: Global___Learned | None = ...,
         load: Global___Load | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
+        admin_reply: Global___AdminReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["artifact", b"artifact", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["admin_reply", b"admin_reply", "artifact", b"artifact", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["artifact", b"artifact", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_reply", b"admin_reply", "artifact", b"artifact", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "artifact", "ready", "step_output", "learned", "load", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "artifact", "ready", "step_output", "learned", "load", "heartbeat", "admin_reply"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -128,6 +132,7 @@ class RouterMessage(_message.Message):
     CANCEL_FIELD_NUMBER: _builtins.int
     LEARN_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
+    ADMIN_CALL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -138,6 +143,8 @@ class RouterMessage(_message.Message):
     def learn(self) -> Global___Learn: ...
     @_builtins.property
     def drain(self) -> Global___Drain: ...
+    @_builtins.property
+    def admin_call(self) -> Global___AdminCall: ...
     def __init__(
         self,
         *,
@@ -146,12 +153,13 @@ class RouterMessage(_message.Message):
         cancel: Global___Cancel | None = ...,
         learn: Global___Learn | None = ...,
         drain: Global___Drain | None = ...,
+        admin_call: Global___AdminCall | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "drain", b"drain", "learn", b"learn", "message", b"message", "start", b"start", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["admin_call", b"admin_call", "cancel", b"cancel", "drain", b"drain", "learn", b"learn", "message", b"message", "start", b"start", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "drain", b"drain", "learn", b"learn", "message", b"message", "start", b"start", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_call", b"admin_call", "cancel", b"cancel", "drain", b"drain", "learn", b"learn", "message", b"message", "start", b"start", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "cancel", "learn", "drain"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "cancel", "learn", "drain", "admin_call"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -711,6 +719,19 @@ class Load(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     GENERATED_TOKENS_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    EXPECTED_ACCEPTED_FIELD_NUMBER: _builtins.int
+    OFFERED_STEPS_FIELD_NUMBER: _builtins.int
+    OFFERED_TOKENS_FIELD_NUMBER: _builtins.int
+    OFFERED_MS_FIELD_NUMBER: _builtins.int
+    HOLDOUT_STEPS_FIELD_NUMBER: _builtins.int
+    HOLDOUT_TOKENS_FIELD_NUMBER: _builtins.int
+    HOLDOUT_MS_FIELD_NUMBER: _builtins.int
+    CALIBRATION_FIELD_NUMBER: _builtins.int
+    ACCEPTED_BY_SOURCE_FIELD_NUMBER: _builtins.int
+    MEMORY_TOKENS_FIELD_NUMBER: _builtins.int
+    EVICTED_TOKENS_FIELD_NUMBER: _builtins.int
+    CORPUS_BYTES_FIELD_NUMBER: _builtins.int
+    RECYCLING_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -723,6 +744,28 @@ class Load(_message.Message):
     prompt_tokens: _builtins.int
     generated_tokens: _builtins.int
     preemptions: _builtins.int
+    expected_accepted: _builtins.float
+    """Sum of the expected chances of the drafted tokens."""
+    offered_steps: _builtins.int
+    """Steps that might draft, and what they emitted and took; likewise those held out at zero budget."""
+    offered_tokens: _builtins.int
+    offered_ms: _builtins.float
+    holdout_steps: _builtins.int
+    holdout_tokens: _builtins.int
+    holdout_ms: _builtins.float
+    memory_tokens: _builtins.int
+    evicted_tokens: _builtins.int
+    corpus_bytes: _builtins.int
+    """Mapped corpora; not part of memory_bytes."""
+    recycling: _builtins.bool
+    @_builtins.property
+    def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
+        """Index = tenth of the expected chance."""
+
+    @_builtins.property
+    def accepted_by_source(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Index = spectrie.v1.Source."""
+
     def __init__(
         self,
         *,
@@ -737,14 +780,54 @@ class Load(_message.Message):
         prompt_tokens: _builtins.int = ...,
         generated_tokens: _builtins.int = ...,
         preemptions: _builtins.int = ...,
+        expected_accepted: _builtins.float = ...,
+        offered_steps: _builtins.int = ...,
+        offered_tokens: _builtins.int = ...,
+        offered_ms: _builtins.float = ...,
+        holdout_steps: _builtins.int = ...,
+        holdout_tokens: _builtins.int = ...,
+        holdout_ms: _builtins.float = ...,
+        calibration: _abc.Iterable[Global___CalibrationBin] | None = ...,
+        accepted_by_source: _abc.Iterable[_builtins.int] | None = ...,
+        memory_tokens: _builtins.int = ...,
+        evicted_tokens: _builtins.int = ...,
+        corpus_bytes: _builtins.int = ...,
+        recycling: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "drafted_tokens", b"drafted_tokens", "generated_tokens", b"generated_tokens", "memory_bytes", b"memory_bytes", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Load: _TypeAlias = Load  # noqa: Y015
+
+@_typing.final
+class CalibrationBin(_message.Message):
+    """Draft tokens whose parent was accepted, by their expected chance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRIALS_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    trials: _builtins.int
+    expected: _builtins.float
+    accepted: _builtins.int
+    def __init__(
+        self,
+        *,
+        trials: _builtins.int = ...,
+        expected: _builtins.float = ...,
+        accepted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "expected", b"expected", "trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CalibrationBin: _TypeAlias = CalibrationBin  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
@@ -770,3 +853,396 @@ class Heartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class AdminCall(_message.Message):
+    """A question about draft memory, answered by one AdminReply of the same `call_id`, in order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    LIST_CORPORA_FIELD_NUMBER: _builtins.int
+    ADD_CORPUS_FIELD_NUMBER: _builtins.int
+    REMOVE_CORPUS_FIELD_NUMBER: _builtins.int
+    LIST_NAMESPACES_FIELD_NUMBER: _builtins.int
+    FORGET_NAMESPACE_FIELD_NUMBER: _builtins.int
+    SAVE_SNAPSHOT_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.int
+    @_builtins.property
+    def list_corpora(self) -> Global___ListCorpora: ...
+    @_builtins.property
+    def add_corpus(self) -> Global___AddCorpus: ...
+    @_builtins.property
+    def remove_corpus(self) -> Global___RemoveCorpus: ...
+    @_builtins.property
+    def list_namespaces(self) -> Global___ListNamespaces: ...
+    @_builtins.property
+    def forget_namespace(self) -> Global___ForgetNamespace: ...
+    @_builtins.property
+    def save_snapshot(self) -> Global___SaveSnapshot: ...
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.int = ...,
+        list_corpora: Global___ListCorpora | None = ...,
+        add_corpus: Global___AddCorpus | None = ...,
+        remove_corpus: Global___RemoveCorpus | None = ...,
+        list_namespaces: Global___ListNamespaces | None = ...,
+        forget_namespace: Global___ForgetNamespace | None = ...,
+        save_snapshot: Global___SaveSnapshot | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add_corpus", b"add_corpus", "call", b"call", "forget_namespace", b"forget_namespace", "list_corpora", b"list_corpora", "list_namespaces", b"list_namespaces", "remove_corpus", b"remove_corpus", "save_snapshot", b"save_snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_corpus", b"add_corpus", "call", b"call", "call_id", b"call_id", "forget_namespace", b"forget_namespace", "list_corpora", b"list_corpora", "list_namespaces", b"list_namespaces", "remove_corpus", b"remove_corpus", "save_snapshot", b"save_snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["list_corpora", "add_corpus", "remove_corpus", "list_namespaces", "forget_namespace", "save_snapshot"]  # noqa: Y015
+    _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
+
+Global___AdminCall: _TypeAlias = AdminCall  # noqa: Y015
+
+@_typing.final
+class AdminReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    CORPORA_FIELD_NUMBER: _builtins.int
+    CORPUS_FIELD_NUMBER: _builtins.int
+    NAMESPACES_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.int
+    @_builtins.property
+    def error(self) -> Global___AdminError: ...
+    @_builtins.property
+    def corpora(self) -> Global___CorpusList: ...
+    @_builtins.property
+    def corpus(self) -> Global___CorpusInfo: ...
+    @_builtins.property
+    def namespaces(self) -> Global___NamespaceList: ...
+    @_builtins.property
+    def snapshot(self) -> Global___SnapshotInfo: ...
+    @_builtins.property
+    def done(self) -> Global___Done: ...
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.int = ...,
+        error: Global___AdminError | None = ...,
+        corpora: Global___CorpusList | None = ...,
+        corpus: Global___CorpusInfo | None = ...,
+        namespaces: Global___NamespaceList | None = ...,
+        snapshot: Global___SnapshotInfo | None = ...,
+        done: Global___Done | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["corpora", b"corpora", "corpus", b"corpus", "done", b"done", "error", b"error", "namespaces", b"namespaces", "reply", b"reply", "snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "corpora", b"corpora", "corpus", b"corpus", "done", b"done", "error", b"error", "namespaces", b"namespaces", "reply", b"reply", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_reply: _TypeAlias = _typing.Literal["error", "corpora", "corpus", "namespaces", "snapshot", "done"]  # noqa: Y015
+    _WhichOneofArgType_reply: _TypeAlias = _typing.Literal["reply", b"reply"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_reply) -> _WhichOneofReturnType_reply | None: ...
+
+Global___AdminReply: _TypeAlias = AdminReply  # noqa: Y015
+
+@_typing.final
+class AdminError(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """Number of a gRPC status code."""
+    message: _builtins.str
+    """One sentence, without the worker's name."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdminError: _TypeAlias = AdminError  # noqa: Y015
+
+@_typing.final
+class Done(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Done: _TypeAlias = Done  # noqa: Y015
+
+@_typing.final
+class ListCorpora(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCorpora: _TypeAlias = ListCorpora  # noqa: Y015
+
+@_typing.final
+class AddCorpus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORPUS_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
+    corpus: _builtins.str
+    """A name in the worker's cache, or an absolute path."""
+    @_builtins.property
+    def readers(self) -> Global___Readers:
+        """Everyone when absent."""
+
+    def __init__(
+        self,
+        *,
+        corpus: _builtins.str = ...,
+        readers: Global___Readers | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["readers", b"readers"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["corpus", b"corpus", "readers", b"readers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddCorpus: _TypeAlias = AddCorpus  # noqa: Y015
+
+@_typing.final
+class Readers(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        namespaces: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespaces", b"namespaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Readers: _TypeAlias = Readers  # noqa: Y015
+
+@_typing.final
+class RemoveCorpus(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveCorpus: _TypeAlias = RemoveCorpus  # noqa: Y015
+
+@_typing.final
+class ListNamespaces(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListNamespaces: _TypeAlias = ListNamespaces  # noqa: Y015
+
+@_typing.final
+class ForgetNamespace(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetNamespace: _TypeAlias = ForgetNamespace  # noqa: Y015
+
+@_typing.final
+class SaveSnapshot(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaveSnapshot: _TypeAlias = SaveSnapshot  # noqa: Y015
+
+@_typing.final
+class CorpusInfo(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    NUM_DOCUMENTS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    num_tokens: _builtins.int
+    num_documents: _builtins.int
+    bytes: _builtins.int
+    accepted_tokens: _builtins.int
+    @_builtins.property
+    def readers(self) -> Global___Readers:
+        """Everyone when absent."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        num_tokens: _builtins.int = ...,
+        num_documents: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        readers: Global___Readers | None = ...,
+        accepted_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["readers", b"readers"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "bytes", b"bytes", "name", b"name", "num_documents", b"num_documents", "num_tokens", b"num_tokens", "readers", b"readers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorpusInfo: _TypeAlias = CorpusInfo  # noqa: Y015
+
+@_typing.final
+class CorpusList(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CORPORA_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def corpora(self) -> _containers.RepeatedCompositeFieldContainer[Global___CorpusInfo]: ...
+    def __init__(
+        self,
+        *,
+        corpora: _abc.Iterable[Global___CorpusInfo] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["corpora", b"corpora"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorpusList: _TypeAlias = CorpusList  # noqa: Y015
+
+@_typing.final
+class NamespaceInfo(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    num_tokens: _builtins.int
+    bytes: _builtins.int
+    accepted_tokens: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        num_tokens: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        accepted_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "bytes", b"bytes", "name", b"name", "num_tokens", b"num_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceInfo: _TypeAlias = NamespaceInfo  # noqa: Y015
+
+@_typing.final
+class NamespaceList(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamespaceInfo]: ...
+    def __init__(
+        self,
+        *,
+        namespaces: _abc.Iterable[Global___NamespaceInfo] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespaces", b"namespaces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceList: _TypeAlias = NamespaceList  # noqa: Y015
+
+@_typing.final
+class SnapshotInfo(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOLDER_FIELD_NUMBER: _builtins.int
+    NUM_NAMESPACES_FIELD_NUMBER: _builtins.int
+    NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    folder: _builtins.str
+    num_namespaces: _builtins.int
+    num_tokens: _builtins.int
+    bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        folder: _builtins.str = ...,
+        num_namespaces: _builtins.int = ...,
+        num_tokens: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "folder", b"folder", "num_namespaces", b"num_namespaces", "num_tokens", b"num_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotInfo: _TypeAlias = SnapshotInfo  # noqa: Y015

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
-__all__ = ["EngineOptions", "LinkOptions", "RunnerOptions", "WorkerOptions"]
+__all__ = ["EngineOptions", "LinkOptions", "MemoryOptions", "RunnerOptions", "WorkerOptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,21 @@ class EngineOptions:
     max_running: int | None = None
     memory_bytes: int = 256 << 20
     holdout_every: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOptions:
+    """What draft memory starts with, and where it outlives the process.
+
+    Attributes:
+        corpora: Names or paths of built corpora that every namespace may read.
+        state_folder: Where its snapshots are, this worker's alone; None keeps no text on disk.
+        snapshot_every_s: Seconds between two snapshots; 0 writes one at the drain alone.
+    """
+
+    corpora: tuple[str, ...] = ()
+    state_folder: Path | None = None
+    snapshot_every_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)

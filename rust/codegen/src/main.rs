@@ -2,7 +2,7 @@
 //! with `--check` it writes nothing and fails, naming each file that is out of date.
 //!
 //! Reads `proto/` and writes `rust/proto/src/generated/`: one Rust file per package and the
-//! descriptor set that reflection serves. Needs no `protoc`.
+//! descriptor sets that reflection serves. Needs no `protoc`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use prost::Message as _;
 
 const PUBLIC_PROTO: &str = "spectrie/v1/inference.proto";
+const ADMIN_PROTO: &str = "spectrie/v1/admin.proto";
 const WORKER_PROTO: &str = "spectrie/worker/v1/worker.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -46,24 +47,26 @@ fn generate(includes: &Path, output: &Path) -> Result<(), Box<dyn Error>> {
 
     let mut compiler = protox::Compiler::new([includes])?;
     compiler.include_source_info(true).include_imports(true);
-    compiler.open_files([PUBLIC_PROTO, WORKER_PROTO])?;
+    compiler.open_files([PUBLIC_PROTO, ADMIN_PROTO, WORKER_PROTO])?;
     tonic_prost_build::configure()
         .btree_map(".")
         .bytes(".")
         .build_transport(false)
         .out_dir(output)
         .compile_fds(compiler.file_descriptor_set())?;
-    write_descriptors(includes, output)
+    // The worker protocol is nobody else's business, and the public listener has no Admin.
+    write_descriptors(includes, PUBLIC_PROTO, &output.join("spectrie.v1.bin"))?;
+    write_descriptors(includes, ADMIN_PROTO, &output.join("spectrie.v1.admin.bin"))
 }
 
-/// Writes the descriptors of the public API alone: the worker protocol is nobody else's business.
-fn write_descriptors(includes: &Path, output: &Path) -> Result<(), Box<dyn Error>> {
+/// Writes the descriptors of one proto file and its imports, for reflection.
+fn write_descriptors(includes: &Path, proto: &str, output: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new([includes])?;
-    compiler.include_imports(true).open_files([PUBLIC_PROTO])?;
+    compiler.include_imports(true).open_files([proto])?;
     let mut set = compiler.file_descriptor_set();
     for file in &mut set.file {
         file.source_code_info = None;
     }
-    std::fs::write(output.join("spectrie.v1.bin"), set.encode_to_vec())?;
+    std::fs::write(output, set.encode_to_vec())?;
     Ok(())
 }

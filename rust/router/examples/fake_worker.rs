@@ -4,6 +4,8 @@
 //! `unix:PATH` and echoes every prompt until it is killed or the router goes.
 #![allow(unreachable_pub, dead_code)] // The worker is shared with tests, which use more of it.
 
+#[path = "../tests/support/fake_memory.rs"]
+mod fake_memory;
 #[path = "../tests/support/fake_worker.rs"]
 mod fake_worker;
 

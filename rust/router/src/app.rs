@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::{self, AdminService};
 use crate::auth::ApiKeys;
 use crate::config::RouterConfig;
 use crate::error::RouterError;
@@ -17,7 +18,8 @@ use crate::http;
 use crate::listen::{self, GrpcListener};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
-use crate::workers::{Hub, Registry, SessionContext};
+use crate::token::Token;
+use crate::workers::{Fleet, Hub, Registry, SessionContext};
 
 /// How long servers may take to send their last bytes after the last request has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
@@ -50,6 +52,8 @@ pub struct Bound {
     pub worker: String,
     /// `HOST:PORT` of probes and metrics alone.
     pub metrics: Option<String>,
+    /// `HOST:PORT` or `unix:PATH` of operators' gRPC.
+    pub admin: Option<String>,
 }
 
 impl Bound {
@@ -102,6 +106,10 @@ pub async fn serve(
         Some(address) => Some(listen::tcp(address, "--metrics-listen").await?),
         None => None,
     };
+    let admin_listener = match &listen.admin {
+        Some(address) => Some(admin::bind(address, &config.access).await?),
+        None => None,
+    };
     let local = |listener: &tokio::net::TcpListener| listener.local_addr().map(|at| at.to_string());
     let bound = Bound {
         http: http_listener.as_ref().map(local).transpose()?,
@@ -110,6 +118,9 @@ pub async fn serve(
             .map(|listener| listener.address.clone()),
         worker: workers.address.clone(),
         metrics: metrics_listener.as_ref().map(local).transpose()?,
+        admin: admin_listener
+            .as_ref()
+            .map(|admin| admin.listener.address.clone()),
     };
 
     let config = Arc::new(config);
@@ -126,13 +137,15 @@ pub async fn serve(
         config: config.clone(),
     };
     let closing = CancellationToken::new();
+    let fleet = Arc::new(Fleet::new(registry.clone()));
     let context = SessionContext {
         registry,
+        fleet: fleet.clone(),
         metrics,
         stall_timeout: Duration::from_secs_f64(config.workers.stall_timeout_s),
         shutdown: closing.clone(),
     };
-    let hub = Hub::new(context, token.as_deref());
+    let hub = Hub::new(context, token);
 
     let mut servers = JoinSet::new();
     servers.spawn(grpc::serve_workers(workers, hub, closing.clone()));
@@ -145,6 +158,10 @@ pub async fn serve(
             message: error.to_string(),
         }
     };
+    if let Some(admin) = admin_listener {
+        let service = AdminService::new(fleet, admin.token.clone());
+        servers.spawn(admin::serve(admin, service, closing.clone()));
+    }
     if let Some(listener) = http_listener {
         let serving = http::serve(listener, state.clone(), closing.clone());
         servers.spawn(async move { serving.await.map_err(failed("http")) });
@@ -194,26 +211,14 @@ async fn drain(generation: &Generation, config: &RouterConfig, shutdown: &Shutdo
 }
 
 /// The token that workers show. A TCP listener needs one: whoever joins as a worker reads prompts.
-fn worker_token(config: &RouterConfig) -> Result<Option<String>, RouterError> {
-    let Some(path) = &config.access.worker_token_file else {
-        if listen::unix_path(&config.listen.worker).is_some() {
-            return Ok(None);
-        }
-        return Err(RouterError::Config(format!(
+fn worker_token(config: &RouterConfig) -> Result<Option<Token>, RouterError> {
+    match &config.access.worker_token_file {
+        Some(path) => Token::from_file(path, "--worker-token-file").map(Some),
+        None if listen::unix_path(&config.listen.worker).is_some() => Ok(None),
+        None => Err(RouterError::Config(format!(
             "listen.worker: {} is a TCP address, which needs access.worker_token_file \
              (--worker-token-file); unix:PATH does not",
             config.listen.worker
-        )));
-    };
-    let refuse = |message: String| RouterError::File {
-        path: path.display().to_string(),
-        option: "--worker-token-file",
-        message,
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let token = text.trim();
-    if token.is_empty() {
-        return Err(refuse("it is empty, a token is needed".into()));
+        ))),
     }
-    Ok(Some(token.to_owned()))
 }

@@ -66,6 +66,9 @@ pub struct ListenConfig {
     pub worker: String,
     /// Probes and metrics alone, beside those on `http`; none when absent. TCP only.
     pub metrics: Option<String>,
+    /// Operators' gRPC; none when absent. `unix:PATH` (mode 0600), TCP of this machine alone, or
+    /// any TCP together with `access.admin_token_file`.
+    pub admin: Option<String>,
 }
 
 impl Default for ListenConfig {
@@ -75,6 +78,7 @@ impl Default for ListenConfig {
             grpc: Some("127.0.0.1:50051".into()),
             worker: "unix:spectrie-worker.sock".into(),
             metrics: None,
+            admin: None,
         }
     }
 }
@@ -127,6 +131,8 @@ pub struct AccessConfig {
     pub allow_client_namespaces: bool,
     /// File with the token that workers show on a TCP listener.
     pub worker_token_file: Option<PathBuf>,
+    /// File with the token that operators show.
+    pub admin_token_file: Option<PathBuf>,
     /// Origins that browsers may call from; none when empty, `*` for all.
     pub cors_origins: Vec<String>,
 }

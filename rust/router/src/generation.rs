@@ -243,7 +243,7 @@ impl Generation {
 }
 
 /// What a caller hears when no worker takes its request.
-fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
+pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
     match refusal {
         Refusal::Unknown(served) => {
             RequestError::model_not_found(name.unwrap_or_default(), &served)

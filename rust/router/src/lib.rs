@@ -3,6 +3,7 @@
 //! Both APIs turn a call into a `spectrie.v1.GenerateRequest` and run it by [`Generation::start`];
 //! both turn a [`RequestError`] into their own words. [`run`] is the whole program.
 
+mod admin;
 pub mod app;
 pub mod auth;
 pub mod config;
@@ -16,6 +17,7 @@ mod runtime;
 mod shutdown;
 pub mod source;
 mod sync;
+mod token;
 mod workers;
 
 pub use app::{AppState, Bound, Ending};

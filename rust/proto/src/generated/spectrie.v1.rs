@@ -1185,3 +1185,1009 @@ pub mod inference_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A worker that did not do what it was asked to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkerFailure {
+    /// Name of the worker, as in metrics and logs.
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    /// Number of a gRPC status code.
+    #[prost(uint32, tag = "2")]
+    pub code: u32,
+    /// One sentence.
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+}
+/// The namespaces that may read a corpus.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Namespaces {
+    #[prost(string, repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A loaded corpus; counts that grow are summed over workers.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Corpus {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub num_tokens: u64,
+    #[prost(uint64, tag = "3")]
+    pub num_documents: u64,
+    /// Bytes of its file, which is mapped and not counted as draft memory.
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    /// Who may read it; everyone when absent.
+    #[prost(message, optional, tag = "5")]
+    pub readers: ::core::option::Option<Namespaces>,
+    /// Draft tokens from it that the model agreed with.
+    #[prost(uint64, tag = "6")]
+    pub accepted_tokens: u64,
+    /// Workers that have it.
+    #[prost(uint32, tag = "7")]
+    pub workers: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListCorporaRequest {
+    /// Served model name; the only served model when absent. The same in every request below.
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListCorporaResponse {
+    /// By name.
+    #[prost(message, repeated, tag = "1")]
+    pub corpora: ::prost::alloc::vec::Vec<Corpus>,
+    #[prost(message, repeated, tag = "2")]
+    pub failures: ::prost::alloc::vec::Vec<WorkerFailure>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddCorpusRequest {
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    /// A name in the worker's cache, or the absolute path of a file on the worker's machine.
+    #[prost(string, tag = "2")]
+    pub corpus: ::prost::alloc::string::String,
+    /// Who may read it; everyone when absent.
+    #[prost(message, optional, tag = "3")]
+    pub readers: ::core::option::Option<Namespaces>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AddCorpusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub corpus: ::core::option::Option<Corpus>,
+    #[prost(message, repeated, tag = "2")]
+    pub failures: ::prost::alloc::vec::Vec<WorkerFailure>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveCorpusRequest {
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RemoveCorpusResponse {
+    /// Workers that had it.
+    #[prost(uint32, tag = "1")]
+    pub workers: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub failures: ::prost::alloc::vec::Vec<WorkerFailure>,
+}
+/// A namespace, summed over workers: each holds text of its own requests and of the others'.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NamespaceInfo {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub num_tokens: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Draft tokens from it that the model agreed with.
+    #[prost(uint64, tag = "4")]
+    pub accepted_tokens: u64,
+    /// Workers that hold text of it.
+    #[prost(uint32, tag = "5")]
+    pub workers: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListNamespacesRequest {
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListNamespacesResponse {
+    /// By name.
+    #[prost(message, repeated, tag = "1")]
+    pub namespaces: ::prost::alloc::vec::Vec<NamespaceInfo>,
+    #[prost(message, repeated, tag = "2")]
+    pub failures: ::prost::alloc::vec::Vec<WorkerFailure>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetNamespaceRequest {
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    /// Tenant of an API key, `default` without keys, as ListNamespaces names it.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ForgetNamespaceResponse {
+    /// Workers that held text of it.
+    #[prost(uint32, tag = "1")]
+    pub workers: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub failures: ::prost::alloc::vec::Vec<WorkerFailure>,
+}
+/// What one worker wrote.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Snapshot {
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    /// Folder on the worker's machine.
+    #[prost(string, tag = "2")]
+    pub folder: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub num_namespaces: u32,
+    #[prost(uint64, tag = "4")]
+    pub num_tokens: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SaveSnapshotRequest {
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SaveSnapshotResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub snapshots: ::prost::alloc::vec::Vec<Snapshot>,
+    #[prost(message, repeated, tag = "2")]
+    pub failures: ::prost::alloc::vec::Vec<WorkerFailure>,
+}
+/// Drafted tokens whose expected chance of acceptance was in one tenth of 0 to 1, counted where their parent was accepted.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct CalibrationBin {
+    /// Tokens that were checked.
+    #[prost(uint64, tag = "1")]
+    pub trials: u64,
+    /// Sum of their chances.
+    #[prost(double, tag = "2")]
+    pub expected: f64,
+    /// Those that the model agreed with.
+    #[prost(uint64, tag = "3")]
+    pub accepted: u64,
+}
+/// Draft tokens accepted from one source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SourceTotal {
+    #[prost(enumeration = "Source", tag = "1")]
+    pub source: i32,
+    #[prost(uint64, tag = "2")]
+    pub tokens: u64,
+}
+/// Totals of one worker since its start.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WorkerStats {
+    /// Name of the worker, as in metrics and logs.
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    #[prost(int64, tag = "2")]
+    pub process_id: i64,
+    /// Requests that run, and that wait inside the worker.
+    #[prost(uint32, tag = "3")]
+    pub running: u32,
+    #[prost(uint32, tag = "4")]
+    pub waiting: u32,
+    #[prost(uint64, tag = "5")]
+    pub steps: u64,
+    #[prost(uint64, tag = "6")]
+    pub generated_tokens: u64,
+    /// Draft tokens sent through the model, and those that it agreed with.
+    #[prost(uint64, tag = "7")]
+    pub drafted_tokens: u64,
+    #[prost(uint64, tag = "8")]
+    pub accepted_tokens: u64,
+    /// Sum of the chances of the drafted tokens: what drafting promised.
+    #[prost(double, tag = "9")]
+    pub expected_accepted_tokens: f64,
+    #[prost(message, repeated, tag = "10")]
+    pub accepted_by_source: ::prost::alloc::vec::Vec<SourceTotal>,
+    /// Ten bins, the first for chances from 0 to 0.1.
+    #[prost(message, repeated, tag = "11")]
+    pub calibration: ::prost::alloc::vec::Vec<CalibrationBin>,
+    /// Tokens per millisecond of steps that may draft, over those of the 1 % that may not; absent until both were measured.
+    #[prost(double, optional, tag = "12")]
+    pub net_gain: ::core::option::Option<f64>,
+    /// Bytes and tokens of draft memory in use, and tokens that gave way to newer ones.
+    #[prost(uint64, tag = "13")]
+    pub memory_bytes: u64,
+    #[prost(uint64, tag = "14")]
+    pub memory_tokens: u64,
+    #[prost(uint64, tag = "15")]
+    pub evicted_tokens: u64,
+    /// Bytes of mapped corpora.
+    #[prost(uint64, tag = "16")]
+    pub corpus_bytes: u64,
+    /// Whether the model's runner-up tokens are drafted from.
+    #[prost(bool, tag = "17")]
+    pub recycling: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetStatsRequest {
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetStatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub workers: ::prost::alloc::vec::Vec<WorkerStats>,
+}
+/// Generated client implementations.
+pub mod admin_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    /// Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    ///
+    /// A call goes to every worker of one model. Workers that failed or did not answer in time are named in
+    /// `failures` beside what the others answered; when none succeeded the call ends with a status.
+    #[derive(Debug, Clone)]
+    pub struct AdminClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> AdminClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AdminClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AdminClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Lists the corpora that drafts are taken from.
+        pub async fn list_corpora(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListCorporaRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCorporaResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/ListCorpora",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "ListCorpora"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Opens a built corpus on every worker, also on those that join later.
+        /// NOT_FOUND: no such file. ALREADY_EXISTS: a corpus of its name is loaded. FAILED_PRECONDITION: built
+        /// with another tokenizer, or damaged.
+        pub async fn add_corpus(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AddCorpusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AddCorpusResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/AddCorpus",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "AddCorpus"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes a corpus away; requests that run stop drawing on it at their next step. NOT_FOUND names those that are loaded.
+        pub async fn remove_corpus(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemoveCorpusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveCorpusResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/RemoveCorpus",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "RemoveCorpus"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Lists the namespaces that hold learnt text.
+        pub async fn list_namespaces(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListNamespacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNamespacesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/ListNamespaces",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "ListNamespaces"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Drops everything learnt in a namespace, from memory and from the snapshots of workers that keep one.
+        /// NOT_FOUND names those that hold text.
+        pub async fn forget_namespace(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForgetNamespaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForgetNamespaceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/ForgetNamespace",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "ForgetNamespace"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Writes learnt text to disk now. FAILED_PRECONDITION: the server runs without --state-dir.
+        pub async fn save_snapshot(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SaveSnapshotRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SaveSnapshotResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/SaveSnapshot",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "SaveSnapshot"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Totals of each worker since its start, at most a second old.
+        pub async fn get_stats(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetStatsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetStatsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Admin/GetStats",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Admin", "GetStats"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod admin_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with AdminServer.
+    #[async_trait]
+    pub trait Admin: std::marker::Send + std::marker::Sync + 'static {
+        /// Lists the corpora that drafts are taken from.
+        async fn list_corpora(
+            &self,
+            request: tonic::Request<super::ListCorporaRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListCorporaResponse>,
+            tonic::Status,
+        >;
+        /// Opens a built corpus on every worker, also on those that join later.
+        /// NOT_FOUND: no such file. ALREADY_EXISTS: a corpus of its name is loaded. FAILED_PRECONDITION: built
+        /// with another tokenizer, or damaged.
+        async fn add_corpus(
+            &self,
+            request: tonic::Request<super::AddCorpusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AddCorpusResponse>,
+            tonic::Status,
+        >;
+        /// Takes a corpus away; requests that run stop drawing on it at their next step. NOT_FOUND names those that are loaded.
+        async fn remove_corpus(
+            &self,
+            request: tonic::Request<super::RemoveCorpusRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemoveCorpusResponse>,
+            tonic::Status,
+        >;
+        /// Lists the namespaces that hold learnt text.
+        async fn list_namespaces(
+            &self,
+            request: tonic::Request<super::ListNamespacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNamespacesResponse>,
+            tonic::Status,
+        >;
+        /// Drops everything learnt in a namespace, from memory and from the snapshots of workers that keep one.
+        /// NOT_FOUND names those that hold text.
+        async fn forget_namespace(
+            &self,
+            request: tonic::Request<super::ForgetNamespaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForgetNamespaceResponse>,
+            tonic::Status,
+        >;
+        /// Writes learnt text to disk now. FAILED_PRECONDITION: the server runs without --state-dir.
+        async fn save_snapshot(
+            &self,
+            request: tonic::Request<super::SaveSnapshotRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SaveSnapshotResponse>,
+            tonic::Status,
+        >;
+        /// Totals of each worker since its start, at most a second old.
+        async fn get_stats(
+            &self,
+            request: tonic::Request<super::GetStatsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetStatsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    /// Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    ///
+    /// A call goes to every worker of one model. Workers that failed or did not answer in time are named in
+    /// `failures` beside what the others answered; when none succeeded the call ends with a status.
+    #[derive(Debug)]
+    pub struct AdminServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> AdminServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for AdminServer<T>
+    where
+        T: Admin,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/spectrie.v1.Admin/ListCorpora" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListCorporaSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::ListCorporaRequest>
+                    for ListCorporaSvc<T> {
+                        type Response = super::ListCorporaResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListCorporaRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::list_corpora(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListCorporaSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/AddCorpus" => {
+                    #[allow(non_camel_case_types)]
+                    struct AddCorpusSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::AddCorpusRequest>
+                    for AddCorpusSvc<T> {
+                        type Response = super::AddCorpusResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AddCorpusRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::add_corpus(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AddCorpusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/RemoveCorpus" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveCorpusSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::RemoveCorpusRequest>
+                    for RemoveCorpusSvc<T> {
+                        type Response = super::RemoveCorpusResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemoveCorpusRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::remove_corpus(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveCorpusSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/ListNamespaces" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListNamespacesSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::ListNamespacesRequest>
+                    for ListNamespacesSvc<T> {
+                        type Response = super::ListNamespacesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListNamespacesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::list_namespaces(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListNamespacesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/ForgetNamespace" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForgetNamespaceSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::ForgetNamespaceRequest>
+                    for ForgetNamespaceSvc<T> {
+                        type Response = super::ForgetNamespaceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForgetNamespaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::forget_namespace(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForgetNamespaceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/SaveSnapshot" => {
+                    #[allow(non_camel_case_types)]
+                    struct SaveSnapshotSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::SaveSnapshotRequest>
+                    for SaveSnapshotSvc<T> {
+                        type Response = super::SaveSnapshotResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SaveSnapshotRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::save_snapshot(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SaveSnapshotSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/GetStats" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetStatsSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::GetStatsRequest>
+                    for GetStatsSvc<T> {
+                        type Response = super::GetStatsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetStatsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::get_stats(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetStatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for AdminServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "spectrie.v1.Admin";
+    impl<T> tonic::server::NamedService for AdminServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}

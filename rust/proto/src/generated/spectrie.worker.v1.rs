@@ -2,7 +2,7 @@
 /// From worker to router. The first message is `hello`, then the artifacts, then `ready`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerMessage {
-    #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub message: ::core::option::Option<worker_message::Message>,
 }
 /// Nested message and enum types in `WorkerMessage`.
@@ -23,12 +23,14 @@ pub mod worker_message {
         Load(super::Load),
         #[prost(message, tag = "7")]
         Heartbeat(super::Heartbeat),
+        #[prost(message, tag = "8")]
+        AdminReply(super::AdminReply),
     }
 }
 /// From router to worker.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RouterMessage {
-    #[prost(oneof = "router_message::Message", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "router_message::Message", tags = "1, 2, 3, 4, 5, 6")]
     pub message: ::core::option::Option<router_message::Message>,
 }
 /// Nested message and enum types in `RouterMessage`.
@@ -45,6 +47,8 @@ pub mod router_message {
         Learn(super::Learn),
         #[prost(message, tag = "5")]
         Drain(super::Drain),
+        #[prost(message, tag = "6")]
+        AdminCall(super::AdminCall),
     }
 }
 /// Who the worker is. A router accepts its own protocol number and the previous one.
@@ -262,7 +266,7 @@ pub struct Learned {
     pub token_ids: ::prost::alloc::vec::Vec<u32>,
 }
 /// How busy the worker is; sent after steps at most 10 times a second.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Load {
     #[prost(uint32, tag = "1")]
     pub running: u32,
@@ -287,6 +291,47 @@ pub struct Load {
     pub generated_tokens: u64,
     #[prost(uint64, tag = "11")]
     pub preemptions: u64,
+    /// Sum of the expected chances of the drafted tokens.
+    #[prost(double, tag = "12")]
+    pub expected_accepted: f64,
+    /// Steps that might draft, and what they emitted and took; likewise those held out at zero budget.
+    #[prost(uint64, tag = "13")]
+    pub offered_steps: u64,
+    #[prost(uint64, tag = "14")]
+    pub offered_tokens: u64,
+    #[prost(double, tag = "15")]
+    pub offered_ms: f64,
+    #[prost(uint64, tag = "16")]
+    pub holdout_steps: u64,
+    #[prost(uint64, tag = "17")]
+    pub holdout_tokens: u64,
+    #[prost(double, tag = "18")]
+    pub holdout_ms: f64,
+    /// Index = tenth of the expected chance.
+    #[prost(message, repeated, tag = "19")]
+    pub calibration: ::prost::alloc::vec::Vec<CalibrationBin>,
+    /// Index = spectrie.v1.Source.
+    #[prost(uint64, repeated, tag = "20")]
+    pub accepted_by_source: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, tag = "21")]
+    pub memory_tokens: u64,
+    #[prost(uint64, tag = "22")]
+    pub evicted_tokens: u64,
+    /// Mapped corpora; not part of memory_bytes.
+    #[prost(uint64, tag = "23")]
+    pub corpus_bytes: u64,
+    #[prost(bool, tag = "24")]
+    pub recycling: bool,
+}
+/// Draft tokens whose parent was accepted, by their expected chance.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct CalibrationBin {
+    #[prost(uint64, tag = "1")]
+    pub trials: u64,
+    #[prost(double, tag = "2")]
+    pub expected: f64,
+    #[prost(uint64, tag = "3")]
+    pub accepted: u64,
 }
 /// Sent every second by a thread that does not run steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -296,6 +341,146 @@ pub struct Heartbeat {
     pub steps: u64,
     #[prost(bool, tag = "2")]
     pub busy: bool,
+}
+/// A question about draft memory, answered by one AdminReply of the same `call_id`, in order.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdminCall {
+    #[prost(uint64, tag = "1")]
+    pub call_id: u64,
+    #[prost(oneof = "admin_call::Call", tags = "2, 3, 4, 5, 6, 7")]
+    pub call: ::core::option::Option<admin_call::Call>,
+}
+/// Nested message and enum types in `AdminCall`.
+pub mod admin_call {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Call {
+        #[prost(message, tag = "2")]
+        ListCorpora(super::ListCorpora),
+        #[prost(message, tag = "3")]
+        AddCorpus(super::AddCorpus),
+        #[prost(message, tag = "4")]
+        RemoveCorpus(super::RemoveCorpus),
+        #[prost(message, tag = "5")]
+        ListNamespaces(super::ListNamespaces),
+        #[prost(message, tag = "6")]
+        ForgetNamespace(super::ForgetNamespace),
+        #[prost(message, tag = "7")]
+        SaveSnapshot(super::SaveSnapshot),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AdminReply {
+    #[prost(uint64, tag = "1")]
+    pub call_id: u64,
+    #[prost(oneof = "admin_reply::Reply", tags = "2, 3, 4, 5, 6, 7")]
+    pub reply: ::core::option::Option<admin_reply::Reply>,
+}
+/// Nested message and enum types in `AdminReply`.
+pub mod admin_reply {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Reply {
+        #[prost(message, tag = "2")]
+        Error(super::AdminError),
+        #[prost(message, tag = "3")]
+        Corpora(super::CorpusList),
+        #[prost(message, tag = "4")]
+        Corpus(super::CorpusInfo),
+        #[prost(message, tag = "5")]
+        Namespaces(super::NamespaceList),
+        #[prost(message, tag = "6")]
+        Snapshot(super::SnapshotInfo),
+        #[prost(message, tag = "7")]
+        Done(super::Done),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdminError {
+    /// Number of a gRPC status code.
+    #[prost(uint32, tag = "1")]
+    pub code: u32,
+    /// One sentence, without the worker's name.
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Done {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListCorpora {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddCorpus {
+    /// A name in the worker's cache, or an absolute path.
+    #[prost(string, tag = "1")]
+    pub corpus: ::prost::alloc::string::String,
+    /// Everyone when absent.
+    #[prost(message, optional, tag = "2")]
+    pub readers: ::core::option::Option<Readers>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Readers {
+    #[prost(string, repeated, tag = "1")]
+    pub namespaces: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemoveCorpus {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListNamespaces {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetNamespace {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SaveSnapshot {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CorpusInfo {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub num_tokens: u64,
+    #[prost(uint64, tag = "3")]
+    pub num_documents: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    /// Everyone when absent.
+    #[prost(message, optional, tag = "5")]
+    pub readers: ::core::option::Option<Readers>,
+    #[prost(uint64, tag = "6")]
+    pub accepted_tokens: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CorpusList {
+    #[prost(message, repeated, tag = "1")]
+    pub corpora: ::prost::alloc::vec::Vec<CorpusInfo>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NamespaceInfo {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub num_tokens: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub accepted_tokens: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NamespaceList {
+    #[prost(message, repeated, tag = "1")]
+    pub namespaces: ::prost::alloc::vec::Vec<NamespaceInfo>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotInfo {
+    #[prost(string, tag = "1")]
+    pub folder: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub num_namespaces: u32,
+    #[prost(uint64, tag = "3")]
+    pub num_tokens: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -24,6 +24,12 @@ pub enum ErrorKind {
     Unsupported,
     /// A request of this id is running.
     DuplicateRequest,
+    /// No such corpus or namespace.
+    NotFound,
+    /// A corpus of this name is loaded.
+    AlreadyExists,
+    /// The file or the server's settings do not allow it.
+    FailedPrecondition,
     /// The tenant used up its rate.
     RateLimited,
     /// More requests wait than the server takes.
@@ -69,7 +75,7 @@ const fn row(
 
 impl ErrorKind {
     /// Every kind, in the order of the error table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::InvalidField,
         Self::ContextLength,
         Self::TooLarge,
@@ -78,6 +84,9 @@ impl ErrorKind {
         Self::ModelNotFound,
         Self::Unsupported,
         Self::DuplicateRequest,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::FailedPrecondition,
         Self::RateLimited,
         Self::QueueFull,
         Self::Unavailable,
@@ -146,6 +155,21 @@ impl ErrorKind {
                 "conflict_error",
                 None,
                 "DUPLICATE_REQUEST",
+            ),
+            Self::NotFound => row(Code::NotFound, 404, "not_found_error", None, "NOT_FOUND"),
+            Self::AlreadyExists => row(
+                Code::AlreadyExists,
+                409,
+                "conflict_error",
+                None,
+                "ALREADY_EXISTS",
+            ),
+            Self::FailedPrecondition => row(
+                Code::FailedPrecondition,
+                400,
+                INVALID,
+                None,
+                "FAILED_PRECONDITION",
             ),
             Self::RateLimited => row(
                 Code::ResourceExhausted,

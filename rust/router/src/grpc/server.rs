@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
+use tonic_reflection::server::{v1, v1alpha};
+use tower::layer::util::{Identity, Stack};
 
 use super::guard::GuardLayer;
 use super::inference::InferenceService;
@@ -34,27 +36,16 @@ pub(crate) async fn serve(
     let limits = &state.config.limits;
     let max_message_bytes = limits.max_message_bytes;
     let (reporter, health) = tonic_health::server::health_reporter();
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
     let failed = |message: String| RouterError::Serve {
         name: "grpc",
         message,
     };
-    let reflection_v1 = reflection()
-        .build_v1()
-        .map_err(|error| failed(error.to_string()))?;
-    let reflection_v1alpha = reflection()
-        .build_v1alpha()
-        .map_err(|error| failed(error.to_string()))?;
+    let (reflection_v1, reflection_v1alpha) = reflection(FILE_DESCRIPTOR_SET).map_err(failed)?;
     let inference = InferenceServer::new(InferenceService::new(state.clone()))
         .max_decoding_message_size(max_message_bytes);
-    let router = configured(Server::builder())
+    let router = configured(max_message_bytes)
         .max_concurrent_streams(limits.max_concurrent_streams)
         .http2_max_header_list_size(limits.max_header_bytes)
-        .layer(GuardLayer { max_message_bytes })
         .add_service(inference)
         .add_service(health)
         .add_service(reflection_v1)
@@ -78,7 +69,7 @@ pub(crate) async fn serve_workers(
     shutdown: CancellationToken,
 ) -> Result<(), RouterError> {
     let hub = WorkerHubServer::new(hub).max_decoding_message_size(MAX_WORKER_MESSAGE_BYTES);
-    configured(Server::builder())
+    kept_alive(Server::builder())
         .add_service(hub)
         .serve_with_incoming_shutdown(listener.incoming(), shutdown.cancelled_owned())
         .await
@@ -88,7 +79,35 @@ pub(crate) async fn serve_workers(
         })
 }
 
-fn configured(server: Server) -> Server {
+/// A server whose methods know their caller's deadline, and whose connections are watched.
+pub(crate) fn configured(max_message_bytes: usize) -> Server<Stack<GuardLayer, Identity>> {
+    kept_alive(Server::builder()).layer(GuardLayer { max_message_bytes })
+}
+
+/// Reflection over the files of a descriptor set and those of health, in both of its versions.
+///
+/// # Errors
+/// A set that cannot be read.
+pub(crate) fn reflection(
+    descriptors: &'static [u8],
+) -> Result<
+    (
+        v1::ServerReflectionServer<impl v1::ServerReflection>,
+        v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection>,
+    ),
+    String,
+> {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(descriptors)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let v1 = builder().build_v1().map_err(|error| error.to_string())?;
+    let v1alpha = builder().build_v1alpha();
+    Ok((v1, v1alpha.map_err(|error| error.to_string())?))
+}
+
+fn kept_alive(server: Server) -> Server {
     server
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))

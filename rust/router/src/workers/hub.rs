@@ -6,20 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_core::Stream;
-use sha2::{Digest as _, Sha256};
 use spectrie_proto::WORKER_PROTOCOL;
 use spectrie_proto::worker_v1::worker_hub_server::WorkerHub;
 use spectrie_proto::worker_v1::{
     Hello, RouterMessage, Welcome, WorkerMessage, router_message, worker_message,
 };
-use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::outgoing;
 use super::session::{self, SessionContext};
 use super::worker::Worker;
-use crate::auth::ApiKeys;
+use crate::token::Token;
 
 /// How long a connected peer may be silent before its hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
@@ -28,15 +26,14 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Hub {
     context: SessionContext,
-    /// Digest of the token that workers must show.
-    token: Option<[u8; 32]>,
+    /// What workers must show.
+    token: Option<Token>,
     next_id: AtomicU64,
 }
 
 impl Hub {
     /// A hub whose workers show `token`, when there is one.
-    pub(crate) fn new(context: SessionContext, token: Option<&str>) -> Self {
-        let token = token.map(|token| Sha256::digest(token.as_bytes()).into());
+    pub(crate) fn new(context: SessionContext, token: Option<Token>) -> Self {
         Self {
             context,
             token,
@@ -45,16 +42,8 @@ impl Hub {
     }
 
     fn authorize(&self, request: &Request<Streaming<WorkerMessage>>) -> Result<(), Status> {
-        let Some(token) = &self.token else {
-            return Ok(());
-        };
-        let header = request
-            .metadata()
-            .get("authorization")
-            .and_then(|value| value.to_str().ok());
-        let given = header.and_then(ApiKeys::bearer).unwrap_or_default();
-        let digest: [u8; 32] = Sha256::digest(given.as_bytes()).into();
-        if bool::from(digest.ct_eq(token)) {
+        let shows = |token: &Token| token.is_shown(request.metadata());
+        if self.token.as_ref().is_none_or(shows) {
             return Ok(());
         }
         Err(Status::unauthenticated(

@@ -1,6 +1,8 @@
 //! The workers that have dialled in: who they are, what they hold, how they are lost.
 
 mod artifacts;
+mod calls;
+mod fleet;
 mod hub;
 mod mailbox;
 mod model;
@@ -9,6 +11,7 @@ mod registry;
 mod session;
 mod worker;
 
+pub(crate) use fleet::{Answer, Failure, Fleet};
 pub(crate) use hub::Hub;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;

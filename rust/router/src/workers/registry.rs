@@ -195,6 +195,16 @@ impl Registry {
         Ok((entry.model.clone(), longest.unwrap_or(0)))
     }
 
+    /// Name and ready workers of a model, named or the only one.
+    pub(crate) fn workers(
+        &self,
+        name: Option<&str>,
+    ) -> Result<(String, Vec<Arc<Worker>>), Refusal> {
+        let state = lock(&self.state);
+        let entry = self.entry(&state, name)?;
+        Ok((entry.model.name.clone(), entry.workers.clone()))
+    }
+
     fn entry<'a>(&self, state: &'a State, name: Option<&str>) -> Result<&'a Entry, Refusal> {
         let entry = match name {
             Some(name) => state.models.get(name).ok_or_else(|| state.absent(name))?,

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::artifacts::Artifacts;
+use super::fleet::Fleet;
 use super::model::ServedModel;
 use super::registry::Registry;
 use super::worker::Worker;
@@ -21,6 +22,7 @@ const LOADING_TIME: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub(crate) struct SessionContext {
     pub(crate) registry: Arc<Registry>,
+    pub(crate) fleet: Arc<Fleet>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stall_timeout: Duration,
     pub(crate) shutdown: CancellationToken,
@@ -61,6 +63,8 @@ async fn serve(
         Ok(Err(status)) => return status,
         Err(_) => return Status::deadline_exceeded("no ready within 600 s of the hello"),
     }
+    let (fleet, greeted) = (context.fleet.clone(), worker.clone());
+    tokio::spawn(async move { fleet.greet(&greeted).await });
     let mut progress = Progress::new();
     loop {
         match timeout(context.stall_timeout, inbound.message()).await {
@@ -149,7 +153,11 @@ fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(
             let dropped = context.registry.fan_out(worker, &learn);
             context.metrics.learn_dropped(dropped);
         }
-        Message::Load(load) => context.metrics.load(&worker.hello.model, &worker.id, &load),
+        Message::Load(load) => {
+            context.metrics.load(&worker.hello.model, &worker.id, &load);
+            worker.set_load(load);
+        }
+        Message::AdminReply(reply) => worker.answer(reply),
         Message::Heartbeat(_) | Message::Ready(_) => {}
         Message::Hello(_) | Message::Artifact(_) => {
             return Err(Status::invalid_argument(

@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use spectrie_proto::worker_v1::admin_call::Call;
+use spectrie_proto::worker_v1::admin_reply::Reply;
 use spectrie_proto::worker_v1::{
-    Cancel, Hello, Learn, RequestOutput, Start, router_message::Message,
+    AdminReply, Cancel, Hello, Learn, Load, RequestOutput, Start, router_message::Message,
 };
+use tokio::sync::oneshot;
 
+use super::calls::Calls;
 use super::mailbox::Mailbox;
 use super::outgoing::Sender;
 use crate::sync::lock;
@@ -33,6 +37,8 @@ pub(crate) struct Worker {
     pub(crate) hello: Hello,
     sender: Sender,
     routes: Mutex<Routes>,
+    calls: Calls,
+    load: Mutex<Load>,
 }
 
 /// One choice to be sent to a worker.
@@ -52,6 +58,8 @@ impl Worker {
             hello,
             sender,
             routes,
+            calls: Calls::default(),
+            load: Mutex::default(),
         }
     }
 
@@ -131,12 +139,35 @@ impl Worker {
             route.mailbox.lose(route.index);
         }
         drop(routes);
+        self.calls.lose();
         self.sender.end(status);
     }
 
     /// Passes on text that another worker learnt.
     pub(crate) fn learn(&self, learn: Learn) -> bool {
         self.sender.learn(learn)
+    }
+
+    /// Asks about draft memory; the answer's channel is closed when the worker is lost.
+    pub(crate) fn ask(&self, call: Call) -> oneshot::Receiver<Reply> {
+        let (call, answer) = self.calls.open(call);
+        self.order(Message::AdminCall(call));
+        answer
+    }
+
+    /// Takes the answer to a question.
+    pub(crate) fn answer(&self, reply: AdminReply) {
+        self.calls.answer(reply);
+    }
+
+    /// Keeps the last load that the worker told.
+    pub(crate) fn set_load(&self, load: Load) {
+        *lock(&self.load) = load;
+    }
+
+    /// The load and totals that it told last; zeros before the first.
+    pub(crate) fn load(&self) -> Load {
+        lock(&self.load).clone()
     }
 
     pub(crate) fn order(&self, message: Message) -> bool {

@@ -1,6 +1,7 @@
 //! The router on real sockets: one program, because linking one is slow.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests fail by panicking.
 
+mod admin;
 mod generate;
 mod refusals;
 mod services;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::fake_memory::FakeMemory;
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
 use sha2::{Digest as _, Sha256};
@@ -51,6 +52,8 @@ pub struct FakeWorker {
     pub bad_token: bool,
     /// Never steps.
     pub is_frozen: bool,
+    /// Never answers questions about draft memory.
+    pub is_silent: bool,
     /// Token of a TCP listener.
     pub worker_token: Option<String>,
 }
@@ -69,6 +72,7 @@ impl Default for FakeWorker {
             refusal: None,
             bad_token: false,
             is_frozen: false,
+            is_silent: false,
             worker_token: None,
         }
     }
@@ -111,6 +115,7 @@ impl FakeWorker {
             .await?
             .into_inner();
         let mut running: BTreeMap<(String, u32), Running> = BTreeMap::new();
+        let mut memory = FakeMemory::default();
         let mut steps = 0;
         let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
         let mut step = tokio::time::interval(self.step_time.max(Duration::from_micros(1)));
@@ -121,6 +126,12 @@ impl FakeWorker {
                     let Some(message) = message? else { return Ok(()) };
                     // A test that no longer listens still wants the worker to work.
                     let _ = heard.send(message.clone());
+                    if let Some(router_message::Message::AdminCall(call)) = message.message {
+                        if !self.is_silent {
+                            send(&sender, Message::AdminReply(memory.answer(call)))?;
+                        }
+                        continue;
+                    }
                     self.hear(message, &mut running, &sender)?;
                 }
                 _ = heartbeat.tick() => {

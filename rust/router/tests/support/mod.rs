@@ -1,12 +1,14 @@
 //! A router on real sockets, with fake workers, for tests.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 
+pub mod fake_memory;
 pub mod fake_worker;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use spectrie_proto::v1;
+use spectrie_proto::v1::admin_client::AdminClient;
 use spectrie_proto::v1::inference_client::InferenceClient;
 use spectrie_proto::worker_v1::RouterMessage;
 pub use spectrie_proto::worker_v1::router_message::Message;
@@ -52,6 +54,7 @@ impl TestRouter {
         config.listen.http = Some("127.0.0.1:0".into());
         config.listen.grpc = Some("127.0.0.1:0".into());
         config.listen.worker = format!("unix:{}", folder.join("worker.sock").display());
+        config.listen.admin = Some(format!("unix:{}", folder.join("admin.sock").display()));
         config.workers.wait_s = 0.2;
         config.runtime.drain_s = PATIENCE.as_secs_f64();
         change(&mut config);
@@ -112,6 +115,15 @@ impl TestRouter {
 
     pub async fn client(&self) -> InferenceClient<Channel> {
         InferenceClient::new(self.channel().await)
+    }
+
+    pub async fn admin_channel(&self) -> Channel {
+        let address = self.bound.admin.as_deref().unwrap();
+        within(fake_worker::connect(address)).await.unwrap()
+    }
+
+    pub async fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(self.admin_channel().await)
     }
 
     /// How the router ended, once it was asked to.

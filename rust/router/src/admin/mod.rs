@@ -1,0 +1,8 @@
+//! The operators' side: corpora, namespaces, snapshots and totals, on a listener of its own.
+
+mod merge;
+mod server;
+mod service;
+
+pub(crate) use server::{bind, serve};
+pub(crate) use service::AdminService;

@@ -1,0 +1,84 @@
+//! Listens for operators.
+
+use std::net::SocketAddr;
+
+use spectrie_proto::v1::admin_server::AdminServer;
+use spectrie_proto::{ADMIN_FILE_DESCRIPTOR_SET, ADMIN_SERVICE_NAME};
+use tokio_util::sync::CancellationToken;
+use tonic_health::ServingStatus;
+
+use super::service::AdminService;
+use crate::config::AccessConfig;
+use crate::error::RouterError;
+use crate::grpc;
+use crate::listen::GrpcListener;
+use crate::token::Token;
+
+/// Whoever may open this socket decides what is drafted from, and reads tenants' names.
+const SOCKET_MODE: u32 = 0o600;
+/// Largest question, in bytes: a list of namespaces.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+const OPTION: &str = "--admin";
+
+/// The operators' listener, and what they must show there.
+#[derive(Debug)]
+pub(crate) struct AdminListener {
+    pub(crate) listener: GrpcListener,
+    pub(crate) token: Option<Token>,
+}
+
+/// Opens the listener.
+///
+/// # Errors
+/// An address that cannot be used, a token file that cannot be read, or a TCP address that other
+/// machines reach without a token.
+pub(crate) async fn bind(
+    address: &str,
+    access: &AccessConfig,
+) -> Result<AdminListener, RouterError> {
+    let token = match &access.admin_token_file {
+        Some(path) => Some(Token::from_file(path, "--admin-token-file")?),
+        None => None,
+    };
+    let listener = GrpcListener::bind(address, SOCKET_MODE, OPTION).await?;
+    let is_open = listener
+        .address
+        .parse::<SocketAddr>()
+        .is_ok_and(|address| !address.ip().is_loopback());
+    if is_open && token.is_none() {
+        return Err(RouterError::Config(format!(
+            "listen.admin: {address} can be reached from other machines, which needs \
+             access.admin_token_file (--admin-token-file); unix:PATH and 127.0.0.1 do not"
+        )));
+    }
+    Ok(AdminListener { listener, token })
+}
+
+/// Serves operators until `shutdown`.
+pub(crate) async fn serve(
+    admin: AdminListener,
+    service: AdminService,
+    shutdown: CancellationToken,
+) -> Result<(), RouterError> {
+    let failed = |message: String| RouterError::Serve {
+        name: "admin",
+        message,
+    };
+    let (reporter, health) = tonic_health::server::health_reporter();
+    for name in ["", ADMIN_SERVICE_NAME] {
+        reporter
+            .set_service_status(name, ServingStatus::Serving)
+            .await;
+    }
+    let (reflection_v1, reflection_v1alpha) =
+        grpc::reflection(ADMIN_FILE_DESCRIPTOR_SET).map_err(failed)?;
+    let service = AdminServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    grpc::configured(MAX_MESSAGE_BYTES)
+        .add_service(service)
+        .add_service(health)
+        .add_service(reflection_v1)
+        .add_service(reflection_v1alpha)
+        .serve_with_incoming_shutdown(admin.listener.incoming(), shutdown.cancelled_owned())
+        .await
+        .map_err(|error| failed(error.to_string()))
+}

@@ -1,0 +1,278 @@
+//! The `spectrie.v1.Admin` service: each method is one question to the workers of a model.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spectrie_proto::v1::admin_server::Admin;
+use spectrie_proto::worker_v1::admin_call::Call;
+use spectrie_proto::worker_v1::admin_reply::Reply;
+use spectrie_proto::{v1, worker_v1};
+use tonic::{Code, Request, Response, Status};
+
+use super::merge::{self, Merged, is_done, merge};
+use crate::error::{ErrorKind, RequestError};
+use crate::generation::refused;
+use crate::grpc::Deadline;
+use crate::token::Token;
+use crate::workers::Fleet;
+
+/// How long workers may take when the caller sets no deadline.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What is kept of the caller's time for the answer, at most: a worker that does not answer is
+/// told to the caller while it still listens.
+const HEAD_START: Duration = Duration::from_millis(250);
+const MAX_NAME_BYTES: usize = 4096;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminService {
+    fleet: Arc<Fleet>,
+    token: Option<Token>,
+}
+
+impl AdminService {
+    pub(crate) fn new(fleet: Arc<Fleet>, token: Option<Token>) -> Self {
+        Self { fleet, token }
+    }
+
+    /// Checks the caller; when its workers' answers must be there.
+    fn admit<T>(&self, request: &Request<T>) -> Result<Instant, RequestError> {
+        let shows = |token: &Token| token.is_shown(request.metadata());
+        if !self.token.as_ref().is_none_or(shows) {
+            let message = "wrong or no operator's token, send the header authorization: Bearer \
+                           TOKEN with that of --admin-token-file";
+            return Err(RequestError::new(ErrorKind::Unauthenticated, message));
+        }
+        let now = Instant::now();
+        let Some(deadline) = request.extensions().get::<Deadline>() else {
+            return Ok(now + PATIENCE);
+        };
+        let left = deadline.0.saturating_duration_since(now);
+        Ok(now + left.saturating_sub((left / 5).min(HEAD_START)))
+    }
+
+    async fn ask<T>(
+        &self,
+        model: Option<&str>,
+        deadline: Instant,
+        call: Call,
+        expected: impl Fn(Reply) -> Option<T>,
+        settled: Option<Code>,
+    ) -> Result<Merged<T>, RequestError> {
+        let answers = self.fleet.ask(model, &call, deadline).await;
+        let answers = answers.map_err(|refusal| refused(refusal, model))?;
+        merge(answers, expected, settled)
+    }
+
+    async fn add(
+        &self,
+        request: v1::AddCorpusRequest,
+        deadline: Instant,
+    ) -> Result<v1::AddCorpusResponse, RequestError> {
+        check_name("corpus", &request.corpus)?;
+        for name in request.readers.iter().flat_map(|readers| &readers.names) {
+            check_name("readers.names", name)?;
+        }
+        if request
+            .readers
+            .as_ref()
+            .is_some_and(|readers| readers.names.is_empty())
+        {
+            let message = "given no namespace, allowed at least one, or no `readers` for everyone";
+            return Err(RequestError::invalid("readers.names", message));
+        }
+        let model = request.model.as_deref();
+        let corpus = worker_v1::AddCorpus {
+            corpus: request.corpus.clone(),
+            readers: request.readers.map(|readers| worker_v1::Readers {
+                namespaces: readers.names,
+            }),
+        };
+        let answers = self.fleet.add_corpus(model, corpus, deadline).await;
+        let answers = answers.map_err(|refusal| refused(refusal, model))?;
+        let expected = |reply| match reply {
+            Reply::Corpus(info) => Some(info),
+            _ => None,
+        };
+        let merged = merge(answers, expected, Some(Code::AlreadyExists))
+            .map_err(|error| about(error, "corpus", &request.corpus))?;
+        let infos = merged.done.into_iter().map(|(_, info)| vec![info]);
+        let corpus = merge::corpora(infos).into_iter().next();
+        tracing::info!(corpus = %request.corpus, failures = merged.failures.len(), "corpus added");
+        Ok(v1::AddCorpusResponse {
+            corpus,
+            failures: merged.failures,
+        })
+    }
+
+    async fn remove(
+        &self,
+        request: v1::RemoveCorpusRequest,
+        deadline: Instant,
+    ) -> Result<v1::RemoveCorpusResponse, RequestError> {
+        check_name("name", &request.name)?;
+        let model = request.model.as_deref();
+        let answers = self.fleet.remove_corpus(model, &request.name, deadline);
+        let answers = answers.await.map_err(|refusal| refused(refusal, model))?;
+        let merged = merge(answers, is_done, Some(Code::NotFound))
+            .map_err(|error| about(error, "corpus", &request.name))?;
+        tracing::info!(corpus = %request.name, failures = merged.failures.len(), "corpus removed");
+        Ok(v1::RemoveCorpusResponse {
+            workers: merged.num_done(),
+            failures: merged.failures,
+        })
+    }
+
+    async fn forget(
+        &self,
+        request: v1::ForgetNamespaceRequest,
+        deadline: Instant,
+    ) -> Result<v1::ForgetNamespaceResponse, RequestError> {
+        check_name("name", &request.name)?;
+        let name = request.name.clone();
+        let call = Call::ForgetNamespace(worker_v1::ForgetNamespace { name });
+        let model = request.model.as_deref();
+        let merged = self
+            .ask(model, deadline, call, is_done, Some(Code::NotFound))
+            .await
+            .map_err(|error| about(error, "namespace", &request.name))?;
+        tracing::info!(namespace = %request.name, failures = merged.failures.len(),
+            "namespace forgotten");
+        Ok(v1::ForgetNamespaceResponse {
+            workers: merged.num_done(),
+            failures: merged.failures,
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for AdminService {
+    async fn list_corpora(
+        &self,
+        request: Request<v1::ListCorporaRequest>,
+    ) -> Result<Response<v1::ListCorporaResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        let model = request.into_inner().model;
+        let call = Call::ListCorpora(worker_v1::ListCorpora {});
+        let expected = |reply| match reply {
+            Reply::Corpora(list) => Some(list.corpora),
+            _ => None,
+        };
+        let merged = self.ask(model.as_deref(), deadline, call, expected, None);
+        let merged = merged.await?;
+        Ok(Response::new(v1::ListCorporaResponse {
+            corpora: merge::corpora(merged.done.into_iter().map(|(_, list)| list)),
+            failures: merged.failures,
+        }))
+    }
+
+    async fn add_corpus(
+        &self,
+        request: Request<v1::AddCorpusRequest>,
+    ) -> Result<Response<v1::AddCorpusResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        Ok(Response::new(
+            self.add(request.into_inner(), deadline).await?,
+        ))
+    }
+
+    async fn remove_corpus(
+        &self,
+        request: Request<v1::RemoveCorpusRequest>,
+    ) -> Result<Response<v1::RemoveCorpusResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        Ok(Response::new(
+            self.remove(request.into_inner(), deadline).await?,
+        ))
+    }
+
+    async fn list_namespaces(
+        &self,
+        request: Request<v1::ListNamespacesRequest>,
+    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        let model = request.into_inner().model;
+        let call = Call::ListNamespaces(worker_v1::ListNamespaces {});
+        let expected = |reply| match reply {
+            Reply::Namespaces(list) => Some(list.namespaces),
+            _ => None,
+        };
+        let merged = self.ask(model.as_deref(), deadline, call, expected, None);
+        let merged = merged.await?;
+        Ok(Response::new(v1::ListNamespacesResponse {
+            namespaces: merge::namespaces(merged.done.into_iter().map(|(_, list)| list)),
+            failures: merged.failures,
+        }))
+    }
+
+    async fn forget_namespace(
+        &self,
+        request: Request<v1::ForgetNamespaceRequest>,
+    ) -> Result<Response<v1::ForgetNamespaceResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        Ok(Response::new(
+            self.forget(request.into_inner(), deadline).await?,
+        ))
+    }
+
+    async fn save_snapshot(
+        &self,
+        request: Request<v1::SaveSnapshotRequest>,
+    ) -> Result<Response<v1::SaveSnapshotResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        let model = request.into_inner().model;
+        let call = Call::SaveSnapshot(worker_v1::SaveSnapshot {});
+        let expected = |reply| match reply {
+            Reply::Snapshot(snapshot) => Some(snapshot),
+            _ => None,
+        };
+        let merged = self.ask(model.as_deref(), deadline, call, expected, None);
+        let merged = merged.await?;
+        let snapshots = merged.done.into_iter();
+        let snapshots = snapshots.map(|(worker, snapshot)| v1::Snapshot {
+            worker,
+            folder: snapshot.folder,
+            num_namespaces: snapshot.num_namespaces,
+            num_tokens: snapshot.num_tokens,
+            bytes: snapshot.bytes,
+        });
+        Ok(Response::new(v1::SaveSnapshotResponse {
+            snapshots: snapshots.collect(),
+            failures: merged.failures,
+        }))
+    }
+
+    async fn get_stats(
+        &self,
+        request: Request<v1::GetStatsRequest>,
+    ) -> Result<Response<v1::GetStatsResponse>, Status> {
+        self.admit(&request)?;
+        let model = request.into_inner().model;
+        let workers = self.fleet.workers(model.as_deref());
+        let (_, workers) = workers.map_err(|refusal| refused(refusal, model.as_deref()))?;
+        let stats = workers
+            .iter()
+            .map(|worker| merge::stats(worker.id.clone(), worker.hello.process_id, &worker.load()));
+        Ok(Response::new(v1::GetStatsResponse {
+            workers: stats.collect(),
+        }))
+    }
+}
+
+/// The same error, knowing which corpus or namespace it is about.
+fn about(error: RequestError, kind: &'static str, name: &str) -> RequestError {
+    RequestError {
+        resource: Some(Box::new((kind, name.to_owned()))),
+        ..error
+    }
+}
+
+fn check_name(field: &str, name: &str) -> Result<(), RequestError> {
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(RequestError::invalid(
+        field,
+        format!("given {} bytes, allowed 1 to {MAX_NAME_BYTES}", name.len()),
+    ))
+}
