@@ -15,6 +15,8 @@ pub struct DraftMemory {
     config: MemoryConfig,
     pool: Arc<Pool>,
     held: Mutex<Held>,
+    /// Saves take turns.
+    pub(crate) saving: Mutex<()>,
 }
 
 /// What is known by name.
@@ -55,6 +57,7 @@ impl DraftMemory {
             config,
             pool,
             held: Mutex::default(),
+            saving: Mutex::new(()),
         })
     }
 
@@ -80,6 +83,21 @@ impl DraftMemory {
         let shared = SharedTrie::new(Arc::clone(&self.pool), name, held.corpora_of(name));
         held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
         shared
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn max_namespaces(&self) -> usize {
+        self.config.max_namespaces
+    }
+
+    /// Every namespace, the one idle longest first.
+    pub(crate) fn oldest_first(&self) -> Vec<Arc<SharedTrie>> {
+        let mut tries: Vec<_> = self.held().namespaces.values().cloned().collect();
+        tries.sort_by_key(|shared| shared.last_used());
+        tries
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -140,8 +158,11 @@ impl DraftMemory {
 
     /// Forgets everything that `namespace` was taught, and says whether there was such a
     /// namespace. Its running requests stop reading and teaching that text with their next step;
-    /// new requests begin with an empty one.
+    /// new requests begin with an empty one. Waits for a save that is running.
+    ///
+    /// The last snapshot still holds the text until the next [`DraftMemory::save`].
     pub fn forget(&self, namespace: &str) -> bool {
+        let _turn = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = self.held().namespaces.remove(namespace);
         if let Some(shared) = &shared {
             shared.forget();

@@ -8,8 +8,8 @@ use crate::SharedTrie;
 use crate::segment::Segment;
 
 /// Tokens of the smallest and of the largest segment.
-const MIN_SEGMENT_TOKENS: usize = 256;
-const MAX_SEGMENT_TOKENS: usize = 256 << 10;
+pub(crate) const MIN_SEGMENT_TOKENS: usize = 256;
+pub(crate) const MAX_SEGMENT_TOKENS: usize = 256 << 10;
 
 /// Tokens of a namespace's first segment, where its share allows; each next one doubles.
 const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
@@ -114,8 +114,7 @@ impl Pool {
         let share = self.capacity_bytes / self.live().len().max(1);
         let capacity = segment_tokens(last_tokens, share);
         let grant = self.grant(Segment::bytes_for(capacity), requester)?;
-        let id = self.next_segment.fetch_add(1, Relaxed);
-        Some(Arc::new(Segment::new(id, capacity, grant)))
+        Some(Arc::new(Segment::new(self.next_id(), capacity, grant)))
     }
 
     /// Leave to own `bytes`, for as long as the grant lives, or `None` when the budget cannot
@@ -142,12 +141,29 @@ impl Pool {
                 return None;
             }
         }
+        Some(self.grant_now(bytes))
+    }
+
+    /// Leave to own `bytes` if they fit beside what is owned already.
+    pub(crate) fn grant_spare(&self, bytes: usize) -> Option<Grant> {
+        let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = self.used_bytes() + bytes <= self.capacity_bytes;
+        fits.then(|| self.grant_now(bytes))
+    }
+
+    /// The caller has checked the bound and holds [`Pool::granting`].
+    fn grant_now(&self, bytes: usize) -> Grant {
         self.used_bytes.fetch_add(bytes, Relaxed);
-        Some(Grant {
+        Grant {
             bytes,
             released: AtomicBool::new(false),
             used_bytes: Arc::clone(&self.used_bytes),
-        })
+        }
+    }
+
+    /// The number of a new segment.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_segment.fetch_add(1, Relaxed)
     }
 
     /// Counts tokens that made room for others.

@@ -5,13 +5,15 @@
 //! written before the head that leads to it. So a reader sees whole occurrences, or their start,
 //! without waiting for anyone.
 
+use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
 
 use crate::chains::{Chains, ORDERS, suffix_hashes};
-use crate::pool::Grant;
+use crate::durable::Checked;
+use crate::pool::{Grant, MAX_SEGMENT_TOKENS, MIN_SEGMENT_TOKENS};
 use crate::text::bucket;
 use crate::{SEPARATOR, TokenId};
 
@@ -39,6 +41,33 @@ pub(crate) struct Segment {
     credit: AtomicU32,
     /// Of the bytes of this arena, returned when it is freed.
     grant: Grant,
+}
+
+/// What is to be known of a saved segment to load it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) capacity: u32,
+    pub(crate) end: u32,
+    pub(crate) num_tokens: u32,
+    pub(crate) credit: u32,
+}
+
+impl Shape {
+    /// Whether there can be such a segment.
+    pub(crate) fn is_possible(self) -> bool {
+        let sizes = MIN_SEGMENT_TOKENS..=MAX_SEGMENT_TOKENS;
+        self.capacity.is_power_of_two()
+            && sizes.contains(&(self.capacity as usize))
+            && self.end <= self.capacity
+            && self.num_tokens <= self.end
+    }
+
+    /// Bytes of the saved segment, without its checksum.
+    pub(crate) fn saved_bytes(self) -> usize {
+        let capacity = self.capacity as usize;
+        let heads: usize = HEAD_SHIFTS.iter().map(|shift| capacity >> shift).sum();
+        (self.end as usize * (1 + ORDERS.len()) + heads) * size_of::<u32>()
+    }
 }
 
 /// Cells of a segment that one document is written to. The cell after the last is a separator
@@ -200,6 +229,69 @@ impl Segment {
             .fetch_add((text.len() - first) as u32, Relaxed);
     }
 
+    /// Writes what a reader can reach now, while others write on.
+    pub(crate) fn save<W: Write>(&self, writer: &mut Checked<W>) -> io::Result<Shape> {
+        // Heads first: what they lead to was written before them, so what is read after them
+        // holds it all. Newer text may be there too, and cannot be found.
+        let heads = self.heads.each_ref().map(|heads| {
+            let heads = heads.iter().map(|head| head.load(Acquire));
+            heads.collect::<Vec<_>>()
+        });
+        let shape = Shape {
+            capacity: self.capacity() as u32,
+            end: self.end.load(Acquire),
+            num_tokens: self.num_tokens(),
+            credit: self.credit(),
+        };
+        let end = shape.end as usize;
+        writer.write_words(self.tokens[..end].iter().map(|token| token.load(Relaxed)))?;
+        let links = self.links[..end].iter().flatten();
+        writer.write_words(links.map(|link| link.load(Relaxed)))?;
+        writer.write_words(heads.into_iter().flatten())?;
+        writer.end_block()?;
+        Ok(shape)
+    }
+
+    /// The segment that [`Segment::save`] wrote as `bytes`, its checksum not included, with
+    /// `shape`; both are well-formed.
+    pub(crate) fn load(id: u64, grant: Grant, shape: Shape, bytes: &[u8]) -> Self {
+        let capacity = shape.capacity as usize;
+        let end = shape.end as usize;
+        let (words, _) = bytes.as_chunks::<4>();
+        let read = |range: Range<usize>| {
+            let words = words.get(range).unwrap_or_default().iter();
+            words.map(|word| AtomicU32::new(u32::from_le_bytes(*word)))
+        };
+        let mut tokens = Vec::with_capacity(capacity);
+        tokens.extend(read(0..end));
+        tokens.resize_with(capacity, || AtomicU32::new(SEPARATOR));
+        let mut links = Vec::with_capacity(capacity);
+        let (rows, _) =
+            bytes[4 * end..4 * end * (1 + ORDERS.len())].as_chunks::<{ 4 * ORDERS.len() }>();
+        links.extend(rows.iter().map(|row| {
+            let (words, _) = row.as_chunks::<4>();
+            std::array::from_fn(|order| AtomicU32::new(u32::from_le_bytes(words[order])))
+        }));
+        links.resize_with(capacity, || [const { AtomicU32::new(0) }; ORDERS.len()]);
+        let mut next = end * (1 + ORDERS.len());
+        let heads = HEAD_SHIFTS.map(|shift| {
+            let start = next;
+            next += capacity >> shift;
+            read(start..next).collect()
+        });
+        Self {
+            id,
+            tokens: tokens.into_boxed_slice(),
+            links: links.into_boxed_slice(),
+            heads,
+            end: AtomicU32::new(shape.end),
+            num_tokens: AtomicU32::new(shape.num_tokens),
+            spares: Mutex::default(),
+            credit: AtomicU32::new(shape.credit),
+            grant,
+        }
+    }
+
     fn link(&self, position: u32, before: &[TokenId]) {
         let (hashes, found) = suffix_hashes(before);
         let links = &self.links[position as usize];
@@ -212,13 +304,15 @@ impl Segment {
     }
 }
 
+// Positions are checked, so that not even a snapshot made to deceive leads outside the arena.
 impl Chains for Segment {
     fn end(&self) -> u32 {
         self.end.load(Acquire)
     }
 
     fn token(&self, position: u32) -> TokenId {
-        self.tokens[position as usize].load(Relaxed)
+        let cell = self.tokens.get(position as usize);
+        cell.map_or(SEPARATOR, |cell| cell.load(Relaxed))
     }
 
     fn head(&self, order: usize, hash: u32) -> u32 {
@@ -227,7 +321,8 @@ impl Chains for Segment {
     }
 
     fn previous(&self, order: usize, position: u32) -> u32 {
-        self.links[position as usize][order].load(Relaxed)
+        let links = self.links.get(position as usize);
+        links.map_or(0, |links| links[order].load(Relaxed))
     }
 }
 

@@ -200,6 +200,16 @@ impl SharedTrie {
         evicted.is_some()
     }
 
+    /// Puts segments, oldest first, before those that there are.
+    pub(crate) fn restore(&self, restored: Vec<Arc<Segment>>, accepted_tokens: u64) {
+        let _turn = self.turn();
+        if self.is_forgotten() {
+            return;
+        }
+        self.accepted_tokens.fetch_add(accepted_tokens, Relaxed);
+        self.replace(|segments| drop(segments.splice(0..0, restored)));
+    }
+
     /// Notes that drafts from a segment were accepted.
     pub(crate) fn credit(&self, segment_id: u64, tokens: u32) {
         if let Some(segment) = self.segment(segment_id) {
@@ -211,6 +221,10 @@ impl SharedTrie {
     /// Bytes of the arenas this namespace owns.
     pub fn bytes(&self) -> usize {
         self.snapshot().iter().map(|segment| segment.bytes()).sum()
+    }
+
+    pub(crate) fn accepted_tokens(&self) -> u64 {
+        self.accepted_tokens.load(Relaxed)
     }
 
     /// Tokens taught and not evicted, and what became of them.

@@ -2,46 +2,29 @@
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
+mod common;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use common::Folder;
 use spectrie_trie::{
     Corpus, CorpusBuilder, DraftMemory, MemoryConfig, Readers, SEPARATOR, TokenId, TrieError,
 };
 
-/// A folder of its own, removed with its files.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("spectrie-corpus-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.corpus"))
-    }
-
-    fn build(&self, name: &str, documents: &[&[TokenId]]) -> Arc<Corpus> {
-        let mut builder = CorpusBuilder::new(name, "abc").expect("a valid name");
-        for document in documents {
-            builder.push(document).expect("room");
-        }
-        builder.finish(&self.path(name)).expect("a writable folder");
-        Corpus::open(&self.path(name)).expect("a whole file")
-    }
+fn path(folder: &Folder, name: &str) -> PathBuf {
+    folder.path().join(format!("{name}.corpus"))
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+fn build(folder: &Folder, name: &str, documents: &[&[TokenId]]) -> Arc<Corpus> {
+    let mut builder = CorpusBuilder::new(name, "abc").expect("a valid name");
+    for document in documents {
+        builder.push(document).expect("room");
     }
+    let path = path(folder, name);
+    builder.finish(&path).expect("a writable folder");
+    Corpus::open(&path).expect("a whole file")
 }
 
 fn memory() -> DraftMemory {
@@ -58,7 +41,7 @@ fn an_opened_corpus_says_what_was_built() {
         .expect("room");
     builder.push(&[9]).expect("room");
     assert_eq!(builder.num_tokens(), 7);
-    let path = folder.path("code");
+    let path = path(&folder, "code");
     let info = builder.finish(&path).expect("a writable folder");
     assert_eq!(
         (info.name.as_str(), info.num_tokens, info.num_documents),
@@ -74,7 +57,7 @@ fn an_opened_corpus_says_what_was_built() {
         info.bytes as u64
     );
     assert_eq!(
-        fs::read_dir(&folder.0).expect("the folder").count(),
+        fs::read_dir(folder.path()).expect("the folder").count(),
         1,
         "no other file is left"
     );
@@ -82,7 +65,7 @@ fn an_opened_corpus_says_what_was_built() {
 
 #[test]
 fn an_empty_corpus_can_be_opened() {
-    let corpus = Folder::new().build("empty", &[]);
+    let corpus = build(&Folder::new(), "empty", &[]);
     assert_eq!((corpus.num_tokens(), corpus.num_documents()), (0, 0));
 }
 
@@ -102,10 +85,10 @@ fn names_that_are_no_file_names_are_refused() {
 #[test]
 fn every_damage_is_refused_with_what_was_found_and_what_to_do() {
     let folder = Folder::new();
-    folder.build("a", &[&[1, 2, 3, 1, 2, 4]]);
-    let whole = fs::read(folder.path("a")).expect("the file");
+    build(&folder, "a", &[&[1, 2, 3, 1, 2, 4]]);
+    let whole = fs::read(path(&folder, "a")).expect("the file");
     let refused = |bytes: &[u8]| {
-        let path = folder.path("damaged");
+        let path = path(&folder, "damaged");
         fs::write(&path, bytes).expect("a writable folder");
         Corpus::open(&path).expect_err("damaged").to_string()
     };
@@ -128,7 +111,7 @@ fn every_damage_is_refused_with_what_was_found_and_what_to_do() {
         message.contains("format version 2, expected version 1"),
         "{message}"
     );
-    let missing = Corpus::open(&folder.path("missing"))
+    let missing = Corpus::open(&path(&folder, "missing"))
         .expect_err("no file")
         .to_string();
     assert!(missing.starts_with("cannot open /"), "{missing}");
@@ -137,8 +120,8 @@ fn every_damage_is_refused_with_what_was_found_and_what_to_do() {
 #[test]
 fn a_rebuilt_corpus_leaves_the_open_one_as_it_was() {
     let folder = Folder::new();
-    let old = folder.build("a", &[&[1, 2, 3]]);
-    let new = folder.build("a", &[&[1, 2, 3], &[1, 2, 4]]);
+    let old = build(&folder, "a", &[&[1, 2, 3]]);
+    let new = build(&folder, "a", &[&[1, 2, 3], &[1, 2, 4]]);
     assert_eq!((old.num_documents(), new.num_documents()), (1, 2));
 }
 
@@ -147,7 +130,7 @@ fn a_folder_that_does_not_exist_is_named() {
     let folder = Folder::new();
     let builder = CorpusBuilder::new("a", "").expect("a name");
     let error = builder
-        .finish(&folder.0.join("no").join("a.corpus"))
+        .finish(&folder.path().join("no").join("a.corpus"))
         .expect_err("no folder");
     assert!(error.to_string().contains("cannot write"), "{error}");
     assert!(error.to_string().contains("a.corpus"), "{error}");
@@ -158,14 +141,14 @@ fn a_name_is_loaded_once_and_the_others_stay() {
     let folder = Folder::new();
     let memory = memory();
     memory
-        .add_corpus(folder.build("a", &[&[1, 2]]), Readers::All)
+        .add_corpus(build(&folder, "a", &[&[1, 2]]), Readers::All)
         .expect("a free name");
-    let other = folder.build("b", &[&[3, 4]]);
+    let other = build(&folder, "b", &[&[3, 4]]);
     memory
         .add_corpus(other, Readers::Namespaces(vec!["x".into()]))
         .expect("a free name");
     let before = memory.corpora();
-    let again = Corpus::open(&folder.path("a")).expect("a whole file");
+    let again = Corpus::open(&path(&folder, "a")).expect("a whole file");
     let error = memory.add_corpus(again, Readers::All).expect_err("taken");
     assert!(
         error.to_string().contains("\"a\" is loaded already"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::file::{Header, MAX_NAME_BYTES, Sections, num_heads};
 use super::{CorpusInfo, Readers};
 use crate::chains::{ORDERS, suffix_hashes};
-use crate::durable::{self, Checked};
+use crate::durable::{self, Access, Checked};
 use crate::text::bucket;
 use crate::{SEPARATOR, TokenId, TrieError};
 
@@ -105,7 +105,7 @@ impl CorpusBuilder {
     ///
     /// [`TrieError::Io`], naming the path; an old file stays as it was.
     pub fn finish(self, path: &Path) -> Result<CorpusInfo, TrieError> {
-        let bytes = durable::replace(path, |writer| self.write(writer))?;
+        let bytes = durable::replace(path, Access::Shared, |writer| self.write(writer))?;
         Ok(CorpusInfo {
             num_tokens: self.num_tokens(),
             num_documents: u64::from(self.num_documents),

@@ -39,7 +39,7 @@ pub(super) struct Header {
 }
 
 /// Changes when links or heads of another build would not be found by this one.
-pub(super) fn chain_layout() -> u32 {
+pub(crate) fn chain_layout() -> u32 {
     let (hashes, _) = suffix_hashes(&[1, 2, 3, 4, 5, 6, 7, 8]);
     let words = hashes.into_iter().chain(ORDERS.map(|order| order as u32));
     words.fold(0x811C_9DC5, |hash, word| {

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub use build::CorpusBuilder;
+pub(crate) use file::chain_layout;
 
 use crate::chains::{Chains, ORDERS};
 use crate::text::bucket;

@@ -1,0 +1,92 @@
+//! A process that is killed while it saves leaves the old snapshot or the new one.
+
+#![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::Folder;
+use spectrie_trie::{DraftMemory, MemoryConfig};
+
+/// Set in the child: where it saves.
+const FOLDER: &str = "SPECTRIE_TEST_SAVE_FOLDER";
+const TOKENIZER: &str = "0123456789abcdef";
+/// What the child says after each save.
+const SAVED: &str = "saved";
+const TOKENS: u32 = 60_000;
+
+fn memory() -> DraftMemory {
+    DraftMemory::new(MemoryConfig::default()).expect("a valid config")
+}
+
+/// The child: saves one version after another until it is killed. Version `v` holds `v` times
+/// the same text, in as many namespaces.
+#[test]
+fn saves_until_it_is_killed() {
+    let Ok(folder) = std::env::var(FOLDER) else {
+        return;
+    };
+    let memory = memory();
+    for version in 0..1000 {
+        let text: Vec<_> = (0..TOKENS).collect();
+        memory.namespace(&format!("n{}", version % 4)).insert(&text);
+        memory
+            .save(Path::new(&folder), TOKENIZER)
+            .expect("a writable folder");
+        eprintln!("{SAVED}");
+    }
+}
+
+/// Kills a saving child `times` times, a little later each time, and opens what it left.
+fn kill_and_open(times: u64) {
+    let folder = Folder::new();
+    for round in 0..times {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["saves_until_it_is_killed", "--exact", "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a child");
+        let mut says = BufReader::new(child.stderr.take().expect("its words"));
+        // The pipe stays open, so that the child goes on saying so.
+        let saved = says
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.ends_with(SAVED));
+        assert!(saved, "the child saves");
+        thread::sleep(Duration::from_micros(round * 7_300 % 60_000));
+        child.kill().expect("the child runs until it is killed");
+        child.wait().expect("the child ends");
+        let after = memory();
+        let restored = after
+            .restore(folder.path(), TOKENIZER)
+            .expect("the old or the new one");
+        assert!(restored.num_tokens > 0 && restored.num_tokens.is_multiple_of(u64::from(TOKENS)));
+        assert_eq!(restored.num_tokens, after.num_tokens());
+    }
+    let left = std::fs::read_dir(folder.path())
+        .expect("the folder")
+        .count();
+    assert!(
+        left <= 2,
+        "{left} files: what killed processes left is removed"
+    );
+}
+
+#[test]
+fn ten_kills_leave_the_old_or_the_new_snapshot() {
+    kill_and_open(10);
+}
+
+#[test]
+#[ignore = "deep"]
+fn a_hundred_kills_leave_the_old_or_the_new_snapshot() {
+    kill_and_open(100);
+}
