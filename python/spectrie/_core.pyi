@@ -56,7 +56,8 @@ class Request:
 
 @final
 class Plan:
-    """The rows of one forward: R rows, Q requests, S sampled rows, M moves; int32 unless said.
+    """The rows of one forward: R rows, Q requests, S sampled rows, T top rows, M moves; int32 unless
+    said.
 
     Row `j` of request `q` has logical index `kv_len + j` and lives in slot
     `page_ids[page_indptr[q] + index // page_size] * page_size + index % page_size`.
@@ -110,6 +111,10 @@ class Plan:
     @property
     def sample_indptr(self) -> NDArray[np.int32]:
         """[Q + 1]."""
+    @property
+    def top_rows(self) -> NDArray[np.int32]:
+        """Rows whose likeliest tokens are wanted, ascending, [T]: none, or `sample_rows` and maybe
+        others."""
     @property
     def kv_move_src(self) -> NDArray[np.int32]:
         """Slots to copy from, in order, before the forward, [M]."""
@@ -168,7 +173,11 @@ class StepOutput:
 
 @final
 class Load:
-    """How busy an engine is; steps, tokens and preemptions are totals since the start."""
+    """How busy an engine is; steps, tokens and preemptions are totals since the start.
+
+    What drafts gain in tokens per second is `offered_tokens / step_ms_total` over
+    `holdout_tokens / holdout_ms_total`.
+    """
 
     @property
     def running(self) -> int: ...
@@ -192,12 +201,83 @@ class Load:
     def generated_tokens(self) -> int: ...
     @property
     def preemptions(self) -> int: ...
+    @property
+    def corpus_bytes(self) -> int:
+        """Size of the corpora, which are files in memory and not in `memory_bytes`."""
+    @property
+    def memory_tokens(self) -> int:
+        """Tokens of text in draft memory."""
+    @property
+    def evicted_tokens(self) -> int:
+        """Tokens that draft memory evicted to stay within its bytes."""
+    @property
+    def expected_accepted(self) -> float:
+        """Sum of the values of the draft nodes sent in mode auto: what should be accepted."""
+    @property
+    def accepted_by_source(self) -> list[int]:
+        """Draft nodes of mode auto that became output; index = source number."""
+    @property
+    def calibration(self) -> list[tuple[int, float, int]]:
+        """Nodes of mode auto whose parent was reached, expected and actual accepted ones of them,
+        by tenths of their probability given the parent."""
+    @property
+    def offered_steps(self) -> int:
+        """Steps of decoding alone whose drafts the budget chose."""
+    @property
+    def offered_tokens(self) -> int: ...
+    @property
+    def step_ms_total(self) -> float:
+        """Milliseconds of the offered steps, from plan to results."""
+    @property
+    def holdout_steps(self) -> int:
+        """Steps of decoding alone that went without drafts to measure what these gain."""
+    @property
+    def holdout_tokens(self) -> int: ...
+    @property
+    def holdout_ms_total(self) -> float: ...
+
+@final
+class CorpusInfo:
+    """What is known of a loaded corpus."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_documents(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Size of its file."""
+    @property
+    def readers(self) -> list[str] | None:
+        """Namespaces that may draft from it; None = all."""
+    @property
+    def accepted_tokens(self) -> int:
+        """Draft tokens from it that became output, since it was loaded."""
+
+@final
+class NamespaceInfo:
+    """What is known of a namespace of draft memory."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int:
+        """Draft tokens from its text that became output."""
+    @property
+    def num_segments(self) -> int: ...
 
 @final
 class Engine:
     """Scheduler, KV pages, drafts, sampling and verification.
 
-    `submit`, `cancel`, `learn` and `load` may be called from any thread and never wait for a step.
+    Everything but `set_costs` and the calls that run steps may be called from any thread and never
+    waits for a step.
     One thread runs the steps: `plan`, then the forward, then `commit_logits`, `commit_tokens` or
     `fail`.
 
@@ -211,7 +291,12 @@ class Engine:
         speculation: "auto", "off", "bfs" or "prob".
         max_draft_tokens: Most draft nodes of one request and step, 0 to 63.
         memory_bytes: Bytes of shared draft memory; 0 keeps none.
+        recycle: After which rows the drafters are told the model's likeliest tokens: "off",
+            "decode" (every sampled row) or "all" (prompt rows too).
         holdout_every: One step in this many runs without drafts in mode auto; 0 = none does.
+        holdout_seed: Which steps those are.
+        tokenizer_fingerprint: As `tokenizer_fingerprint` gives it; corpora of other tokenizers are
+            refused. None takes any.
 
     Raises:
         EngineError: Naming the first value out of range.
@@ -237,7 +322,10 @@ class Engine:
         max_breadth: int = 10,
         max_depth: int = 18,
         memory_bytes: int = ...,
+        recycle: str = "off",
         holdout_every: int = 100,
+        holdout_seed: int = 0,
+        tokenizer_fingerprint: str | None = None,
     ) -> Self: ...
     def submit(self, request: Request) -> None:
         """Hands a request in; one that can never run ends with a refused output.
@@ -251,10 +339,10 @@ class Engine:
         `keep_tokens` output tokens count (all when None) and, if it `finished` well, are learnt.
         """
     def learn(self, namespace: str, token_ids: Sequence[int]) -> None:
-        """Teaches a namespace's draft memory at the next plan.
+        """Teaches a namespace's draft memory.
 
         Raises:
-            EngineError: When too many texts wait, or a token is outside the vocabulary.
+            EngineError: A token is outside the vocabulary.
         """
     def set_costs(self, rows: Sequence[int], milliseconds: Sequence[float]) -> None:
         """Sets what a forward of so many rows costs; ascending rows.
@@ -282,6 +370,8 @@ class Engine:
         row_stride: int,
         elapsed_ms: float,
         now_s: float,
+        top_ids: NDArray[np.int32] | None = None,
+        top_probabilities: NDArray[np.float32] | None = None,
     ) -> StepOutput:
         """Draws tokens from logits and moves the requests on.
 
@@ -290,14 +380,24 @@ class Engine:
                 memory. The caller keeps them alive and unchanged until this returns.
             row_stride: Distance of two rows, in values.
             elapsed_ms: Duration of the forward.
+            top_ids: The likeliest tokens after each of `plan.top_rows`, [T, 8]; -1 for none.
+            top_probabilities: Theirs at temperature 1, [T, 8]. Without both, nothing is recycled.
 
         Raises:
             EngineError: When the plan is not the open one, or the rows do not fit it; it stays open.
         """
     def commit_tokens(
-        self, plan_id: int, argmax: NDArray[np.int32], elapsed_ms: float, now_s: float
+        self,
+        plan_id: int,
+        argmax: NDArray[np.int32],
+        elapsed_ms: float,
+        now_s: float,
+        top_ids: NDArray[np.int32] | None = None,
+        top_probabilities: NDArray[np.float32] | None = None,
     ) -> StepOutput:
         """Like `commit_logits`, with the likeliest token of each sampled row, for greedy plans.
+
+        A token of -1 says that no logit is finite, which fails the request.
 
         Raises:
             EngineError: As `commit_logits`, and when a sampled request is not plain greedy.
@@ -310,12 +410,40 @@ class Engine:
         """
     def load(self) -> Load:
         """State after the last call that ran the engine; requests since then count as waiting."""
+    def add_corpus(
+        self, path: str | PathLike[str], readers: Sequence[str] | None = None
+    ) -> CorpusInfo:
+        """Lets namespaces (all when None) draft from a corpus file from their next step on.
+
+        Raises:
+            EngineError: Speculation is off, or the file cannot be read, is damaged, of another
+                tokenizer, or its name is taken; nothing changed.
+        """
+    def remove_corpus(self, name: str) -> None:
+        """Stops drafting from a corpus; its file is left alone.
+
+        Raises:
+            EngineError: Speculation is off, or there is none of this name: those there are are
+                named.
+        """
+    def corpora(self) -> list[CorpusInfo]:
+        """The corpora that are loaded, in the order in which they came."""
+    def namespaces(self) -> list[NamespaceInfo]:
+        """The namespaces that learnt something or run requests, by name."""
+    def forget(self, namespace: str) -> bool:
+        """Forgets all that a namespace learnt; whether there was such a one.
+
+        Its running requests draft from their own text from their next step on, and teach no more.
+        """
 
 # CPU operators (crate spectrie-cpu). Tensors are passed as addresses; `spectrie.model.operators.cpu`
 # checks their shapes.
 
 CPU_PAGE_SIZE: int
 """Slots of a page in the CPU key-value cache."""
+
+CPU_TOP_K: int
+"""Tokens that `cpu_top_k` gives for each row."""
 
 @final
 class CpuBatch:
@@ -390,6 +518,11 @@ def cpu_silu_mul(
     gate_up: int, out: int, rows: int, width: int, bfloat16: bool, threads: int
 ) -> None:
     """Writes silu(gate) * up of rows [gate | up]."""
+
+def cpu_top_k(
+    logits: int, ids: int, probabilities: int, rows: int, width: int, threads: int
+) -> None:
+    """Writes the likeliest tokens (int32) and their probabilities of float32 rows, likeliest first."""
 
 def cpu_use_huge_pages() -> int:
     """Asks for large memory pages under all big anonymous mappings; gives the bytes asked for."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 from spectrie.errors import Cancelled, Internal, SpectrieError
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion, Message
-from spectrie.worker.config import EngineOptions, RunnerOptions
+from spectrie.worker.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.worker.defaults import read_sampling_defaults
 from spectrie.worker.generation import LocalStream, Piece
 from spectrie.worker.host import EngineHost
@@ -46,10 +46,12 @@ class LLM:
         num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`.
         memory_bytes: Budget of the draft memory.
         chunk_tokens: Longest prompt chunk of one step.
+        corpora: Names or paths of built corpora to draft from (`spectrie corpus build`).
         progress: Takes one line per stage of loading.
 
     Raises:
         ModelError: The model cannot be found, read or run.
+        ConfigError: An option is out of range, or a corpus cannot be used.
 
     Example:
         >>> with LLM("smollm2-135m") as llm:  # doctest: +SKIP
@@ -71,6 +73,7 @@ class LLM:
         num_pages: int | None = None,
         memory_bytes: int = 256 << 20,
         chunk_tokens: int = 256,
+        corpora: Sequence[str | Path] = (),
         progress: Callable[[str], None] | None = None,
     ) -> None:
         from spectrie import _core
@@ -108,6 +111,7 @@ class LLM:
                 max_running=max_running,
                 memory_bytes=memory_bytes,
             ),
+            memory=MemoryOptions(corpora=tuple(str(corpus) for corpus in corpora)),
             deliver=self._deliver,
             on_death=self._die,
             progress=progress,
@@ -145,6 +149,10 @@ class LLM:
     def load(self) -> _core.Load:
         """How busy the engine is, and its totals since the start."""
         return self._host.engine.load()
+
+    def corpora(self) -> list[_core.CorpusInfo]:
+        """The corpora that answers are drafted from."""
+        return self._host.engine.corpora()
 
     @overload
     def generate(

@@ -151,3 +151,47 @@ def test_submitting_past_the_limit_or_a_known_handle_is_an_error() -> None:
         engine.submit(Request(handle=3, prompt_ids=[1], max_tokens=1))
     with pytest.raises(EngineError, match="speculation is"):
         Request(handle=1, prompt_ids=[1], max_tokens=1, speculation="fast")
+
+
+def test_likeliest_tokens_must_fit_the_plan() -> None:
+    engine = make_engine(recycle="all")
+    engine.submit(Request(handle=1, prompt_ids=[3, 4, 5], max_tokens=4))
+    plan = engine.plan(0.0)
+    assert plan is not None
+    assert plan.top_rows.tolist() == [0, 1, 2] and plan.sample_rows.tolist() == [2]
+    logits = logits_of(plan)
+    ids = np.full((3, 8), -1, np.int32)
+    cases = [
+        (ids[:2], "number of top ids is 16; allowed: 24, 8 for each top row"),
+        (np.full((3, 8), VOCABULARY, np.int32), "top id is 50; allowed: 0 to 49"),
+    ]
+    arguments = (plan.plan_id, logits.ctypes.data, 1, VOCABULARY, 1.0, 1.0)
+    for given, message in cases:
+        with pytest.raises(EngineError, match=message):
+            engine.commit_logits(*arguments, given, np.zeros((3, 8), np.float32))
+    output = engine.commit_logits(*arguments, ids, np.zeros((3, 8), np.float32))
+    assert output.token_ids == [6]
+
+
+@pytest.mark.parametrize(
+    ("recycle", "top_rows"), [("off", []), ("decode", [2]), ("all", [0, 1, 2])]
+)
+def test_recycling_says_which_rows_it_wants(recycle: str, top_rows: list[int]) -> None:
+    engine = make_engine(recycle=recycle)
+    engine.submit(Request(handle=1, prompt_ids=[3, 4, 5], max_tokens=4))
+    plan = engine.plan(0.0)
+    assert plan is not None and plan.top_rows.tolist() == top_rows
+    with pytest.raises(EngineError, match='recycle is "some"; allowed: off, decode, all'):
+        make_engine(recycle="some")
+
+
+def test_a_row_without_a_finite_logit_fails_its_request_alone() -> None:
+    engine = make_engine()
+    for handle in (1, 2):
+        engine.submit(Request(handle=handle, prompt_ids=[3], max_tokens=2, temperature=0.0))
+    plan = engine.plan(0.0)
+    assert plan is not None
+    output = engine.commit_tokens(plan.plan_id, np.array([-1, 4], dtype=np.int32), 1.0, 1.0)
+    failed = output.finishes[output.handles.index(1)]
+    assert failed is not None and failed.kind == FAILED
+    assert output.finishes[output.handles.index(2)] is None

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from spectrie import _core
 from spectrie.errors import (
     Cancelled,
+    ConfigError,
     DeadlineExceeded,
     Internal,
     InvalidArgument,
@@ -266,16 +268,16 @@ def test_failing_forward_fails_what_it_held_and_nothing_else(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = llm._host.runner
-    forward = runner.forward
+    step = runner.step
     broken = threading.Event()
 
     def fail_once(plan: Any) -> Any:
         if not broken.is_set():
             broken.set()
             raise RuntimeError("out of luck")
-        return forward(plan)
+        return step(plan)
 
-    monkeypatch.setattr(runner, "forward", fail_once)
+    monkeypatch.setattr(runner, "step", fail_once)
     with pytest.raises(Internal) as caught:
         llm.generate(PROMPT, max_tokens=4)
     assert "luck" not in str(caught.value)
@@ -333,3 +335,29 @@ def test_leaving_without_close_ends_cleanly_with_an_answer_still_running(folder:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
+
+
+def build_corpus(path: Path, name: str, fingerprint: str) -> Path:
+    builder = _core.CorpusBuilder(name, fingerprint)
+    builder.push(list(range(5, 60)))
+    builder.finish(str(path))
+    return path
+
+
+def test_corpora_are_loaded_by_path_and_listed(folder: Path, tmp_path: Path) -> None:
+    fingerprint = _core.tokenizer_fingerprint(folder / "tokenizer.json")
+    path = build_corpus(tmp_path / "mine.corpus", "mine", fingerprint)
+    with LLM(folder, dtype="float32", threads=1, num_pages=16, corpora=[path]) as llm:
+        (corpus,) = llm.corpora()
+        assert (corpus.name, corpus.num_tokens, corpus.readers) == ("mine", 55, None)
+        assert llm.load().corpus_bytes == corpus.bytes == path.stat().st_size
+
+
+def test_corpora_that_cannot_be_used_are_refused_at_the_start(folder: Path, tmp_path: Path) -> None:
+    foreign = build_corpus(tmp_path / "foreign.corpus", "foreign", "0123456789abcdef")
+    for corpus, message in (
+        (foreign, "built with tokenizer 0123456789abcdef, the model's is"),
+        ("no-such-corpus", "no corpus 'no-such-corpus'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            LLM(folder, dtype="float32", threads=1, num_pages=16, corpora=[corpus])

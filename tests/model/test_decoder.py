@@ -97,3 +97,24 @@ def test_only_sample_rows_have_logits(tiny: Path) -> None:
         assert logits.shape == (len(rows), runner.vocabulary_size)
         assert logits.dtype == torch.float32
         assert torch.equal(logits, whole[rows])
+
+
+def test_top_rows_give_the_likeliest_tokens_and_leave_logits_bitwise_equal(tiny: Path) -> None:
+    runner = load_runner(tiny, dtype="float32", threads=2, num_pages=64)
+    ids = tokens(200, runner.vocabulary_size)
+    pages = list(range(13))
+    whole = runner.forward(StepPlan.single(ids, kv_len=0, pages=pages)).clone()
+    probabilities, likeliest = whole.softmax(dim=-1).topk(8, dim=-1)
+    for sample, top in (
+        ([199], list(range(200))),
+        ([5, 130], [5, 6, 130, 199]),
+        ([0, 1, 2], [0, 1, 2]),
+        ([], [127, 128]),
+        ([7], []),
+    ):
+        plan = StepPlan.single(ids, kv_len=0, pages=pages, sample_rows=sample, top_rows=top)
+        result = runner.step(plan)
+        assert torch.equal(result.logits, whole[sample])
+        assert result.top_ids.dtype == torch.int32
+        assert torch.equal(result.top_ids.long(), likeliest[top])
+        torch.testing.assert_close(result.top_probabilities, probabilities[top])

@@ -132,3 +132,34 @@ def test_contradicting_plans_are_refused_before_anything_moves(tiny: Path) -> No
         values = {name: getattr(good, name) for name in StepPlan.__slots__} | change
         with pytest.raises(ValueError, match=message):
             runner.forward(StepPlan(**values))
+
+
+def test_the_likeliest_tokens_equal_the_reference(tiny: Path) -> None:
+    torch.manual_seed(0)
+    both = settings(tiny)
+    ours, reference = CpuOperators(both), ReferenceOperators(both)
+    for rows, width in ((1, 200), (5, 49_152), (3, 5), (2, 8)):
+        logits = torch.randn(rows, width) * 5
+        # Ties go to the lowest id; NaN and minus infinity are passed over.
+        for row in (logits, logits.round(), logits.where(logits > 3, float("-inf"))):
+            with_nan = row.clone()
+            with_nan[0, 0] = float("nan")
+            for case in (row, with_nan):
+                ids, probabilities = ours.top_k(case)
+                expected_ids, expected = reference.top_k(case)
+                assert torch.equal(ids, expected_ids)
+                torch.testing.assert_close(probabilities, expected, rtol=2e-5, atol=1e-7)
+    for value in (float("nan"), float("inf"), float("-inf")):
+        for operators in (ours, reference):
+            ids, probabilities = operators.top_k(torch.full((2, 300), value))
+            assert (ids == -1).all() and (probabilities == 0).all()
+
+
+def test_the_likeliest_tokens_by_selection_equal_the_reference(tiny: Path) -> None:
+    torch.manual_seed(0)
+    both = settings(tiny)
+    logits = torch.randn(4, 1000)
+    ids, probabilities = GpuOperators(both).top_k(logits)
+    expected_ids, expected = ReferenceOperators(both).top_k(logits)
+    assert torch.equal(ids, expected_ids)
+    torch.testing.assert_close(probabilities, expected)

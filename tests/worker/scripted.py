@@ -6,13 +6,14 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import numpy as np
+import torch
 
 from spectrie._proto import worker_pb2, worker_pb2_grpc
+from spectrie.model.plan import StepResult
 
 __all__ = ["CountingRunner", "Hub"]
 
@@ -39,17 +40,18 @@ class CountingRunner:
     def __init__(self) -> None:
         self.gate: Callable[[], None] = lambda: None
 
-    def forward(self, plan: Any) -> Any:
-        """Logits of the sampled rows, float32 [S, vocabulary]."""
+    def step(self, plan: Any) -> Any:
+        """Logits of the sampled rows, float32 [S, vocabulary], and the one token after each."""
         self.gate()
         tokens = plan.row_token[plan.sample_rows]
         logits = np.zeros((len(tokens), VOCABULARY_SIZE), np.float32)
         logits[np.arange(len(tokens)), (tokens + 1) % 60] = 20.0
-        return SimpleNamespace(
-            array=logits,
-            shape=logits.shape,
-            data_ptr=lambda: int(logits.ctypes.data),
-            stride=lambda _: VOCABULARY_SIZE,
+        ids = np.full((len(plan.top_rows), 8), -1, np.int32)
+        ids[:, 0] = (plan.row_token[plan.top_rows] + 1) % 60
+        return StepResult(
+            torch.from_numpy(logits),
+            torch.from_numpy(ids),
+            torch.from_numpy((ids >= 0) * np.float32(1)),
         )
 
     def measure_costs(self) -> tuple[list[int], list[float]]:

@@ -8,27 +8,19 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
 
+from spectrie.model.plan import StepResult
 from spectrie.worker.loop import MAX_CONSECUTIVE_FAILURES, StepLoop
 
 WAIT_S = 10.0
 
 
-class Logits:
-    """As much of a tensor as a step needs."""
-
-    shape = (1, 4)
-
-    def __init__(self) -> None:
-        self.data = np.zeros((1, 4), np.float32)
-
-    def data_ptr(self) -> int:
-        return int(self.data.ctypes.data)
-
-    def stride(self, _: int) -> int:
-        return 4
+def one_row(*_: Any) -> StepResult:
+    """What a step of one row over four tokens gives."""
+    ids = torch.full((1, 8), -1, dtype=torch.int32)
+    return StepResult(torch.zeros(1, 4), ids, torch.zeros(1, 8))
 
 
 @dataclass
@@ -63,13 +55,13 @@ class ScriptedEngine:
 class Harness:
     """A loop over a scripted engine; `deliveries` are awaited one by one."""
 
-    def __init__(self, forward: Callable[[Any], Logits]) -> None:
+    def __init__(self, step: Callable[[Any], StepResult]) -> None:
         self.engine = ScriptedEngine()
         self.delivered: list[Any] = []
         self.arrived = threading.Semaphore(0)
         self.death: list[BaseException] = []
         self.died = threading.Event()
-        runner = SimpleNamespace(forward=forward)
+        runner = SimpleNamespace(step=step)
         prepared: Any = (self.engine, runner)
         self.loop = StepLoop(lambda: prepared, self._deliver, self._die)
         self.loop.start()
@@ -92,11 +84,11 @@ class Harness:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Callable[[Any], Logits]], Harness]]:
+def start() -> Iterator[Callable[[Callable[[Any], StepResult]], Harness]]:
     harnesses: list[Harness] = []
 
-    def make(forward: Callable[[Any], Logits]) -> Harness:
-        harnesses.append(Harness(forward))
+    def make(step: Callable[[Any], StepResult]) -> Harness:
+        harnesses.append(Harness(step))
         return harnesses[-1]
 
     yield make
@@ -105,16 +97,17 @@ def start() -> Iterator[Callable[[Callable[[Any], Logits]], Harness]]:
 
 
 def test_each_planned_step_is_committed_and_delivered_once(start: Any) -> None:
-    harness = start(lambda plan: Logits())
+    harness = start(one_row)
     harness.queue(3)
     harness.await_deliveries(3)
     assert [c[0] for c in harness.engine.committed] == [1, 2, 3]
     assert [o.step for o in harness.delivered] == [1, 2, 3]
     assert harness.engine.committed[0][2:4] == (1, 4)
+    assert [array.shape for array in harness.engine.committed[0][6:]] == [(1, 8), (1, 8)]
 
 
 def test_idle_loop_takes_up_work_that_comes_later(start: Any) -> None:
-    harness = start(lambda plan: Logits())
+    harness = start(one_row)
     harness.queue(1)
     harness.await_deliveries(1)
     harness.queue(1)
@@ -123,7 +116,7 @@ def test_idle_loop_takes_up_work_that_comes_later(start: Any) -> None:
 
 
 def test_ends_without_a_step_are_delivered(start: Any) -> None:
-    harness = start(lambda plan: Logits())
+    harness = start(one_row)
     harness.engine.ends.append(SimpleNamespace(handles=[1], step=None))
     harness.loop.wake()
     harness.await_deliveries(1)
@@ -131,12 +124,12 @@ def test_ends_without_a_step_are_delivered(start: Any) -> None:
 
 
 def test_failed_forward_fails_its_plan_alone_and_the_loop_goes_on(start: Any) -> None:
-    def forward(plan: Any) -> Logits:
+    def step(plan: Any) -> StepResult:
         if plan.plan_id == 1:
             raise RuntimeError("secret path /srv/x")
-        return Logits()
+        return one_row()
 
-    harness = start(forward)
+    harness = start(step)
     harness.queue(2)
     harness.await_deliveries(2)
     ((plan_id, message),) = harness.engine.failed
@@ -147,10 +140,10 @@ def test_failed_forward_fails_its_plan_alone_and_the_loop_goes_on(start: Any) ->
 
 
 def test_failures_in_a_row_end_the_loop(start: Any) -> None:
-    def forward(plan: Any) -> Logits:
+    def step(plan: Any) -> StepResult:
         raise RuntimeError("broken for good")
 
-    harness = start(forward)
+    harness = start(step)
     harness.queue(MAX_CONSECUTIVE_FAILURES + 2)
     assert harness.died.wait(WAIT_S)
     assert f"{MAX_CONSECUTIVE_FAILURES} steps failed in a row" in str(harness.death[0])
@@ -158,7 +151,7 @@ def test_failures_in_a_row_end_the_loop(start: Any) -> None:
 
 
 def test_broken_engine_ends_the_loop(start: Any) -> None:
-    harness = start(lambda plan: Logits())
+    harness = start(one_row)
     harness.engine.commit_logits = lambda *_: (_ for _ in ()).throw(ValueError("unknown plan"))
     harness.queue(1)
     assert harness.died.wait(WAIT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -9,8 +10,8 @@ from torch.nn.functional import embedding
 
 from spectrie.model.config import ModelConfig
 from spectrie.model.linear import LEAST_ROWS, Linear
-from spectrie.model.operators import Operators
-from spectrie.model.plan import PlanArrays
+from spectrie.model.operators import TOP_K, Operators
+from spectrie.model.plan import PlanArrays, StepResult
 
 __all__ = ["Decoder", "Layer"]
 
@@ -72,8 +73,8 @@ class Decoder:
         self._operators = operators
 
     @torch.inference_mode()
-    def forward(self, plan: PlanArrays) -> torch.Tensor:
-        """Logits of the plan's sample rows: float32 [S, vocabulary], contiguous.
+    def forward(self, plan: PlanArrays) -> StepResult:
+        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
 
         Raises:
             ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
@@ -84,7 +85,7 @@ class Decoder:
         tokens = torch.as_tensor(plan.row_token).to(device)
         num_rows = tokens.shape[0]
         if num_rows == 0:
-            return torch.empty(0, self.config.vocabulary_size, device=device)
+            return self._read(plan, [])
         # More rows than asked: the last block may hold fewer than products take.
         residual = torch.zeros(num_rows + LEAST_ROWS, self.config.hidden_size, device=device)
         residual[:num_rows] = embedding(tokens, self._embedding).float()
@@ -97,7 +98,7 @@ class Decoder:
         for index, layer in enumerate(self._layers):
             for block in blocks:
                 self._layer(index, layer, block)
-        return self._logits(plan, blocks)
+        return self._read(plan, blocks)
 
     def set_threads(self, threads: int) -> None:
         """Shares large operators among this many threads."""
@@ -111,31 +112,52 @@ class Decoder:
         x = operators.add_norm(block.residual, delta, layer.mlp_norm)
         block.delta = layer.down(operators.gate(layer.gate_up(x)))
 
-    def _logits(self, plan: PlanArrays, blocks: list[_Block]) -> torch.Tensor:
-        sample_rows = torch.as_tensor(plan.sample_rows).long()
-        parts = []
+    def _read(self, plan: PlanArrays, blocks: list[_Block]) -> StepResult:
+        """Takes the rows that the plan asks for through the head, in parts of its own size."""
+        device = self._embedding.device
+        with_top = len(plan.top_rows) > 0
+        wanted = torch.as_tensor(plan.top_rows if with_top else plan.sample_rows).long()
+        # Of each wanted row, unless all are.
+        is_sample = None
+        if len(wanted) > len(plan.sample_rows):
+            is_sample = torch.isin(wanted, torch.as_tensor(plan.sample_rows).long())
+        logits = [torch.empty(0, self.config.vocabulary_size, device=device)]
+        ids = [torch.empty(0, TOP_K, dtype=torch.int32, device=device)]
+        probabilities = [torch.empty(0, TOP_K, device=device)]
+        done = 0
         for block in blocks:
-            first, end = block.first_row, block.first_row + block.num_rows
-            wanted = sample_rows[(sample_rows >= first) & (sample_rows < end)] - first
-            if not len(wanted):
-                continue
-            x = self._operators.add_norm(block.residual, block.delta, self._final_norm)
-            if len(wanted) != block.num_rows:
-                # Products take at least `LEAST_ROWS` rows; which ones fill up does not matter.
-                missing = max(LEAST_ROWS - len(wanted), 0)
-                x = x[torch.cat([wanted, wanted[:1].expand(missing)]).to(x.device)]
-            parts.append(self._products(x)[: len(wanted)].float())
-        if not parts:
-            return torch.empty(0, self.config.vocabulary_size)
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+            for part in self._products(block, wanted):
+                if with_top:
+                    part_ids, part_probabilities = self._operators.top_k(part)
+                    ids.append(part_ids)
+                    probabilities.append(part_probabilities)
+                if is_sample is None:
+                    logits.append(part)
+                elif (sampled := is_sample[done : done + len(part)]).any():
+                    logits.append(part[sampled.to(device)])
+                done += len(part)
+        return StepResult(_joined(logits), _joined(ids), _joined(probabilities))
 
-    def _products(self, x: torch.Tensor) -> torch.Tensor:
+    def _products(self, block: _Block, wanted: torch.Tensor) -> Iterator[torch.Tensor]:
+        """float32 logits of the wanted rows of a block, in order, some rows at a time."""
+        first, end = block.first_row, block.first_row + block.num_rows
+        rows = wanted[(wanted >= first) & (wanted < end)] - first
+        if not len(rows):
+            return
+        x = self._operators.add_norm(block.residual, block.delta, self._final_norm)
+        if len(rows) != block.num_rows:
+            # Products take at least `LEAST_ROWS` rows; which ones fill up does not matter.
+            missing = max(LEAST_ROWS - len(rows), 0)
+            x = x[torch.cat([rows, rows[:1].expand(missing)]).to(x.device)]
         limit = self._operators.head_rows or len(x)
-        if len(x) <= limit:
-            return self._head(x)
-        parts = []
-        for first in range(0, len(x), limit):
+        for first in range(0, len(rows), limit):
             # A short last part takes its neighbours along.
-            start = min(first, len(x) - LEAST_ROWS)
-            parts.append(self._head(x[start : first + limit])[first - start :])
-        return torch.cat(parts)
+            start = max(min(first, len(x) - LEAST_ROWS), 0)
+            part = self._head(x[start : first + limit])
+            yield part[first - start : len(rows) - start].float()
+
+
+def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
+    """All parts, without a copy where only one holds rows."""
+    parts = [part for part in parts if len(part)] or parts[:1]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

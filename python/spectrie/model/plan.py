@@ -1,4 +1,4 @@
-"""What a runner is asked to compute: the arrays of one step."""
+"""What a runner is asked to compute, and what it gives: the arrays of one step."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-__all__ = ["PlanArrays", "StepPlan"]
+__all__ = ["PlanArrays", "StepPlan", "StepResult"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 
 class PlanArrays(Protocol):
-    """The part of a plan that the runner reads; `R` rows, `Q` requests, `S` sample rows, `M` moves.
+    """The part of a plan that the runner reads; `R` rows, `Q` requests, `S` sample rows, `T` top
+    rows, `M` moves.
 
     Attributes:
         row_token, row_position, row_slot: int32 [R]; the slot is where the row's key is written.
@@ -26,6 +28,8 @@ class PlanArrays(Protocol):
         request_kind: int32 [Q], 0 = causal chunk, 1 = tree.
         page_indptr, page_ids: int32 [Q + 1] and [pages], page tables in CSR form.
         sample_rows: int32 [S], ascending rows whose logits are wanted.
+        top_rows: int32 [T], ascending rows whose likeliest tokens are wanted: none, or the sample
+            rows and maybe others.
         kv_move_src, kv_move_dst: int32 [M], slots to copy in order before the forward.
     """
 
@@ -54,6 +58,8 @@ class PlanArrays(Protocol):
     @property
     def sample_rows(self) -> Int32: ...
     @property
+    def top_rows(self) -> Int32: ...
+    @property
     def kv_move_src(self) -> Int32: ...
     @property
     def kv_move_dst(self) -> Int32: ...
@@ -75,6 +81,7 @@ class StepPlan:
     page_indptr: Int32
     page_ids: Int32
     sample_rows: Int32
+    top_rows: Int32
     kv_move_src: Int32
     kv_move_dst: Int32
 
@@ -87,6 +94,7 @@ class StepPlan:
         pages: Sequence[int],
         parents: Sequence[int] | None = None,
         sample_rows: Sequence[int] | None = None,
+        top_rows: Sequence[int] = (),
         moves: Sequence[tuple[int, int]] = (),
         page_size: int = 16,
     ) -> StepPlan:
@@ -98,6 +106,7 @@ class StepPlan:
             pages: The request's page table.
             parents: The rows' parents makes it a tree; None makes it a causal chunk.
             sample_rows: All rows by default.
+            top_rows: Rows whose likeliest tokens are wanted; none by default.
             moves: Pairs of slots, from and to.
             page_size: Slots of a page.
         """
@@ -127,6 +136,7 @@ class StepPlan:
             page_indptr=int32([0, len(pages)]),
             page_ids=int32(pages),
             sample_rows=int32(list(rows) if sample_rows is None else sample_rows),
+            top_rows=int32(top_rows),
             kv_move_src=int32([move[0] for move in moves]),
             kv_move_dst=int32([move[1] for move in moves]),
         )
@@ -162,6 +172,22 @@ class StepPlan:
             page_indptr=np.concatenate(indptr).astype(np.int32),
             page_ids=all_of("page_ids"),
             sample_rows=shifted("sample_rows", starts),
+            top_rows=shifted("top_rows", starts),
             kv_move_src=all_of("kv_move_src"),
             kv_move_dst=all_of("kv_move_dst"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a forward gives; `S` sample rows, `T` top rows.
+
+    Attributes:
+        logits: float32 [S, vocabulary], contiguous, on the device.
+        top_ids: int32 [T, 8], likeliest first, -1 where there is none; on the device.
+        top_probabilities: float32 [T, 8], of the plain softmax; on the device.
+    """
+
+    logits: torch.Tensor
+    top_ids: torch.Tensor
+    top_probabilities: torch.Tensor

@@ -10,7 +10,7 @@ import torch
 from spectrie.model import machine
 from spectrie.model.decoder import Decoder
 from spectrie.model.measurements import Measurements
-from spectrie.model.plan import PlanArrays, StepPlan
+from spectrie.model.plan import PlanArrays, StepPlan, StepResult
 
 __all__ = ["Runner", "RunnerInfo"]
 
@@ -114,16 +114,13 @@ class Runner:
         """Workers of equal fingerprint give equal tokens for equal requests and seeds."""
         return self.info.arithmetic
 
-    def forward(self, plan: PlanArrays) -> torch.Tensor:
-        """Logits of the plan's sample rows.
+    def step(self, plan: PlanArrays) -> StepResult:
+        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
 
         Writes the keys and values of all rows to the plan's slots, after doing its cache moves.
 
         Args:
             plan: One step, at most `max_batch_rows` rows.
-
-        Returns:
-            float32 [S, vocabulary], contiguous, on the device.
 
         Raises:
             ValueError: The plan contradicts itself, or leaves the cache, the vocabulary or a limit.
@@ -137,6 +134,10 @@ class Runner:
                 f"allowed: 0..{self.info.vocabulary_size - 1}"
             )
         return self._decoder.forward(plan)
+
+    def forward(self, plan: PlanArrays) -> torch.Tensor:
+        """The logits of `step`: float32 [S, vocabulary], contiguous, on the device."""
+        return self.step(plan).logits
 
     def set_threads(self, threads: int) -> None:
         """Shares the work among this many threads from now on, process-wide."""

@@ -45,6 +45,8 @@ class EngineOptions:
         max_batch_rows: Most rows of one forward.
         max_running: Most requests that run at once; None follows from the cache's size.
         memory_bytes: Budget of the draft memory.
+        recycle: After which rows drafts learn the model's likeliest tokens: `off`, `decode` (every
+            sampled row) or `all` (prompt rows too).
         holdout_every: One step in this many drafts nothing, which keeps the reported gain honest.
     """
 
@@ -59,6 +61,7 @@ class EngineOptions:
     max_batch_rows: int = 512
     max_running: int | None = None
     memory_bytes: int = 256 << 20
+    recycle: str = "off"
     holdout_every: int = 100
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from spectrie.errors import ConfigError
-from spectrie.worker.config import EngineOptions, RunnerOptions
+from spectrie.worker.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.worker.loop import StepLoop
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ PAGES_PER_RUNNING = 16
 """A default `max_running` leaves each request at least this many pages, 256 tokens."""
 
 
+NOTHING_KEPT = MemoryOptions()
+"""Draft memory that starts empty and ends with the process."""
+
+
 class EngineHost:
     """A model, warm and ready to take requests.
 
@@ -32,13 +36,15 @@ class EngineHost:
         folder: Model folder in Hugging Face form.
         runner: How to load it.
         engine: How to schedule it.
+        memory: Corpora to draft from.
         deliver: Takes the output of each step, on the loop's thread; must return at once.
         on_death: Takes the exception that ended the step loop, on the loop's thread.
         progress: Takes one line per stage of loading.
 
     Raises:
         ModelError: The folder is not a model this build runs.
-        ConfigError: An option is out of range for the model or the machine.
+        ConfigError: An option is out of range for the model or the machine, or a corpus cannot be
+            used.
     """
 
     def __init__(
@@ -47,6 +53,7 @@ class EngineHost:
         *,
         runner: RunnerOptions,
         engine: EngineOptions,
+        memory: MemoryOptions = NOTHING_KEPT,
         deliver: Callable[[_core.StepOutput], None],
         on_death: Callable[[BaseException], None],
         progress: Callable[[str], None] | None = None,
@@ -55,9 +62,15 @@ class EngineHost:
 
         self.folder = folder
         self.engine_options = engine
+        self.tokenizer_fingerprint = _tokenizer_fingerprint(folder)
+        """Identity of the tokenizer, 16 hex characters; None when the model has none."""
 
         def prepare() -> tuple[_core.Engine, Runner]:
-            return _prepare(folder, runner, engine, progress)
+            prepared, loaded = _prepare(
+                folder, runner, engine, self.tokenizer_fingerprint, progress
+            )
+            self._open_corpora(prepared, loaded, memory.corpora)
+            return prepared, loaded
 
         self._loop = StepLoop(prepare, deliver, on_death)
         try:
@@ -66,6 +79,16 @@ class EngineHost:
             raise ConfigError(str(error)) from error
         self.max_running = max_running(engine, self.runner.num_pages)
         self.speculation = speculation(engine, self.runner)
+
+    def _open_corpora(self, engine: _core.Engine, runner: Runner, corpora: tuple[str, ...]) -> None:
+        """Loads the corpora, where anything may be drafted."""
+        from spectrie.model.corpora import find_corpus
+
+        if speculation(self.engine_options, runner) == "off":
+            return
+        for corpus in corpora:
+            info = engine.add_corpus(str(find_corpus(corpus)))
+            log.info("corpus %s: %d tokens", info.name, info.num_tokens)
 
     @property
     def can_speculate(self) -> bool:
@@ -129,10 +152,18 @@ def speculation(options: EngineOptions, runner: Runner) -> str:
     return options.speculation if runner.exact else "off"
 
 
+def _tokenizer_fingerprint(folder: Path) -> str | None:
+    from spectrie import _core
+
+    path = folder / "tokenizer.json"
+    return _core.tokenizer_fingerprint(str(path)) if path.is_file() else None
+
+
 def _prepare(
     folder: Path,
     runner_options: RunnerOptions,
     options: EngineOptions,
+    tokenizer_fingerprint: str | None,
     progress: Callable[[str], None] | None,
 ) -> tuple[_core.Engine, Runner]:
     from spectrie import _core
@@ -171,7 +202,9 @@ def _prepare(
         max_breadth=options.max_breadth,
         max_depth=options.max_depth,
         memory_bytes=options.memory_bytes,
+        recycle=options.recycle,
         holdout_every=options.holdout_every,
+        tokenizer_fingerprint=tokenizer_fingerprint,
     )
     if runner.exact:
         rows, milliseconds = runner.measure_costs()

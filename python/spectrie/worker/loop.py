@@ -112,11 +112,13 @@ class StepLoop:
             return False
         started = time.monotonic()
         try:
-            logits = runner.forward(plan)
+            result = runner.step(plan)
         except Exception as error:
             self._fail(engine, plan.plan_id, error)
             return True
         now = time.monotonic()
+        # In CPU memory: the engine reads the rows where they lie.
+        logits = result.logits.cpu()
         output = engine.commit_logits(
             plan.plan_id,
             logits.data_ptr(),
@@ -124,6 +126,8 @@ class StepLoop:
             logits.stride(0) if logits.shape[0] else 0,
             (now - started) * 1e3,
             now,
+            result.top_ids.cpu().numpy(),
+            result.top_probabilities.cpu().numpy(),
         )
         self._failures = 0
         self._steps += 1

@@ -2,7 +2,8 @@
 //!
 //! A decoder layer needs four matrix products, which the caller does, and the four operators of this
 //! crate: [`Attention::attend`] (rotary embedding, write to the paged cache, attention over chunks and
-//! draft trees), [`rms_norm`], [`add_rms_norm`] and [`silu_mul`].
+//! draft trees), [`rms_norm`], [`add_rms_norm`] and [`silu_mul`]. [`top_k`] reads what the last
+//! product gives.
 //!
 //! # Exactness
 //! The result of a row is a pure function of its own inputs. It never depends on how many rows the call
@@ -29,6 +30,7 @@ mod prepare;
 mod rotary;
 mod simd;
 mod softmax;
+mod top_k;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -41,3 +43,4 @@ pub use huge_pages::use_huge_pages;
 pub use level::Level;
 pub use norm::{add_rms_norm, rms_norm};
 pub use pool::shares_openmp;
+pub use top_k::{TOP_K, top_k};

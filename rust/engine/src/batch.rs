@@ -28,8 +28,19 @@ impl Scheduler {
         if num_base_rows == 0 {
             return Ok(None);
         }
-        let trees = self.draft(&trees, num_base_rows - trees.len());
-        Ok(Some(self.assemble(trees, chunks, &moves)))
+        let has_chunks = !chunks.is_empty();
+        let (trees, trial) = self.draft(&trees, num_base_rows - trees.len());
+        let (plan, parts) = self.assemble(trees, chunks, &moves);
+        self.in_flight = Some(InFlight {
+            plan_id: plan.plan_id,
+            num_rows: plan.num_rows(),
+            num_samples: plan.num_samples(),
+            num_tops: plan.num_tops(),
+            trial: trial.filter(|_| !has_chunks),
+            planned_s: now_s,
+            parts,
+        });
+        Ok(Some(plan))
     }
 
     /// Turns accepted rows that are out of place into slot moves, and frees the pages only drafts
@@ -129,29 +140,31 @@ impl Scheduler {
         trees: Vec<(OrderKey, SentTree)>,
         chunks: Vec<(OrderKey, usize)>,
         moves: &SlotMoves,
-    ) -> Plan {
+    ) -> (Plan, Vec<Part>) {
         self.last_plan_id += 1;
         let mut plan = Plan::new(self.last_plan_id);
-        let mut parts = Vec::with_capacity(trees.len() + chunks.len());
+        let mut parts: Vec<Part> = Vec::with_capacity(trees.len() + chunks.len());
         for (key, tree) in trees {
-            let first_sample = plan.num_samples();
+            let (first_sample, first_top) = (plan.num_samples(), plan.num_tops());
             if let Some(sequence) = self.running.get(&key) {
                 self.push_tree(&mut plan, sequence, &tree);
             }
             parts.push(Part {
                 key,
                 first_sample,
+                tops: first_top..plan.num_tops(),
                 work: Work::Tree(tree),
             });
         }
         for (key, rows) in chunks {
-            let first_sample = plan.num_samples();
+            let (first_sample, first_top) = (plan.num_samples(), plan.num_tops());
             if let Some(sequence) = self.running.get(&key) {
                 self.push_chunk(&mut plan, sequence, rows);
             }
             parts.push(Part {
                 key,
                 first_sample,
+                tops: first_top..plan.num_tops(),
                 work: Work::Chunk(rows),
             });
         }
@@ -162,13 +175,14 @@ impl Scheduler {
             plan.kv_move_src.push(from);
             plan.kv_move_dst.push(to);
         }
-        self.in_flight = Some(InFlight {
-            plan_id: plan.plan_id,
-            num_rows: plan.num_rows(),
-            num_samples: plan.num_samples(),
-            parts,
-        });
-        plan
+        if !self.running.values().any(|one| one.drafting.recycles()) {
+            // Nobody would read them.
+            plan.top_rows.clear();
+            for part in &mut parts {
+                part.tops = 0..0;
+            }
+        }
+        (plan, parts)
     }
 
     fn push_tree(&self, plan: &mut Plan, sequence: &Sequence, tree: &SentTree) {
@@ -191,6 +205,7 @@ impl Scheduler {
                 parent: parent.map_or(-1, |parent| parent as i32),
                 ancestors: ancestors[row],
                 sampled: true,
+                top: true,
             });
         }
         self.close(plan, sequence, 1 + tree.num_nodes());
@@ -200,6 +215,7 @@ impl Scheduler {
         let kv_len = sequence.kv_len;
         let is_last = rows == sequence.num_missing();
         plan.is_greedy &= !is_last || sequence.is_plain_greedy();
+        let first_top = sequence.drafting.first_top();
         plan.open(RowKind::Chunk, kv_len);
         for row in 0..rows {
             plan.push_row(Row {
@@ -209,6 +225,7 @@ impl Scheduler {
                 parent: row as i32 - 1,
                 ancestors: 0,
                 sampled: is_last && row + 1 == rows,
+                top: first_top.is_some_and(|first| kv_len + row >= first),
             });
         }
         self.close(plan, sequence, rows);

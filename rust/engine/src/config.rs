@@ -42,6 +42,36 @@ impl SpeculationMode {
     }
 }
 
+/// Which rows' likeliest tokens the drafters are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recycle {
+    /// None.
+    Off,
+    /// Those of every row that is sampled: decode rows, rejected nodes, the ends of prompts.
+    Decode,
+    /// Those of prompt rows as well, which costs the product with the vocabulary for each.
+    All,
+}
+
+impl Recycle {
+    /// The choice of a name.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] when `name` is none of `off`, `decode`, `all`.
+    pub fn parse(name: &str) -> Result<Self, EngineError> {
+        match name {
+            "off" => Ok(Self::Off),
+            "decode" => Ok(Self::Decode),
+            "all" => Ok(Self::All),
+            _ => Err(EngineError::Config {
+                name: "recycle",
+                given: format!("{name:?}"),
+                allowed: "off, decode, all".into(),
+            }),
+        }
+    }
+}
+
 /// What an engine is built with; see [`EngineConfig::new`] for the defaults.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -79,9 +109,16 @@ pub struct EngineConfig {
     pub max_depth: usize,
     /// Bytes of shared draft memory; 0 keeps none.
     pub memory_bytes: usize,
+    /// Fingerprint of the model's tokenizer; corpora and snapshots of others are refused. `None`
+    /// takes any corpus.
+    pub tokenizer_fingerprint: Option<String>,
+    /// Which rows' likeliest tokens the drafters are told.
+    pub recycle: Recycle,
     /// One step in this many runs without drafts, so that their net gain can be measured; 0 = none
     /// does.
     pub holdout_every: u64,
+    /// Which steps those are.
+    pub holdout_seed: u64,
 }
 
 impl EngineConfig {
@@ -110,7 +147,10 @@ impl EngineConfig {
             max_breadth: 10,
             max_depth: 18,
             memory_bytes: 256 << 20,
+            tokenizer_fingerprint: None,
+            recycle: Recycle::Off,
             holdout_every: 100,
+            holdout_seed: 0,
         }
     }
 

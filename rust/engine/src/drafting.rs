@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use spectrie_trie::{DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, SharedTrie};
+use spectrie_trie::{DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Lesson, SharedTrie};
 
-use crate::config::{EngineConfig, SpeculationMode};
+use crate::config::{EngineConfig, MAX_DRAFT_TOKENS, Recycle, SpeculationMode};
 use crate::request::Request;
 use crate::tree::SentTree;
 
-/// Prompt tokens learnt together with the output that follows them.
-const PROMPT_TAIL_TOKENS: usize = 24;
+/// Output tokens that a running request keeps back: a stop text that is found after the step may
+/// still cut what the step emitted, and a step emits this many at most.
+const KEPT_BACK_TOKENS: usize = MAX_DRAFT_TOKENS + 1;
 
 /// What one request drafts from and teaches.
 #[derive(Debug)]
@@ -17,13 +18,17 @@ pub(crate) struct Drafting {
     /// `None` when nothing is drafted and no prediction is followed.
     drafter: Option<Drafter>,
     mode: SpeculationMode,
+    recycle: Recycle,
     max_nodes: usize,
     /// Where this request's text goes; `None` when it teaches nothing.
     memory: Option<Arc<SharedTrie>>,
+    /// The document that this request is writing there.
+    lesson: Option<Lesson>,
+    /// Tokens of prompt ++ output that it has.
+    num_taught: usize,
     num_prompt: usize,
     /// Tokens of prompt ++ output that the drafter has.
     num_fed: usize,
-    taught_prompt: bool,
     /// Accepted prediction tokens before the first token of this attempt and after each one.
     prediction_counts: Vec<u32>,
 }
@@ -61,17 +66,34 @@ impl Drafting {
         Self {
             drafter,
             mode: if drafts { mode } else { SpeculationMode::Off },
+            // The fixed modes draft from texts alone.
+            recycle: if drafts && mode == SpeculationMode::Auto {
+                config.recycle
+            } else {
+                Recycle::Off
+            },
             max_nodes,
             memory: shared.filter(|_| request.learn),
+            lesson: None,
+            num_taught: 0,
             num_prompt,
             num_fed: 0,
-            taught_prompt: false,
             prediction_counts: vec![0],
         }
     }
 
     pub(crate) fn mode(&self) -> SpeculationMode {
         self.mode
+    }
+
+    /// Whether the drafter is told what the model gave after each row.
+    pub(crate) fn recycles(&self) -> bool {
+        self.recycle != Recycle::Off
+    }
+
+    /// The first prompt token whose row is wanted for recycling; `None` when none is.
+    pub(crate) fn first_top(&self) -> Option<usize> {
+        (self.recycle == Recycle::All).then_some(0)
     }
 
     /// Hands the drafter the tokens up to `tokens`, prompt ++ output of earlier attempts, that it
@@ -119,24 +141,34 @@ impl Drafting {
         self.num_fed += emitted.len();
     }
 
-    /// Teaches the namespace the prompt, once.
-    pub(crate) fn teach_prompt(&mut self, prompt: &[u32]) {
-        if !std::mem::replace(&mut self.taught_prompt, true)
-            && let Some(memory) = &self.memory
-        {
-            memory.insert(prompt);
-        }
+    /// Teaches the namespace what of `tokens`, computed so far, can no longer be cut: prompt tokens
+    /// at once, output some tokens later.
+    pub(crate) fn teach_running(&mut self, tokens: &[u32]) {
+        let certain = tokens.len().saturating_sub(KEPT_BACK_TOKENS);
+        let prompt = tokens.len().min(self.num_prompt);
+        self.teach(&tokens[..certain.max(prompt)]);
     }
 
-    /// Teaches the namespace the output, behind the end of the prompt.
-    pub(crate) fn teach_output(&self, tokens: &[u32]) {
-        if let Some(memory) = self
+    /// Teaches the namespace the rest of a good answer. Prompt and output are one document, so
+    /// that the first tokens of an answer are found by the last ones of the prompt.
+    pub(crate) fn teach_rest(&mut self, tokens: &[u32]) {
+        if tokens.len() > self.num_prompt {
+            self.teach(tokens);
+        }
+        self.lesson = None;
+    }
+
+    fn teach(&mut self, tokens: &[u32]) {
+        let Some(memory) = self
             .memory
             .as_ref()
-            .filter(|_| tokens.len() > self.num_prompt)
-        {
-            memory.insert(&tokens[self.num_prompt.saturating_sub(PROMPT_TAIL_TOKENS)..]);
-        }
+            .filter(|_| self.num_taught < tokens.len())
+        else {
+            return;
+        };
+        let lesson = self.lesson.get_or_insert_with(|| memory.begin());
+        lesson.push(&tokens[self.num_taught..]);
+        self.num_taught = tokens.len();
     }
 
     /// Output tokens that followed the prediction, of all but the last `num_cut`.

@@ -1,42 +1,36 @@
 //! The shared handle of an engine: requests come in at any time, one thread at a time runs steps.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::config::EngineConfig;
+use spectrie_trie::DraftMemory;
+
+use crate::config::{EngineConfig, SpeculationMode};
 use crate::cost::CostCurve;
 use crate::error::EngineError;
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
+use crate::results::StepResults;
 use crate::scheduler::{Cancel, Scheduler};
-use crate::verify::Verdicts;
 
-/// An engine. `submit`, `cancel` and `load` never wait for a step.
+/// An engine. Nothing but `set_costs` and the calls that run steps ever waits for one.
 #[derive(Debug)]
 pub struct Engine {
     inbox: Mutex<Inbox>,
     core: Mutex<Scheduler>,
+    /// What namespaces learnt; `None` when nothing is drafted.
+    pub(crate) memory: Option<Arc<DraftMemory>>,
+    pub(crate) tokenizer_fingerprint: Option<String>,
     max_held: usize,
     vocabulary_size: usize,
-}
-
-/// Most texts that may wait to be learnt.
-const MAX_LESSONS: usize = 1024;
-
-/// Text for the draft memory of a namespace.
-#[derive(Debug)]
-struct Lesson {
-    namespace: String,
-    token_ids: Vec<u32>,
 }
 
 /// What came in since the last plan.
 #[derive(Debug, Default)]
 struct Inbox {
     commands: VecDeque<Command>,
-    lessons: Vec<Lesson>,
     /// Handles of requests that have not ended, those in `commands` included.
     held: HashSet<u64>,
     num_submits: usize,
@@ -56,7 +50,11 @@ impl Engine {
     /// [`EngineError::Config`] naming the first value out of range.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let (max_held, vocabulary_size) = (config.max_held, config.vocabulary_size);
-        let core = Scheduler::new(config)?;
+        let tokenizer_fingerprint = config.tokenizer_fingerprint.clone();
+        let memory = (config.speculation != SpeculationMode::Off)
+            .then(|| DraftMemory::new(config.memory_config()).map(Arc::new))
+            .transpose()?;
+        let core = Scheduler::new(config, memory.clone())?;
         let inbox = Inbox {
             load: core.load(),
             ..Inbox::default()
@@ -64,6 +62,8 @@ impl Engine {
         Ok(Self {
             inbox: Mutex::new(inbox),
             core: Mutex::new(core),
+            memory,
+            tokenizer_fingerprint,
             max_held,
             vocabulary_size,
         })
@@ -116,12 +116,11 @@ impl Engine {
         }
     }
 
-    /// Teaches a namespace's draft memory at the next plan.
+    /// Teaches a namespace's draft memory.
     ///
     /// # Errors
-    /// [`EngineError::Full`] when too many texts wait; [`EngineError::Config`] for a token outside
-    /// the vocabulary.
-    pub fn learn(&self, namespace: &str, token_ids: Vec<u32>) -> Result<(), EngineError> {
+    /// [`EngineError::Config`] for a token outside the vocabulary.
+    pub fn learn(&self, namespace: &str, token_ids: &[u32]) -> Result<(), EngineError> {
         if let Some(token) = token_ids
             .iter()
             .find(|&&token| token as usize >= self.vocabulary_size)
@@ -132,17 +131,9 @@ impl Engine {
                 allowed: format!("ids below the vocabulary size {}", self.vocabulary_size),
             });
         }
-        let mut inbox = self.inbox();
-        if inbox.lessons.len() >= MAX_LESSONS {
-            return Err(EngineError::Full {
-                what: "texts to learn",
-                limit: MAX_LESSONS,
-            });
+        if let Some(memory) = &self.memory {
+            memory.namespace(namespace).insert(token_ids);
         }
-        inbox.lessons.push(Lesson {
-            namespace: namespace.to_owned(),
-            token_ids,
-        });
         Ok(())
     }
 
@@ -167,17 +158,11 @@ impl Engine {
     pub fn plan(&self, now_s: f64) -> Result<Option<Plan>, EngineError> {
         let mut core = self.core()?;
         if core.in_flight.is_none() {
-            let (commands, lessons) = {
+            let commands = {
                 let mut inbox = self.inbox();
                 inbox.num_submits = 0;
-                (
-                    std::mem::take(&mut inbox.commands),
-                    std::mem::take(&mut inbox.lessons),
-                )
+                std::mem::take(&mut inbox.commands)
             };
-            for lesson in lessons {
-                core.learn(&lesson.namespace, &lesson.token_ids);
-            }
             for command in commands {
                 match command {
                     Command::Submit(request, since) => {
@@ -213,12 +198,12 @@ impl Engine {
     pub fn commit(
         &self,
         plan_id: u64,
-        verdicts: &Verdicts<'_>,
+        results: &StepResults<'_>,
         elapsed_ms: f64,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
         let mut core = self.core()?;
-        let outputs = core.commit(plan_id, verdicts, elapsed_ms, now_s)?;
+        let outputs = core.commit(plan_id, results, elapsed_ms, now_s)?;
         self.publish(&core, &outputs);
         Ok(outputs)
     }
@@ -243,10 +228,18 @@ impl Engine {
     /// waiting.
     pub fn load(&self) -> Load {
         let inbox = self.inbox();
-        Load {
+        let mut load = Load {
             waiting: inbox.load.waiting + inbox.num_submits,
             ..inbox.load
+        };
+        drop(inbox);
+        if let Some(memory) = &self.memory {
+            load.memory_bytes = memory.bytes();
+            load.memory_tokens = memory.num_tokens();
+            load.evicted_tokens = memory.evicted_tokens();
+            load.corpus_bytes = memory.corpus_bytes();
         }
+        load
     }
 
     fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {

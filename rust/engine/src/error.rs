@@ -1,5 +1,7 @@
 //! The one error of this crate.
 
+use std::path::PathBuf;
+
 use spectrie_trie::TrieError;
 use thiserror::Error;
 
@@ -19,6 +21,19 @@ pub enum EngineError {
     /// A drafting or memory value is out of range.
     #[error(transparent)]
     Drafting(#[from] TrieError),
+    /// A call about draft memory where there is none.
+    #[error("speculation is off, so there is no draft memory; start with speculation auto")]
+    SpeculationOff,
+    /// A corpus of another tokenizer: its ids mean other text.
+    #[error("{} was built with tokenizer {given}, the model's is {expected}; build it again with this model", .path.display())]
+    ForeignCorpus {
+        /// The corpus file.
+        path: PathBuf,
+        /// Fingerprint of its tokenizer.
+        given: String,
+        /// Fingerprint of the model's tokenizer.
+        expected: String,
+    },
     /// Too many requests or commands are already held.
     #[error("the engine already holds {limit} {what}, its limit")]
     Full {

@@ -12,12 +12,15 @@ mod cost;
 mod drafting;
 mod engine;
 mod error;
+mod gain;
+mod memory;
 pub mod noise;
 mod offers;
 mod output;
 mod pages;
 mod plan;
 mod request;
+mod results;
 mod sampler;
 mod scheduler;
 mod sequence;
@@ -25,10 +28,12 @@ mod survivors;
 mod tree;
 mod verify;
 
-pub use config::{EngineConfig, MAX_DRAFT_TOKENS, SpeculationMode};
+pub use config::{EngineConfig, MAX_DRAFT_TOKENS, Recycle, SpeculationMode};
 pub use engine::Engine;
 pub use error::EngineError;
-pub use output::{Finish, FinishKind, Load, NUM_SOURCES, RequestOutput, RequestStats};
+pub use output::{
+    CalibrationBin, Finish, FinishKind, Load, NUM_BINS, NUM_SOURCES, RequestOutput, RequestStats,
+};
 pub use plan::{Plan, RowKind};
 pub use request::{MIN_TEMPERATURE, Request, SamplingParameters};
-pub use verify::Verdicts;
+pub use results::{StepResults, TOP_K, TopTokens, Verdicts};

@@ -4,10 +4,15 @@ use spectrie_trie::DraftTree;
 
 use crate::budget::{self, BaseRows, Bid};
 use crate::config::{MAX_DRAFT_TOKENS, SpeculationMode};
+use crate::gain::Trial;
 use crate::noise::splitmix;
 use crate::scheduler::Scheduler;
 use crate::sequence::OrderKey;
 use crate::tree::SentTree;
+
+/// A request whose drafts could not pay still scores the first token of one in so many steps: what
+/// follows then tells whether it has become more predictable.
+const SCORE_EVERY: u64 = 8;
 
 /// What one request could send.
 #[derive(Debug)]
@@ -21,21 +26,36 @@ struct Offer {
 }
 
 impl Scheduler {
-    /// The trees that the decoding requests `keys` send in a step with `num_chunk` prompt rows.
+    /// The trees that the decoding requests `keys` send in a step with `num_chunk` prompt rows, and
+    /// what the step says about the gain of drafts.
     pub(crate) fn draft(
         &mut self,
         keys: &[OrderKey],
         num_chunk: usize,
-    ) -> Vec<(OrderKey, SentTree)> {
-        let mut offers = self.collect_offers(keys, num_chunk);
+    ) -> (Vec<(OrderKey, SentTree)>, Option<Trial>) {
+        let is_holdout = self.is_holdout();
+        let mut offers = self.collect_offers(keys, num_chunk, is_holdout);
         self.buy(&mut offers, num_chunk);
-        offers
+        let trial = offers.iter().any(|offer| !offer.is_fixed).then_some({
+            if is_holdout {
+                Trial::Holdout
+            } else {
+                Trial::Offered
+            }
+        });
+        let trees = offers
             .into_iter()
             .map(|offer| (offer.key, self.seat(offer)))
-            .collect()
+            .collect();
+        (trees, trial)
     }
 
-    fn collect_offers(&mut self, keys: &[OrderKey], num_chunk: usize) -> Vec<Offer> {
+    fn collect_offers(
+        &mut self,
+        keys: &[OrderKey],
+        num_chunk: usize,
+        is_holdout: bool,
+    ) -> Vec<Offer> {
         let base = BaseRows {
             decoding: keys.len(),
             chunk: num_chunk,
@@ -44,6 +64,7 @@ impl Scheduler {
         };
         let most_of_all = self.config.max_draft_tokens * keys.len();
         let min_value = budget::min_value(base, most_of_all, &self.costs);
+        let scores = is_holdout || self.last_plan_id.is_multiple_of(SCORE_EVERY);
         let mut offers = Vec::with_capacity(keys.len());
         for &key in keys {
             let Some(sequence) = self.running.get_mut(&key) else {
@@ -54,9 +75,14 @@ impl Scheduler {
             let in_context = self.config.max_context.saturating_sub(sequence.kv_len + 1);
             let is_fixed = sequence.drafting.mode() != SpeculationMode::Auto;
             let most = base.left.min(in_context).min(MAX_DRAFT_TOKENS);
-            let price = if is_fixed { Some(0.0) } else { min_value };
+            let price = if is_fixed {
+                Some(0.0)
+            } else {
+                min_value.filter(|_| !is_holdout)
+            };
             let tree = match price {
                 Some(price) if most.min(max_depth) > 0 => sequence.drafting.draft(most, price),
+                None if scores => sequence.drafting.draft(0, 1.0),
                 _ => DraftTree::default(),
             };
             let mut bids = budget::bids(offers.len(), &tree, max_depth);
@@ -93,11 +119,7 @@ impl Scheduler {
             fixed: num_fixed,
             left: num_left,
         };
-        let bought = if self.is_holdout() {
-            0
-        } else {
-            budget::num_bought(&bids, base, &self.costs)
-        };
+        let bought = budget::num_bought(&bids, base, &self.costs);
         for bid in &bids[..bought] {
             offers[bid.offer].bids.push(*bid);
         }
@@ -107,7 +129,8 @@ impl Scheduler {
     /// of steps.
     fn is_holdout(&self) -> bool {
         let every = self.config.holdout_every;
-        every > 0 && splitmix(self.last_plan_id).is_multiple_of(every)
+        let counter = self.config.holdout_seed.wrapping_add(self.last_plan_id);
+        every > 0 && splitmix(counter).is_multiple_of(every)
     }
 
     /// The sent part of an offer, as far as free pages can hold it.

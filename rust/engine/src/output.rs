@@ -76,8 +76,25 @@ pub struct RequestOutput {
     pub finish: Option<Finish>,
 }
 
+/// Bins of conditional probability, a tenth each.
+pub const NUM_BINS: usize = 10;
+
+/// Draft nodes of similar conditional probability whose parent the model came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CalibrationBin {
+    /// Nodes.
+    pub trials: u64,
+    /// Sum of their probabilities given their parent.
+    pub expected: f64,
+    /// Those that were accepted.
+    pub actual: u64,
+}
+
 /// How busy the engine is. Counts of tokens, steps and preemptions are totals since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+///
+/// What drafts gain in tokens per second is `offered_tokens / step_ms_total` over
+/// `holdout_tokens / holdout_ms_total`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
     /// Requests that hold pages.
     pub running: usize,
@@ -101,4 +118,28 @@ pub struct Load {
     pub generated_tokens: u64,
     /// Requests that lost their pages.
     pub preemptions: u64,
+    /// Bytes of the corpora, which are files in memory and not in `memory_bytes`.
+    pub corpus_bytes: usize,
+    /// Tokens of text in draft memory.
+    pub memory_tokens: u64,
+    /// Tokens that draft memory evicted to stay within its bytes.
+    pub evicted_tokens: u64,
+    /// Sum of the values of the draft nodes sent in mode auto: what `accepted_tokens` should be.
+    pub expected_accepted: f64,
+    /// Draft nodes of mode auto that became output, by source number.
+    pub accepted_by_source: [u64; NUM_SOURCES],
+    /// Promise and outcome of the nodes of mode auto, by tenths of their conditional probability.
+    pub calibration: [CalibrationBin; NUM_BINS],
+    /// Steps of decoding alone whose drafts the budget chose.
+    pub offered_steps: u64,
+    /// Tokens they emitted.
+    pub offered_tokens: u64,
+    /// Milliseconds they took, from plan to results.
+    pub step_ms_total: f64,
+    /// Steps of decoding alone that went without drafts to measure what these gain.
+    pub holdout_steps: u64,
+    /// Tokens they emitted.
+    pub holdout_tokens: u64,
+    /// Milliseconds they took, from plan to results.
+    pub holdout_ms_total: f64,
 }

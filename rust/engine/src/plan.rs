@@ -1,7 +1,7 @@
 //! The rows of one forward, as arrays.
 
 /// What one forward computes. All arrays are `i32` unless said; R rows, Q requests, S sampled rows,
-/// M moves.
+/// T top rows, M moves.
 ///
 /// Row `j` of a request has logical index `request_kv_len + j` in its cache and lives in slot
 /// `page_ids[page_indptr[q] + index / page_size] * page_size + index % page_size`. A chunk row sees
@@ -40,6 +40,9 @@ pub struct Plan {
     pub sample_rows: Vec<i32>,
     /// Where each request's rows start in `sample_rows`, \[Q + 1\].
     pub sample_indptr: Vec<i32>,
+    /// Rows whose likeliest tokens are wanted, ascending: none, or the sampled rows and maybe
+    /// others, \[T\].
+    pub top_rows: Vec<i32>,
     /// Slots to copy from, in order, before the forward, \[M\].
     pub kv_move_src: Vec<i32>,
     /// Slots to copy to, \[M\].
@@ -84,6 +87,11 @@ impl Plan {
         self.sample_rows.len()
     }
 
+    /// Rows whose likeliest tokens are wanted.
+    pub fn num_tops(&self) -> usize {
+        self.top_rows.len()
+    }
+
     /// Begins a request's rows.
     pub(crate) fn open(&mut self, kind: RowKind, kv_len: usize) {
         self.request_row_start.push(self.num_rows() as i32);
@@ -99,8 +107,12 @@ impl Plan {
         self.row_slot.push(row.slot);
         self.row_parent.push(row.parent);
         self.row_ancestors.push(row.ancestors as i64);
+        let index = self.num_rows() as i32 - 1;
         if row.sampled {
-            self.sample_rows.push(self.num_rows() as i32 - 1);
+            self.sample_rows.push(index);
+        }
+        if row.sampled || row.top {
+            self.top_rows.push(index);
         }
     }
 
@@ -122,5 +134,8 @@ pub(crate) struct Row {
     pub(crate) slot: i32,
     pub(crate) parent: i32,
     pub(crate) ancestors: u64,
+    /// Whether its logits are needed.
     pub(crate) sampled: bool,
+    /// Whether its likeliest tokens are wanted, as those of every sampled row.
+    pub(crate) top: bool,
 }

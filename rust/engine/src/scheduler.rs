@@ -1,12 +1,15 @@
 //! The state machine behind an engine: who runs, who waits, who owns which page.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
 
 use spectrie_trie::DraftMemory;
 
-use crate::config::{EngineConfig, SpeculationMode};
+use crate::config::EngineConfig;
 use crate::cost::CostCurve;
 use crate::error::EngineError;
+use crate::gain::Trial;
 use crate::output::{Finish, FinishKind, Load, RequestOutput, RequestStats};
 use crate::pages::PagePool;
 use crate::request::Request;
@@ -20,6 +23,10 @@ pub(crate) struct InFlight {
     pub(crate) plan_id: u64,
     pub(crate) num_rows: usize,
     pub(crate) num_samples: usize,
+    pub(crate) num_tops: usize,
+    /// What the step's tokens and time count for.
+    pub(crate) trial: Option<Trial>,
+    pub(crate) planned_s: f64,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -29,6 +36,8 @@ pub(crate) struct Part {
     pub(crate) key: OrderKey,
     /// Index of its first sampled row among all sampled rows.
     pub(crate) first_sample: usize,
+    /// Its rows whose likeliest tokens are wanted, among all of them: the last ones of its rows.
+    pub(crate) tops: Range<usize>,
     pub(crate) work: Work,
 }
 
@@ -58,16 +67,16 @@ pub(crate) struct Scheduler {
     pub(crate) totals: Load,
     pub(crate) costs: CostCurve,
     /// What namespaces learnt; `None` when nothing may be kept or drafted.
-    memory: Option<DraftMemory>,
+    memory: Option<Arc<DraftMemory>>,
 }
 
 impl Scheduler {
-    pub(crate) fn new(config: EngineConfig) -> Result<Self, EngineError> {
+    /// `memory` is none where nothing may be kept or drafted.
+    pub(crate) fn new(
+        config: EngineConfig,
+        memory: Option<Arc<DraftMemory>>,
+    ) -> Result<Self, EngineError> {
         config.check()?;
-        let keeps = config.memory_bytes > 0 && config.speculation != SpeculationMode::Off;
-        let memory = keeps
-            .then(|| DraftMemory::new(config.memory_config()))
-            .transpose()?;
         Ok(Self {
             pool: PagePool::new(config.num_pages, config.page_size),
             running: BTreeMap::new(),
@@ -103,7 +112,7 @@ impl Scheduler {
         }
         let key = OrderKey::new(request.priority, self.num_arrivals);
         self.num_arrivals += 1;
-        let sequence = Sequence::new(request, &self.config, self.memory.as_ref(), arrived_s);
+        let sequence = Sequence::new(request, &self.config, self.memory.as_deref(), arrived_s);
         let ending = sequence.ending();
         self.keys.insert(handle, key);
         self.waiting.insert(key, sequence);
@@ -121,13 +130,6 @@ impl Scheduler {
                 ..End::of(FinishKind::Cancelled)
             };
             self.end(key, end, now_s);
-        }
-    }
-
-    /// Teaches the draft memory of a namespace.
-    pub(crate) fn learn(&self, namespace: &str, token_ids: &[u32]) {
-        if let Some(memory) = &self.memory {
-            memory.namespace(namespace).insert(token_ids);
         }
     }
 
@@ -173,7 +175,7 @@ impl Scheduler {
             let kept = kept.min(sequence.num_output());
             sequence
                 .drafting
-                .teach_output(&sequence.tokens[..sequence.num_prompt() + kept]);
+                .teach_rest(&sequence.tokens[..sequence.num_prompt() + kept]);
         }
         RequestOutput {
             handle: sequence.request.handle,
@@ -194,7 +196,6 @@ impl Scheduler {
             waiting: self.waiting.len(),
             pages_used: self.pool.num_used(),
             pages_total: self.pool.total(),
-            memory_bytes: self.memory.as_ref().map_or(0, DraftMemory::bytes),
             ..self.totals
         }
     }

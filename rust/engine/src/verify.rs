@@ -1,27 +1,13 @@
-//! Takes a plan's results: draws tokens, walks the trees, moves requests on.
+//! Acts on a plan's results: draws tokens, walks the trees, moves requests on.
 
+use crate::config::SpeculationMode;
 use crate::error::EngineError;
 use crate::output::{FinishKind, RequestOutput};
+use crate::results::{StepResults, Verdicts};
 use crate::sampler::{NoToken, Sampler};
-use crate::scheduler::{End, InFlight, Part, Scheduler, Work};
+use crate::scheduler::{End, Part, Scheduler, Work};
 use crate::sequence::Sequence;
 use crate::tree::SentTree;
-
-/// What the model said about each sampled row of a plan.
-#[derive(Debug, Clone, Copy)]
-pub enum Verdicts<'a> {
-    /// Rows of logits, `row_stride` values apart.
-    Logits {
-        /// The rows, from the first value of the first to the last value of the last.
-        values: &'a [f32],
-        /// Number of rows.
-        num_rows: usize,
-        /// Distance between the starts of two rows, in values.
-        row_stride: usize,
-    },
-    /// The likeliest token of each row.
-    Tokens(&'a [i32]),
-}
 
 /// What ended a request's step early, beside tokens.
 const NO_TOKEN: &str = "the model gave no finite logit";
@@ -31,12 +17,12 @@ impl Scheduler {
     pub(crate) fn commit(
         &mut self,
         plan_id: u64,
-        verdicts: &Verdicts<'_>,
+        results: &StepResults<'_>,
         elapsed_ms: f64,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
         let open = self.open_plan(plan_id)?;
-        self.check(open, verdicts)?;
+        self.check(open, results)?;
         let Some(open) = self.in_flight.take() else {
             return Ok(Vec::new());
         };
@@ -51,10 +37,16 @@ impl Scheduler {
         }
         let mut outputs = self.take_outputs();
         let mut sampler = std::mem::take(&mut self.sampler);
+        let before = self.totals.generated_tokens;
         for part in &open.parts {
-            outputs.extend(self.commit_part(part, verdicts, &mut sampler, now_s));
+            outputs.extend(self.commit_part(part, results, &mut sampler, now_s));
         }
         self.sampler = sampler;
+        if let Some(trial) = open.trial {
+            let tokens = self.totals.generated_tokens - before;
+            let step_ms = (now_s - open.planned_s) * 1e3;
+            self.totals.note_trial(trial, tokens, step_ms);
+        }
         Ok(outputs)
     }
 
@@ -78,88 +70,10 @@ impl Scheduler {
         Ok(outputs)
     }
 
-    fn open_plan(&self, plan_id: u64) -> Result<&InFlight, EngineError> {
-        match &self.in_flight {
-            Some(open) if open.plan_id == plan_id => Ok(open),
-            other => Err(EngineError::UnknownPlan {
-                given: plan_id,
-                expected: other.as_ref().map(|open| open.plan_id),
-            }),
-        }
-    }
-
-    fn check(&self, open: &InFlight, verdicts: &Verdicts<'_>) -> Result<(), EngineError> {
-        let wrong = |what, given, allowed| {
-            Err(EngineError::Logits {
-                what,
-                given,
-                allowed,
-            })
-        };
-        let expected = open.num_samples;
-        let vocabulary = self.config.vocabulary_size;
-        match *verdicts {
-            Verdicts::Logits { num_rows, .. } if num_rows != expected => wrong(
-                "number of rows",
-                num_rows,
-                format!("{expected}, the sampled rows of the plan"),
-            ),
-            Verdicts::Logits { row_stride, .. } if expected > 0 && row_stride < vocabulary => {
-                wrong(
-                    "row stride",
-                    row_stride,
-                    format!("{vocabulary} or more, the vocabulary size"),
-                )
-            }
-            Verdicts::Logits {
-                values,
-                num_rows,
-                row_stride,
-            } if num_rows > 0 && values.len() < (num_rows - 1) * row_stride + vocabulary => wrong(
-                "number of values",
-                values.len(),
-                format!("{num_rows} rows {row_stride} apart"),
-            ),
-            Verdicts::Tokens(tokens) if tokens.len() != expected => wrong(
-                "number of tokens",
-                tokens.len(),
-                format!("{expected}, the sampled rows of the plan"),
-            ),
-            Verdicts::Tokens(tokens) => {
-                if let Some(&token) = tokens
-                    .iter()
-                    .find(|&&token| token < 0 || token as usize >= vocabulary)
-                {
-                    return wrong("token", token as usize, format!("0 to {}", vocabulary - 1));
-                }
-                self.check_greedy(open)
-            }
-            Verdicts::Logits { .. } => Ok(()),
-        }
-    }
-
-    fn check_greedy(&self, open: &InFlight) -> Result<(), EngineError> {
-        for part in &open.parts {
-            let Some(sequence) = self.running.get(&part.key) else {
-                continue;
-            };
-            let samples = match part.work {
-                Work::Chunk(rows) => rows == sequence.num_missing(),
-                Work::Tree(_) => true,
-            };
-            if samples && !sequence.is_plain_greedy() {
-                return Err(EngineError::NotGreedy {
-                    handle: sequence.request.handle,
-                });
-            }
-        }
-        Ok(())
-    }
-
     fn commit_part(
         &mut self,
         part: &Part,
-        verdicts: &Verdicts<'_>,
+        results: &StepResults<'_>,
         sampler: &mut Sampler,
         now_s: f64,
     ) -> Option<RequestOutput> {
@@ -168,20 +82,23 @@ impl Scheduler {
         let vocabulary = self.config.vocabulary_size;
         let mut draw = |sequence: &Sequence, row: usize| {
             let row = part.first_sample + row;
-            match *verdicts {
+            match results.verdicts {
                 Verdicts::Logits {
                     values, row_stride, ..
                 } => sampler.draw(
                     &values[row * row_stride..][..vocabulary],
                     &sequence.next_draw(),
                 ),
-                Verdicts::Tokens(tokens) => Ok(tokens[row] as u32),
+                Verdicts::Tokens(tokens) => u32::try_from(tokens[row]).map_err(|_| NoToken),
             }
         };
         let ended = match &part.work {
             Work::Chunk(rows) => {
                 sequence.kv_len += rows;
                 sequence.drafting.feed(&sequence.tokens[..sequence.kv_len]);
+                sequence
+                    .drafting
+                    .teach_running(&sequence.tokens[..sequence.kv_len]);
                 if sequence.num_missing() > 0 {
                     self.running.insert(part.key, sequence);
                     return None;
@@ -189,8 +106,6 @@ impl Scheduler {
                 if sequence.num_emitted() == 0 {
                     self.totals.prompt_tokens += sequence.num_prompt() as u64;
                 }
-                let prompt = &sequence.tokens[..sequence.num_prompt()];
-                sequence.drafting.teach_prompt(prompt);
                 sequence.decoding = true;
                 draw(&sequence, 0).map(|token| {
                     sequence.push(token, now_s);
@@ -203,6 +118,10 @@ impl Scheduler {
                 self.totals.drafted_tokens += tree.num_nodes() as u64;
                 let walk = walk(&mut sequence, tree, &mut draw, now_s);
                 self.totals.accepted_tokens += walk.path.len() as u64;
+                if sequence.drafting.mode() == SpeculationMode::Auto {
+                    let ended = !matches!(walk.ended, Ok(None));
+                    self.totals.note_tree(tree, &walk.path, ended);
+                }
                 let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
                 sequence.drafting.advance(Some((tree, &walk.path)), emitted);
                 walk.ended
@@ -212,6 +131,7 @@ impl Scheduler {
         self.totals.generated_tokens += token_ids.len() as u64;
         let end = match ended {
             Ok(None) => {
+                sequence.drafting.teach_running(&sequence.tokens);
                 let handle = sequence.request.handle;
                 self.running.insert(part.key, sequence);
                 return Some(RequestOutput {

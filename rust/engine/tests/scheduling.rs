@@ -296,7 +296,7 @@ fn plans_are_committed_once_and_in_order() {
         };
         driver
             .engine
-            .commit(plan_id, &verdicts, 1.0, 0.0)
+            .commit(plan_id, &verdicts.into(), 1.0, 0.0)
             .map(|_| ())
     };
     let unknown = |given, expected| Err(EngineError::UnknownPlan { given, expected });

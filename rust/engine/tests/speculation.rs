@@ -208,13 +208,13 @@ fn text_of_other_workers_is_learnt() {
     let accepted = accepted_after(|driver| {
         let first = request(1, &[3, 4, 5], 20);
         let text = [first.prompt_ids.clone(), reference::decode(&first).0].concat();
-        driver.engine.learn("default", text).unwrap();
+        driver.engine.learn("default", &text).unwrap();
     });
     assert!(accepted >= 10 + accepted_after(|_| ()));
     assert!(
         Driver::new(config())
             .engine
-            .learn("default", vec![40])
+            .learn("default", &[40])
             .is_err()
     );
 }

@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spectrie_cpu::{
     Attention, AttentionConfig, Batch, BatchArrays, Bf16, CpuError, Element, LayerConfig, Level,
-    PAGE_SIZE, add_rms_norm, rms_norm, silu_mul, use_huge_pages,
+    PAGE_SIZE, TOP_K, add_rms_norm, rms_norm, silu_mul, top_k, use_huge_pages,
 };
 
 /// Rows from which a call lets other Python threads run: below, the switch costs more than the work.
@@ -341,6 +341,31 @@ fn cpu_silu_mul(
     }
 }
 
+/// The likeliest tokens of float32 rows `[rows, width]`: ids and probabilities `[rows, CPU_TOP_K]`.
+#[pyfunction]
+fn cpu_top_k(
+    py: Python<'_>,
+    logits: usize,
+    ids: usize,
+    probabilities: usize,
+    rows: usize,
+    width: usize,
+    threads: usize,
+) -> PyResult<()> {
+    // SAFETY: the wrapper passes contiguous tensors of these shapes and keeps them alive.
+    let (logits, ids, probabilities) = unsafe {
+        (
+            read::<f32>(logits, rows * width)?,
+            write::<i32>(ids, rows * TOP_K)?,
+            write::<f32>(probabilities, rows * TOP_K)?,
+        )
+    };
+    run(py, rows, || {
+        top_k(logits, width, ids, probabilities, threads)
+    })
+    .map_err(to_py)
+}
+
 /// Name of the operators' arithmetic: equal names give equal bits.
 #[pyfunction]
 fn cpu_arithmetic() -> &'static str {
@@ -356,10 +381,12 @@ fn cpu_use_huge_pages(py: Python<'_>) -> usize {
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CPU_PAGE_SIZE", PAGE_SIZE)?;
+    module.add("CPU_TOP_K", TOP_K)?;
     module.add_class::<CpuBatch>()?;
     module.add_class::<CpuAttention>()?;
     module.add_function(wrap_pyfunction!(cpu_add_rms_norm, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_silu_mul, module)?)?;
+    module.add_function(wrap_pyfunction!(cpu_top_k, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_use_huge_pages, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_arithmetic, module)?)
 }

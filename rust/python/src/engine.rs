@@ -1,18 +1,23 @@
 //! Python face of `spectrie-engine`.
 
 mod logits;
+mod memory;
 mod output;
 mod plan;
 mod request;
 
-use numpy::PyReadonlyArray1;
+use std::path::PathBuf;
+
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use spectrie_engine as core;
-use spectrie_engine::Verdicts;
+use spectrie_engine::{StepResults, TopTokens, Verdicts};
+use spectrie_trie::Readers;
 
 use self::logits::LogitsAddress;
+use self::memory::{CorpusInfo, NamespaceInfo};
 use self::output::{Finish, Load, StepOutput};
 use self::plan::Plan;
 use self::request::Request;
@@ -29,6 +34,31 @@ fn engine_error(error: core::EngineError) -> PyErr {
     EngineError::new_err(error.to_string())
 }
 
+/// The model's likeliest tokens, copied from Python arrays.
+struct Top {
+    ids: Vec<i32>,
+    probabilities: Vec<f32>,
+}
+
+impl Top {
+    fn new(
+        ids: Option<PyReadonlyArray2<'_, i32>>,
+        probabilities: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> Option<Self> {
+        Some(Self {
+            ids: ids?.as_array().iter().copied().collect(),
+            probabilities: probabilities?.as_array().iter().copied().collect(),
+        })
+    }
+
+    fn tokens(&self) -> TopTokens<'_> {
+        TopTokens {
+            ids: &self.ids,
+            probabilities: &self.probabilities,
+        }
+    }
+}
+
 /// Scheduler, pages, drafts, sampling and verification.
 #[pyclass(frozen, name = "Engine", module = "spectrie._core")]
 struct Engine {
@@ -41,7 +71,8 @@ impl Engine {
     #[new]
     #[pyo3(signature = (*, vocabulary_size, eos_token_ids, num_pages, max_context, max_running, page_size=16,
         max_held=4096, chunk_tokens=256, max_batch_rows=512, speculation="auto", max_draft_tokens=16, min_match=1,
-        max_match=16, min_breadth=1, max_breadth=10, max_depth=18, memory_bytes=256 << 20, holdout_every=100))]
+        max_match=16, min_breadth=1, max_breadth=10, max_depth=18, memory_bytes=256 << 20, recycle="off",
+        holdout_every=100, holdout_seed=0, tokenizer_fingerprint=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         vocabulary_size: usize,
@@ -61,7 +92,10 @@ impl Engine {
         max_breadth: usize,
         max_depth: usize,
         memory_bytes: usize,
+        recycle: &str,
         holdout_every: u64,
+        holdout_seed: u64,
+        tokenizer_fingerprint: Option<String>,
     ) -> PyResult<Self> {
         let config = core::EngineConfig {
             vocabulary_size,
@@ -81,7 +115,10 @@ impl Engine {
             max_breadth,
             max_depth,
             memory_bytes,
+            recycle: core::Recycle::parse(recycle).map_err(engine_error)?,
             holdout_every,
+            holdout_seed,
+            tokenizer_fingerprint,
         };
         let engine = core::Engine::new(config).map_err(engine_error)?;
         Ok(Self {
@@ -99,9 +136,8 @@ impl Engine {
         self.engine.cancel(handle, keep_tokens, finished);
     }
 
-    fn learn(&self, namespace: &str, token_ids: Vec<u32>) -> PyResult<()> {
-        self.engine
-            .learn(namespace, token_ids)
+    fn learn(&self, py: Python<'_>, namespace: &str, token_ids: Vec<u32>) -> PyResult<()> {
+        py.detach(|| self.engine.learn(namespace, &token_ids))
             .map_err(engine_error)
     }
 
@@ -126,6 +162,8 @@ impl Engine {
         )
     }
 
+    #[pyo3(signature = (plan_id, logits_pointer, num_rows, row_stride, elapsed_ms, now_s, top_ids=None,
+        top_probabilities=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn commit_logits(
         &self,
@@ -136,7 +174,10 @@ impl Engine {
         row_stride: usize,
         elapsed_ms: f64,
         now_s: f64,
+        top_ids: Option<PyReadonlyArray2<'_, i32>>,
+        top_probabilities: Option<PyReadonlyArray2<'_, f32>>,
     ) -> PyResult<StepOutput> {
+        let top = Top::new(top_ids, top_probabilities);
         let address =
             LogitsAddress::new(logits_pointer, num_rows, row_stride, self.vocabulary_size);
         let address = address.map_err(engine_error)?;
@@ -146,14 +187,18 @@ impl Engine {
                 num_rows,
                 row_stride,
             };
-            self.engine.commit(plan_id, &verdicts, elapsed_ms, now_s)
+            let top = top.as_ref().map(Top::tokens);
+            let results = StepResults { verdicts, top };
+            self.engine.commit(plan_id, &results, elapsed_ms, now_s)
         });
         StepOutput::new(py, outputs.map_err(engine_error)?)
     }
 
+    #[pyo3(signature = (plan_id, argmax, elapsed_ms, now_s, top_ids=None, top_probabilities=None))]
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "converted from a Python array"
+        clippy::too_many_arguments,
+        reason = "converted from Python arrays; keywords of the Python class"
     )]
     fn commit_tokens(
         &self,
@@ -162,11 +207,17 @@ impl Engine {
         argmax: PyReadonlyArray1<'_, i32>,
         elapsed_ms: f64,
         now_s: f64,
+        top_ids: Option<PyReadonlyArray2<'_, i32>>,
+        top_probabilities: Option<PyReadonlyArray2<'_, f32>>,
     ) -> PyResult<StepOutput> {
         let tokens: Vec<i32> = argmax.as_array().to_vec();
+        let top = Top::new(top_ids, top_probabilities);
         let outputs = py.detach(|| {
-            self.engine
-                .commit(plan_id, &Verdicts::Tokens(&tokens), elapsed_ms, now_s)
+            let results = StepResults {
+                verdicts: Verdicts::Tokens(&tokens),
+                top: top.as_ref().map(Top::tokens),
+            };
+            self.engine.commit(plan_id, &results, elapsed_ms, now_s)
         });
         StepOutput::new(py, outputs.map_err(engine_error)?)
     }
@@ -182,8 +233,44 @@ impl Engine {
         StepOutput::new(py, outputs.map_err(engine_error)?)
     }
 
-    fn load(&self) -> Load {
-        Load::new(self.engine.load())
+    fn load(&self, py: Python<'_>) -> Load {
+        Load::new(py.detach(|| self.engine.load()))
+    }
+
+    #[pyo3(signature = (path, readers=None))]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "converted from a Python path"
+    )]
+    fn add_corpus(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        readers: Option<Vec<String>>,
+    ) -> PyResult<CorpusInfo> {
+        let readers = readers.map_or(Readers::All, Readers::Namespaces);
+        py.detach(|| self.engine.add_corpus(&path, readers))
+            .map(CorpusInfo::new)
+            .map_err(engine_error)
+    }
+
+    fn remove_corpus(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        py.detach(|| self.engine.remove_corpus(name))
+            .map_err(engine_error)
+    }
+
+    fn corpora(&self, py: Python<'_>) -> Vec<CorpusInfo> {
+        let infos = py.detach(|| self.engine.corpora());
+        infos.into_iter().map(CorpusInfo::new).collect()
+    }
+
+    fn namespaces(&self, py: Python<'_>) -> Vec<NamespaceInfo> {
+        let infos = py.detach(|| self.engine.namespaces());
+        infos.into_iter().map(NamespaceInfo::new).collect()
+    }
+
+    fn forget(&self, py: Python<'_>, namespace: &str) -> bool {
+        py.detach(|| self.engine.forget(namespace))
     }
 }
 
@@ -195,5 +282,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Finish>()?;
     module.add_class::<StepOutput>()?;
     module.add_class::<Load>()?;
+    module.add_class::<CorpusInfo>()?;
+    module.add_class::<NamespaceInfo>()?;
     module.add_class::<Engine>()
 }

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from spectrie.model.operators.base import Operators, OperatorSettings
+from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings
 from spectrie.model.operators.dispatch import create_operators
 
-__all__ = ["OperatorSettings", "Operators", "create_operators"]
+__all__ = ["TOP_K", "OperatorSettings", "Operators", "create_operators"]

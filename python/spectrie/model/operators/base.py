@@ -11,7 +11,10 @@ from spectrie.model.config import ModelConfig
 from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS
 from spectrie.model.plan import PlanArrays
 
-__all__ = ["OperatorSettings", "Operators"]
+__all__ = ["TOP_K", "OperatorSettings", "Operators"]
+
+TOP_K = 8
+"""Tokens given for each row by `Operators.top_k`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +97,18 @@ class Operators(ABC):
     @abstractmethod
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         """`silu(gate) * up` of [rows, 2 * intermediate], gate first."""
+
+    @abstractmethod
+    def top_k(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The likeliest tokens of each row, likeliest first, and their probabilities.
+
+        Probabilities are those of the plain softmax. NaN is passed over. Ids are -1 and
+        probabilities 0 where a row has no finite greatest value, or no tokens above minus infinity
+        left.
+
+        Args:
+            logits: float32 [rows, vocabulary].
+
+        Returns:
+            int32 and float32 [rows, TOP_K], each tensor the caller's own.
+        """

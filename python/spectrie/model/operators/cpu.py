@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from spectrie import _core
-from spectrie.model.operators.base import Operators, OperatorSettings
+from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings
 from spectrie.model.plan import PlanArrays
 
 __all__ = ["CpuOperators"]
@@ -144,3 +144,17 @@ class CpuOperators(Operators):
             self._threads,
         )
         return out
+
+    def top_k(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows, width = logits.shape
+        ids = torch.empty(rows, TOP_K, dtype=torch.int32)
+        probabilities = torch.empty(rows, TOP_K)
+        _core.cpu_top_k(
+            self._address(logits, width, torch.float32),
+            ids.data_ptr(),
+            probabilities.data_ptr(),
+            rows,
+            width,
+            self._threads,
+        )
+        return ids, probabilities

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 import spectrie_kernels
-from spectrie.model.operators.base import OperatorSettings
+from spectrie.model.operators.base import TOP_K, OperatorSettings
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import PlanArrays
 from spectrie_kernels import TreeLayout
@@ -70,3 +70,8 @@ class GpuOperators(ReferenceOperators):
         out = qkv.new_zeros(qkv.shape[0], attended.shape[1] * attended.shape[2])
         out[:num_rows] = attended.flatten(1)
         return out
+
+    def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Without sorting the vocabulary; among equal values any may come first."""
+        values, ids = logits.topk(min(TOP_K, logits.shape[-1]), dim=-1)
+        return values, ids

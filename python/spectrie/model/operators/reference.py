@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from spectrie.model.operators.base import Operators, OperatorSettings
+from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings
 from spectrie.model.plan import PlanArrays
 
 __all__ = ["ReferenceOperators"]
@@ -126,3 +126,18 @@ class ReferenceOperators(Operators):
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
         gate, up = gate_up.float().chunk(2, dim=-1)
         return (functional.silu(gate) * up).to(self._settings.dtype)
+
+    def top_k(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = logits.nan_to_num(nan=float("-inf"), posinf=float("inf"), neginf=float("-inf"))
+        values, ids = self._likeliest(logits)
+        probabilities = (values - logits.logsumexp(dim=-1, keepdim=True)).exp()
+        known = (values > float("-inf")) & values[:, :1].isfinite()
+        missing = TOP_K - ids.shape[1]
+        ids = functional.pad(ids.where(known, -1), (0, missing), value=-1)
+        probabilities = functional.pad(probabilities.where(known, 0.0), (0, missing))
+        return ids.int(), probabilities
+
+    def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values and ids of the `TOP_K` greatest; a stable sort leaves ties to the lowest id."""
+        values, ids = logits.sort(dim=-1, descending=True, stable=True)
+        return values[:, :TOP_K], ids[:, :TOP_K]

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use spectrie_engine::{Engine, EngineConfig, Finish, Plan, Request, RequestOutput, Verdicts};
+use spectrie_engine::{
+    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
+};
 
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
 
@@ -68,14 +70,21 @@ impl Driver {
     }
 
     pub(crate) fn commit_values(&mut self, plan: &Plan, values: &[f32]) {
-        let verdicts = Verdicts::Logits {
-            values,
-            num_rows: plan.num_samples(),
-            row_stride: STRIDE,
+        let (ids, probabilities) = self.model.top(plan);
+        let results = StepResults {
+            verdicts: Verdicts::Logits {
+                values,
+                num_rows: plan.num_samples(),
+                row_stride: STRIDE,
+            },
+            top: Some(TopTokens {
+                ids: &ids,
+                probabilities: &probabilities,
+            }),
         };
         let outputs = self
             .engine
-            .commit(plan.plan_id, &verdicts, 1.0, self.now_s)
+            .commit(plan.plan_id, &results, 1.0, self.now_s)
             .unwrap();
         self.take(outputs);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use spectrie_engine::Plan;
+use spectrie_engine::{Plan, TOP_K};
 
 /// Tokens of the model; 0 ends an answer.
 pub(crate) const VOCABULARY: usize = 40;
@@ -70,6 +70,20 @@ impl FakeModel {
         values
     }
 
+    /// The likeliest tokens after each top row of the plan just computed, and their probabilities.
+    pub(crate) fn top(&self, plan: &Plan) -> (Vec<i32>, Vec<f32>) {
+        let (mut ids, mut probabilities) = (Vec::new(), Vec::new());
+        for &row in &plan.top_rows {
+            let logits = logits(&self.visible(plan, row as usize));
+            let total: f32 = logits.iter().map(|logit| logit.exp()).sum();
+            let mut order: Vec<usize> = (0..VOCABULARY).collect();
+            order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+            ids.extend(order[..TOP_K].iter().map(|&id| id as i32));
+            probabilities.extend(order[..TOP_K].iter().map(|&id| logits[id].exp() / total));
+        }
+        (ids, probabilities)
+    }
+
     /// The tokens a row sees, by position.
     fn visible(&self, plan: &Plan, row: usize) -> Vec<u32> {
         let owner = plan.row_owner[row] as usize;
@@ -107,6 +121,9 @@ fn check_shape(plan: &Plan, num_slots: usize) {
     let mut pages = HashSet::new();
     assert!(plan.num_rows() > 0);
     assert!(plan.sample_rows.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(plan.top_rows.windows(2).all(|pair| pair[0] < pair[1]));
+    let tops: HashSet<_> = plan.top_rows.iter().collect();
+    assert!(tops.is_empty() || plan.sample_rows.iter().all(|row| tops.contains(row)));
     for request in 0..plan.num_requests() {
         let start = plan.request_row_start[request] as usize;
         let count = plan.request_row_count[request] as usize;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, FinishKind, Plan, Request, RequestOutput, SamplingParameters,
-    SpeculationMode, Verdicts,
+    Engine, EngineConfig, Finish, FinishKind, Plan, Recycle, Request, RequestOutput,
+    SamplingParameters, SpeculationMode, StepResults, TopTokens, Verdicts,
 };
 use spectrie_trie::{DraftConfig, Drafter};
 
@@ -151,6 +151,7 @@ pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Sc
         sizes,
         slope,
         any::<bool>(),
+        prop::sample::select(vec![Recycle::Off, Recycle::Decode, Recycle::All]),
         prop::collection::vec(visit(), 1..12),
     )
         .prop_map(
@@ -158,6 +159,7 @@ pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Sc
                 (num_pages, max_running, chunk, rows, drafts, holdout),
                 slope,
                 has_memory,
+                recycle,
                 mut visits,
             )| {
                 for (handle, visit) in (100..).zip(&mut visits) {
@@ -171,6 +173,7 @@ pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Sc
                     speculation,
                     max_draft_tokens: drafts,
                     memory_bytes: if has_memory { 4 << 20 } else { 0 },
+                    recycle,
                     holdout_every: holdout,
                     ..EngineConfig::new(VOCABULARY, num_pages, MAX_CONTEXT, max_running)
                 };
@@ -227,10 +230,18 @@ pub(crate) fn run(scenario: &Scenario) -> HashMap<u64, Seen> {
                     row_stride: STRIDE,
                 },
             };
+            let (ids, probabilities) = model.top(&plan);
+            let results = StepResults {
+                verdicts,
+                top: (step % 3 > 0).then_some(TopTokens {
+                    ids: &ids,
+                    probabilities: &probabilities,
+                }),
+            };
             take(
                 &mut seen,
                 engine
-                    .commit(plan.plan_id, &verdicts, 1.0 + plan.num_rows() as f64, now_s)
+                    .commit(plan.plan_id, &results, 1.0 + plan.num_rows() as f64, now_s)
                     .unwrap(),
             );
         } else if scenario

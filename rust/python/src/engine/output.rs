@@ -89,6 +89,18 @@ pub(super) struct Load {
     prompt_tokens: u64,
     generated_tokens: u64,
     preemptions: u64,
+    corpus_bytes: usize,
+    memory_tokens: u64,
+    evicted_tokens: u64,
+    expected_accepted: f64,
+    accepted_by_source: Vec<u64>,
+    calibration: Vec<(u64, f64, u64)>,
+    offered_steps: u64,
+    offered_tokens: u64,
+    step_ms_total: f64,
+    holdout_steps: u64,
+    holdout_tokens: u64,
+    holdout_ms_total: f64,
 }
 
 impl Load {
@@ -105,6 +117,22 @@ impl Load {
             prompt_tokens: load.prompt_tokens,
             generated_tokens: load.generated_tokens,
             preemptions: load.preemptions,
+            corpus_bytes: load.corpus_bytes,
+            memory_tokens: load.memory_tokens,
+            evicted_tokens: load.evicted_tokens,
+            expected_accepted: load.expected_accepted,
+            accepted_by_source: load.accepted_by_source.to_vec(),
+            calibration: load
+                .calibration
+                .iter()
+                .map(|bin| (bin.trials, bin.expected, bin.actual))
+                .collect(),
+            offered_steps: load.offered_steps,
+            offered_tokens: load.offered_tokens,
+            step_ms_total: load.step_ms_total,
+            holdout_steps: load.holdout_steps,
+            holdout_tokens: load.holdout_tokens,
+            holdout_ms_total: load.holdout_ms_total,
         }
     }
 }

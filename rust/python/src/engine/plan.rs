@@ -27,6 +27,7 @@ pub(super) struct Plan {
     page_ids: Py<PyArray1<i32>>,
     sample_rows: Py<PyArray1<i32>>,
     sample_indptr: Py<PyArray1<i32>>,
+    top_rows: Py<PyArray1<i32>>,
     kv_move_src: Py<PyArray1<i32>>,
     kv_move_dst: Py<PyArray1<i32>>,
 }
@@ -51,6 +52,7 @@ impl Plan {
             page_ids: array(plan.page_ids),
             sample_rows: array(plan.sample_rows),
             sample_indptr: array(plan.sample_indptr),
+            top_rows: array(plan.top_rows),
             kv_move_src: array(plan.kv_move_src),
             kv_move_dst: array(plan.kv_move_dst),
         }

@@ -1,0 +1,76 @@
+//! What drafts come from, while serving: corpora that come and go, namespaces that are forgotten.
+//!
+//! None of these calls waits for a step, nor a step for them.
+
+use std::path::Path;
+
+use spectrie_trie::{Corpus, CorpusInfo, DraftMemory, NamespaceInfo, Readers};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+
+impl Engine {
+    /// Lets `readers` draft from the corpus file at `path`, from their next step on.
+    ///
+    /// # Errors
+    /// [`EngineError::SpeculationOff`]; [`EngineError::ForeignCorpus`] for one of another
+    /// tokenizer; [`EngineError::Drafting`] when it cannot be read or its name is taken. Nothing
+    /// changes then.
+    pub fn add_corpus(&self, path: &Path, readers: Readers) -> Result<CorpusInfo, EngineError> {
+        let memory = self.memory()?;
+        let corpus = Corpus::open(path)?;
+        if let Some(expected) = &self.tokenizer_fingerprint
+            && corpus.fingerprint() != expected
+        {
+            return Err(EngineError::ForeignCorpus {
+                path: path.to_owned(),
+                given: corpus.fingerprint().to_owned(),
+                expected: expected.clone(),
+            });
+        }
+        let info = CorpusInfo {
+            name: corpus.name().to_owned(),
+            num_tokens: corpus.num_tokens(),
+            num_documents: corpus.num_documents(),
+            bytes: corpus.bytes(),
+            readers: readers.clone(),
+            accepted_tokens: 0,
+        };
+        memory.add_corpus(corpus, readers)?;
+        Ok(info)
+    }
+
+    /// Stops drafting from a corpus, from the next step on; its file is left alone.
+    ///
+    /// # Errors
+    /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] naming those that are loaded.
+    pub fn remove_corpus(&self, name: &str) -> Result<(), EngineError> {
+        Ok(self.memory()?.remove_corpus(name)?)
+    }
+
+    /// The corpora that are loaded, in the order in which they came.
+    pub fn corpora(&self) -> Vec<CorpusInfo> {
+        self.memory
+            .as_ref()
+            .map_or_else(Vec::new, |memory| memory.corpora())
+    }
+
+    /// The namespaces that learnt something or run requests, by name.
+    pub fn namespaces(&self) -> Vec<NamespaceInfo> {
+        self.memory
+            .as_ref()
+            .map_or_else(Vec::new, |memory| memory.namespaces())
+    }
+
+    /// Forgets all that a namespace learnt; whether there was such a one. Its running requests
+    /// draft from their own text from their next step on, and teach no more.
+    pub fn forget(&self, namespace: &str) -> bool {
+        self.memory
+            .as_ref()
+            .is_some_and(|memory| memory.forget(namespace))
+    }
+
+    fn memory(&self) -> Result<&DraftMemory, EngineError> {
+        self.memory.as_deref().ok_or(EngineError::SpeculationOff)
+    }
+}

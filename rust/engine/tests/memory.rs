@@ -1,0 +1,158 @@
+//! What draft memory holds while requests run: their text, corpora, namespaces.
+
+#[cfg(test)]
+mod support;
+
+use std::path::PathBuf;
+
+use spectrie_engine::{EngineConfig, EngineError, Request, SpeculationMode};
+use spectrie_trie::{CorpusBuilder, Readers};
+use support::driver::{Driver, config, request};
+use support::reference;
+
+/// A corpus file that is removed with its test.
+struct CorpusFile(PathBuf);
+
+impl CorpusFile {
+    fn new(name: &str, fingerprint: &str, document: &[u32]) -> Self {
+        let file = format!("spectrie-engine-{}-{name}.corpus", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let mut builder = CorpusBuilder::new(name, fingerprint).unwrap();
+        builder.push(document).unwrap();
+        builder.finish(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for CorpusFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Prompt and answer of a request.
+fn text_of(request: &Request) -> Vec<u32> {
+    [request.prompt_ids.clone(), reference::decode(request).0].concat()
+}
+
+fn with_tokenizer(fingerprint: &str) -> EngineConfig {
+    EngineConfig {
+        tokenizer_fingerprint: Some(fingerprint.into()),
+        ..config()
+    }
+}
+
+/// Steps until a request has `count` tokens.
+fn step_until(driver: &mut Driver, handle: u64, count: usize) {
+    while driver
+        .tokens
+        .get(&handle)
+        .is_none_or(|tokens| tokens.len() < count)
+    {
+        driver.step();
+    }
+}
+
+#[test]
+fn foreign_unknown_and_duplicate_corpora_are_refused() {
+    let foreign = CorpusFile::new("foreign", "xyz", &[1, 2, 3]);
+    let own = CorpusFile::new("own", "abc", &[1, 2, 3]);
+    let engine = Driver::new(with_tokenizer("abc")).engine;
+    let message = |result: Result<_, EngineError>| result.map(|_: ()| ()).unwrap_err().to_string();
+    let add = |file: &CorpusFile| engine.add_corpus(&file.0, Readers::All).map(|_| ());
+    assert!(message(add(&foreign)).contains("was built with tokenizer xyz, the model's is abc"));
+    add(&own).unwrap();
+    assert!(message(add(&own)).contains("\"own\" is loaded already"));
+    assert!(message(engine.remove_corpus("none")).contains("loaded are own"));
+    let missing = engine.add_corpus(&PathBuf::from("/nowhere/x.corpus"), Readers::All);
+    assert!(
+        missing
+            .unwrap_err()
+            .to_string()
+            .contains("/nowhere/x.corpus")
+    );
+    assert_eq!(engine.corpora().len(), 1);
+}
+
+#[test]
+fn without_speculation_there_is_no_memory_and_calls_say_so() {
+    let file = CorpusFile::new("unused", "abc", &[1, 2, 3]);
+    let engine = Driver::new(EngineConfig {
+        speculation: SpeculationMode::Off,
+        ..config()
+    })
+    .engine;
+    let refused = engine.add_corpus(&file.0, Readers::All);
+    assert_eq!(refused, Err(EngineError::SpeculationOff));
+    engine.learn("default", &[1, 2, 3]).unwrap();
+    assert!(engine.namespaces().is_empty() && !engine.forget("default"));
+}
+
+#[test]
+fn a_request_drafts_from_the_prompt_of_one_that_still_runs() {
+    // The answer of the second request, as a prompt of the first.
+    let second = request(2, &[3, 4, 5], 60);
+    let mut driver = Driver::new(config());
+    driver.submit(request(1, &text_of(&second), 30));
+    step_until(&mut driver, 1, 1);
+    driver.submit(second);
+    driver.run();
+    assert!(driver.finishes[&2].stats.accepted_by_source[4] > 30);
+}
+
+#[test]
+fn output_of_a_running_request_is_taught_when_no_stop_text_can_cut_it() {
+    let config = EngineConfig {
+        max_context: 400,
+        num_pages: 200,
+        ..config()
+    };
+    let mut driver = Driver::new(config);
+    driver.submit(request(1, &[3, 4, 5], 300));
+    step_until(&mut driver, 1, 40);
+    assert_eq!(driver.engine.load().memory_tokens, 3);
+    step_until(&mut driver, 1, 150);
+    let emitted = driver.tokens[&1].len() as u64;
+    assert_eq!(driver.engine.load().memory_tokens, 3 + emitted - 64);
+    driver.engine.cancel(1, Some(120), true);
+    driver.run();
+    assert_eq!(driver.engine.load().memory_tokens, 123);
+}
+
+#[test]
+fn requests_that_may_not_teach_leave_no_token() {
+    let mut driver = Driver::new(config());
+    driver.submit(Request {
+        learn: false,
+        ..request(1, &[3, 4, 5], 60)
+    });
+    driver.run();
+    assert_eq!(driver.engine.load().memory_tokens, 0);
+}
+
+#[test]
+fn a_forgotten_namespace_is_empty_and_its_running_requests_teach_no_more() {
+    let mut driver = Driver::new(config());
+    driver.submit(request(1, &[3, 4, 5], 60));
+    step_until(&mut driver, 1, 5);
+    assert!(driver.engine.forget("default"));
+    driver.run();
+    assert_eq!(driver.engine.load().memory_tokens, 0);
+    assert!(!driver.engine.forget("default"));
+    driver.submit(request(2, &[3, 4, 5], 60));
+    driver.run();
+    assert_eq!(driver.finishes[&2].stats.accepted_by_source[4], 0);
+    assert_eq!(driver.engine.namespaces()[0].num_tokens, 63);
+}
+
+#[test]
+fn resumed_requests_teach_prompt_and_answer_once() {
+    let whole = request(1, &[3, 4, 5], 60);
+    let mut driver = Driver::new(config());
+    driver.submit(Request {
+        emitted_token_ids: reference::decode(&whole).0[..20].to_vec(),
+        ..whole
+    });
+    driver.run();
+    assert_eq!(driver.engine.load().memory_tokens, 63);
+}

@@ -1,0 +1,53 @@
+//! Corpora and namespaces as Python reads them.
+
+use pyo3::prelude::*;
+use spectrie_trie as trie;
+
+/// What is known of a corpus.
+#[pyclass(frozen, get_all, name = "CorpusInfo", module = "spectrie._core")]
+pub(super) struct CorpusInfo {
+    name: String,
+    num_tokens: u64,
+    num_documents: u64,
+    bytes: usize,
+    readers: Option<Vec<String>>,
+    accepted_tokens: u64,
+}
+
+impl CorpusInfo {
+    pub(super) fn new(info: trie::CorpusInfo) -> Self {
+        Self {
+            name: info.name,
+            num_tokens: info.num_tokens,
+            num_documents: info.num_documents,
+            bytes: info.bytes,
+            readers: match info.readers {
+                trie::Readers::All => None,
+                trie::Readers::Namespaces(names) => Some(names),
+            },
+            accepted_tokens: info.accepted_tokens,
+        }
+    }
+}
+
+/// What is known of a namespace.
+#[pyclass(frozen, get_all, name = "NamespaceInfo", module = "spectrie._core")]
+pub(super) struct NamespaceInfo {
+    name: String,
+    num_tokens: u64,
+    bytes: usize,
+    accepted_tokens: u64,
+    num_segments: usize,
+}
+
+impl NamespaceInfo {
+    pub(super) fn new(info: trie::NamespaceInfo) -> Self {
+        Self {
+            name: info.name,
+            num_tokens: info.num_tokens,
+            bytes: info.bytes,
+            accepted_tokens: info.accepted_tokens,
+            num_segments: info.num_segments,
+        }
+    }
+}
