@@ -102,6 +102,14 @@ def test_base_install_imports_without_torch(base: Path, tmp_path: Path) -> None:
     assert run(base / "spectrie", "--version", cwd=tmp_path).startswith("spectrie ")
 
 
+def test_base_install_replays_recorded_requests(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").write_text('{"prompt_ids": [1, 2, 3, 1], "output_ids": [2, 3]}\n')
+    printed = run(
+        base / "spectrie", "replay", "--input", "trace.jsonl", "--json", cwd=tmp_path, timeout_s=60
+    )
+    assert json.loads(printed)["accepted_tokens"] == 2
+
+
 def test_base_install_names_what_a_worker_needs(base: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [base / "spectrie", "worker", str(tmp_path)],

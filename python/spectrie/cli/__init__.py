@@ -39,6 +39,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("models", "list, fetch, locate or remove models"),
     Command("router", "run the router alone; workers connect to it"),
     Command("worker", "run one worker for a router"),
+    Command("replay", "say what speculation would gain on recorded requests"),
+    Command("corpus", "build, list or remove corpora, the text that drafts can draw on"),
     Command("bench", "measure a running server: throughput and latency"),
     Command("doctor", "check this machine and say what is missing"),
 )

@@ -1,6 +1,7 @@
 """Models: where they come from, their configuration and weights, and the runner that computes them.
 
-Importing this package loads neither torch nor the compiled core.
+Importing this package loads neither torch, NumPy nor the compiled core: the router's commands, which
+need none of them, use its smaller files.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spectrie.model.entry import load_runner
-from spectrie.model.resolution import ResolvedModel, resolve
 
 if TYPE_CHECKING:
+    from spectrie.model.resolution import ResolvedModel, resolve
     from spectrie.model.runner import Runner
 
 __all__ = ["ResolvedModel", "Runner", "load_runner", "resolve"]
@@ -21,4 +22,9 @@ def __getattr__(name: str) -> object:
         from spectrie.model.runner import Runner
 
         return Runner
+    if name in {"ResolvedModel", "resolve"}:
+        from spectrie.model import resolution
+
+        value: object = getattr(resolution, name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

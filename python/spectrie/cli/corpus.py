@@ -1,0 +1,200 @@
+"""`spectrie corpus`: build, list or remove the corpora that drafts can draw on."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from spectrie.cli import values
+from spectrie.cli.arguments import add_value, read_value
+from spectrie.cli.documents import DocumentReader
+from spectrie.cli.parser import HelpFormatter
+from spectrie.cli.progress import Progress
+from spectrie.cli.vocabulary import Vocabulary, load_vocabulary, stored_models
+from spectrie.errors import ConfigError
+from spectrie.model.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
+
+__all__ = ["configure", "run"]
+
+_BUILD_EPILOG = """\
+FILES are text (one document each), .jsonl lines (also .gz, .xz) of {"text": "..."}, {"ids": [...]}
+or {"prompt": "...", "output": "..."}, .u32 files of little-endian token ids with 4294967295 between
+documents, and folders of these. Drafts never cross the end of a document.
+
+examples:
+  spectrie corpus build ~/src/app --include '*.py' --include '*.md' -o app
+  spectrie corpus build answers.jsonl -o answers --model smollm2-135m
+  spectrie replay --input requests.jsonl --corpus app
+"""
+_SPLIT = values.choice("whole", "blank-line")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions and their arguments to `parser`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=HelpFormatter,
+        )
+
+    building = action("build", "build a corpus of text, JSON lines or token ids")
+    building.epilog = _BUILD_EPILOG
+    building.add_argument("files", metavar="FILES", nargs="+", help="files and folders")
+    building.add_argument(
+        "-o", dest="output", metavar="NAME", required=True, help="its name, or a .corpus path"
+    )
+    building.add_argument("--model", metavar="MODEL", help="whose tokenizer [the stored one]")
+    building.add_argument(
+        "--include",
+        metavar="GLOB",
+        action="append",
+        help="take only such files of folders; repeat for more [all that are text]",
+    )
+    add_value(building, "split", _SPLIT, "whole", "documents of a text file")
+    building.add_argument("--force", action="store_true", help="replace a corpus of that name")
+    action("list", "show the corpora that are built")
+    removing = action("rm", "remove a built corpus")
+    removing.add_argument("name", metavar="NAME")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the chosen action; results go to stdout, progress to stderr."""
+    actions = {"build": _build, "list": _list, "rm": _remove}
+    return actions[args.action](args)
+
+
+def _build(args: argparse.Namespace) -> int:
+    from spectrie._core import CorpusBuilder
+
+    split = read_value(args, "split", _SPLIT.parse, "whole")
+    target = _target(args.output)
+    if target.exists() and not args.force:
+        raise ConfigError(
+            f"{target} is built already: choose another name, or replace it with --force"
+        )
+    files = list(_files(args.files, args.include))
+    vocabulary = load_vocabulary(args.model, _report)
+    try:
+        builder = CorpusBuilder(target.name.removesuffix(CORPUS_SUFFIX), vocabulary.fingerprint)
+    except ValueError as error:
+        raise ConfigError(f"-o {args.output}: {error}") from None
+    reader = DocumentReader(builder, lambda: vocabulary, split)
+    with Progress(target.stem, sum(path.stat().st_size for path, _ in files)) as progress:
+        _read(reader, files, progress)
+        _check_ids(reader, vocabulary)
+        if builder.num_tokens < 2:
+            raise ConfigError("the files hold no document of two tokens: there is nothing to build")
+        _report(f"indexing {builder.num_tokens:,} tokens")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            corpus = builder.finish(target)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot store the corpus: {error}") from error
+        seconds = progress.elapsed_s
+    skipped = f"; left out {reader.num_skipped:,} files that are no text"
+    _report(
+        f"{corpus.name}: {corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens, "
+        f"{corpus.bytes / 1e6:,.1f} MB, {corpus.bytes / corpus.num_tokens:.1f} bytes/token, "
+        f"{corpus.num_tokens / seconds:,.0f} tokens/s{skipped if reader.num_skipped else ''}"
+    )
+    print(target)
+    return 0
+
+
+def _read(reader: DocumentReader, files: list[tuple[Path, bool]], progress: Progress) -> None:
+    done = 0
+    for path, named in files:
+        for num_bytes in reader.read(path, named=named):
+            done += num_bytes
+            rate = reader.num_tokens / max(progress.elapsed_s, 1e-9)
+            note = (
+                f"{reader.num_documents:,} documents, {reader.num_tokens:,} tokens, {rate:,.0f}/s"
+            )
+            progress.show(done, note)
+    reader.flush()
+
+
+def _check_ids(reader: DocumentReader, vocabulary: Vocabulary) -> None:
+    size = vocabulary.tokenizer.vocabulary_size
+    if reader.largest_id >= size:
+        raise ConfigError(
+            f"token id {reader.largest_id} is none of {vocabulary.name}, whose tokenizer has "
+            f"{size:,}: give --model with the model that these ids are of"
+        )
+
+
+def _target(output: str) -> Path:
+    """The file to write: in the corpora's folder for a name, elsewhere for a path."""
+    if os.sep in output or output.endswith(CORPUS_SUFFIX):
+        path = Path(output).expanduser().absolute()
+        return path if path.suffix == CORPUS_SUFFIX else path.with_name(path.name + CORPUS_SUFFIX)
+    return corpus_file(output)
+
+
+def _files(given: list[str], include: list[str] | None) -> Iterator[tuple[Path, bool]]:
+    """Every file to read, and whether the user named it."""
+    for name in given:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            yield from ((file, False) for file in _walk(path, include))
+        elif path.is_file():
+            yield path, True
+        else:
+            raise ConfigError(f"no file or folder {name}")
+
+
+def _walk(folder: Path, include: list[str] | None) -> Iterator[Path]:
+    """The files of a folder in a fixed order, hidden ones and corpora left out."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            hidden = name.startswith(".") or name.endswith(CORPUS_SUFFIX)
+            wanted = include is None or any(fnmatch.fnmatch(name, glob) for glob in include)
+            if wanted and not hidden and path.is_file():
+                yield path
+
+
+def _list(_args: argparse.Namespace) -> int:
+    from spectrie._core import corpus_info, tokenizer_fingerprint
+
+    models = {tokenizer_fingerprint(folder): name for name, folder in stored_models().items()}
+    for path in built_corpora():
+        try:
+            corpus = corpus_info(path)
+        except ValueError as error:
+            print(f"{path.stem:24} cannot be used: {error}")
+            continue
+        model = models.get(corpus.fingerprint, f"tokenizer {corpus.fingerprint}")
+        print(
+            f"{path.stem:24} {corpus.num_documents:>9,} documents {corpus.num_tokens:>13,} tokens"
+            f" {corpus.bytes / 1e6:>9,.1f} MB  {model}"
+        )
+    _report(f"built in {corpora_folder()}")
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    path = corpus_file(args.name.removesuffix(CORPUS_SUFFIX))
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no corpus {args.name!r} in {corpora_folder()}; see: spectrie corpus list"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"cannot remove {path}: {error.strerror}") from error
+    _report(f"removed {path.stem}")
+    return 0
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

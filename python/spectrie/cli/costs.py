@@ -1,0 +1,113 @@
+"""What a forward of so many rows costs, and the speed-up that a replay projects from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spectrie.model.measurements import Measurements
+from spectrie.model.store import cache_folder
+
+__all__ = ["PUBLISHED", "CostCurve", "measured_curves", "parse_curve"]
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """Milliseconds of a forward by its rows: lines between points, the last one extended.
+
+    Attributes:
+        name: Where it comes from.
+        points: Rows and milliseconds, rows ascending.
+    """
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+
+    def milliseconds(self, rows: int) -> float:
+        """The cost of `rows` rows; never falls as rows grow."""
+        before = [point for point in self.points if point[0] <= rows]
+        after = [point for point in self.points if point[0] > rows]
+        if not before:
+            return after[0][1]
+        # A point measured below its left neighbour is noise.
+        floor = max(cost for _, cost in before)
+        pair = [before[-1], after[0]] if after else list(self.points[-2:])
+        if len(pair) < 2:
+            return floor
+        (left, low), (right, high) = pair
+        return max(floor, low + (high - low) * (rows - left) / (right - left))
+
+    def speedup(self, output_tokens: int, steps_by_drafted: Sequence[int]) -> float | None:
+        """Times plain decoding's speed; None without tokens.
+
+        Args:
+            output_tokens: Tokens that came, one forward of one row each without drafts.
+            steps_by_drafted: Forwards by the number of draft rows beside the one; drafting itself
+                is not counted, see `draft_us_p50` for it.
+        """
+        if not output_tokens:
+            return None
+        plain = output_tokens * self.milliseconds(1)
+        drafted = sum(
+            steps * self.milliseconds(1 + nodes) for nodes, steps in enumerate(steps_by_drafted)
+        )
+        return plain / drafted
+
+
+PUBLISHED: tuple[CostCurve, ...] = (
+    CostCurve(
+        "CPU, bfloat16, 2 threads of Zen 5, SmolLM2-135M",
+        ((1, 15.1), (2, 15.7), (4, 15.6), (8, 18.3), (16, 22.5), (32, 30.9)),
+    ),
+    CostCurve(
+        "CPU, float32, 2 threads of Zen 5, SmolLM2-135M",
+        ((1, 17.4), (2, 17.7), (4, 20.6), (8, 24.4), (16, 42.6), (32, 57.5)),
+    ),
+    CostCurve(
+        "GPU, calculated: one request, 8B bfloat16, H200",
+        ((1, 4.2), (4, 4.24), (8, 4.28), (16, 4.37), (32, 4.54), (64, 4.83)),
+    ),
+)
+"""Curves for whoever has none: two measured ones and one from the roofline of a GPU."""
+
+
+def parse_curve(text: str) -> CostCurve:
+    """Reads `rows:milliseconds` pairs such as `1:10,2:10.4,8:12,16:15`.
+
+    Raises:
+        ValueError: Saying what is wrong.
+    """
+    points: list[tuple[int, float]] = []
+    for part in text.split(","):
+        rows, colon, cost = part.partition(":")
+        try:
+            point = (int(rows), float(cost))
+        except ValueError:
+            raise ValueError(
+                f"{part!r} is not ROWS:MILLISECONDS, as in 1:10,2:10.4,8:12,16:15"
+            ) from None
+        if not colon or point[0] < 1 or not 0 < point[1] < math.inf:
+            raise ValueError(f"{part!r}: rows are at least 1 and milliseconds above 0")
+        if points and point[0] <= points[-1][0]:
+            raise ValueError(f"{part!r}: rows must ascend")
+        points.append(point)
+    return CostCurve("given", tuple(points))
+
+
+def measured_curves(folder: Path) -> list[CostCurve]:
+    """The curves that serving measured on this machine for the model in `folder`."""
+    kept = Measurements(cache_folder() / "measurements.json")
+    digests = {str(digest) for _, digest in kept.items(f"hash {folder.resolve()} ")}
+    curves = []
+    for key, times in kept.items("costs ["):
+        rows, _, rest = key.removeprefix("costs ").partition("] ")
+        threads, _, arithmetic = rest.partition(" ")
+        digest, _, remainder = arithmetic.partition("/")
+        if digest in digests:
+            dtype = remainder.split("/")[0]
+            name = f"measured here, {dtype}, {threads.replace('threads', '')} threads"
+            curves.append(CostCurve(name, tuple(zip(json.loads(rows + "]"), times, strict=True))))
+    return curves

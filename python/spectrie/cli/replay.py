@@ -1,0 +1,215 @@
+"""`spectrie replay`: would speculation help on these logs, and how much memory does it need?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from spectrie.cli import values
+from spectrie.cli.arguments import add_value, read_value
+from spectrie.cli.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
+from spectrie.cli.documents import build_from_records
+from spectrie.cli.progress import Progress
+from spectrie.cli.records import RecordError, Records, is_json_lines
+from spectrie.cli.replay_table import render_report
+from spectrie.cli.trace import read_request
+from spectrie.cli.vocabulary import Vocabulary, load_vocabulary
+from spectrie.errors import ConfigError
+from spectrie.model.corpora import find_corpus
+
+if TYPE_CHECKING:
+    from spectrie._core import Replay
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+FILE holds one request a line, in the order of arrival (.jsonl, .jsonl.gz, .jsonl.xz, - for stdin):
+  {"prompt_ids": [1, 2], "output_ids": [3, 4], "prediction_ids": [3, 5], "namespace": "tenant"}
+or "prompt", "output" and "prediction" as text, which the tokenizer of --model turns into tokens.
+"topk" may hold, for each token of prompt and output, [[ids...], [probabilities...]] that the model
+gave after it, or null: with it the replay also drafts from the model's own runner-up tokens.
+
+examples:
+  spectrie replay --input requests.jsonl --memory online
+  spectrie replay --input requests.jsonl --corpus our-code --cost 1:10,2:10.4,8:12,16:15
+  spectrie replay --input requests.jsonl --memory online --memory-bytes 16MiB --json
+"""
+_MOST_COMPLAINTS = 5
+
+_MODE = values.choice("auto", "bfs", "prob")
+_MEMORY = values.choice("cold", "online")
+_STRUCTURE = values.choice("chains")
+_NODES = values.integer(0, 1024)
+_SHARE = values.number(0, 1)
+_COST = values.named("ROWS:MS,...")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    parser.add_argument("--input", metavar="FILE", required=True, help="recorded requests [needed]")
+    parser.add_argument(
+        "--corpus",
+        action="append",
+        metavar="CORPUS",
+        default=[],
+        help="text to draft from: a built corpus by name or path, or a .jsonl file of"
+        ' {"ids": [...]} or {"text": "..."} lines; repeat for several [none]',
+    )
+    parser.add_argument("--model", metavar="MODEL", help="whose tokenizer reads text [the stored]")
+    add_value(parser, "memory", _MEMORY, "cold", "online: finished requests teach the next ones")
+    add_value(parser, "memory_bytes", values.size, "256MiB", "bound of the memory they share")
+    add_value(parser, "nodes", _NODES, 16, "draft tokens of a step, at most")
+    add_value(parser, "min_value", _SHARE, 0, "least probability of a draft token")
+    add_value(parser, "mode", _MODE, "auto", "how draft trees are grown")
+    add_value(parser, "structure", _STRUCTURE, "chains", "index that drafts are made from")
+    parser.add_argument("--no-recycle", action="store_true", help='do not draft from "topk"')
+    add_value(parser, "cost", _COST, "measured, or examples", "milliseconds of a forward by rows")
+    parser.add_argument("--skip-bad", action="store_true", help="count bad lines, do not stop")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replays the file; the report goes to stdout, progress to stderr."""
+    session = _Session(args)
+    with session.replay() as replay:
+        session.read(replay)
+        report = replay.report()
+    report["skipped_lines"] = session.skipped_lines
+    report["projected_speedup"] = [
+        {
+            "curve": curve.name,
+            "milliseconds_by_rows": {str(rows): cost for rows, cost in curve.points},
+            "speedup": curve.speedup(report["output_tokens"], report["steps_by_drafted"]),
+        }
+        for curve in session.curves()
+    ]
+    if args.json:
+        print(json.dumps(report, ensure_ascii=False))
+    else:
+        print(render_report(report))
+    return 0
+
+
+class _Session:
+    """One run of the command."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._settings = {
+            "nodes": read_value(args, "nodes", _NODES.parse, 16),
+            "min_value": read_value(args, "min_value", _SHARE.parse, 0.0),
+            "mode": read_value(args, "mode", _MODE.parse, "auto"),
+            "structure": read_value(args, "structure", _STRUCTURE.parse, "chains"),
+            "memory": read_value(args, "memory", _MEMORY.parse, "cold"),
+            "recycle": not args.no_recycle,
+        }
+        memory_bytes = read_value(args, "memory_bytes", values.size.parse, None)
+        if memory_bytes is not None:
+            self._settings["memory_bytes"] = memory_bytes
+        self._curve: CostCurve | None = read_value(args, "cost", parse_curve, None)
+        self.skipped_lines = 0
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer, loaded when the first text asks for it."""
+        return load_vocabulary(self._args.model, _progress)
+
+    def curves(self) -> list[CostCurve]:
+        """The given cost curve, else those measured for the model, else examples."""
+        if self._curve is not None:
+            return [self._curve]
+        measured = measured_curves(self.vocabulary.folder) if self._args.model else []
+        return measured or list(PUBLISHED)
+
+    @contextmanager
+    def replay(self) -> Iterator[Replay]:
+        """A replay that reads the corpora; those built for it are gone at the end."""
+        from spectrie._core import Replay
+
+        with TemporaryDirectory(prefix="spectrie-") as folder:
+            paths = [
+                self._corpus(corpus, Path(folder) / f"{index}.corpus")
+                for index, corpus in enumerate(self._args.corpus, start=1)
+            ]
+            try:
+                replay = Replay(corpora=paths, **self._settings)
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
+            yield replay
+
+    def _corpus(self, corpus: str, built: Path) -> Path:
+        if is_json_lines(corpus):
+            build_from_records(corpus, built, lambda: self.vocabulary)
+            return built
+        path = find_corpus(corpus)
+        if self._args.model is not None:
+            self._check_vocabulary(path)
+        return path
+
+    def _check_vocabulary(self, path: Path) -> None:
+        from spectrie._core import corpus_info
+
+        try:
+            found = corpus_info(path).fingerprint
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if found != self.vocabulary.fingerprint:
+            raise ConfigError(
+                f"--corpus {path}: its tokenizer is {found}, that of {self.vocabulary.name} is "
+                f"{self.vocabulary.fingerprint}; build it again with --model {self.vocabulary.name}"
+            )
+
+    def read(self, replay: Replay) -> None:
+        """Replays every request of the input.
+
+        Raises:
+            ConfigError: A line is bad and none may be, or there is no request at all.
+        """
+        records = Records(self._args.input)
+        num_requests = num_tokens = 0
+        with Progress("replay", records.total_bytes) as progress:
+            for number, line in records.lines():
+                try:
+                    num_tokens += self._push(replay, records.parse(line))
+                    num_requests += 1
+                except RecordError as error:
+                    self._complain(f"{records.name}: line {number}: {error}")
+                note = f"{num_requests:,} requests, {num_tokens:,} output tokens"
+                progress.show(records.bytes_read, note)
+        if not num_requests:
+            raise ConfigError(f"{records.name} holds no request that can be replayed")
+
+    def _push(self, replay: Replay, record: dict[str, Any]) -> int:
+        request = read_request(record, lambda: self.vocabulary)
+        try:
+            replay.push(
+                request.prompt_ids,
+                request.output_ids,
+                prediction_ids=request.prediction_ids,
+                namespace=request.namespace,
+                topk=request.topk,
+            )
+        except ValueError as error:
+            raise RecordError(str(error)) from None
+        return len(request.output_ids)
+
+    def _complain(self, message: str) -> None:
+        if not self._args.skip_bad:
+            raise ConfigError(f"{message} (--skip-bad goes on without such lines)")
+        self.skipped_lines += 1
+        if self.skipped_lines <= _MOST_COMPLAINTS:
+            _progress(f"skipped: {message}")
+        if self.skipped_lines == _MOST_COMPLAINTS:
+            _progress("further bad lines are only counted")
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

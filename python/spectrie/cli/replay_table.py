@@ -1,0 +1,92 @@
+"""The report of a replay as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spectrie.cli.terminal import render_table
+
+__all__ = ["render_report"]
+
+# Fewer trials say little about a probability.
+_FEW_TRIALS = 100
+
+
+def render_report(report: Mapping[str, Any]) -> str:
+    """Tables of counts, sources, calibration and projected speed-ups, and how to read them."""
+    parts = [_summary(report), _sources(report), _calibration(report), _speedups(report)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.1f} MiB"
+
+
+def _summary(report: Mapping[str, Any]) -> str:
+    rate = report["insert_tokens_per_second"]
+    drafted = report["accepted_per_drafted"]
+    rows = [
+        ["requests", f"{report['requests']:,}"],
+        ["output tokens", f"{report['output_tokens']:,}"],
+        ["forwards of the model (steps)", f"{report['steps']:,}"],
+        ["tokens per step (1 = no speculation)", _number(report["tokens_per_step"])],
+        ["draft tokens accepted per step", _number(report["accepted_per_step"])],
+        ["draft tokens verified per step", _number(report["drafted_per_step"])],
+        ["accepted of those drafted", "-" if drafted is None else f"{drafted:.0%}"],
+        ["time to draft, median, us", _number(report["draft_us_p50"], 1)],
+        ["time to draft, 99 %, us", _number(report["draft_us_p99"], 1)],
+        ["time to learn from a step, median, us", _number(report["update_us_p50"], 1)],
+        ["memory at the end", _size(report["memory_bytes"])],
+        ["tokens in it", f"{report['memory_tokens']:,}"],
+        ["bytes per token", _number(report["bytes_per_token"], 1)],
+        ["tokens taught per second", "-" if rate is None else f"{rate:,.0f}"],
+    ]
+    if report["skipped_lines"]:
+        rows.append(["bad lines skipped", f"{report['skipped_lines']:,}"])
+    return render_table(["replay", ""], rows)
+
+
+def _sources(report: Mapping[str, Any]) -> str:
+    accepted = report["accepted_tokens"]
+    if not accepted:
+        return "No draft token was accepted: this text repeats nothing that the drafts can know."
+    rows = [
+        [source, f"{count:,}", f"{count / accepted:.0%}"]
+        for source, count in report["accepted_by_source"].items()
+        if count
+    ]
+    return render_table(["accepted from", "tokens", "share"], rows)
+
+
+def _calibration(report: Mapping[str, Any]) -> str:
+    bins = [
+        (f"{int(bin['from'] * 100)}-{int(bin['to'] * 100)} %", bin)
+        for bin in report["calibration"]
+        if bin["trials"]
+    ]
+    if not bins:
+        return ""
+    bins.append(("all", report["calibration_overall"]))
+    rows = []
+    for label, bin in bins:
+        trials, expected, actual = bin["trials"], bin["expected"], bin["actual"]
+        ratio = f"{actual / expected:.2f}" if expected and trials >= _FEW_TRIALS else "-"
+        shares = [f"{expected / trials:.1%}", f"{actual / trials:.1%}"]
+        rows.append([label, f"{trials:,}", *shares, ratio])
+    header = ["promised probability", "draft tokens", "expected", "came", "came / expected"]
+    return render_table(header, rows)
+
+
+def _speedups(report: Mapping[str, Any]) -> str:
+    rows = []
+    for projected in report["projected_speedup"]:
+        speedup = projected["speedup"]
+        shown = "-" if speedup is None else f"{speedup:.2f}x"
+        rows.append([projected["curve"], shown])
+    table = render_table(["cost of a forward by its rows", "projected speed"], rows)
+    return f"{table}\n(of decoding with this many draft tokens always; a server drafts fewer where rows are dear)"
