@@ -1,0 +1,1 @@
+"""Other drafters, one file each, behind one interface; their code comes from their own packages."""
