@@ -76,14 +76,14 @@ fn taught(
     documents: &[Vec<TokenId>],
     teach: impl Fn(&Arc<SharedTrie>, &[Vec<TokenId>]),
 ) -> Result<(f64, f64, DraftMemory), Box<dyn Error>> {
-    let tokens = (documents.len() * DOCUMENT_TOKENS) as f64;
-    let memory = memory((tokens * 64.0) as usize)?;
+    let tokens = documents.len() * DOCUMENT_TOKENS;
+    let memory = memory(tokens * 64)?;
     let shared = memory.namespace("measured");
     let start = Instant::now();
     teach(&shared, documents);
-    let rate = tokens / start.elapsed().as_secs_f64();
-    assert_eq!(memory.num_tokens() as f64, tokens);
-    Ok((rate, memory.bytes() as f64 / tokens, memory))
+    let rate = tokens as f64 / start.elapsed().as_secs_f64();
+    assert_eq!(memory.num_tokens(), tokens as u64);
+    Ok((rate, memory.bytes() as f64 / tokens as f64, memory))
 }
 
 fn teach_lessons(shared: &Arc<SharedTrie>, documents: &[Vec<TokenId>]) {
