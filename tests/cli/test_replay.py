@@ -58,7 +58,7 @@ KEYS = {
     *("requests", "output_tokens", "steps", "accepted_tokens", "drafted_tokens", "skipped_lines"),
     *("accepted_per_step", "tokens_per_step", "drafted_per_step", "accepted_per_drafted"),
     *("draft_us_p50", "draft_us_p99", "update_us_p50", "insert_tokens_per_second"),
-    *("bytes_per_token", "memory_bytes", "memory_tokens", "accepted_by_source"),
+    *("bytes_per_token", "memory_bytes", "memory_tokens", "evicted_tokens", "accepted_by_source"),
     *("calibration", "calibration_overall", "steps_by_drafted", "projected_speedup"),
 }
 

@@ -27,6 +27,7 @@ KEYS = {
     "bytes_per_token",
     "memory_bytes",
     "memory_tokens",
+    "evicted_tokens",
     "calibration",
     "calibration_overall",
     "accepted_by_source",

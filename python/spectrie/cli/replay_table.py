@@ -43,6 +43,7 @@ def _summary(report: Mapping[str, Any]) -> str:
         ["time to learn from a step, median, us", _number(report["update_us_p50"], 1)],
         ["memory at the end", _size(report["memory_bytes"])],
         ["tokens in it", f"{report['memory_tokens']:,}"],
+        ["tokens forgotten for lack of memory", f"{report['evicted_tokens']:,}"],
         ["bytes per token", _number(report["bytes_per_token"], 1)],
         ["tokens taught per second", "-" if rate is None else f"{rate:,.0f}"],
     ]

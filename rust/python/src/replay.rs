@@ -131,6 +131,7 @@ impl Replay {
         dict.set_item("bytes_per_token", report.bytes_per_token)?;
         dict.set_item("memory_bytes", report.memory_bytes)?;
         dict.set_item("memory_tokens", report.memory_tokens)?;
+        dict.set_item("evicted_tokens", report.evicted_tokens)?;
         let bins: Vec<_> = (0..10)
             .map(|tenth| f64::from(tenth) / 10.0)
             .zip(&report.calibration)

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
 use spectrie_trie::replay::{MemoryMode, Replay, ReplayConfig, ReplayReport, ReplayRequest};
-use spectrie_trie::{Source, TokenId};
+use spectrie_trie::{MemoryConfig, Source, TokenId};
 
 fn replay(config: ReplayConfig, requests: &[ReplayRequest<'_>]) -> ReplayReport {
     let mut replay = Replay::new(config).expect("valid settings");
@@ -81,6 +81,28 @@ fn finished_requests_teach_the_next_of_their_namespace_only_online() {
     assert_eq!(together.memory_tokens, 60);
     assert!(together.bytes_per_token.unwrap() > 4.0);
     assert!(together.insert_tokens_per_second.unwrap() > 0.0);
+}
+
+#[test]
+fn memory_stays_within_its_bytes_and_says_what_it_forgot() {
+    let config = ReplayConfig {
+        bounds: MemoryConfig {
+            capacity_bytes: 128 << 10,
+            ..MemoryConfig::default()
+        },
+        ..online()
+    };
+    let texts: Vec<Vec<TokenId>> = (0..40)
+        .map(|request| (0..500).map(|token| request * 1000 + token).collect())
+        .collect();
+    let requests: Vec<_> = texts
+        .iter()
+        .map(|text| ReplayRequest::new(&text[..10], &text[10..]))
+        .collect();
+    let report = replay(config, &requests);
+    assert!(report.memory_bytes <= 128 << 10);
+    assert!(report.evicted_tokens > 10_000);
+    assert_eq!(report.memory_tokens + report.evicted_tokens, 40 * 500);
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub struct ReplayReport {
     pub memory_bytes: u64,
     /// Tokens in them.
     pub memory_tokens: u64,
+    /// Tokens that shared memory forgot to make room for others.
+    pub evicted_tokens: u64,
     /// By probability given the tokens before: 0 to 0.1, 0.1 to 0.2, and so on.
     pub calibration: [Bin; 10],
     /// All bins together.

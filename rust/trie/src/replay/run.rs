@@ -134,11 +134,11 @@ impl Replay {
     /// Counts, rates and times so far.
     pub fn report(&self) -> ReplayReport {
         let corpora = self.memory.corpora();
-        let corpus_bytes: usize = corpora.iter().map(|corpus| corpus.bytes).sum();
         let corpus_tokens: u64 = corpora.iter().map(|corpus| corpus.num_tokens).sum();
         let mut report = self.tally.report();
-        report.memory_bytes = (self.memory.bytes() + corpus_bytes) as u64;
-        report.memory_tokens = self.tally.inserted_tokens + corpus_tokens;
+        report.memory_bytes = (self.memory.bytes() + self.memory.corpus_bytes()) as u64;
+        report.memory_tokens = self.memory.num_tokens() + corpus_tokens;
+        report.evicted_tokens = self.memory.evicted_tokens();
         report.bytes_per_token = (report.memory_tokens > 0)
             .then(|| report.memory_bytes as f64 / report.memory_tokens as f64);
         report

@@ -97,6 +97,7 @@ impl Tally {
             bytes_per_token: None,
             memory_bytes: 0,
             memory_tokens: 0,
+            evicted_tokens: 0,
             calibration: self.bins,
             calibration_overall: overall,
             accepted_by_source: self.by_source,
