@@ -107,6 +107,10 @@ bench: model  ## the README's table: decode, speculation and router, rivals besi
 bench-router: setup  ## time the router adds to each token
 	$(BIN)/python -m bench router
 
+.PHONY: bench-draft
+bench-draft: model  ## drafting beside other drafters: accepted tokens, times, memory (20 minutes)
+	$(BIN)/python -m bench draft
+
 .PHONY: wheel
 wheel: setup  ## both wheels, into dist/
 	$(BIN)/maturin build --release --locked --out dist

@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [decode|speculation|router ...]`."""
+"""Runs the benches: `python -m bench [decode|speculation|router|draft ...]`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ import sys
 import tempfile
 
 from bench import decode, report, router, speculation
+from bench.draft import table
 from spectrie.model import resolve
 
 BENCHES = ("decode", "speculation", "router")
+"""Those that run when none is named."""
+NAMED = ("draft",)
+"""Those that run only when named: they take long, or fetch other projects' packages."""
 
 
 def main() -> int:
     """Runs what was asked for, everything by default."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("benches", nargs="*", metavar="BENCH", help=", ".join(BENCHES))
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help=", ".join(BENCHES + NAMED))
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
     parser.add_argument("--pairs", type=int, default=24, help="pairs per comparison [24]")
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
-    unknown = set(args.benches) - set(BENCHES)
+    unknown = set(args.benches) - {*BENCHES, *NAMED}
     if unknown:
         parser.error(
-            f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES)}"
+            f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES + NAMED)}"
         )
     wanted = args.benches or BENCHES
     model = str(resolve(args.model, lambda line: print(line, file=sys.stderr)).folder)
@@ -39,6 +43,8 @@ def main() -> int:
             decode.run(model, **measure)
         if "speculation" in wanted:
             speculation.run(model, **measure)
+    if "draft" in wanted:
+        table.run(model)
     report.fill_readme()
     return 0
 

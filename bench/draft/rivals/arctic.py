@@ -109,5 +109,5 @@ class Arctic(Rival):
         if not self._setup.online:
             self._cache.evict_cached_response(self._id)
 
-    def num_bytes(self) -> int | None:
-        return int(self._cache._global_tree.estimate_memory())
+    def empty_call(self) -> None:
+        self._cache._global_tree.num_seqs()

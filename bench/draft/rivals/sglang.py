@@ -107,3 +107,6 @@ class SGLang(Rival):
 
     def finish(self) -> None:
         self._drafter.erase(self._id)
+
+    def empty_call(self) -> None:
+        self._drafter.erase(-1)

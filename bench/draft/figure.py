@@ -1,0 +1,111 @@
+"""The figure: accepted over drafted tokens per step, as an SVG without any library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from bench.draft.numbers import best_rival
+from bench.draft.run import OURS, OURS_PLAIN, Results
+
+__all__ = ["draw"]
+
+_PANELS = (
+    ("alone", "code", "Source code, own text only"),
+    ("corpus", "code", "Source code, 1.7M-token corpus"),
+    ("alone", "human_eval_chat", "HumanEval chat, cold"),
+)
+_WIDTH, _HEIGHT = 460, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 40, 46
+_FAMILIES = (
+    ("Arctic", "#d55e00"),
+    ("SGLang", "#0072b2"),
+    ("prompt lookup", "#666666"),
+    ("vLLM", "#cc79a7"),
+    ("Token Recycling", "#e69f00"),
+)
+_OURS_COLOUR = "#009e73"
+_Point = tuple[float, float, str]
+
+
+def draw(results: Results, path: Path) -> None:
+    """Writes the figure: one panel per trace, our frontier over price, each rival a point."""
+    panels = []
+    for place, (condition, trace, title) in enumerate(_PANELS):
+        reports = results[condition][trace]
+        points = [
+            (report["drafted_per_step"], report["accepted_per_step"], name)
+            for name, report in reports.items()
+            if "absent" not in report and name != OURS_PLAIN
+        ]
+        best, _ = best_rival(reports)
+        panels.append(
+            f'<g transform="translate({place * _WIDTH} 0)">{_panel(title, points, best)}</g>'
+        )
+    width = len(_PANELS) * _WIDTH
+    path.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + 28}"'
+        ' font-family="sans-serif" font-size="12">'
+        f'<rect width="{width}" height="{_HEIGHT + 28}" fill="white"/>'
+        f"{''.join(panels)}{_legend()}</svg>\n",
+        encoding="utf-8",
+    )
+
+
+def _panel(title: str, points: Sequence[_Point], best: str) -> str:
+    right = 4.0 * (int(max(x for x, _, _ in points) / 4) + 1)
+    top = 0.5 * (int(max(y for _, y, _ in points) / 0.5) + 1)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            _LEFT + x / right * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _TOP - _BOTTOM),
+        )
+
+    parts = [f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">{escape(title)}</text>']
+    for step in range(int(right / 4) + 1):
+        x, y = at(4.0 * step, 0)
+        parts.append(f'<text x="{x:.0f}" y="{y + 18:.0f}" text-anchor="middle">{4 * step}</text>')
+    for step in range(int(top / 0.5) + 1):
+        x, y = at(0, 0.5 * step)
+        end, _ = at(right, 0)
+        parts.append(f'<path d="M{x:.1f} {y:.1f}H{end:.1f}" stroke="#dddddd"/>')
+        parts.append(f'<text x="{x - 6:.0f}" y="{y + 4:.0f}" text-anchor="end">{step / 2:g}</text>')
+    middle, base = at(right / 2, 0)
+    parts.append(
+        f'<text x="{middle:.0f}" y="{base + 36:.0f}" text-anchor="middle">drafted / step</text>'
+    )
+    parts.append(
+        f'<text transform="translate(14 {_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">'
+        "accepted / step</text>"
+    )
+    ours = sorted((x, y) for x, y, name in points if name.startswith(OURS))
+    line = " ".join("{:.1f},{:.1f}".format(*at(x, y)) for x, y in ours)
+    parts.append(
+        f'<polyline points="{line}" fill="none" stroke="{_OURS_COLOUR}" stroke-width="2"/>'
+    )
+    for drafted, accepted, name in points:
+        x, y = at(drafted, accepted)
+        radius = 5 if name in (OURS, best) else 3.5
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{_colour(name)}">'
+            f"<title>{escape(name)}: {accepted:.3f} of {drafted:.2f}</title></circle>"
+        )
+    return "".join(parts)
+
+
+def _colour(name: str) -> str:
+    if name.startswith(OURS):
+        return _OURS_COLOUR
+    return next((colour for family, colour in _FAMILIES if name.startswith(family)), "#000000")
+
+
+def _legend() -> str:
+    parts = []
+    families = ((f"{OURS}, over its price", _OURS_COLOUR), *_FAMILIES)
+    for place, (family, colour) in enumerate(families):
+        x = _LEFT + place * 190
+        parts.append(f'<circle cx="{x}" cy="{_HEIGHT + 10}" r="5" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 10}" y="{_HEIGHT + 14}">{escape(family)}</text>')
+    return "".join(parts)

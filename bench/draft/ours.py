@@ -1,0 +1,63 @@
+"""Our own drafter, replayed by `spectrie replay`'s engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.draft.trace import Request
+from spectrie import _core
+
+__all__ = ["build_corpus", "replay_ours"]
+
+
+def build_corpus(name: str, documents: list[list[int]], folder: Path) -> Path:
+    """Writes documents as a corpus file and gives its path."""
+    builder = _core.CorpusBuilder(name, "")
+    for document in documents:
+        builder.push(document)
+    path = folder / f"{name}.corpus"
+    builder.finish(path)
+    return path
+
+
+def replay_ours(
+    requests: Sequence[Request],
+    *,
+    nodes: int = 16,
+    price: float = 0.0,
+    online: bool = False,
+    corpora: Sequence[Path] = (),
+    recycle: bool = True,
+) -> dict[str, Any]:
+    """Replays requests and gives the report of `spectrie replay --json`.
+
+    Args:
+        requests: In arrival order.
+        nodes: Most draft tokens per step.
+        price: Nodes less likely than this are not drafted.
+        online: Whether finished requests teach the next ones.
+        corpora: Corpus files that every request reads.
+        recycle: Whether the model's own top-8 is drafted from.
+    """
+    replay = _core.Replay(
+        nodes=nodes,
+        min_value=price,
+        memory="online" if online else "cold",
+        corpora=list(corpora),
+        recycle=recycle,
+    )
+    for number, request in enumerate(requests, 1):
+        top = request.topk
+        replay.push(
+            request.prompt_ids,
+            request.output_ids,
+            request.prediction_ids,
+            topk=None if top is None else ([ids for ids, _ in top], [row for _, row in top]),
+        )
+        if number % 32 == 0:
+            print(f"    {number}/{len(requests)} requests", file=sys.stderr, flush=True)
+    report: dict[str, Any] = replay.report()
+    return report

@@ -1,0 +1,166 @@
+"""Replays every condition, each contender in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.draft import trace
+from bench.draft.conditions import CONDITIONS, Condition
+from bench.draft.corpus import CorpusLock
+from bench.draft.ours import build_corpus, replay_ours
+from bench.draft.rivals.base import Absent, Setup
+from bench.draft.rivals.contenders import Contender
+from bench.draft.trace import TRACES, Request
+from bench.draft.walk import replay
+
+__all__ = ["OURS", "OURS_PLAIN", "Results", "priced", "run_all"]
+
+OURS = "spectrie"
+OURS_PLAIN = "spectrie, nothing recycled"
+NODES = 16
+Results = dict[str, dict[str, dict[str, dict[str, Any]]]]
+"""Report by condition, trace and contender; `{"absent": why}` where there is none."""
+_EMPTY_CALLS = 2000
+
+
+def priced(price: float) -> str:
+    """Name of ours at a price."""
+    return f"{OURS}, price {price:g}"
+
+
+def run_all(tokenizer_file: Path) -> Results:
+    """Replays everything; counts do not depend on the machine, times do."""
+    trace.verify()
+    results: Results = {}
+    sets = {name for condition in CONDITIONS for name in condition.corpora}
+    corpora = {name: CorpusLock.load(name).documents(tokenizer_file) for name in sorted(sets)}
+    with tempfile.TemporaryDirectory(prefix="spectrie-draft-") as folder:
+        built = {name: build_corpus(name, texts, Path(folder)) for name, texts in corpora.items()}
+        for condition in CONDITIONS:
+            began = time.monotonic()
+            print(f"{condition.name}: {condition.title}", file=sys.stderr)
+            results[condition.name] = _condition(condition, corpora, built)
+            print(f"  {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return results
+
+
+def _condition(
+    condition: Condition, corpora: dict[str, list[list[int]]], built: dict[str, Path]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    traces = {name: trace.read(TRACES / f"{name}.jsonl.xz") for name in condition.traces}
+    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in traces}
+    files = [built[name] for name in condition.corpora]
+    documents = [corpora[name] for name in condition.corpora]
+    jobs: dict[str, Callable[[], dict[str, Any]]] = {
+        OURS: lambda: _ours(traces, condition, files, 0.0, True)
+    }
+    if any(request.topk for requests in traces.values() for request in requests):
+        jobs[OURS_PLAIN] = lambda: _ours(traces, condition, files, 0.0, False)
+    for price in condition.prices:
+        jobs[priced(price)] = lambda price=price: _ours(traces, condition, files, price, True)  # type: ignore[misc]
+    for rival in condition.rivals:
+        jobs[rival.name] = lambda rival=rival: _rival(rival, traces, condition, documents)  # type: ignore[misc]
+    for number, (name, job) in enumerate(jobs.items(), 1):
+        print(f"  {number}/{len(jobs)} {name}", file=sys.stderr, flush=True)
+        reports = _in_child(job)
+        for trace_name in traces:
+            found[trace_name][name] = reports.get(trace_name, reports)
+    return found
+
+
+def _ours(
+    traces: dict[str, list[Request]],
+    condition: Condition,
+    files: list[Path],
+    price: float,
+    recycle: bool,
+) -> dict[str, Any]:
+    return {
+        name: replay_ours(
+            requests,
+            nodes=NODES,
+            price=price,
+            online=condition.online,
+            corpora=files,
+            recycle=recycle,
+        )
+        for name, requests in traces.items()
+    }
+
+
+def _rival(
+    contender: Contender,
+    traces: dict[str, list[Request]],
+    condition: Condition,
+    corpora: list[list[list[int]]],
+) -> dict[str, Any]:
+    setup = Setup(nodes=NODES, online=condition.online)
+    reports: dict[str, Any] = {}
+    taught: dict[str, float] = {}
+    try:
+        rival = contender.make(setup)
+        before, began = _resident_bytes(), time.perf_counter()
+        num_tokens = 0
+        for documents in corpora:
+            rival.teach(documents)
+            num_tokens += sum(map(len, documents))
+        if num_tokens:
+            seconds = time.perf_counter() - began
+            taught = {
+                "insert_tokens_per_second": num_tokens / seconds,
+                "bytes_per_token": (_resident_bytes() - before) / num_tokens,
+            }
+    except Absent as absent:
+        return {"absent": str(absent)}
+    for name, requests in traces.items():
+        try:
+            reports[name] = replay(rival, requests, setup).report() | taught
+        except Absent as absent:
+            reports[name] = {"absent": str(absent)}
+            continue
+        calls = []
+        for _ in range(_EMPTY_CALLS):
+            called = time.perf_counter_ns()
+            rival.empty_call()
+            calls.append(time.perf_counter_ns() - called)
+        reports[name]["empty_call_us"] = sorted(calls)[_EMPTY_CALLS // 2] / 1e3
+    return reports
+
+
+def _in_child(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Runs a job in a fork: its memory is its own, and a crash of a rival ends nothing else."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, job))
+    process.start()
+    sender.close()
+    try:
+        reports: dict[str, Any] = receiver.recv()
+    except EOFError:
+        reports = {"absent": "its process ended without a result"}
+    process.join()
+    if "failed" in reports:
+        raise RuntimeError(reports["failed"])
+    return reports
+
+
+def _send(sender: Connection, job: Callable[[], dict[str, Any]]) -> None:
+    try:
+        sender.send(job())
+    except Exception as error:  # It is raised again in the parent.
+        sender.send({"failed": f"{type(error).__name__}: {error}"})
+    finally:
+        sender.close()
+
+
+def _resident_bytes() -> int:
+    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,115 @@
+"""The table says what the replays counted, losses too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.draft import table
+from bench.draft.conditions import CONDITIONS
+from bench.draft.figure import draw
+from bench.draft.numbers import (
+    Number,
+    best_rival,
+    interpolate,
+    numbers,
+    worst_calibration,
+)
+from bench.draft.run import OURS, Results, priced
+
+
+def _report(accepted: float, drafted: float, **more: Any) -> dict[str, Any]:
+    return {
+        "accepted_per_step": accepted,
+        "drafted_per_step": drafted,
+        "draft_us_p50": 5.0,
+        "draft_us_p99": 9.0,
+    } | more
+
+
+def _results() -> Results:
+    """Ours twice as good as the others, the chain of Arctic at 2 drafted."""
+    results: Results = {}
+    for condition in CONDITIONS:
+        reports = {
+            OURS: _report(2.0, 16.0),
+            priced(0.5): _report(1.0, 1.0),
+            priced(0.1): _report(1.5, 3.0),
+            "Arctic chain, factor 1, min 0.1": _report(0.5, 2.0),
+            "Arctic tree, factor 4, min 0.1": _report(1.0, 8.0),
+            "Token Recycling": {"absent": "no top-k"},
+        }
+        results[condition.name] = {name: dict(reports) for name in condition.traces}
+    return results
+
+
+def test_best_rival_is_the_best_of_those_that_ran() -> None:
+    reports = _results()["alone"]["code"]
+    assert best_rival(reports) == ("Arctic tree, factor 4, min 0.1", 1.0)
+    assert best_rival({OURS: _report(1, 1), "x": {"absent": "why"}}) == ("", 0.0)
+
+
+def test_figures_are_compared_with_floor_and_goal() -> None:
+    found = {line.what: line for line in numbers(_results(), {"insert_bytes_per_token": 40.0})}
+    assert found["code, own text only"].value == 2.0
+    assert found["code, own text only"].verdict == "goal met"
+    # Between 1.0 at 1 drafted and 1.5 at 3 drafted lies 1.25: 2.5 times Arctic's 0.5.
+    assert found["with a corpus, at Arctic's ~3 drafted"].value == pytest.approx(2.5)
+    assert found["edits with prediction, cold"].verdict == "missed"
+    assert found["bytes per stored token"].verdict == "floor met"
+    assert found["open a 10M-token snapshot (s)"].verdict == "not measured"
+    assert found["open a 10M-token snapshot (s)"].cells()[3] == ""
+
+
+def test_share_lost_to_distractors_is_a_share_of_the_gain() -> None:
+    results = _results()
+    results["no_corpus"]["code"][OURS] = _report(1.0, 16.0)
+    results["distractors"]["code"][OURS] = _report(1.8, 16.0)
+    lines = numbers(results, {})
+    (line,) = [line for line in lines if line.what.startswith("share of the corpus")]
+    assert line.value == pytest.approx(0.2)
+    assert line.verdict == "missed"
+
+
+def test_worst_calibration_leaves_out_small_deciles() -> None:
+    results = _results()
+    results["alone"]["code"][OURS]["calibration_overall"] = {
+        "trials": 5000,
+        "expected": 110.0,
+        "actual": 100,
+    }
+    results["alone"]["code"][OURS]["calibration"] = [
+        {"trials": 999, "expected": 9.0, "actual": 1},
+        {"trials": 1000, "expected": 50.0, "actual": 100},
+        {"trials": 4000, "expected": 120.0, "actual": 100},
+    ]
+    overall, decile = worst_calibration(results)
+    assert overall == pytest.approx(1.1)
+    assert decile == pytest.approx(0.5)
+
+
+def test_verdicts_turn_where_smaller_is_better() -> None:
+    assert Number("a", 3, 2, 2.5, smaller=True).verdict == "floor met"
+    assert Number("a", 3, 2, 3.5, smaller=True).verdict == "missed"
+    assert Number("a", 3, 2, 1.0, smaller=True).verdict == "goal met"
+    assert Number("a", 3, None, 9.0).verdict == "floor met"
+
+
+def test_line_is_followed_only_between_its_ends() -> None:
+    assert interpolate([(4, 2.0), (0, 1.0)], 1) == pytest.approx(1.25)
+    assert interpolate([(1, 1.0), (4, 2.0)], 5) is None
+
+
+def test_table_and_figure_hold_every_contender(tmp_path: Path) -> None:
+    results = _results()
+    facts = {"cpu": "c", "cpu_model": "m", "cores": 2, "commit": "0", "date": "d"}
+    text = table.everything(results, facts)
+    assert "Arctic tree, factor 4, min 0.1" in text
+    assert "Absent somewhere: Token Recycling (no top-k)." in text
+    draw(results, tmp_path / "a.svg")
+    root = ElementTree.fromstring((tmp_path / "a.svg").read_text())
+    titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert f"{OURS}: 2.000 of 16.00" in titles
