@@ -273,6 +273,18 @@ class NamespaceInfo:
     def num_segments(self) -> int: ...
 
 @final
+class SnapshotInfo:
+    """What a snapshot of draft memory holds; all 0 where there is none."""
+
+    @property
+    def num_namespaces(self) -> int: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Size of its file."""
+
+@final
 class Engine:
     """Scheduler, KV pages, drafts, sampling and verification.
 
@@ -430,6 +442,19 @@ class Engine:
         """The corpora that are loaded, in the order in which they came."""
     def namespaces(self) -> list[NamespaceInfo]:
         """The namespaces that learnt something or run requests, by name."""
+    def save(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
+        """Saves what namespaces learnt; an old snapshot there is replaced whole or stays.
+
+        Raises:
+            EngineError: Speculation is off, or it cannot be written.
+        """
+    def restore(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
+        """Restores what was saved in a folder, nothing when nothing was.
+
+        Raises:
+            EngineError: Speculation is off, or the snapshot is damaged or of another tokenizer;
+                memory stays as it was.
+        """
     def forget(self, namespace: str) -> bool:
         """Forgets all that a namespace learnt; whether there was such a one.
 

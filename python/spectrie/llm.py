@@ -47,6 +47,8 @@ class LLM:
         memory_bytes: Budget of the draft memory.
         chunk_tokens: Longest prompt chunk of one step.
         corpora: Names or paths of built corpora to draft from (`spectrie corpus build`).
+        state_dir: Folder that keeps what was learnt from prompts and answers over restarts, saved
+            every five minutes and by `close`; None keeps no text on disk.
         progress: Takes one line per stage of loading.
 
     Raises:
@@ -74,6 +76,7 @@ class LLM:
         memory_bytes: int = 256 << 20,
         chunk_tokens: int = 256,
         corpora: Sequence[str | Path] = (),
+        state_dir: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         from spectrie import _core
@@ -111,7 +114,10 @@ class LLM:
                 max_running=max_running,
                 memory_bytes=memory_bytes,
             ),
-            memory=MemoryOptions(corpora=tuple(str(corpus) for corpus in corpora)),
+            memory=MemoryOptions(
+                corpora=tuple(str(corpus) for corpus in corpora),
+                state_folder=None if state_dir is None else Path(state_dir),
+            ),
             deliver=self._deliver,
             on_death=self._die,
             progress=progress,

@@ -361,3 +361,34 @@ def test_corpora_that_cannot_be_used_are_refused_at_the_start(folder: Path, tmp_
     ):
         with pytest.raises(ConfigError, match=message):
             LLM(folder, dtype="float32", threads=1, num_pages=16, corpora=[corpus])
+
+
+def test_memory_outlives_the_process_unless_its_file_is_damaged(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def accepted_and_ids() -> tuple[int, list[int]]:
+        with LLM(folder, dtype="float32", threads=1, num_pages=64, state_dir=tmp_path) as llm:
+            answer = llm.generate(PROMPT, max_tokens=40, ignore_eos=True, temperature=0)
+            return llm.load().accepted_by_source[Source.SHARED], list(answer.token_ids)
+
+    cold, ids = accepted_and_ids()
+    warm, again = accepted_and_ids()
+    assert warm > cold + 10
+    assert again == ids
+    (snapshot,) = tmp_path.iterdir()
+    data = bytearray(snapshot.read_bytes())
+    data[len(data) // 2] ^= 1
+    snapshot.write_bytes(data)
+    with caplog.at_level("WARNING", logger="spectrie.worker"):
+        assert accepted_and_ids() == (cold, ids)
+    assert f"draft memory starts empty: {snapshot} cannot be used" in caplog.text
+
+
+def test_memory_that_cannot_be_kept_is_told_and_answers_go_on(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state").write_text("a file where the folder should be")
+    state = tmp_path / "state" / "draft"
+    with LLM(folder, dtype="float32", threads=1, num_pages=16, state_dir=state) as llm:
+        assert llm.generate(PROMPT, max_tokens=4).token_ids
+    assert "draft memory was not saved" in caplog.text

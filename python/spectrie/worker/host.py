@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spectrie.errors import ConfigError
 from spectrie.worker.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.worker.loop import StepLoop
+from spectrie.worker.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -36,7 +37,7 @@ class EngineHost:
         folder: Model folder in Hugging Face form.
         runner: How to load it.
         engine: How to schedule it.
-        memory: Corpora to draft from.
+        memory: Corpora to draft from, and where draft memory is kept over restarts.
         deliver: Takes the output of each step, on the loop's thread; must return at once.
         on_death: Takes the exception that ended the step loop, on the loop's thread.
         progress: Takes one line per stage of loading.
@@ -64,12 +65,14 @@ class EngineHost:
         self.engine_options = engine
         self.tokenizer_fingerprint = _tokenizer_fingerprint(folder)
         """Identity of the tokenizer, 16 hex characters; None when the model has none."""
+        self.snapshots: Snapshots | None = None
+        """Where draft memory is kept; None when it is not."""
 
         def prepare() -> tuple[_core.Engine, Runner]:
             prepared, loaded = _prepare(
                 folder, runner, engine, self.tokenizer_fingerprint, progress
             )
-            self._open_corpora(prepared, loaded, memory.corpora)
+            self._open_memory(prepared, loaded, memory)
             return prepared, loaded
 
         self._loop = StepLoop(prepare, deliver, on_death)
@@ -80,15 +83,23 @@ class EngineHost:
         self.max_running = max_running(engine, self.runner.num_pages)
         self.speculation = speculation(engine, self.runner)
 
-    def _open_corpora(self, engine: _core.Engine, runner: Runner, corpora: tuple[str, ...]) -> None:
-        """Loads the corpora, where anything may be drafted."""
+    def _open_memory(self, engine: _core.Engine, runner: Runner, options: MemoryOptions) -> None:
+        """Loads the corpora and restores what was learnt, where anything may be drafted."""
         from spectrie.model.corpora import find_corpus
 
         if speculation(self.engine_options, runner) == "off":
             return
-        for corpus in corpora:
+        for corpus in options.corpora:
             info = engine.add_corpus(str(find_corpus(corpus)))
             log.info("corpus %s: %d tokens", info.name, info.num_tokens)
+        if options.state_folder is not None:
+            self.snapshots = Snapshots(
+                engine,
+                options.state_folder,
+                self.tokenizer_fingerprint or runner.model_hash,
+                options.snapshot_every_s,
+            )
+            self.snapshots.start()
 
     @property
     def can_speculate(self) -> bool:
@@ -125,8 +136,10 @@ class EngineHost:
         self._loop.wake()
 
     def close(self) -> None:
-        """Ends the step loop after the step it is in."""
+        """Ends the step loop after the step it is in, and saves draft memory."""
         self._loop.stop()
+        if self.snapshots is not None:
+            self.snapshots.close()
 
     def __enter__(self) -> EngineHost:
         return self

@@ -65,7 +65,7 @@ pub fn top_k(
         launch(
             level,
             Row {
-                row,
+                logits: row,
                 ids,
                 probabilities,
             },
@@ -74,7 +74,7 @@ pub fn top_k(
 }
 
 struct Row<'a> {
-    row: &'a [f32],
+    logits: &'a [f32],
     ids: &'a mut [i32],
     probabilities: &'a mut [f32],
 }
@@ -105,23 +105,27 @@ impl Best {
 impl Kernel for Row<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let mut maxima = Vec::with_capacity(self.row.len().div_ceil(BLOCK));
-        let greatest = bucket_maxima::<S>(self.row, &mut maxima);
+        let mut maxima = Vec::with_capacity(self.logits.len().div_ceil(BLOCK));
+        let greatest = bucket_maxima::<S>(self.logits, &mut maxima);
         let floor = floor_of(greatest);
         let mut best = Best {
             logits: [f32::NEG_INFINITY; TOP_K],
             ids: [-1; TOP_K],
         };
         for (block, lanes) in maxima.iter().enumerate() {
-            if !lanes.iter().fold(false, |any, &max| any | (max >= floor)) {
+            // As one comparison of vectors: few blocks hold any.
+            let greatest = lanes
+                .iter()
+                .fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
+            if greatest < floor {
                 continue;
             }
             for lane in (0..LANES).filter(|&lane| lanes[lane] >= floor) {
                 let first = block * BLOCK + lane;
-                let end = self.row.len().min((block + 1) * BLOCK);
+                let end = self.logits.len().min((block + 1) * BLOCK);
                 for id in (first..end).step_by(LANES) {
                     // Adding zero makes the two zeros one, so that they tie.
-                    let logit = self.row[id] + 0.0;
+                    let logit = self.logits[id] + 0.0;
                     if logit >= floor && logit > f32::NEG_INFINITY {
                         best.offer(logit, id as i32);
                     }
@@ -134,7 +138,7 @@ impl Kernel for Row<'_> {
             return;
         }
         self.ids.copy_from_slice(&best.ids);
-        let total = weight_of::<S>(self.row, best.logits[0]);
+        let total = weight_of::<S>(self.logits, best.logits[0]);
         let mut lanes = [f32::NEG_INFINITY; LANES];
         lanes[..TOP_K].copy_from_slice(&best.logits);
         S::store(weights::<S>(S::load(&lanes), best.logits[0]), &mut lanes);

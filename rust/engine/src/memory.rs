@@ -1,10 +1,11 @@
-//! What drafts come from, while serving: corpora that come and go, namespaces that are forgotten.
+//! What drafts come from, while serving: corpora that come and go, namespaces that are forgotten,
+//! snapshots on disk.
 //!
 //! None of these calls waits for a step, nor a step for them.
 
 use std::path::Path;
 
-use spectrie_trie::{Corpus, CorpusInfo, DraftMemory, NamespaceInfo, Readers};
+use spectrie_trie::{Corpus, CorpusInfo, DraftMemory, NamespaceInfo, Readers, SnapshotInfo};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -68,6 +69,24 @@ impl Engine {
         self.memory
             .as_ref()
             .is_some_and(|memory| memory.forget(namespace))
+    }
+
+    /// Saves what namespaces learnt in `folder`, which is made when there is none; the old snapshot
+    /// there is replaced whole or stays.
+    ///
+    /// # Errors
+    /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] when it cannot be written.
+    pub fn save(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, EngineError> {
+        Ok(self.memory()?.save(folder, fingerprint)?)
+    }
+
+    /// Restores what was saved in `folder`, nothing when nothing was.
+    ///
+    /// # Errors
+    /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] for a snapshot that is damaged
+    /// or of another tokenizer. Memory stays as it was then.
+    pub fn restore(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, EngineError> {
+        Ok(self.memory()?.restore(folder, fingerprint)?)
     }
 
     fn memory(&self) -> Result<&DraftMemory, EngineError> {

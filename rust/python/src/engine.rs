@@ -17,7 +17,7 @@ use spectrie_engine::{StepResults, TopTokens, Verdicts};
 use spectrie_trie::Readers;
 
 use self::logits::LogitsAddress;
-use self::memory::{CorpusInfo, NamespaceInfo};
+use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
 use self::output::{Finish, Load, StepOutput};
 use self::plan::Plan;
 use self::request::Request;
@@ -269,6 +269,25 @@ impl Engine {
         infos.into_iter().map(NamespaceInfo::new).collect()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python path")]
+    fn save(&self, py: Python<'_>, folder: PathBuf, fingerprint: &str) -> PyResult<SnapshotInfo> {
+        py.detach(|| self.engine.save(&folder, fingerprint))
+            .map(SnapshotInfo::new)
+            .map_err(engine_error)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python path")]
+    fn restore(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        fingerprint: &str,
+    ) -> PyResult<SnapshotInfo> {
+        py.detach(|| self.engine.restore(&folder, fingerprint))
+            .map(SnapshotInfo::new)
+            .map_err(engine_error)
+    }
+
     fn forget(&self, py: Python<'_>, namespace: &str) -> bool {
         py.detach(|| self.engine.forget(namespace))
     }
@@ -284,5 +303,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Load>()?;
     module.add_class::<CorpusInfo>()?;
     module.add_class::<NamespaceInfo>()?;
+    module.add_class::<SnapshotInfo>()?;
     module.add_class::<Engine>()
 }

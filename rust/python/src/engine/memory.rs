@@ -1,4 +1,4 @@
-//! Corpora and namespaces as Python reads them.
+//! Corpora, namespaces and snapshots as Python reads them.
 
 use pyo3::prelude::*;
 use spectrie_trie as trie;
@@ -48,6 +48,24 @@ impl NamespaceInfo {
             bytes: info.bytes,
             accepted_tokens: info.accepted_tokens,
             num_segments: info.num_segments,
+        }
+    }
+}
+
+/// What a snapshot holds.
+#[pyclass(frozen, get_all, name = "SnapshotInfo", module = "spectrie._core")]
+pub(super) struct SnapshotInfo {
+    num_namespaces: usize,
+    num_tokens: u64,
+    bytes: usize,
+}
+
+impl SnapshotInfo {
+    pub(super) fn new(info: trie::SnapshotInfo) -> Self {
+        Self {
+            num_namespaces: info.num_namespaces,
+            num_tokens: info.num_tokens,
+            bytes: info.bytes,
         }
     }
 }
