@@ -269,14 +269,20 @@ impl Engine {
         infos.into_iter().map(NamespaceInfo::new).collect()
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python path")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "converted from a Python path"
+    )]
     fn save(&self, py: Python<'_>, folder: PathBuf, fingerprint: &str) -> PyResult<SnapshotInfo> {
         py.detach(|| self.engine.save(&folder, fingerprint))
             .map(SnapshotInfo::new)
             .map_err(engine_error)
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "converted from a Python path")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "converted from a Python path"
+    )]
     fn restore(
         &self,
         py: Python<'_>,
