@@ -111,6 +111,10 @@ bench-router: setup  ## time the router adds to each token
 bench-draft: model  ## drafting beside other drafters: accepted tokens, times, memory (20 minutes)
 	$(BIN)/python -m bench draft
 
+.PHONY: bench-routing
+bench-routing: model  ## intent routing with a warm memory, one to four requests at a time
+	$(BIN)/python -m bench routing
+
 .PHONY: wheel
 wheel: setup  ## both wheels, into dist/
 	$(BIN)/maturin build --release --locked --out dist

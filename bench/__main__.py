@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [decode|speculation|router|draft ...]`."""
+"""Runs the benches: `python -m bench [decode|speculation|router|draft|routing ...]`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import sys
 import tempfile
 
-from bench import decode, report, router, speculation
+from bench import decode, report, router, routing, speculation
 from bench.draft import table
+from bench.draft.tasks import ROUTED
 from spectrie.model import resolve
 
 BENCHES = ("decode", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft",)
+NAMED = ("draft", "routing")
 """Those that run only when named: they take long, or fetch other projects' packages."""
 
 
@@ -24,6 +25,9 @@ def main() -> int:
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
     parser.add_argument("--pairs", type=int, default=24, help="pairs per comparison [24]")
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
+    parser.add_argument(
+        "--routed", type=int, default=ROUTED, help=f"prompts of each routing level [{ROUTED}]"
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     unknown = set(args.benches) - {*BENCHES, *NAMED}
@@ -43,6 +47,8 @@ def main() -> int:
             decode.run(model, **measure)
         if "speculation" in wanted:
             speculation.run(model, **measure)
+    if "routing" in wanted:
+        routing.run(model, threads=args.threads, prompts=args.routed)
     if "draft" in wanted:
         table.run(model)
     report.fill_readme()

@@ -15,14 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["FAMILIES", "Split", "Task", "tasks"]
+__all__ = ["FAMILIES", "ROUTED", "Split", "Task", "routing", "tasks"]
 
 Split = Literal["test", "tune"]
 FAMILIES = ("human_eval_chat", "human_eval_raw", "questions", "edits", "chat", "routing")
 """The families of tasks, each the name of a trace file."""
 
 _PER_SPLIT = 24
-_ROUTED = 256
+ROUTED = 256
+"""Requests of the routing trace."""
 _MODULES = (
     "bisect calendar cgitb cmd code codeop colorsys configparser copy csv difflib dis filecmp fileinput"
     " fnmatch fractions ftplib getopt gettext glob heapq html.parser imghdr inspect ipaddress"
@@ -60,7 +61,7 @@ def tasks(family: str, split: Split) -> list[Task]:
         "questions": lambda: _questions(split),
         "edits": lambda: _edits(split),
         "chat": lambda: [_ask(question) for question in _half(_data()["chat"], split)],
-        "routing": lambda: _routing(split),
+        "routing": lambda: routing(split, ROUTED),
     }
     return made[family]()
 
@@ -156,7 +157,8 @@ def _busiest_name(source: str) -> str:
     return names.most_common(1)[0][0] if names else "value"
 
 
-def _routing(split: Split) -> list[Task]:
+def routing(split: Split, count: int) -> list[Task]:
+    """The first `count` requests of the routing family, no utterance twice."""
     data = _data()["routing"][split]
     turns: list[dict[str, str]] = [{"role": "system", "content": data["system"]}]
     for question, intent, action, target, value in data["examples"]:
@@ -166,7 +168,7 @@ def _routing(split: Split) -> list[Task]:
     made: list[Task] = []
     said: set[str] = set()
     choice = random.Random(f"routing {split}").choice
-    while len(made) < _ROUTED:
+    while len(made) < count:
         slots = {name: choice(values) for name, values in data["slots"].items()}
         utterance = choice(data["templates"]).format(**slots)
         if utterance not in said:
