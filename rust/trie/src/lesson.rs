@@ -165,6 +165,28 @@ mod tests {
         found
     }
 
+    #[test]
+    fn many_lessons_side_by_side_cost_little_more_than_their_text() {
+        let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
+        let shared = memory.namespace("a");
+        for _ in 0..20 {
+            let mut lessons: Vec<_> = (0..16).map(|_| shared.begin()).collect();
+            for round in 0..150 {
+                for lesson in &mut lessons {
+                    lesson.push(&[round, round + 1, round + 2][..=round as usize % 3]);
+                }
+            }
+        }
+        let tokens = 20 * 16 * 300;
+        assert_eq!(memory.num_tokens(), tokens);
+        let segments = shared.snapshot();
+        let used = segments
+            .iter()
+            .map(|segment| segment.capacity() - segment.room());
+        let per_token = used.sum::<usize>() as f64 / tokens as f64;
+        assert!(per_token < 1.25, "{per_token} cells per token");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -9,10 +9,12 @@ use crate::segment::Segment;
 
 /// Tokens of the smallest and of the largest segment.
 pub(crate) const MIN_SEGMENT_TOKENS: usize = 256;
-pub(crate) const MAX_SEGMENT_TOKENS: usize = 256 << 10;
+pub(crate) const MAX_SEGMENT_TOKENS: usize = 1 << 20;
 
-/// Tokens of a namespace's first segment, where its share allows; each next one doubles.
+/// Tokens of a namespace's first segment, where its share allows, and how much larger each next
+/// one is: a draft looks into every segment, so they should be few.
 const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
+const SEGMENT_GROWTH: usize = 4;
 
 /// A namespace's share is held in at least this many full-grown segments, so that evicting one
 /// forgets a small part.
@@ -183,7 +185,9 @@ fn segment_tokens(last_tokens: usize, share_bytes: usize) -> usize {
         .clamp(MIN_SEGMENT_TOKENS, MAX_SEGMENT_TOKENS);
     // The largest power of two that is not above `most`.
     let most = 1 << most.ilog2();
-    (last_tokens * 2).max(FIRST_SEGMENT_TOKENS).min(most)
+    (last_tokens * SEGMENT_GROWTH)
+        .max(FIRST_SEGMENT_TOKENS)
+        .min(most)
 }
 
 #[cfg(test)]
@@ -191,10 +195,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_double_up_to_an_eighth_of_the_share() {
+    fn segments_grow_up_to_an_eighth_of_the_share() {
         assert_eq!(segment_tokens(0, 256 << 20), 4 << 10);
-        assert_eq!(segment_tokens(4 << 10, 256 << 20), 8 << 10);
-        assert_eq!(segment_tokens(256 << 10, 1 << 30), 256 << 10);
+        assert_eq!(segment_tokens(4 << 10, 256 << 20), 16 << 10);
+        assert_eq!(segment_tokens(1 << 20, 256 << 20), 1 << 20);
+        assert_eq!(segment_tokens(1 << 20, 4 << 30), 1 << 20);
         assert_eq!(segment_tokens(0, 64 << 10), 256);
         let most = segment_tokens(256 << 10, 64 << 20);
         assert!(Segment::bytes_for(most) * SEGMENTS_PER_SHARE <= 64 << 20);

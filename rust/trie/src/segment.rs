@@ -4,12 +4,17 @@
 //! written once, into a cell that held [`SEPARATOR`] and so ended the text before it; a link is
 //! written before the head that leads to it. So a reader sees whole occurrences, or their start,
 //! without waiting for anyone.
+//!
+//! Tokens are kept inverted, so that a cell that was never written, zero, holds the separator
+//! (`u32::MAX`): then a new arena need not be filled, and costs its writer no time.
 
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
+
+use bytemuck::zeroed_slice_box;
 
 use crate::chains::{Chains, ORDERS, suffix_hashes};
 use crate::durable::Checked;
@@ -28,6 +33,7 @@ const MAX_SPARES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Segment {
     id: u64,
+    /// Inverted.
     tokens: Box<[AtomicU32]>,
     links: Box<[[AtomicU32; ORDERS.len()]]>,
     heads: [Box<[AtomicU32]>; ORDERS.len()],
@@ -88,8 +94,11 @@ impl Extent {
     }
 }
 
-fn cells(count: usize, value: u32) -> Box<[AtomicU32]> {
-    (0..count).map(|_| AtomicU32::new(value)).collect()
+/// Sets the first of `cells` to `values`, before anyone else sees them.
+fn fill<'a>(cells: impl Iterator<Item = &'a mut AtomicU32>, values: impl Iterator<Item = u32>) {
+    for (cell, value) in cells.zip(values) {
+        *cell.get_mut() = value;
+    }
 }
 
 impl Segment {
@@ -98,11 +107,9 @@ impl Segment {
         debug_assert!(capacity.is_power_of_two());
         let segment = Self {
             id,
-            tokens: cells(capacity, SEPARATOR),
-            links: (0..capacity)
-                .map(|_| [const { AtomicU32::new(0) }; ORDERS.len()])
-                .collect(),
-            heads: HEAD_SHIFTS.map(|shift| cells(capacity >> shift, 0)),
+            tokens: zeroed_slice_box(capacity),
+            links: zeroed_slice_box(capacity),
+            heads: HEAD_SHIFTS.map(|shift| zeroed_slice_box(capacity >> shift)),
             end: AtomicU32::new(0),
             num_tokens: AtomicU32::new(0),
             spares: Mutex::default(),
@@ -210,7 +217,7 @@ impl Segment {
     pub(crate) fn write_context(&self, extent: &mut Extent, context: &[TokenId]) {
         debug_assert!(context.len() <= extent.room());
         for &token in context {
-            self.tokens[extent.next as usize].store(token, Relaxed);
+            self.tokens[extent.next as usize].store(!token, Relaxed);
             extent.next += 1;
         }
     }
@@ -221,7 +228,7 @@ impl Segment {
         debug_assert!(text.len() - first <= extent.room());
         for index in first..text.len() {
             let position = extent.next;
-            self.tokens[position as usize].store(text[index], Relaxed);
+            self.tokens[position as usize].store(!text[index], Relaxed);
             extent.next += 1;
             self.link(position, &text[..index]);
         }
@@ -244,7 +251,7 @@ impl Segment {
             credit: self.credit(),
         };
         let end = shape.end as usize;
-        writer.write_words(self.tokens[..end].iter().map(|token| token.load(Relaxed)))?;
+        writer.write_words(self.tokens[..end].iter().map(|token| !token.load(Relaxed)))?;
         let links = self.links[..end].iter().flatten();
         writer.write_words(links.map(|link| link.load(Relaxed)))?;
         writer.write_words(heads.into_iter().flatten())?;
@@ -255,41 +262,19 @@ impl Segment {
     /// The segment that [`Segment::save`] wrote as `bytes`, its checksum not included, with
     /// `shape`; both are well-formed.
     pub(crate) fn load(id: u64, grant: Grant, shape: Shape, bytes: &[u8]) -> Self {
-        let capacity = shape.capacity as usize;
+        let mut segment = Self::new(id, shape.capacity as usize, grant);
         let end = shape.end as usize;
         let (words, _) = bytes.as_chunks::<4>();
-        let read = |range: Range<usize>| {
-            let words = words.get(range).unwrap_or_default().iter();
-            words.map(|word| AtomicU32::new(u32::from_le_bytes(*word)))
-        };
-        let mut tokens = Vec::with_capacity(capacity);
-        tokens.extend(read(0..end));
-        tokens.resize_with(capacity, || AtomicU32::new(SEPARATOR));
-        let mut links = Vec::with_capacity(capacity);
-        let (rows, _) =
-            bytes[4 * end..4 * end * (1 + ORDERS.len())].as_chunks::<{ 4 * ORDERS.len() }>();
-        links.extend(rows.iter().map(|row| {
-            let (words, _) = row.as_chunks::<4>();
-            std::array::from_fn(|order| AtomicU32::new(u32::from_le_bytes(words[order])))
-        }));
-        links.resize_with(capacity, || [const { AtomicU32::new(0) }; ORDERS.len()]);
-        let mut next = end * (1 + ORDERS.len());
-        let heads = HEAD_SHIFTS.map(|shift| {
-            let start = next;
-            next += capacity >> shift;
-            read(start..next).collect()
-        });
-        Self {
-            id,
-            tokens: tokens.into_boxed_slice(),
-            links: links.into_boxed_slice(),
-            heads,
-            end: AtomicU32::new(shape.end),
-            num_tokens: AtomicU32::new(shape.num_tokens),
-            spares: Mutex::default(),
-            credit: AtomicU32::new(shape.credit),
-            grant,
-        }
+        let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
+        let tokens = words.by_ref().take(end).map(|token| !token);
+        fill(segment.tokens.iter_mut(), tokens);
+        let links = words.by_ref().take(end * ORDERS.len());
+        fill(segment.links.iter_mut().flatten(), links);
+        fill(segment.heads.iter_mut().flatten(), words);
+        *segment.end.get_mut() = shape.end;
+        *segment.num_tokens.get_mut() = shape.num_tokens;
+        *segment.credit.get_mut() = shape.credit;
+        segment
     }
 
     fn link(&self, position: u32, before: &[TokenId]) {
@@ -312,7 +297,7 @@ impl Chains for Segment {
 
     fn token(&self, position: u32) -> TokenId {
         let cell = self.tokens.get(position as usize);
-        cell.map_or(SEPARATOR, |cell| cell.load(Relaxed))
+        cell.map_or(SEPARATOR, |cell| !cell.load(Relaxed))
     }
 
     fn head(&self, order: usize, hash: u32) -> u32 {

@@ -107,28 +107,6 @@ fn a_lesson_goes_on_after_its_segment_was_evicted() {
 }
 
 #[test]
-fn many_lessons_cost_little_more_than_the_text() {
-    let memory = memory();
-    let shared = memory.namespace("a");
-    for _ in 0..20 {
-        let mut lessons: Vec<_> = (0..16).map(|_| shared.begin()).collect();
-        for round in 0..150 {
-            for lesson in &mut lessons {
-                lesson.push(&[round, round + 1, round + 2][..=round as usize % 3]);
-            }
-        }
-    }
-    // The arenas double, so they show how many cells were used: these hold 124 Ki.
-    let info = &memory.namespaces()[0];
-    assert_eq!(info.num_tokens, 20 * 16 * 300);
-    assert_eq!(info.num_segments, 5);
-    println!(
-        "{} bytes per token",
-        info.bytes as f64 / info.num_tokens as f64
-    );
-}
-
-#[test]
 fn a_forgotten_namespace_is_gone_for_running_requests_too() {
     let memory = memory();
     let shared = memory.namespace("a");
