@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pool::Pool;
+use crate::snapshot::SnapshotPlace;
 use crate::{Corpus, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie, TrieError};
 
 /// Named, separate shared tries under one byte budget.
@@ -15,8 +16,8 @@ pub struct DraftMemory {
     config: MemoryConfig,
     pool: Arc<Pool>,
     held: Mutex<Held>,
-    /// Saves take turns.
-    pub(crate) saving: Mutex<()>,
+    /// Saves take turns; where the last snapshot is.
+    pub(crate) saving: Mutex<Option<SnapshotPlace>>,
 }
 
 /// What is known by name.
@@ -57,7 +58,7 @@ impl DraftMemory {
             config,
             pool,
             held: Mutex::default(),
-            saving: Mutex::new(()),
+            saving: Mutex::default(),
         })
     }
 
@@ -158,14 +159,18 @@ impl DraftMemory {
 
     /// Forgets everything that `namespace` was taught, and says whether there was such a
     /// namespace. Its running requests stop reading and teaching that text with their next step;
-    /// new requests begin with an empty one. Waits for a save that is running.
+    /// new requests begin with an empty one.
     ///
-    /// The last snapshot still holds the text until the next [`DraftMemory::save`].
+    /// A snapshot in the folder last saved to or restored from is saved again without the text,
+    /// or removed when that fails, before this returns.
     pub fn forget(&self, namespace: &str) -> bool {
-        let _turn = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = self.held().namespaces.remove(namespace);
         if let Some(shared) = &shared {
             shared.forget();
+        }
+        if let Some(place) = &*place {
+            self.save_again(place);
         }
         shared.is_some()
     }

@@ -38,10 +38,10 @@ fn operation() -> impl Strategy<Value = Operation> {
     let namespace = 0..NUM_NAMESPACES;
     let text = |most| prop::collection::vec(0_u32..6, 1..most);
     prop_oneof![
-        30 => (namespace.clone(), text(40)).prop_map(|(n, text)| Operation::Insert(n, text)),
-        6 => (0..NUM_LESSONS, namespace.clone()).prop_map(|(l, n)| Operation::Begin(l, n)),
-        30 => (0..NUM_LESSONS, text(12)).prop_map(|(l, text)| Operation::Push(l, text)),
-        40 => (namespace.clone(), text(6)).prop_map(|(n, text)| Operation::Draft(n, text)),
+        60 => (namespace.clone(), text(40)).prop_map(|(n, text)| Operation::Insert(n, text)),
+        12 => (0..NUM_LESSONS, namespace.clone()).prop_map(|(l, n)| Operation::Begin(l, n)),
+        60 => (0..NUM_LESSONS, text(12)).prop_map(|(l, text)| Operation::Push(l, text)),
+        80 => (namespace.clone(), text(6)).prop_map(|(n, text)| Operation::Draft(n, text)),
         1 => namespace.clone().prop_map(Operation::Forget),
         1 => Just(Operation::Save),
         1 => Just(Operation::Restart),
@@ -98,6 +98,7 @@ struct World {
     memory: DraftMemory,
     taught: HashMap<u32, Taught>,
     saved: HashMap<u32, Taught>,
+    has_snapshot: bool,
     running: HashMap<usize, Running>,
     corpora: Vec<(Arc<Corpus>, Taught)>,
     loaded: HashSet<u32>,
@@ -131,6 +132,7 @@ impl World {
             memory: DraftMemory::new(config).expect("a valid config"),
             taught: HashMap::new(),
             saved: HashMap::new(),
+            has_snapshot: false,
             running: HashMap::new(),
             corpora,
             loaded: HashSet::new(),
@@ -160,6 +162,9 @@ impl World {
                 let known = self.memory.forget(&format!("n{namespace}"));
                 assert!(known || !self.taught.contains_key(&namespace));
                 self.taught.remove(&namespace);
+                if self.has_snapshot {
+                    self.saved = self.taught.clone();
+                }
                 for running in self.running.values_mut() {
                     running.forgotten |= running.namespace == namespace;
                 }
@@ -169,6 +174,7 @@ impl World {
                 let saved = saved.expect("a writable folder");
                 assert_eq!(saved.num_tokens, self.memory.num_tokens());
                 self.saved = self.taught.clone();
+                self.has_snapshot = true;
             }
             Operation::Restart => {
                 self.running.clear();
@@ -271,7 +277,7 @@ fn run(capacity_bytes: usize, operations: Vec<Operation>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(85))]
 
     #[test]
     fn everything_taught_is_found_and_nothing_else(

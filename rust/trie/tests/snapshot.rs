@@ -193,7 +193,7 @@ fn what_the_budget_cannot_hold_is_the_least_useful() {
 }
 
 #[test]
-fn forgotten_text_is_not_in_the_next_snapshot() {
+fn forgotten_text_is_gone_from_the_disk_too() {
     let folder = Folder::new();
     let before = memory(1 << 20);
     before.namespace("a").insert(&document(3, 50));
@@ -201,22 +201,27 @@ fn forgotten_text_is_not_in_the_next_snapshot() {
     before
         .save(folder.path(), TOKENIZER)
         .expect("a writable folder");
+    let holds = |number: u32| {
+        let bytes = fs::read(folder.path().join("memory.snapshot")).expect("the file");
+        let token = (number * 10_000 + 5).to_le_bytes();
+        bytes.windows(4).any(|window| window == token)
+    };
+    assert!(holds(3));
     before.forget("a");
-    before
-        .save(folder.path(), TOKENIZER)
-        .expect("a writable folder");
+    assert!(!holds(3) && holds(4));
     let after = memory(1 << 20);
     let restored = after
         .restore(folder.path(), TOKENIZER)
         .expect("a whole snapshot");
     assert_eq!(restored.num_namespaces, 1);
     assert_eq!(draft(&after.namespace("a"), &document(3, 10)), []);
-    let bytes = fs::read(folder.path().join("memory.snapshot")).expect("the file");
-    let token = 30_005_u32.to_le_bytes();
-    assert!(
-        !bytes.windows(4).any(|window| window == token),
-        "its tokens are gone"
-    );
+    // Also what a snapshot holds that could not be restored.
+    let other = memory(1 << 20);
+    other
+        .restore(folder.path(), "another tokenizer")
+        .expect_err("foreign");
+    assert!(!other.forget("b"));
+    assert!(!holds(4));
 }
 
 #[test]

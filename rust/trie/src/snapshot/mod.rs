@@ -31,6 +31,13 @@ pub struct SnapshotInfo {
     pub bytes: usize,
 }
 
+/// Where a snapshot is, and for which tokenizer.
+#[derive(Debug)]
+pub(crate) struct SnapshotPlace {
+    path: PathBuf,
+    fingerprint: String,
+}
+
 impl DraftMemory {
     /// Saves the text of every namespace in `folder`, which is made when there is none, for the
     /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and teaching go on meanwhile;
@@ -49,12 +56,31 @@ impl DraftMemory {
                 given: fingerprint.to_owned(),
             });
         }
-        let path = folder.join(FILE_NAME);
-        let _turn = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(folder).map_err(|error| TrieError::io("make", folder, &error))?;
-        durable::remove_partials(&path);
+        let new = SnapshotPlace {
+            path: folder.join(FILE_NAME),
+            fingerprint: fingerprint.to_owned(),
+        };
+        let info = self.save_to(&new)?;
+        *place = Some(new);
+        Ok(info)
+    }
+
+    /// Saves where a snapshot is, so that it no longer holds what was forgotten.
+    pub(crate) fn save_again(&self, place: &SnapshotPlace) {
+        if place.path.exists() && self.save_to(place).is_err() {
+            // A cold start is better than text that was to be forgotten.
+            let _ = fs::remove_file(&place.path);
+        }
+    }
+
+    /// The caller has the turn to save.
+    fn save_to(&self, place: &SnapshotPlace) -> Result<SnapshotInfo, TrieError> {
+        let SnapshotPlace { path, fingerprint } = place;
+        durable::remove_partials(path);
         let mut saved = Vec::new();
-        let bytes = durable::replace(&path, Access::Private, |writer| {
+        let bytes = durable::replace(path, Access::Private, |writer| {
             file::write_header(writer, fingerprint)?;
             for shared in self.oldest_first() {
                 let mut segments = Vec::new();
@@ -87,7 +113,12 @@ impl DraftMemory {
     /// another tokenizer, [`TrieError::Io`] when it cannot be read. Memory stays as it was then,
     /// and no bytes can make it panic.
     pub fn restore(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
+        let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let path = folder.join(FILE_NAME);
+        *place = Some(SnapshotPlace {
+            path: path.clone(),
+            fingerprint: fingerprint.to_owned(),
+        });
         let source = match File::open(&path) {
             Ok(source) => source,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
