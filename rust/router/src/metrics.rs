@@ -1,5 +1,6 @@
 //! What the router counts and measures, under the names of one table.
 
+mod drafting;
 mod labels;
 mod table;
 
@@ -20,6 +21,8 @@ use spectrie_proto::worker_v1::{Load, RequestStats};
 use crate::error::RequestError;
 use crate::source::SOURCE_NAMES;
 use crate::sync::lock;
+use drafting::Drafting;
+pub(crate) use drafting::net_gain;
 use labels::{
     Buckets, CauseLabel, ModelLabel, ReasonLabel, ResultLabels, RouteLabels, SECONDS, SourceLabels,
     TOKEN_SECONDS, TOKENS, WorkerLabels, model_label, worker_labels,
@@ -62,6 +65,7 @@ pub struct Metrics {
     queue: Times,
     prefill: Times,
     accepted_per_step: Times,
+    drafting: Drafting,
     steps: Mutex<BTreeMap<(String, String), LastStep>>,
     seen_models: Mutex<BTreeMap<String, u64>>,
 }
@@ -118,6 +122,7 @@ impl Metrics {
             queue: all.add("queue_seconds", times(SECONDS)),
             prefill: all.add("prefill_seconds", times(SECONDS)),
             accepted_per_step: all.add("accepted_per_step", times(TOKENS)),
+            drafting: Drafting::new(&mut all),
             steps: Mutex::default(),
             seen_models: Mutex::default(),
             registry: all.registry,
@@ -187,8 +192,9 @@ impl Metrics {
     }
 
     /// Forgets a worker's gauges: its id never comes back.
-    pub(crate) fn worker_left(&self, model: &str, worker: &str) {
+    pub(crate) fn worker_left(&self, model: &str, worker: &str, instance: &str) {
         let labels = worker_labels(model, worker);
+        self.drafting.worker_left(&labels, instance);
         lock(&self.steps).remove(&(model.to_owned(), worker.to_owned()));
         for gauge in [&self.running, &self.waiting, &self.trie_bytes, &self.up] {
             gauge.remove(&labels);
@@ -198,7 +204,9 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn load(&self, model: &str, worker: &str, load: &Load) {
+    /// Takes the load and totals of a worker; `instance` names its process.
+    pub(crate) fn load(&self, model: &str, worker: &str, instance: &str, load: &Load) {
+        self.drafting.load(model, worker, instance, load);
         let labels = worker_labels(model, worker);
         self.running
             .get_or_create(&labels)
@@ -314,6 +322,8 @@ pub(crate) struct ModelMetrics {
 
 #[cfg(test)]
 mod tests {
+    use spectrie_proto::worker_v1::CalibrationBin;
+
     use super::*;
 
     #[test]
@@ -323,11 +333,16 @@ mod tests {
             running: 1,
             pages_total: 4,
             pages_used: 1,
+            offered_tokens: 2,
+            offered_ms: 1.0,
+            holdout_tokens: 1,
+            holdout_ms: 1.0,
+            calibration: vec![CalibrationBin::default()],
             ..Load::default()
         };
         metrics.worker_joined("m", "w0");
         metrics.worker_joined("m", "w1");
-        metrics.load("m", "w1", &load);
+        metrics.load("m", "w1", "process", &load);
         metrics.request("Generate", "Ok");
         metrics.rejected(&RequestError::invalid("field", "bad"));
         metrics.aborted("client");
@@ -363,7 +378,7 @@ mod tests {
             text.contains("spectrie_kv_usage_ratio{model=\"m\",worker=\"w1\"} 0.25"),
             "{text}"
         );
-        metrics.worker_left("m", "w1");
+        metrics.worker_left("m", "w1", "process");
         assert!(!metrics.encode().1.contains("w1"));
     }
 

@@ -7,6 +7,7 @@ use spectrie_proto::{v1, worker_v1};
 use tonic::Code;
 
 use crate::error::{ErrorKind, RequestError};
+use crate::metrics::net_gain;
 use crate::workers::{Answer, Failure};
 
 /// What some workers did, and why the others did not.
@@ -194,15 +195,6 @@ pub(super) fn stats(worker: String, process_id: i64, load: &worker_v1::Load) -> 
     }
 }
 
-/// Tokens per millisecond of steps that might draft over those of the steps held out; none until
-/// both were measured.
-pub(crate) fn net_gain(load: &worker_v1::Load) -> Option<f64> {
-    let offered = load.offered_tokens as f64 / load.offered_ms;
-    let holdout = load.holdout_tokens as f64 / load.holdout_ms;
-    let gain = offered / holdout;
-    (load.offered_ms > 0.0 && load.holdout_ms > 0.0 && gain.is_finite()).then_some(gain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,18 +272,5 @@ mod tests {
         };
         assert_eq!((corpus.num_tokens, corpus.bytes), (10, 100));
         assert_eq!((corpus.accepted_tokens, corpus.workers), (5, 2));
-    }
-
-    #[test]
-    fn net_gain_needs_both_kinds_of_steps() {
-        let mut load = worker_v1::Load {
-            offered_tokens: 30,
-            offered_ms: 10.0,
-            ..Default::default()
-        };
-        assert_eq!(net_gain(&load), None);
-        load.holdout_tokens = 2;
-        load.holdout_ms = 1.0;
-        assert_eq!(net_gain(&load), Some(1.5));
     }
 }

@@ -43,6 +43,12 @@ pub(super) struct ResultLabels {
     pub(super) result: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DecileLabels {
+    pub(super) model: String,
+    pub(super) decile: &'static str,
+}
+
 /// Bucket bounds of a histogram, as its constructor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buckets(&'static [f64]);

@@ -54,6 +54,33 @@ pub const TABLE: &[(&str, &str)] = &[
         "accepted_per_step",
         "Draft nodes accepted per step, mean of a choice",
     ),
+    ("trie_tokens", "Tokens of text in draft memory"),
+    (
+        "trie_evicted_tokens",
+        "Tokens of draft memory that gave way to newer ones",
+    ),
+    ("corpus_bytes", "Bytes of mapped corpora"),
+    (
+        "spec_expected_accepted_tokens",
+        "Sum of the chances of the draft nodes sent in mode auto",
+    ),
+    (
+        "spec_calibration_trials",
+        "Draft nodes of mode auto whose parent was accepted, by tenth of their chance",
+    ),
+    ("spec_calibration_expected", "Sum of the chances of these"),
+    (
+        "spec_calibration_accepted",
+        "Those of them that were accepted",
+    ),
+    (
+        "spec_net_gain_ratio",
+        "Tokens per time of steps that may draft over those held out, since the worker's start",
+    ),
+    (
+        "spec_recycling",
+        "1 while the model's runner-up tokens are drafted from",
+    ),
 ];
 
 /// Registers metrics in the order of the table.

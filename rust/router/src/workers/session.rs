@@ -41,7 +41,10 @@ pub(crate) async fn run(
     };
     // Leaving first: nobody may choose a worker that is about to refuse.
     context.registry.leave(&worker);
-    context.metrics.worker_left(&worker.hello.model, &worker.id);
+    let hello = &worker.hello;
+    context
+        .metrics
+        .worker_left(&hello.model, &worker.id, &hello.instance);
     if context.shutdown.is_cancelled() {
         tracing::info!(worker = %worker.id, "worker released");
     } else {
@@ -154,7 +157,10 @@ fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(
             context.metrics.learn_dropped(dropped);
         }
         Message::Load(load) => {
-            context.metrics.load(&worker.hello.model, &worker.id, &load);
+            let hello = &worker.hello;
+            context
+                .metrics
+                .load(&hello.model, &worker.id, &hello.instance, &load);
             worker.set_load(load);
         }
         Message::AdminReply(reply) => worker.answer(reply),

@@ -1,0 +1,194 @@
+//! What workers tell of their drafting: totals become counters of their model.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use spectrie_proto::worker_v1::Load;
+
+use super::labels::{DecileLabels, ModelLabel, WorkerLabels, model_label, worker_labels};
+use super::table::Registrar;
+use crate::sync::lock;
+
+type Sum = Counter<f64, AtomicU64>;
+type Amount = Gauge<f64, AtomicU64>;
+
+/// Worker processes that went whose totals are kept: one that dials again goes on from them.
+const MAX_GONE: usize = 64;
+/// Values of the label `decile`: the first is for chances from 0 to 0.1.
+const DECILES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+/// The totals that worker processes told last, by instance.
+#[derive(Debug, Default)]
+struct Told {
+    totals: BTreeMap<String, Load>,
+    gone: VecDeque<String>,
+}
+
+/// Gauges and counters of drafting.
+#[derive(Debug)]
+pub(super) struct Drafting {
+    tokens: Family<WorkerLabels, Gauge>,
+    evicted: Family<ModelLabel, Counter>,
+    corpus_bytes: Family<WorkerLabels, Gauge>,
+    expected: Family<ModelLabel, Sum>,
+    bin_trials: Family<DecileLabels, Counter>,
+    bin_expected: Family<DecileLabels, Sum>,
+    bin_accepted: Family<DecileLabels, Counter>,
+    net_gain: Family<WorkerLabels, Amount>,
+    recycling: Family<WorkerLabels, Gauge>,
+    told: Mutex<Told>,
+}
+
+impl Drafting {
+    pub(super) fn new(all: &mut Registrar) -> Self {
+        Self {
+            tokens: all.add("trie_tokens", Family::default()),
+            evicted: all.add("trie_evicted_tokens", Family::default()),
+            corpus_bytes: all.add("corpus_bytes", Family::default()),
+            expected: all.add("spec_expected_accepted_tokens", Family::default()),
+            bin_trials: all.add("spec_calibration_trials", Family::default()),
+            bin_expected: all.add("spec_calibration_expected", Family::default()),
+            bin_accepted: all.add("spec_calibration_accepted", Family::default()),
+            net_gain: all.add("spec_net_gain_ratio", Family::default()),
+            recycling: all.add("spec_recycling", Family::default()),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Takes a worker's totals; `instance` names its process, which may dial more than once.
+    pub(super) fn load(&self, model: &str, worker: &str, instance: &str, load: &Load) {
+        let labels = worker_labels(model, worker);
+        let gauge = |family: &Family<WorkerLabels, Gauge>, value: u64| {
+            family.get_or_create(&labels).set(value as i64);
+        };
+        gauge(&self.tokens, load.memory_tokens);
+        gauge(&self.corpus_bytes, load.corpus_bytes);
+        gauge(&self.recycling, u64::from(load.recycling));
+        if let Some(gain) = net_gain(load) {
+            self.net_gain.get_or_create(&labels).set(gain);
+        }
+        let before = {
+            let mut told = lock(&self.told);
+            told.gone.retain(|gone| gone != instance);
+            let before = told.totals.insert(instance.to_owned(), load.clone());
+            before.unwrap_or_default()
+        };
+        let model_label = model_label(model);
+        self.evicted
+            .get_or_create(&model_label)
+            .inc_by(load.evicted_tokens.saturating_sub(before.evicted_tokens));
+        self.expected
+            .get_or_create(&model_label)
+            .inc_by((load.expected_accepted - before.expected_accepted).max(0.0));
+        for (index, (decile, bin)) in DECILES.into_iter().zip(&load.calibration).enumerate() {
+            let before = before.calibration.get(index).copied().unwrap_or_default();
+            let model = model.to_owned();
+            let labels = DecileLabels { model, decile };
+            self.bin_trials
+                .get_or_create(&labels)
+                .inc_by(bin.trials.saturating_sub(before.trials));
+            self.bin_expected
+                .get_or_create(&labels)
+                .inc_by((bin.expected - before.expected).max(0.0));
+            self.bin_accepted
+                .get_or_create(&labels)
+                .inc_by(bin.accepted.saturating_sub(before.accepted));
+        }
+    }
+
+    /// Forgets a worker's gauges, and after a while its process's totals.
+    pub(super) fn worker_left(&self, labels: &WorkerLabels, instance: &str) {
+        for gauge in [&self.tokens, &self.corpus_bytes, &self.recycling] {
+            gauge.remove(labels);
+        }
+        self.net_gain.remove(labels);
+        let mut told = lock(&self.told);
+        told.gone.push_back(instance.to_owned());
+        if told.gone.len() > MAX_GONE
+            && let Some(oldest) = told.gone.pop_front()
+        {
+            told.totals.remove(&oldest);
+        }
+    }
+}
+
+/// Tokens per millisecond of steps that might draft over those of the steps held out; none until
+/// both were measured.
+pub(crate) fn net_gain(load: &Load) -> Option<f64> {
+    let offered = load.offered_tokens as f64 / load.offered_ms;
+    let holdout = load.holdout_tokens as f64 / load.holdout_ms;
+    let gain = offered / holdout;
+    (load.offered_ms > 0.0 && load.holdout_ms > 0.0 && gain.is_finite()).then_some(gain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use super::*;
+    use spectrie_proto::worker_v1::CalibrationBin;
+
+    fn totals(tokens: u64) -> Load {
+        let bin = CalibrationBin {
+            trials: 2 * tokens,
+            expected: tokens as f64,
+            accepted: tokens,
+        };
+        Load {
+            evicted_tokens: tokens,
+            expected_accepted: tokens as f64 / 2.0,
+            calibration: vec![CalibrationBin::default(), bin],
+            offered_tokens: 30,
+            offered_ms: 10.0,
+            holdout_tokens: 2,
+            holdout_ms: 1.0,
+            recycling: true,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn totals_of_a_process_count_once_however_often_it_dials() {
+        let metrics = Metrics::new();
+        metrics.load("m", "w1", "process-a", &totals(4));
+        metrics.load("m", "w1", "process-a", &totals(10));
+        metrics.worker_left("m", "w1", "process-a");
+        metrics.load("m", "w2", "process-a", &totals(11));
+        metrics.load("m", "w3", "process-b", &totals(5));
+        let (_, text) = metrics.encode();
+        for line in [
+            "spectrie_trie_evicted_tokens_total{model=\"m\"} 16",
+            "spectrie_spec_expected_accepted_tokens_total{model=\"m\"} 8",
+            "spectrie_spec_calibration_trials_total{model=\"m\",decile=\"1\"} 32",
+            "spectrie_spec_calibration_expected_total{model=\"m\",decile=\"1\"} 16",
+            "spectrie_spec_calibration_accepted_total{model=\"m\",decile=\"1\"} 16",
+            "spectrie_spec_net_gain_ratio{model=\"m\",worker=\"w2\"} 1.5",
+            "spectrie_spec_recycling{model=\"m\",worker=\"w3\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(!text.contains("\"w1\""), "{text}");
+    }
+
+    #[test]
+    fn processes_that_went_long_ago_are_forgotten() {
+        let metrics = Metrics::new();
+        for process in 0..200 {
+            let (worker, instance) = (format!("w{process}"), format!("p{process}"));
+            metrics.load("m", &worker, &instance, &totals(1));
+            metrics.worker_left("m", &worker, &instance);
+        }
+        assert_eq!(lock(&metrics.drafting.told).totals.len(), MAX_GONE);
+    }
+
+    #[test]
+    fn net_gain_needs_both_kinds_of_steps() {
+        let mut load = totals(0);
+        assert_eq!(net_gain(&load), Some(1.5));
+        load.holdout_ms = 0.0;
+        assert_eq!(net_gain(&load), None);
+    }
+}
