@@ -20,7 +20,8 @@ __all__ = ["configure", "router_config", "run"]
 
 _EPILOG = """\
 Workers dial the router's --worker-listen address; who joins there reads prompts, so it is a
-private Unix socket unless said otherwise, and TCP needs --worker-token-file.
+private Unix socket unless said otherwise, and TCP needs --worker-token-file. Operators dial
+--admin, which is a private Unix socket too; it is part of the ready line.
 Ctrl-C lets running requests finish; twice stops at once.
 
 example:
@@ -52,19 +53,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
-    """The router's configuration; its worker socket is in `private_folder` unless set."""
+    """The router's configuration; its private sockets are in `private_folder` unless set."""
     return {
         "listen": {
             "http": _address(settings.http),
             "grpc": _address(settings.grpc),
             "worker": settings.worker_listen or f"unix:{private_folder}/worker.sock",
             "metrics": _address(settings.metrics_listen),
+            "admin": _address(settings.admin or f"unix:{private_folder}/admin.sock"),
         },
         "limits": _limits(settings),
         "access": {
             "api_keys_file": settings.api_keys,
             "allow_client_namespaces": settings.allow_client_namespaces,
             "worker_token_file": settings.worker_token_file,
+            "admin_token_file": settings.admin_token_file,
             "cors_origins": list(settings.cors_origin),
         },
         "workers": {"stall_timeout_s": settings.worker_stall_timeout},

@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         Supervisor(drain_s=settings.drain_timeout) as supervisor,
     ):
         listen = settings.worker_listen or f"unix:{folder}/worker.sock"
-        supervisor.start(_router(settings, listen))
+        admin = settings.admin or f"unix:{folder}/admin.sock"
+        supervisor.start(_router(settings, listen, admin))
         ready = supervisor.wait_ready()
         if isinstance(ready, int):
             return ready
@@ -75,10 +76,10 @@ def run(args: argparse.Namespace) -> int:
         return supervisor.run()
 
 
-def _router(settings: Settings, listen: str) -> Program:
+def _router(settings: Settings, listen: str, admin: str) -> Program:
     def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
-        fixed: dict[str, object] = {"worker_listen": listen}
-        for key in ("http", "grpc", "metrics"):
+        fixed: dict[str, object] = {"worker_listen": listen, "admin": admin}
+        for key in ("http", "grpc", "metrics", "admin"):
             # A restart takes the ports that the first start was given.
             if facts and facts.get(key):
                 fixed["metrics_listen" if key == "metrics" else key] = facts[key]
@@ -92,6 +93,7 @@ def _worker(settings: Settings, folder: Path, name: str, target: str, index: int
         "router": target,
         "served_model_name": name,
         "health": _health_address(settings.health, index),
+        "worker_index": index,
     }
     environment: dict[str, str] = {}
     if settings.workers > 1:
@@ -182,6 +184,13 @@ def _print_summary(
         ("draft memory", f"{_mib(first['memory_bytes'])} per worker"),
         ("speculation", _speculation(first)),
     ]
+    if first["corpora"]:
+        lines.append(("corpora", ", ".join(first["corpora"])))
+    if settings.state_dir:
+        every = f"every {settings.snapshot_every:g} s and " if settings.snapshot_every else ""
+        lines.append(("state", f"{settings.state_dir}, written {every}at the end"))
+    if router.get("admin"):
+        lines.append(("operators", f"spectrie memory list --server {router['admin']}"))
     if http:
         lines.append(("try", _curl(str(http), name, settings.api_keys is not None)))
     for title, content in lines:
@@ -195,6 +204,7 @@ def _print_summary(
             "http": router.get("http"),
             "grpc": router.get("grpc"),
             "metrics": router.get("metrics"),
+            "admin": router.get("admin"),
             "workers": list(workers),
         }
     )
@@ -208,9 +218,12 @@ def _speculation(worker: Mapping[str, Any]) -> str:
     mode = worker["speculation"]
     if mode == "off":
         return "off"
+    sources = ["prediction", "request", "shared"]
+    sources += ["corpus"] if worker["corpora"] else []
+    sources += ["recycled"] if worker["recycle"] != "off" else []
     return (
         f"{mode}, at most {worker['max_draft_tokens']} draft tokens a step; "
-        "sources: prediction, request, shared"
+        f"sources: {', '.join(sources)}"
     )
 
 

@@ -11,7 +11,13 @@ from spectrie.cli.logs import configure_logs
 from spectrie.cli.options import add_options
 from spectrie.cli.settings import Settings, resolve
 from spectrie.errors import ConfigError, ModelError
-from spectrie.worker.config import EngineOptions, LinkOptions, RunnerOptions, WorkerOptions
+from spectrie.worker.config import (
+    EngineOptions,
+    LinkOptions,
+    MemoryOptions,
+    RunnerOptions,
+    WorkerOptions,
+)
 from spectrie.worker.guardian import watch_supervisor
 from spectrie.worker.supervisor import EXIT_HOPELESS
 
@@ -96,9 +102,19 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             max_running=settings.max_running,
             memory_bytes=settings.memory,
         ),
+        memory=MemoryOptions(
+            corpora=settings.corpus,
+            state_folder=_state_folder(settings.state_dir, settings.worker_index),
+            snapshot_every_s=settings.snapshot_every,
+        ),
         health_address=None if settings.health in (None, "off") else settings.health,
         drain_s=settings.drain_timeout,
     )
+
+
+def _state_folder(folder: str | None, index: int) -> Path | None:
+    """The folder of one worker's draft memory; a relative one is of the folder started in."""
+    return None if folder is None else Path(folder).absolute() / "draft" / str(index)
 
 
 def _token(path: str | None) -> str | None:

@@ -108,6 +108,7 @@ class WorkerOptions:
         link: Where its router is.
         runner: How the model is loaded.
         engine: How requests are scheduled.
+        memory: What draft memory starts with, and where it outlives the process.
         health_address: Where grpc.health is served; None serves none.
         drain_s: How long a drain waits for running requests.
     """
@@ -116,5 +117,6 @@ class WorkerOptions:
     link: LinkOptions
     runner: RunnerOptions = field(default_factory=RunnerOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
+    memory: MemoryOptions = field(default_factory=MemoryOptions)
     health_address: str | None = None
     drain_s: float = 600.0

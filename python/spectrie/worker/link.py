@@ -15,6 +15,7 @@ import grpc
 
 from spectrie._proto import worker_pb2, worker_pb2_grpc
 from spectrie.version import __version__
+from spectrie.worker.admin import AdminDesk
 from spectrie.worker.artifacts import artifact_chunks
 from spectrie.worker.config import LinkOptions
 from spectrie.worker.session import Session
@@ -22,6 +23,7 @@ from spectrie.worker.session import Session
 if TYPE_CHECKING:
     from spectrie import _core
     from spectrie.worker.host import EngineHost
+    from spectrie.worker.snapshots import SnapshotKeeper
 
 __all__ = ["PROTOCOL", "RouterLink"]
 
@@ -70,10 +72,16 @@ class RouterLink:
         self.welcomed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, host: EngineHost) -> None:
-        """Starts dialling; requests run on `host`, whose outputs come to `deliver`."""
+    def start(self, host: EngineHost, snapshots: SnapshotKeeper | None = None) -> None:
+        """Starts dialling; requests run on `host`, whose outputs come to `deliver`.
+
+        Args:
+            host: Where requests run.
+            snapshots: Writes draft memory to disk when the router asks for it.
+        """
+        desk = AdminDesk(host.engine, snapshots)
         self._thread = threading.Thread(
-            target=self._run, args=(host,), name="spectrie-link", daemon=True
+            target=self._run, args=(host, desk), name="spectrie-link", daemon=True
         )
         self._thread.start()
         threading.Thread(target=self._beat, name="spectrie-beats", daemon=True).start()
@@ -111,18 +119,18 @@ class RouterLink:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
 
-    def _run(self, host: EngineHost) -> None:
+    def _run(self, host: EngineHost, desk: AdminDesk) -> None:
         pause_s = self._options.backoff_s
         while not self._closing.is_set():
-            if self._connect(host):
+            if self._connect(host, desk):
                 pause_s = self._options.backoff_s
             if self._closing.wait(pause_s):
                 return
             pause_s = min(pause_s * 2, self._options.max_backoff_s)
 
-    def _connect(self, host: EngineHost) -> bool:
+    def _connect(self, host: EngineHost, desk: AdminDesk) -> bool:
         """Serves one connection to its end; True when the router had taken this worker."""
-        session = Session(host, lambda: next(self._handles), self._greeting(host))
+        session = Session(host, lambda: next(self._handles), self._greeting(host), desk)
         if self._draining:
             session.drain()
         self._session = session

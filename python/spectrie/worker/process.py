@@ -12,11 +12,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from spectrie.errors import ConfigError
 from spectrie.worker.config import WorkerOptions
 from spectrie.worker.health import HealthServer
 from spectrie.worker.host import EngineHost
 from spectrie.worker.link import RouterLink
 from spectrie.worker.ready import print_ready
+from spectrie.worker.snapshots import SnapshotKeeper
 
 __all__ = ["EXIT_FAILURE", "run_worker"]
 
@@ -87,17 +89,38 @@ def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | Non
 
     link = RouterLink(options.link, options.link.model_name or resolved.name)
     with _host(resolved.folder, options, link, on_death) as host:
+        snapshots = _snapshots(host, options)
+        if snapshots is not None:
+            snapshots.start()
         signals.warm = True
         if health is not None:
             health.set_serving(True)
-        link.start(host)
+        link.start(host, snapshots)
         _announce(link, signals.drain, _facts(host, options, health))
         signals.drain.wait()
         if died.is_set():
             # Nothing can finish any more: the supervisor starts a new worker at once.
             link.close()
             return EXIT_FAILURE
-        return _drain(link, signals, options.drain_s)
+        code = _drain(link, signals, options.drain_s)
+        if snapshots is not None and code == 0:
+            snapshots.close()
+        return code
+
+
+def _snapshots(host: EngineHost, options: WorkerOptions) -> SnapshotKeeper | None:
+    """The keeper of the state folder, where there is one and anything is drafted."""
+    memory = options.memory
+    if memory.state_folder is None:
+        return None
+    if host.speculation == "off":
+        log.warning("--state-dir has no effect: speculation is off, so there is no draft memory")
+        return None
+    if host.tokenizer_fingerprint is None:
+        raise ConfigError("--state-dir: the model's folder has no tokenizer.json to go by")
+    return SnapshotKeeper(
+        host.engine, memory.state_folder, host.tokenizer_fingerprint, memory.snapshot_every_s
+    )
 
 
 def _host(
@@ -110,6 +133,7 @@ def _host(
         folder,
         runner=options.runner,
         engine=options.engine,
+        memory=options.memory,
         deliver=link.deliver,
         on_death=on_death,
         progress=_Progress(),
@@ -158,6 +182,9 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "kv_tokens": runner.num_pages * runner.page_size,
         "memory_bytes": options.engine.memory_bytes,
         "speculation": host.speculation,
+        "recycle": options.engine.recycle,
+        "corpora": [info.name for info in host.engine.corpora()],
+        "state_folder": str(options.memory.state_folder) if options.memory.state_folder else None,
         "max_draft_tokens": options.engine.max_draft_tokens,
         "numeric_fingerprint": runner.numeric_fingerprint,
         "health": None if health is None else health.address,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from spectrie._proto import worker_pb2
+from spectrie.worker.admin import AdminDesk
 from spectrie.worker.messages import engine_request, load_message, refusal, request_stats
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Session:
         host: Where requests run.
         next_handle: Gives a handle no other session of this process uses.
         greeting: The first messages: hello, artifacts, ready.
+        desk: Answers questions about draft memory.
     """
 
     def __init__(
@@ -81,10 +83,12 @@ class Session:
         host: RequestHost,
         next_handle: Callable[[], int],
         greeting: Iterable[worker_pb2.WorkerMessage],
+        desk: AdminDesk,
     ) -> None:
         self._host = host
         self._next_handle = next_handle
         self._greeting = greeting
+        self._desk = desk
         self._lock = threading.Lock()
         self._by_handle: dict[int, _Running] = {}
         self._by_name: dict[tuple[str, int], _Running] = {}
@@ -115,6 +119,8 @@ class Session:
             self._learn(message.learn)
         elif kind == "drain":
             self.drain()
+        elif kind == "admin_call":
+            self._desk.ask(message.admin_call, self._reply)
         elif kind == "welcome":
             log.info("joined the router as %s", message.welcome.worker_id)
 
@@ -174,6 +180,9 @@ class Session:
         except _core.EngineError as error:
             # A hint that is lost costs speed at most.
             log.debug("did not learn from another worker: %s", error)
+
+    def _reply(self, reply: worker_pb2.AdminReply) -> None:
+        self._outbox.put(worker_pb2.WorkerMessage(admin_reply=reply))
 
     def _refuse(self, start: worker_pb2.Start, reason: str) -> None:
         step = worker_pb2.StepOutput(step=self._host.steps, outputs=[refusal(start, reason)])

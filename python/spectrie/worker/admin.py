@@ -1,0 +1,213 @@
+"""A router's questions about draft memory, answered away from the step loop."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from spectrie._proto import worker_pb2
+from spectrie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spectrie import _core
+    from spectrie.worker.snapshots import SnapshotKeeper
+
+__all__ = ["AdminDesk"]
+
+log = logging.getLogger("spectrie.worker")
+
+# Numbers of gRPC status codes.
+_NOT_FOUND = 5
+_ALREADY_EXISTS = 6
+_FAILED_PRECONDITION = 9
+_UNIMPLEMENTED = 12
+_INTERNAL = 13
+
+
+class ManagesMemory(Protocol):
+    """What is needed of an engine."""
+
+    def add_corpus(self, path: str, readers: list[str] | None = None) -> _core.CorpusInfo:
+        """Opens a corpus."""
+
+    def remove_corpus(self, name: str) -> None:
+        """Takes a corpus away."""
+
+    def corpora(self) -> Sequence[_core.CorpusInfo]:
+        """The open corpora."""
+
+    def namespaces(self) -> Sequence[_core.NamespaceInfo]:
+        """The namespaces that hold text."""
+
+    def forget(self, namespace: str) -> bool:
+        """Drops a namespace's text."""
+
+
+class _Refusal(Exception):
+    """A question that is answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AdminDesk:
+    """Answers questions one after the other, on a thread of its own: a large corpus takes seconds.
+
+    Args:
+        engine: Whose draft memory it is.
+        snapshots: Where it is saved; None when nothing is kept on disk.
+    """
+
+    def __init__(self, engine: ManagesMemory, snapshots: SnapshotKeeper | None = None) -> None:
+        self._engine = engine
+        self._snapshots = snapshots
+        self._asked: queue.SimpleQueue[
+            tuple[worker_pb2.AdminCall, Callable[[worker_pb2.AdminReply], None]]
+        ] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="spectrie-admin", daemon=True).start()
+
+    def ask(
+        self, call: worker_pb2.AdminCall, reply: Callable[[worker_pb2.AdminReply], None]
+    ) -> None:
+        """Queues a question; `reply` takes the answer, on the desk's thread."""
+        self._asked.put((call, reply))
+
+    def answer(self, call: worker_pb2.AdminCall) -> worker_pb2.AdminReply:
+        """The answer to a question; what went wrong is part of it."""
+        kind = call.WhichOneof("call")
+        handler = self._HANDLERS.get(kind or "")
+        reply = worker_pb2.AdminReply(call_id=call.call_id)
+        try:
+            if handler is None or kind is None:
+                raise _Refusal(_UNIMPLEMENTED, "this worker does not know the call: upgrade it")
+            handler(self, getattr(call, kind), reply)
+        except _Refusal as refusal:
+            reply.error.CopyFrom(worker_pb2.AdminError(code=refusal.code, message=str(refusal)))
+        except Exception:
+            log.exception("the call %s failed", kind)
+            message = "the call failed inside the worker, whose log has the details"
+            reply.error.CopyFrom(worker_pb2.AdminError(code=_INTERNAL, message=message))
+        return reply
+
+    def _run(self) -> None:
+        while True:
+            call, reply = self._asked.get()
+            reply(self.answer(call))
+
+    def _list_corpora(self, _call: Any, reply: worker_pb2.AdminReply) -> None:
+        corpora = [_corpus_message(info) for info in self._engine.corpora()]
+        reply.corpora.CopyFrom(worker_pb2.CorpusList(corpora=corpora))
+
+    def _add_corpus(self, call: worker_pb2.AddCorpus, reply: worker_pb2.AdminReply) -> None:
+        from spectrie import _core
+        from spectrie.model.corpora import find_corpus
+
+        try:
+            path = str(find_corpus(call.corpus))
+        except ConfigError as error:
+            raise _Refusal(_NOT_FOUND, str(error)) from error
+        readers = list(call.readers.namespaces) if call.HasField("readers") else None
+        try:
+            info = self._engine.add_corpus(path, readers)
+        except _core.EngineError as error:
+            code = _ALREADY_EXISTS if self._is_loaded(path) else _FAILED_PRECONDITION
+            raise _Refusal(code, str(error)) from error
+        log.info("corpus %s added: %d tokens", info.name, info.num_tokens)
+        reply.corpus.CopyFrom(_corpus_message(info))
+
+    def _is_loaded(self, path: str) -> bool:
+        """Whether a corpus of the name that a file has is open."""
+        from spectrie import _core
+
+        try:
+            name = _core.corpus_info(path).name
+        except ValueError:
+            return False
+        return any(info.name == name for info in self._engine.corpora())
+
+    def _remove_corpus(self, call: worker_pb2.RemoveCorpus, reply: worker_pb2.AdminReply) -> None:
+        names = [info.name for info in self._engine.corpora()]
+        if call.name not in names:
+            raise _Refusal(_NOT_FOUND, f"no corpus {call.name!r} is loaded; {_listed(names)}")
+        self._engine.remove_corpus(call.name)
+        log.info("corpus %s removed", call.name)
+        reply.done.SetInParent()
+
+    def _list_namespaces(self, _call: Any, reply: worker_pb2.AdminReply) -> None:
+        namespaces = [
+            worker_pb2.NamespaceInfo(
+                name=info.name,
+                num_tokens=info.num_tokens,
+                bytes=info.bytes,
+                accepted_tokens=info.accepted_tokens,
+            )
+            for info in self._engine.namespaces()
+        ]
+        reply.namespaces.CopyFrom(worker_pb2.NamespaceList(namespaces=namespaces))
+
+    def _forget_namespace(
+        self, call: worker_pb2.ForgetNamespace, reply: worker_pb2.AdminReply
+    ) -> None:
+        from spectrie import _core
+
+        if not self._engine.forget(call.name):
+            names = [info.name for info in self._engine.namespaces()]
+            raise _Refusal(_NOT_FOUND, f"no namespace {call.name!r}; {_listed(names)}")
+        log.info("namespace %s forgotten", call.name)
+        if self._snapshots is not None:
+            try:
+                self._snapshots.save()
+            except _core.EngineError as error:
+                message = f"forgotten, but the snapshot on disk still holds the text: {error}"
+                raise _Refusal(_INTERNAL, message) from error
+        reply.done.SetInParent()
+
+    def _save_snapshot(self, _call: Any, reply: worker_pb2.AdminReply) -> None:
+        from spectrie import _core
+
+        if self._snapshots is None:
+            message = "nothing is kept on disk: start the server with --state-dir DIR"
+            raise _Refusal(_FAILED_PRECONDITION, message)
+        try:
+            info = self._snapshots.save()
+        except _core.EngineError as error:
+            raise _Refusal(_INTERNAL, str(error)) from error
+        reply.snapshot.CopyFrom(
+            worker_pb2.SnapshotInfo(
+                folder=str(self._snapshots.folder),
+                num_namespaces=info.num_namespaces,
+                num_tokens=info.num_tokens,
+                bytes=info.bytes,
+            )
+        )
+
+    _HANDLERS: ClassVar[dict[str, Callable[[AdminDesk, Any, worker_pb2.AdminReply], None]]] = {
+        "list_corpora": _list_corpora,
+        "add_corpus": _add_corpus,
+        "remove_corpus": _remove_corpus,
+        "list_namespaces": _list_namespaces,
+        "forget_namespace": _forget_namespace,
+        "save_snapshot": _save_snapshot,
+    }
+
+
+def _corpus_message(info: _core.CorpusInfo) -> worker_pb2.CorpusInfo:
+    message = worker_pb2.CorpusInfo(
+        name=info.name,
+        num_tokens=info.num_tokens,
+        num_documents=info.num_documents,
+        bytes=info.bytes,
+        accepted_tokens=info.accepted_tokens,
+    )
+    if info.readers is not None:
+        message.readers.namespaces.extend(info.readers)
+        message.readers.SetInParent()
+    return message
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"there are: {', '.join(sorted(names))}" if names else "there is none"
