@@ -1,7 +1,7 @@
 """Spectrie: an LLM inference server with exact, draft-model-free speculation.
 
-`Client` and `AsyncClient` talk to a server; `LLM` runs a model in this process. Each is imported
-when first used: `import spectrie` loads neither gRPC nor torch.
+`Client` and `AsyncClient` talk to a server, `AdminClient` operates one; `LLM` runs a model in this
+process. Each is imported when first used: `import spectrie` loads neither gRPC nor torch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from spectrie.types import (
 )
 
 if TYPE_CHECKING:
-    from spectrie.client import AsyncClient, Client
+    from spectrie.client import AdminClient, AsyncClient, Client
     from spectrie.llm import LLM
     from spectrie.version import __version__
 
 __all__ = [
     "LLM",
+    "AdminClient",
     "AsyncClient",
     "Client",
     "Completion",
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AdminClient": "spectrie.client",
     "Client": "spectrie.client",
     "AsyncClient": "spectrie.client",
     "LLM": "spectrie.llm",

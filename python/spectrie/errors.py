@@ -19,6 +19,7 @@ __all__ = [
     "ModelError",
     "NotFound",
     "OutOfRange",
+    "PartialFailure",
     "PermissionDenied",
     "ResourceExhausted",
     "SpectrieError",
@@ -28,6 +29,7 @@ __all__ = [
     "Unavailable",
     "Unimplemented",
     "Unknown",
+    "WorkerFailure",
 ]
 
 
@@ -149,13 +151,13 @@ class InvalidArgument(StatusError):
 
 
 class NotFound(StatusError):
-    """The named model or resource does not exist on this server."""
+    """The named model, corpus or namespace does not exist on this server."""
 
     code = "NOT_FOUND"
 
 
 class AlreadyExists(StatusError):
-    """A request of the same `request_id` is still running."""
+    """A request of the same `request_id` is still running, or a corpus of this name is loaded."""
 
     code = "ALREADY_EXISTS"
 
@@ -234,3 +236,33 @@ class StreamInterrupted(SpectrieError):
         super().__init__(message)
         self.text = text
         self.token_ids = token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailure:
+    """A worker that did not do what it was asked to.
+
+    Attributes:
+        worker: Its name, as in metrics and logs.
+        code: Number of a gRPC status code.
+        message: Why not, in one sentence.
+    """
+
+    worker: str
+    code: int
+    message: str
+
+
+class PartialFailure(SpectrieError):
+    """Some workers did what was asked, others did not.
+
+    Attributes:
+        failures: The workers that did not, and why.
+        result: What the call would have given, from the workers that did.
+    """
+
+    def __init__(self, failures: tuple[WorkerFailure, ...], result: object) -> None:
+        named = "; ".join(f"{failure.worker}: {failure.message}" for failure in failures)
+        super().__init__(f"{len(failures)} of the workers failed: {named}")
+        self.failures = failures
+        self.result = result

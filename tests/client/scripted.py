@@ -151,6 +151,6 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def record(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("spectrie.client.sync.time.sleep", waits.append)
+    monkeypatch.setattr("spectrie.client.blocking.time.sleep", waits.append)
     monkeypatch.setattr("spectrie.client.aio.asyncio.sleep", record)
     return waits

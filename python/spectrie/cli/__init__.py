@@ -41,6 +41,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("worker", "run one worker for a router"),
     Command("replay", "say what speculation would gain on recorded requests"),
     Command("corpus", "build, list or remove corpora, the text that drafts can draw on"),
+    Command("memory", "list, forget or save what a running server has learnt"),
     Command("bench", "measure a running server: throughput and latency"),
     Command("doctor", "check this machine and say what is missing"),
 )

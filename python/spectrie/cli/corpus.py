@@ -6,17 +6,22 @@ import argparse
 import fnmatch
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spectrie.cli import values
 from spectrie.cli.arguments import add_value, read_value
 from spectrie.cli.documents import DocumentReader
+from spectrie.cli.operator import add_server, operate, rows
 from spectrie.cli.parser import HelpFormatter
 from spectrie.cli.progress import Progress
 from spectrie.cli.vocabulary import Vocabulary, load_vocabulary, stored_models
 from spectrie.errors import ConfigError
 from spectrie.model.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
+
+if TYPE_CHECKING:
+    from spectrie.client import CorpusReport
 
 __all__ = ["configure", "run"]
 
@@ -60,14 +65,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_value(building, "split", _SPLIT, "whole", "documents of a text file")
     building.add_argument("--force", action="store_true", help="replace a corpus of that name")
-    action("list", "show the corpora that are built")
+    listing = action("list", "show the corpora that are built, or that a server drafts from")
+    add_server(listing)
     removing = action("rm", "remove a built corpus")
     removing.add_argument("name", metavar="NAME")
+    adding = action("add", "let a running server draft from a built corpus")
+    adding.add_argument(
+        "corpus", metavar="NAME", help="its name or path on the machine of the server's workers"
+    )
+    adding.add_argument(
+        "--namespace",
+        metavar="NAMESPACE",
+        action="append",
+        help="who may draft from it; repeat for several [everyone]",
+    )
+    add_server(adding)
+    taking = action("remove", "let a running server no longer draft from a corpus")
+    taking.add_argument("corpus", metavar="NAME", help="as `corpus list --server` names it")
+    add_server(taking)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the chosen action; results go to stdout, progress to stderr."""
-    actions = {"build": _build, "list": _list, "rm": _remove}
+    actions = {
+        "build": _build,
+        "list": _list,
+        "rm": _remove,
+        "add": _add_to_server,
+        "remove": _remove_from_server,
+    }
     return actions[args.action](args)
 
 
@@ -163,7 +189,9 @@ def _walk(folder: Path, include: list[str] | None) -> Iterator[Path]:
                 yield path
 
 
-def _list(_args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> int:
+    if args.server:
+        return operate(args, lambda client: client.list_corpora(), _show_loaded)
     from spectrie._core import corpus_info, tokenizer_fingerprint
 
     models = {tokenizer_fingerprint(folder): name for name, folder in stored_models().items()}
@@ -194,6 +222,40 @@ def _remove(args: argparse.Namespace) -> int:
         raise ConfigError(f"cannot remove {path}: {error.strerror}") from error
     _report(f"removed {path.stem}")
     return 0
+
+
+def _add_to_server(args: argparse.Namespace) -> int:
+    path = Path(args.corpus).expanduser()
+    # A relative path would be of the folder that the server was started in.
+    corpus = str(path.absolute()) if path.is_file() else args.corpus
+    return operate(
+        args,
+        lambda client: client.add_corpus(corpus, readers=args.namespace),
+        lambda added: _show_loaded([added]),
+    )
+
+
+def _remove_from_server(args: argparse.Namespace) -> int:
+    return operate(
+        args,
+        lambda client: client.remove_corpus(args.corpus),
+        lambda workers: _report(f"{args.corpus}: removed from {workers} of the workers"),
+    )
+
+
+def _show_loaded(corpora: Sequence[CorpusReport]) -> None:
+    table = [
+        (
+            one.name,
+            f"{one.num_documents:,} documents",
+            f"{one.num_tokens:,} tokens",
+            f"{one.bytes / 1e6:,.1f} MB",
+            f"{one.accepted_tokens:,} accepted",
+            "for everyone" if one.readers is None else f"for {', '.join(one.readers)}",
+        )
+        for one in corpora
+    ]
+    rows(table, "no corpus is loaded")
 
 
 def _report(line: str) -> None:

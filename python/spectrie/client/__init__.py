@@ -1,7 +1,26 @@
 """Clients of a Spectrie server over gRPC."""
 
+from spectrie.client.admin import AdminClient
 from spectrie.client.aio import AsyncClient
+from spectrie.client.reports import (
+    CalibrationBin,
+    CorpusReport,
+    NamespaceReport,
+    SnapshotReport,
+    WorkerReport,
+)
 from spectrie.client.stream import AsyncGenerationStream, GenerationStream
 from spectrie.client.sync import Client
 
-__all__ = ["AsyncClient", "AsyncGenerationStream", "Client", "GenerationStream"]
+__all__ = [
+    "AdminClient",
+    "AsyncClient",
+    "AsyncGenerationStream",
+    "CalibrationBin",
+    "Client",
+    "CorpusReport",
+    "GenerationStream",
+    "NamespaceReport",
+    "SnapshotReport",
+    "WorkerReport",
+]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self, Unpack
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import grpc
 
 from spectrie._proto import inference_pb2 as pb
 from spectrie._proto.inference_pb2_grpc import InferenceStub
-from spectrie.client.base import BaseClient
-from spectrie.client.channel import channel_options, credentials
-from spectrie.client.policy import Attempts
+from spectrie.client.blocking import BlockingClient
 from spectrie.client.replies import completion_of, model_of
 from spectrie.client.requests import chat_prompt, set_ids
 from spectrie.client.stream import GenerationStream
@@ -23,7 +19,7 @@ from spectrie.types import Completion, Message, ModelInfo
 __all__ = ["Client"]
 
 
-class Client(BaseClient):
+class Client(BlockingClient):
     """Talks to a Spectrie server over one gRPC connection; safe to share between threads.
 
     Example:
@@ -127,23 +123,6 @@ class Client(BaseClient):
         )
         return [model_of(model) for model in reply.models]
 
-    def close(self) -> None:
-        """Closes the connection; running streams end. Does nothing for a `with_options` copy."""
-        channel = self._disconnected()
-        if channel is not None:
-            channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _generate(
         self,
         prompt: str | None,
@@ -156,21 +135,3 @@ class Client(BaseClient):
         stub = InferenceStub(self._connected())
         reply: pb.GenerateResponse = self._call(stub.Generate, request, self._attempts(**options))
         return [completion_of(reply.started, choice) for choice in reply.choices]
-
-    def _call(self, method: Callable[..., Any], request: Any, attempts: Attempts) -> Any:
-        while True:
-            try:
-                return method(request, timeout=attempts.remaining_s(), metadata=self._metadata())
-            except grpc.RpcError as failure:
-                error = self._error_of(failure, attempts.timeout_s)
-                delay = attempts.delay_before_retry(error)
-                if delay is None:
-                    raise error from None
-                time.sleep(delay)
-
-    def _make_channel(self) -> grpc.Channel:
-        options = channel_options(self._config)
-        secure = credentials(self._config)
-        if secure is not None:
-            return grpc.secure_channel(self._config.target, secure, options)
-        return grpc.insecure_channel(self._config.target, options)

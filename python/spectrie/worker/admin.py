@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from spectrie._proto import worker_pb2
@@ -13,7 +14,6 @@ from spectrie.errors import ConfigError
 
 if TYPE_CHECKING:
     from spectrie import _core
-    from spectrie.worker.snapshots import SnapshotKeeper
 
 __all__ = ["AdminDesk"]
 
@@ -45,6 +45,9 @@ class ManagesMemory(Protocol):
     def forget(self, namespace: str) -> bool:
         """Drops a namespace's text."""
 
+    def save(self, folder: str, fingerprint: str) -> _core.SnapshotInfo:
+        """Writes all text to a folder."""
+
 
 class _Refusal(Exception):
     """A question that is answered with an error."""
@@ -59,12 +62,16 @@ class AdminDesk:
 
     Args:
         engine: Whose draft memory it is.
-        snapshots: Where it is saved; None when nothing is kept on disk.
+        state_folder: Where it is saved; None when nothing is kept on disk.
+        fingerprint: Of the tokenizer; a snapshot is written only where there is one.
     """
 
-    def __init__(self, engine: ManagesMemory, snapshots: SnapshotKeeper | None = None) -> None:
+    def __init__(
+        self, engine: ManagesMemory, state_folder: Path | None, fingerprint: str | None
+    ) -> None:
         self._engine = engine
-        self._snapshots = snapshots
+        self._state_folder = state_folder
+        self._fingerprint = fingerprint
         self._asked: queue.SimpleQueue[
             tuple[worker_pb2.AdminCall, Callable[[worker_pb2.AdminReply], None]]
         ] = queue.SimpleQueue()
@@ -158,9 +165,9 @@ class AdminDesk:
             names = [info.name for info in self._engine.namespaces()]
             raise _Refusal(_NOT_FOUND, f"no namespace {call.name!r}; {_listed(names)}")
         log.info("namespace %s forgotten", call.name)
-        if self._snapshots is not None:
+        if self._state_folder is not None:
             try:
-                self._snapshots.save()
+                self._save()
             except _core.EngineError as error:
                 message = f"forgotten, but the snapshot on disk still holds the text: {error}"
                 raise _Refusal(_INTERNAL, message) from error
@@ -169,21 +176,24 @@ class AdminDesk:
     def _save_snapshot(self, _call: Any, reply: worker_pb2.AdminReply) -> None:
         from spectrie import _core
 
-        if self._snapshots is None:
-            message = "nothing is kept on disk: start the server with --state-dir DIR"
-            raise _Refusal(_FAILED_PRECONDITION, message)
         try:
-            info = self._snapshots.save()
+            info = self._save()
         except _core.EngineError as error:
             raise _Refusal(_INTERNAL, str(error)) from error
         reply.snapshot.CopyFrom(
             worker_pb2.SnapshotInfo(
-                folder=str(self._snapshots.folder),
+                folder=str(self._state_folder),
                 num_namespaces=info.num_namespaces,
                 num_tokens=info.num_tokens,
                 bytes=info.bytes,
             )
         )
+
+    def _save(self) -> _core.SnapshotInfo:
+        if self._state_folder is None or self._fingerprint is None:
+            message = "nothing is kept on disk: start the server with --state-dir DIR"
+            raise _Refusal(_FAILED_PRECONDITION, message)
+        return self._engine.save(str(self._state_folder), self._fingerprint)
 
     _HANDLERS: ClassVar[dict[str, Callable[[AdminDesk, Any, worker_pb2.AdminReply], None]]] = {
         "list_corpora": _list_corpora,

@@ -107,6 +107,11 @@ class EngineHost:
         return self.runner.exact
 
     @property
+    def recycles(self) -> bool:
+        """Whether the model's runner-up tokens are drafted from."""
+        return self.engine_options.recycle != "off" and self.speculation != "off"
+
+    @property
     def steps(self) -> int:
         """Steps done since the start."""
         return self._loop.steps

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -23,7 +24,6 @@ from spectrie.worker.session import Session
 if TYPE_CHECKING:
     from spectrie import _core
     from spectrie.worker.host import EngineHost
-    from spectrie.worker.snapshots import SnapshotKeeper
 
 __all__ = ["PROTOCOL", "RouterLink"]
 
@@ -72,14 +72,14 @@ class RouterLink:
         self.welcomed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, host: EngineHost, snapshots: SnapshotKeeper | None = None) -> None:
+    def start(self, host: EngineHost, state_folder: Path | None = None) -> None:
         """Starts dialling; requests run on `host`, whose outputs come to `deliver`.
 
         Args:
             host: Where requests run.
-            snapshots: Writes draft memory to disk when the router asks for it.
+            state_folder: Where draft memory is written when the router asks for it.
         """
-        desk = AdminDesk(host.engine, snapshots)
+        desk = AdminDesk(host.engine, state_folder, host.tokenizer_fingerprint)
         self._thread = threading.Thread(
             target=self._run, args=(host, desk), name="spectrie-link", daemon=True
         )

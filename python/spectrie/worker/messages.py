@@ -95,8 +95,8 @@ def refusal(start: worker_pb2.Start, message: str) -> worker_pb2.RequestOutput:
     )
 
 
-def load_message(load: _core.Load) -> worker_pb2.Load:
-    """Turns the engine's load into its message."""
+def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
+    """Turns the engine's load into its message; `recycling` as the worker was started."""
     return worker_pb2.Load(
         running=load.running,
         waiting=load.waiting,
@@ -109,4 +109,20 @@ def load_message(load: _core.Load) -> worker_pb2.Load:
         prompt_tokens=load.prompt_tokens,
         generated_tokens=load.generated_tokens,
         preemptions=load.preemptions,
+        expected_accepted=load.expected_accepted,
+        offered_steps=load.offered_steps,
+        offered_tokens=load.offered_tokens,
+        offered_ms=load.step_ms_total,
+        holdout_steps=load.holdout_steps,
+        holdout_tokens=load.holdout_tokens,
+        holdout_ms=load.holdout_ms_total,
+        calibration=[
+            worker_pb2.CalibrationBin(trials=trials, expected=expected, accepted=accepted)
+            for trials, expected, accepted in load.calibration
+        ],
+        accepted_by_source=load.accepted_by_source,
+        memory_tokens=load.memory_tokens,
+        evicted_tokens=load.evicted_tokens,
+        corpus_bytes=load.corpus_bytes,
+        recycling=recycling,
     )

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from spectrie.errors import ConfigError
 from spectrie.worker.config import WorkerOptions
 from spectrie.worker.health import HealthServer
 from spectrie.worker.host import EngineHost
 from spectrie.worker.link import RouterLink
 from spectrie.worker.ready import print_ready
-from spectrie.worker.snapshots import SnapshotKeeper
+from spectrie.worker.state_folder import claimed
 
 __all__ = ["EXIT_FAILURE", "run_worker"]
 
@@ -88,39 +87,21 @@ def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | Non
         signals.drain.set()
 
     link = RouterLink(options.link, options.link.model_name or resolved.name)
-    with _host(resolved.folder, options, link, on_death) as host:
-        snapshots = _snapshots(host, options)
-        if snapshots is not None:
-            snapshots.start()
+    with (
+        claimed(options.memory.state_folder),
+        _host(resolved.folder, options, link, on_death) as host,
+    ):
         signals.warm = True
         if health is not None:
             health.set_serving(True)
-        link.start(host, snapshots)
+        link.start(host, options.memory.state_folder)
         _announce(link, signals.drain, _facts(host, options, health))
         signals.drain.wait()
         if died.is_set():
             # Nothing can finish any more: the supervisor starts a new worker at once.
             link.close()
             return EXIT_FAILURE
-        code = _drain(link, signals, options.drain_s)
-        if snapshots is not None and code == 0:
-            snapshots.close()
-        return code
-
-
-def _snapshots(host: EngineHost, options: WorkerOptions) -> SnapshotKeeper | None:
-    """The keeper of the state folder, where there is one and anything is drafted."""
-    memory = options.memory
-    if memory.state_folder is None:
-        return None
-    if host.speculation == "off":
-        log.warning("--state-dir has no effect: speculation is off, so there is no draft memory")
-        return None
-    if host.tokenizer_fingerprint is None:
-        raise ConfigError("--state-dir: the model's folder has no tokenizer.json to go by")
-    return SnapshotKeeper(
-        host.engine, memory.state_folder, host.tokenizer_fingerprint, memory.snapshot_every_s
-    )
+        return _drain(link, signals, options.drain_s)
 
 
 def _host(

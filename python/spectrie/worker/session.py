@@ -36,6 +36,10 @@ class RequestHost(Protocol):
         """Whether anything may be drafted."""
 
     @property
+    def recycles(self) -> bool:
+        """Whether the model's runner-up tokens are drafted from."""
+
+    @property
     def steps(self) -> int:
         """Steps done since the start."""
 
@@ -228,7 +232,9 @@ class Session:
 
     def _load(self) -> worker_pb2.WorkerMessage:
         self._load_sent_s = time.monotonic()
-        return worker_pb2.WorkerMessage(load=load_message(self._host.engine.load()))
+        return worker_pb2.WorkerMessage(
+            load=load_message(self._host.engine.load(), self._host.recycles)
+        )
 
 
 def _request_output(

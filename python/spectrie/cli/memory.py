@@ -1,0 +1,115 @@
+"""`spectrie memory`: what a running server has learnt, and what drafting gains from it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spectrie.cli.operator import add_server, operate, rows
+from spectrie.cli.parser import HelpFormatter
+
+if TYPE_CHECKING:
+    from spectrie.client import NamespaceReport, SnapshotReport, WorkerReport
+
+__all__ = ["configure", "run"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions and their arguments to `parser`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, summary: str) -> argparse.ArgumentParser:
+        added = actions.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=HelpFormatter,
+        )
+        add_server(added)
+        return added
+
+    action("list", "show the namespaces that hold learnt text")
+    forgetting = action("forget", "drop what was learnt in a namespace, from memory and disk")
+    forgetting.add_argument("namespace", metavar="NAMESPACE", help="as `memory list` names it")
+    action("save", "write learnt text to the server's --state-dir now")
+    action("stats", "show what drafting promised, what it gave, and the memory in use")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the chosen action; results go to stdout."""
+    if args.action == "list":
+        return operate(args, lambda client: client.list_namespaces(), _show_namespaces)
+    if args.action == "forget":
+        return operate(
+            args, lambda client: client.forget_namespace(args.namespace), _show_forgotten
+        )
+    if args.action == "save":
+        return operate(args, lambda client: client.save_snapshot(), _show_snapshots)
+    return operate(args, lambda client: client.stats(), _show_stats)
+
+
+def _show_namespaces(namespaces: Sequence[NamespaceReport]) -> None:
+    table = [
+        (
+            one.name,
+            f"{one.num_tokens:,} tokens",
+            f"{one.bytes / 1e6:,.1f} MB",
+            f"{one.accepted_tokens:,} accepted",
+            _workers(one.workers),
+        )
+        for one in namespaces
+    ]
+    rows(table, "nothing has been learnt")
+
+
+def _show_forgotten(workers: int) -> None:
+    print(f"forgotten by {_workers(workers)}", file=sys.stderr)
+
+
+def _show_snapshots(snapshots: Sequence[SnapshotReport]) -> None:
+    table = [
+        (
+            one.folder,
+            f"{one.num_namespaces:,} namespaces",
+            f"{one.num_tokens:,} tokens",
+            f"{one.bytes / 1e6:,.1f} MB",
+            f"worker {one.worker}",
+        )
+        for one in snapshots
+    ]
+    rows(table, "nothing was written")
+
+
+def _show_stats(workers: Sequence[WorkerReport]) -> None:
+    for worker in workers:
+        print(f"worker {worker.worker} (process {worker.process_id})")
+        for title, content in _stats(worker):
+            print(f"  {title:<12} {content}")
+
+
+def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
+    gain = "not measured yet" if worker.net_gain is None else f"{worker.net_gain:.2f}x"
+    by_source = ", ".join(f"{name} {count:,}" for name, count in worker.accepted_by_source.items())
+    expected = sum(one.expected for one in worker.calibration)
+    actual = sum(one.accepted for one in worker.calibration)
+    kept = "not measured yet" if not expected else f"{actual / expected:.2f} of what was promised"
+    return [
+        ("steps", f"{worker.steps:,}, {worker.generated_tokens:,} tokens"),
+        ("drafted", f"{worker.drafted_tokens:,} tokens, {worker.accepted_tokens:,} accepted"),
+        ("by source", by_source or "none"),
+        ("calibration", kept),
+        ("net gain", gain),
+        (
+            "memory",
+            f"{worker.memory_tokens:,} tokens in {worker.memory_bytes / 1e6:,.1f} MB, "
+            f"{worker.evicted_tokens:,} evicted",
+        ),
+        ("corpora", f"{worker.corpus_bytes / 1e6:,.1f} MB mapped"),
+        ("recycling", "on" if worker.recycling else "off"),
+    ]
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"

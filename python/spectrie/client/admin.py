@@ -1,0 +1,223 @@
+"""The operators' client: corpora, namespaces, snapshots and totals of a running server."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from spectrie._proto import admin_pb2 as pb
+from spectrie._proto.admin_pb2_grpc import AdminStub
+from spectrie.client.blocking import BlockingClient
+from spectrie.client.reports import (
+    CalibrationBin,
+    CorpusReport,
+    NamespaceReport,
+    SnapshotReport,
+    WorkerReport,
+)
+from spectrie.errors import PartialFailure, WorkerFailure
+from spectrie.types import Source
+
+__all__ = ["AdminClient"]
+
+_Result = TypeVar("_Result")
+
+
+class AdminClient(BlockingClient):
+    """Operates a server's draft memory through its `--admin` address; safe to share between threads.
+
+    Every call asks all workers of the model. When some fail and others do not, the call raises
+    `PartialFailure`, which names the former and holds the result of the latter.
+
+    Example:
+        >>> with AdminClient("unix:/run/spectrie/admin.sock") as admin:  # doctest: +SKIP
+        ...     admin.add_corpus("our-code", readers=["team-a"])
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        token: str | None = None,
+        model: str | None = None,
+        timeout: float | None = 60.0,
+        connect_timeout: float = 5.0,
+        tls: bool = False,
+        root_certificates: bytes | None = None,
+    ) -> None:
+        """Makes a client; it connects on first use.
+
+        Args:
+            target: `unix:PATH` or `HOST:PORT` of the server's `--admin` address.
+            token: Secret of `--admin-token-file`; the environment's SPECTRIE_ADMIN_TOKEN by
+                default.
+            model: The model whose workers are meant; the only served one by default.
+            timeout: Seconds for a call; workers that have not answered by then are named.
+            connect_timeout: Seconds for making a connection.
+            tls: Whether to speak TLS; implied by `root_certificates`.
+            root_certificates: PEM of the authorities to trust.
+
+        Raises:
+            ConfigError: A setting is not allowed.
+        """
+        super().__init__(
+            target,
+            model=model,
+            timeout=timeout,
+            connect_timeout=connect_timeout,
+            # What was not answered may have been done: trying again is the caller's choice.
+            max_retries=0,
+            tls=tls,
+            root_certificates=root_certificates,
+        )
+        token = token or os.environ.get("SPECTRIE_ADMIN_TOKEN") or None
+        self._config = dataclasses.replace(self._config, api_key=token)
+
+    def list_corpora(self) -> list[CorpusReport]:
+        """The loaded corpora, by name."""
+        reply: pb.ListCorporaResponse = self._ask(
+            "ListCorpora", pb.ListCorporaRequest(model=self._config.model)
+        )
+        return _checked([_corpus(corpus) for corpus in reply.corpora], reply.failures)
+
+    def add_corpus(self, corpus: str, *, readers: Sequence[str] | None = None) -> CorpusReport:
+        """Lets drafts be taken from a built corpus, from the next step on.
+
+        Args:
+            corpus: Its name in the worker's cache, or the absolute path of its file there.
+            readers: Namespaces that may draft from it; None for all.
+
+        Raises:
+            NotFound: There is no such file.
+            AlreadyExists: A corpus of its name is loaded.
+            FailedPrecondition: It is damaged, or was built with another tokenizer.
+        """
+        request = pb.AddCorpusRequest(model=self._config.model, corpus=corpus)
+        if readers is not None:
+            request.readers.names.extend(readers)
+            request.readers.SetInParent()
+        reply: pb.AddCorpusResponse = self._ask("AddCorpus", request)
+        return _checked(_corpus(reply.corpus), reply.failures)
+
+    def remove_corpus(self, name: str) -> int:
+        """Takes a corpus away from drafts; its file stays. Gives the number of workers that had it.
+
+        Raises:
+            NotFound: None of this name is loaded; the message names those that are.
+        """
+        reply: pb.RemoveCorpusResponse = self._ask(
+            "RemoveCorpus", pb.RemoveCorpusRequest(model=self._config.model, name=name)
+        )
+        return _checked(reply.workers, reply.failures)
+
+    def list_namespaces(self) -> list[NamespaceReport]:
+        """The namespaces that hold learnt text, by name."""
+        reply: pb.ListNamespacesResponse = self._ask(
+            "ListNamespaces", pb.ListNamespacesRequest(model=self._config.model)
+        )
+        found = [
+            NamespaceReport(
+                name=one.name,
+                num_tokens=one.num_tokens,
+                bytes=one.bytes,
+                accepted_tokens=one.accepted_tokens,
+                workers=one.workers,
+            )
+            for one in reply.namespaces
+        ]
+        return _checked(found, reply.failures)
+
+    def forget_namespace(self, name: str) -> int:
+        """Drops all that was learnt in a namespace, from memory and from snapshots on disk.
+
+        Gives the number of workers that held text of it.
+
+        Raises:
+            NotFound: None holds text of it; the message names the namespaces that there are.
+        """
+        reply: pb.ForgetNamespaceResponse = self._ask(
+            "ForgetNamespace", pb.ForgetNamespaceRequest(model=self._config.model, name=name)
+        )
+        return _checked(reply.workers, reply.failures)
+
+    def save_snapshot(self) -> list[SnapshotReport]:
+        """Writes learnt text to disk now.
+
+        Raises:
+            FailedPrecondition: The server runs without `--state-dir`.
+        """
+        reply: pb.SaveSnapshotResponse = self._ask(
+            "SaveSnapshot", pb.SaveSnapshotRequest(model=self._config.model)
+        )
+        found = [
+            SnapshotReport(
+                worker=one.worker,
+                folder=one.folder,
+                num_namespaces=one.num_namespaces,
+                num_tokens=one.num_tokens,
+                bytes=one.bytes,
+            )
+            for one in reply.snapshots
+        ]
+        return _checked(found, reply.failures)
+
+    def stats(self) -> list[WorkerReport]:
+        """Totals of each worker since its start."""
+        reply: pb.GetStatsResponse = self._ask(
+            "GetStats", pb.GetStatsRequest(model=self._config.model)
+        )
+        return [_worker(worker) for worker in reply.workers]
+
+    def _ask(self, method: str, request: Any) -> Any:
+        stub = AdminStub(self._connected())
+        return self._call(getattr(stub, method), request, self._attempts())
+
+
+def _checked(result: _Result, failures: Iterable[pb.WorkerFailure]) -> _Result:
+    """`result`, when no worker failed."""
+    failed = tuple(WorkerFailure(one.worker, one.code, one.message) for one in failures)
+    if failed:
+        raise PartialFailure(failed, result)
+    return result
+
+
+def _corpus(corpus: pb.Corpus) -> CorpusReport:
+    return CorpusReport(
+        name=corpus.name,
+        num_tokens=corpus.num_tokens,
+        num_documents=corpus.num_documents,
+        bytes=corpus.bytes,
+        readers=tuple(corpus.readers.names) if corpus.HasField("readers") else None,
+        accepted_tokens=corpus.accepted_tokens,
+        workers=corpus.workers,
+    )
+
+
+def _worker(stats: pb.WorkerStats) -> WorkerReport:
+    sources = {int(source): source.label for source in Source}
+    return WorkerReport(
+        worker=stats.worker,
+        process_id=stats.process_id,
+        running=stats.running,
+        waiting=stats.waiting,
+        steps=stats.steps,
+        generated_tokens=stats.generated_tokens,
+        drafted_tokens=stats.drafted_tokens,
+        accepted_tokens=stats.accepted_tokens,
+        expected_accepted_tokens=stats.expected_accepted_tokens,
+        accepted_by_source={
+            sources.get(total.source, Source.MODEL.label): total.tokens
+            for total in stats.accepted_by_source
+        },
+        calibration=tuple(
+            CalibrationBin(one.trials, one.expected, one.accepted) for one in stats.calibration
+        ),
+        net_gain=stats.net_gain if stats.HasField("net_gain") else None,
+        memory_bytes=stats.memory_bytes,
+        memory_tokens=stats.memory_tokens,
+        evicted_tokens=stats.evicted_tokens,
+        corpus_bytes=stats.corpus_bytes,
+        recycling=stats.recycling,
+    )
