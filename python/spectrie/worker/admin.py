@@ -63,12 +63,10 @@ class AdminDesk:
     Args:
         engine: Whose draft memory it is.
         state_folder: Where it is saved; None when nothing is kept on disk.
-        fingerprint: Of the tokenizer; a snapshot is written only where there is one.
+        fingerprint: Whose text a snapshot is, as its restoring host will ask.
     """
 
-    def __init__(
-        self, engine: ManagesMemory, state_folder: Path | None, fingerprint: str | None
-    ) -> None:
+    def __init__(self, engine: ManagesMemory, state_folder: Path | None, fingerprint: str) -> None:
         self._engine = engine
         self._state_folder = state_folder
         self._fingerprint = fingerprint
@@ -190,7 +188,7 @@ class AdminDesk:
         )
 
     def _save(self) -> _core.SnapshotInfo:
-        if self._state_folder is None or self._fingerprint is None:
+        if self._state_folder is None:
             message = "nothing is kept on disk: start the server with --state-dir DIR"
             raise _Refusal(_FAILED_PRECONDITION, message)
         return self._engine.save(str(self._state_folder), self._fingerprint)

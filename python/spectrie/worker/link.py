@@ -79,7 +79,8 @@ class RouterLink:
             host: Where requests run.
             state_folder: Where draft memory is written when the router asks for it.
         """
-        desk = AdminDesk(host.engine, state_folder, host.tokenizer_fingerprint)
+        fingerprint = host.tokenizer_fingerprint or host.runner.model_hash
+        desk = AdminDesk(host.engine, state_folder, fingerprint)
         self._thread = threading.Thread(
             target=self._run, args=(host, desk), name="spectrie-link", daemon=True
         )

@@ -117,3 +117,23 @@ impl Registrar {
         metric
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manual_names_every_metric_in_the_order_of_the_table() {
+        let manual = include_str!("../../../../docs/metrics.md");
+        let named: Vec<_> = manual
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `spectrie_")?.split('`').next())
+            .map(|name| {
+                let name = name.strip_suffix("_info").unwrap_or(name);
+                name.strip_suffix("_total").unwrap_or(name)
+            })
+            .collect();
+        let table: Vec<_> = TABLE.iter().map(|(name, _)| *name).collect();
+        assert_eq!(named, table);
+    }
+}
