@@ -36,6 +36,11 @@ impl<W: Write> Checked<W> {
         self.bytes
     }
 
+    /// What was written to.
+    pub(crate) fn into_inner(self) -> W {
+        self.inner
+    }
+
     /// Appends the checksum of everything since the last one.
     pub(crate) fn end_block(&mut self) -> io::Result<()> {
         let checksum = self.hash.digest();
@@ -124,7 +129,7 @@ fn write_synced(
     body(&mut writer)?;
     let bytes = writer.bytes();
     let file = writer
-        .inner
+        .into_inner()
         .into_inner()
         .map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
@@ -173,7 +178,7 @@ mod tests {
         writer.write_words([1, 0x0203_0405].into_iter()).unwrap();
         writer.end_block().unwrap();
         let bytes = writer.bytes();
-        let mut file = writer.inner;
+        let mut file = writer.into_inner();
         assert_eq!((bytes, file.len()), (16, 16));
         assert_eq!(checked(&file), Some(&[1, 0, 0, 0, 5, 4, 3, 2][..]));
         file[2] ^= 1;
