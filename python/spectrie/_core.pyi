@@ -739,6 +739,8 @@ class Replay:
         recycle: Whether the `topk` of requests is drafted from.
         max_depth: Longest path in draft tokens, 1 to 63.
         memory_bytes: Bound of the memory that requests share; 0 keeps none.
+        costs: Time of a forward of 1, 2 ... rows: each step then sends only as many nodes as promise
+            the most tokens per time, as a server with one request would.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.
@@ -757,6 +759,7 @@ class Replay:
         recycle: bool = True,
         max_depth: int = 18,
         memory_bytes: int = ...,
+        costs: Sequence[float] = ...,
     ) -> Self: ...
     def push(
         self,

@@ -133,8 +133,28 @@ def test_the_table_names_the_figures_and_progress_stays_off_stdout(
 ) -> None:
     assert main(["replay", "--input", trace]) == 0
     output = capsys.readouterr().out
-    for words in ("tokens per step", "accepted from", "promised probability", "projected speed"):
+    for words in ("tokens per step", "accepted from", "promised probability", "what pays"):
         assert words in output
+
+
+def test_a_budget_drafts_what_the_costs_make_worthwhile(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def projected(cost: str) -> dict[str, Any]:
+        report = report_of(capsys, "--input", trace, "--cost", cost)
+        (projection,) = report["projected_speedup"]
+        assert projection["budgeted"]["drafted_per_step"] <= report["drafted_per_step"]
+        budgeted: dict[str, Any] = projection["budgeted"]
+        return budgeted
+
+    # Rows that cost as much as forwards of their own are not worth it, and nothing is lost.
+    assert projected("1:10,2:20") == pytest.approx(
+        {"speedup": 1.0, "accepted_per_step": 0.0, "drafted_per_step": 0.0}
+    )
+    assert projected("1:10,17:11")["speedup"] > 1.1
+    assert main(["replay", "--input", trace, "--mode", "bfs", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert all(projection["budgeted"] is None for projection in report["projected_speedup"])
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,16 @@ def test_topk_comes_as_lists_or_arrays() -> None:
     assert arrays.report()["steps"] == lists.report()["steps"]
 
 
+def test_rows_that_cost_too_much_are_not_drafted() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8] * 4
+    free, dear = Replay(costs=[1.0] * 17), Replay(costs=[float(rows) for rows in range(1, 18)])
+    for replay in (free, dear):
+        replay.push(text, text)
+    assert free.report()["drafted_tokens"] > 10
+    assert dear.report()["drafted_tokens"] == 0
+    assert dear.report()["steps"] == len(text)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -65,6 +75,7 @@ def test_topk_comes_as_lists_or_arrays() -> None:
         ({"structure": "tree"}, 'structure "tree" is unknown: allowed are "chains"'),
         ({"memory": "warm"}, 'memory "warm" is unknown'),
         ({"min_value": 2.0}, "min_value is 2: allowed are 0 to 1"),
+        ({"costs": [1.0, -1.0]}, "a forward of 2 rows costs -1"),
         ({"corpora": ["/nowhere.corpus"]}, "cannot open /nowhere.corpus"),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -79,23 +80,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replays the file; the report goes to stdout, progress to stderr."""
     session = _Session(args)
-    with session.replay() as replay:
-        session.read(replay)
-        report = replay.report()
-    report["skipped_lines"] = session.skipped_lines
-    report["projected_speedup"] = [
-        {
-            "curve": curve.name,
-            "milliseconds_by_rows": {str(rows): cost for rows, cost in curve.points},
-            "speedup": curve.speedup(report["output_tokens"], report["steps_by_drafted"]),
-        }
-        for curve in session.curves()
-    ]
+    with session.replays() as replays:
+        session.read(replays)
+        report = replays[0].report()
+        report["skipped_lines"] = session.skipped_lines
+        report["projected_speedup"] = [
+            _projection(curve, report, budgeted.report() if budgeted else None)
+            for curve, budgeted in zip_longest(session.curves, replays[1:])
+        ]
     if args.json:
         print(json.dumps(report, ensure_ascii=False))
     else:
         print(render_report(report))
     return 0
+
+
+def _projection(
+    curve: CostCurve, report: dict[str, Any], budgeted: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What a curve makes of the replay as it was asked for, and of one that minds the curve."""
+    projection: dict[str, Any] = {
+        "curve": curve.name,
+        "milliseconds_by_rows": {str(rows): cost for rows, cost in curve.points},
+        "speedup": curve.speedup(report["output_tokens"], report["steps_by_drafted"]),
+        "budgeted": None,
+    }
+    if budgeted is not None:
+        projection["budgeted"] = {
+            "speedup": curve.speedup(budgeted["output_tokens"], budgeted["steps_by_drafted"]),
+            "accepted_per_step": budgeted["accepted_per_step"],
+            "drafted_per_step": budgeted["drafted_per_step"],
+        }
+    return projection
 
 
 class _Session:
@@ -122,6 +138,7 @@ class _Session:
         """The tokenizer, loaded when the first text asks for it."""
         return load_vocabulary(self._args.model, _progress)
 
+    @cached_property
     def curves(self) -> list[CostCurve]:
         """The given cost curve, else those measured for the model, else examples."""
         if self._curve is not None:
@@ -130,20 +147,26 @@ class _Session:
         return measured or list(PUBLISHED)
 
     @contextmanager
-    def replay(self) -> Iterator[Replay]:
-        """A replay that reads the corpora; those built for it are gone at the end."""
+    def replays(self) -> Iterator[list[Replay]]:
+        """The replay that was asked for, then one for each curve that sends what the curve makes
+        worthwhile, if the mode gives probabilities; corpora built for them are gone at the end.
+        """
         from spectrie._core import Replay
 
+        costs: list[list[float]] = [[]]
+        if self._settings["mode"] == "auto":
+            rows = range(1, self._settings["nodes"] + 2)
+            costs += [[curve.milliseconds(n) for n in rows] for curve in self.curves]
         with TemporaryDirectory(prefix="spectrie-") as folder:
             paths = [
                 self._corpus(corpus, Path(folder) / f"{index}.corpus")
                 for index, corpus in enumerate(self._args.corpus, start=1)
             ]
             try:
-                replay = Replay(corpora=paths, **self._settings)
+                replays = [Replay(corpora=paths, costs=one, **self._settings) for one in costs]
             except ValueError as error:
                 raise ConfigError(str(error)) from None
-            yield replay
+            yield replays
 
     def _corpus(self, corpus: str, built: Path) -> Path:
         if is_json_lines(corpus):
@@ -167,7 +190,7 @@ class _Session:
                 f"{self.vocabulary.fingerprint}; build it again with --model {self.vocabulary.name}"
             )
 
-    def read(self, replay: Replay) -> None:
+    def read(self, replays: list[Replay]) -> None:
         """Replays every request of the input.
 
         Raises:
@@ -178,7 +201,7 @@ class _Session:
         with Progress("replay", records.total_bytes) as progress:
             for number, line in records.lines():
                 try:
-                    num_tokens += self._push(replay, records.parse(line))
+                    num_tokens += self._push(replays, records.parse(line))
                     num_requests += 1
                 except RecordError as error:
                     self._complain(f"{records.name}: line {number}: {error}")
@@ -187,16 +210,17 @@ class _Session:
         if not num_requests:
             raise ConfigError(f"{records.name} holds no request that can be replayed")
 
-    def _push(self, replay: Replay, record: dict[str, Any]) -> int:
+    def _push(self, replays: list[Replay], record: dict[str, Any]) -> int:
         request = read_request(record, lambda: self.vocabulary)
         try:
-            replay.push(
-                request.prompt_ids,
-                request.output_ids,
-                prediction_ids=request.prediction_ids,
-                namespace=request.namespace,
-                topk=request.topk,
-            )
+            for replay in replays:
+                replay.push(
+                    request.prompt_ids,
+                    request.output_ids,
+                    prediction_ids=request.prediction_ids,
+                    namespace=request.namespace,
+                    topk=request.topk,
+                )
         except ValueError as error:
             raise RecordError(str(error)) from None
         return len(request.output_ids)

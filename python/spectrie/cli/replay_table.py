@@ -86,8 +86,9 @@ def _calibration(report: Mapping[str, Any]) -> str:
 def _speedups(report: Mapping[str, Any]) -> str:
     rows = []
     for projected in report["projected_speedup"]:
-        speedup = projected["speedup"]
-        shown = "-" if speedup is None else f"{speedup:.2f}x"
-        rows.append([projected["curve"], shown])
-    table = render_table(["cost of a forward by its rows", "projected speed"], rows)
-    return f"{table}\n(of decoding with this many draft tokens always; a server drafts fewer where rows are dear)"
+        budgeted = projected["budgeted"] or {"speedup": None, "drafted_per_step": None}
+        speedups = [projected["speedup"], budgeted["speedup"]]
+        shown = ["-" if speedup is None else f"{speedup:.2f}x" for speedup in speedups]
+        rows.append([projected["curve"], *shown, _number(budgeted["drafted_per_step"], 1)])
+    header = ["cost of a forward by its rows", "speed, as above"]
+    return render_table([*header, "drafting what pays", "drafted per step"], rows)

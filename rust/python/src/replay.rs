@@ -39,7 +39,7 @@ impl Replay {
     #[new]
     #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", structure="chains", memory="cold",
                         corpora=Vec::new(), corpus_ids=None, recycle=true, max_depth=18,
-                        memory_bytes=256 << 20))]
+                        memory_bytes=256 << 20, costs=Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         py: Python<'_>,
@@ -53,6 +53,7 @@ impl Replay {
         recycle: bool,
         max_depth: usize,
         memory_bytes: usize,
+        costs: Vec<f64>,
     ) -> PyResult<Self> {
         let config = ReplayConfig {
             draft: DraftConfig {
@@ -63,6 +64,7 @@ impl Replay {
             structure: structure.parse().map_err(trie_error)?,
             max_nodes: nodes,
             min_value,
+            costs,
             memory: memory.parse().map_err(trie_error)?,
             bounds: MemoryConfig {
                 capacity_bytes: memory_bytes,

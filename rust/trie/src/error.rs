@@ -127,6 +127,14 @@ pub enum TrieError {
         /// Its value.
         given: String,
     },
+    /// A time that no forward can take.
+    #[error("a forward of {rows} rows costs {given}: expected a finite time above 0")]
+    NoCost {
+        /// Rows of the forward.
+        rows: usize,
+        /// Its cost.
+        given: String,
+    },
     /// The one number that is no token id.
     #[error("{name}[{index}] is 4294967295, which ends documents: allowed are 0 to 4294967294")]
     NotAToken {

@@ -57,7 +57,7 @@ impl FromStr for Structure {
 }
 
 /// How requests are replayed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReplayConfig {
     /// How trees are chosen.
     pub draft: DraftConfig,
@@ -67,6 +67,9 @@ pub struct ReplayConfig {
     pub max_nodes: usize,
     /// Price of a node in accepted tokens, 0 to 1: less likely ones are not drafted. Default 0.
     pub min_value: f32,
+    /// Time of a forward of 1, 2 ... rows, in any unit: each step sends only as many nodes as
+    /// promise the most tokens per time. Empty (the default) sends every drafted node.
+    pub costs: Vec<f64>,
     /// What requests know of each other.
     pub memory: MemoryMode,
     /// Bounds of the memory they share.
@@ -83,6 +86,7 @@ impl Default for ReplayConfig {
             structure: Structure::default(),
             max_nodes: 16,
             min_value: 0.0,
+            costs: Vec::new(),
             memory: MemoryMode::default(),
             bounds: MemoryConfig::default(),
             recycle: true,
@@ -95,8 +99,8 @@ impl ReplayConfig {
     ///
     /// # Errors
     ///
-    /// [`TrieError::OutOfRange`], [`TrieError::NotAProbability`] or [`TrieError::Inverted`],
-    /// naming the setting.
+    /// [`TrieError::OutOfRange`], [`TrieError::NotAProbability`], [`TrieError::NoCost`] or
+    /// [`TrieError::Inverted`], naming the setting.
     pub fn validate(&self) -> Result<(), TrieError> {
         self.draft.validate()?;
         self.bounds.validate()?;
@@ -114,7 +118,17 @@ impl ReplayConfig {
                 given: self.min_value.to_string(),
             });
         }
-        Ok(())
+        match self
+            .costs
+            .iter()
+            .position(|cost| !(*cost > 0.0 && cost.is_finite()))
+        {
+            Some(index) => Err(TrieError::NoCost {
+                rows: index + 1,
+                given: self.costs[index].to_string(),
+            }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -148,6 +162,14 @@ mod tests {
             ..ReplayConfig::default()
         };
         assert_eq!(refused(config), "min_value is NaN: allowed are 0 to 1");
+        let config = ReplayConfig {
+            costs: vec![1.0, 0.0],
+            ..ReplayConfig::default()
+        };
+        assert_eq!(
+            refused(config),
+            "a forward of 2 rows costs 0: expected a finite time above 0"
+        );
         assert_eq!(ReplayConfig::default().validate(), Ok(()));
     }
 }

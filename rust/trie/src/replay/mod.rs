@@ -4,6 +4,7 @@
 //! emits one token more, as the model would have, and goes on from there. The first step drafts
 //! from the prompt alone; a step that accepts all that is left ends the request.
 
+mod budget;
 mod config;
 mod report;
 mod request;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::budget::worthwhile;
 use super::config::{MemoryMode, ReplayConfig};
 use super::report::ReplayReport;
 use super::request::ReplayRequest;
@@ -114,6 +115,10 @@ impl Replay {
         let start = Instant::now();
         let tree = drafter.draft(self.config.max_nodes, self.config.min_value);
         let draft_time = start.elapsed();
+        let tree = match self.config.costs.as_slice() {
+            [] => tree,
+            costs => worthwhile(tree, costs),
+        };
         let path = tree.walk(rest);
         self.tally.step(&tree, &path, rest);
         let emitted = (path.len() + 1).min(rest.len());
