@@ -1,5 +1,6 @@
 //! The byte budget that all namespaces share.
 
+use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -121,7 +122,8 @@ impl Pool {
 
     /// Leave to own `bytes`, for as long as the grant lives, or `None` when the budget cannot
     /// hold them. Over the bound, the least useful segments go: `requester`'s own when it has
-    /// more than its fair share, else those of the largest namespace.
+    /// several and more than its fair share, else those of the largest namespace, the one idle
+    /// longest among equals.
     pub(crate) fn grant(&self, bytes: usize, requester: &SharedTrie) -> Option<Grant> {
         if bytes > self.capacity_bytes {
             return None;
@@ -132,11 +134,14 @@ impl Pool {
         let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
         let most = self.capacity_bytes - bytes;
         while self.used_bytes() > most {
-            let owned = requester.bytes();
-            let evicted = if owned > 0 && owned + bytes > share {
+            // A namespace keeps the segment it has just filled, however small its share is.
+            let greedy = requester.bytes() + bytes > share && requester.snapshot().len() > 1;
+            let evicted = if greedy {
                 requester.evict()
             } else {
-                let largest = live.iter().max_by_key(|shared| shared.bytes());
+                let size =
+                    |shared: &&Arc<SharedTrie>| (shared.bytes(), Reverse(shared.last_used()));
+                let largest = live.iter().max_by_key(size);
                 largest.is_some_and(|shared| shared.evict())
             };
             if !evicted {

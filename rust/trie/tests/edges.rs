@@ -147,3 +147,21 @@ fn the_oldest_unused_text_goes_first_and_the_newest_stays() {
     }
     assert!(!found(0));
 }
+
+#[test]
+fn more_namespaces_than_segments_fit_take_turns() {
+    let memory = DraftMemory::new(MemoryConfig {
+        capacity_bytes: MemoryConfig::MIN_CAPACITY_BYTES,
+        max_namespaces: 64,
+    })
+    .expect("a valid config");
+    for round in 0..200 {
+        let shared = memory.namespace(&format!("n{}", round % 40));
+        let first = round * 1000;
+        shared.insert(&(first..first + 100).collect::<Vec<_>>());
+        let found = drafter(&shared, &[first + 50, first + 51]).draft(1, 0.0);
+        assert_eq!(found.nodes[0].token, first + 52, "the newest text has room");
+        assert!(memory.bytes() <= MemoryConfig::MIN_CAPACITY_BYTES);
+    }
+    assert_eq!(memory.num_namespaces(), 40);
+}
