@@ -48,7 +48,8 @@ def read_request(record: Record, vocabulary: Callable[[], Vocabulary]) -> Record
     """
     prompt = _required(_ids(record, "prompt", vocabulary, add_special_tokens=True), "prompt")
     output = _required(_ids(record, "output", vocabulary), "output")
-    namespace = record.get("namespace", "default")
+    namespace = record.get("namespace")
+    namespace = "default" if namespace is None else namespace
     if not isinstance(namespace, str):
         raise RecordError(f"namespace: expected text, got {describe(namespace)}")
     topk = record.get("topk")
