@@ -158,6 +158,7 @@ def test_router_and_worker_find_each_other_in_any_order(tiny: Path, tmp_path: Pa
         (("serve", "{tiny}", "--kv-memory=10"), "kv_memory_bytes is 10"),
         (("serve", "{tiny}", "--grpc=nonsense"), "--grpc: 'nonsense' is not an address"),
         (("serve", "{tiny}", "--api-keys=/no/keys"), "/no/keys"),
+        (("serve", "{tiny}", "--corpus=/no/such.corpus"), "no corpus '/no/such.corpus'"),
         (("worker", "{tiny}"), "--router is required"),
         (("router", "--worker-listen=127.0.0.1:0"), "token"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,50 +98,42 @@ def test_namespace_is_listed_until_it_is_forgotten() -> None:
     assert ask(forget_namespace=forget).error.code == NOT_FOUND
 
 
-class SavingEngine:
-    """An engine whose namespace can be forgotten, and whose disk may be full."""
-
-    def __init__(self) -> None:
-        self.saved: list[tuple[str, str]] = []
-        self.is_full = False
-
-    def forget(self, namespace: str) -> bool:
-        return True
+class BrokenEngine:
+    """An engine whose disk is full, and that knows nothing else."""
 
     def save(self, folder: str, fingerprint: str) -> Any:
-        if self.is_full:
-            raise _core.EngineError("no space left")
-        self.saved.append((folder, fingerprint))
-        return SimpleNamespace(num_namespaces=1, num_tokens=5, bytes=60)
-
-
-def test_forgetting_reaches_the_disk_at_once_or_says_that_it_did_not(tmp_path: Path) -> None:
-    memory: Any = SavingEngine()
-    ask = asking(AdminDesk(memory, tmp_path, OURS))
-    forget = worker_pb2.ForgetNamespace(name="ann")
-    assert ask(forget_namespace=forget).WhichOneof("reply") == "done"
-    assert memory.saved == [(str(tmp_path), OURS)]
-    memory.is_full = True
-    error = ask(forget_namespace=forget).error
-    assert error.code == INTERNAL
-    assert "still holds the text: no space left" in error.message
+        raise _core.EngineError("no space left")
 
 
 def test_snapshot_is_written_where_there_is_a_folder(tmp_path: Path) -> None:
-    memory: Any = SavingEngine()
+    memory = engine()
+    memory.learn("ann", list(range(40)))
     save = worker_pb2.SaveSnapshot()
-    snapshot = asking(AdminDesk(memory, tmp_path, OURS))(save_snapshot=save).snapshot
-    assert (snapshot.folder, snapshot.num_tokens) == (str(tmp_path), 5)
-    error = asking(AdminDesk(memory, None, OURS))(save_snapshot=save).error
+    ask = asking(AdminDesk(memory, tmp_path, OURS))
+    snapshot = ask(save_snapshot=save).snapshot
+    assert (snapshot.folder, snapshot.num_namespaces) == (str(tmp_path), 1)
+    assert snapshot.num_tokens >= 40
+    written = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert any(b"ann" in content for content in written)
+    ask(forget_namespace=worker_pb2.ForgetNamespace(name="ann"))
+    assert not any(b"ann" in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_snapshot_that_cannot_be_written_is_refused_with_the_cause(tmp_path: Path) -> None:
+    save = worker_pb2.SaveSnapshot()
+    error = asking(AdminDesk(engine(), None, OURS))(save_snapshot=save).error
     assert error.code == FAILED_PRECONDITION
     assert "--state-dir" in error.message
+    memory: Any = BrokenEngine()
+    error = asking(AdminDesk(memory, tmp_path, OURS))(save_snapshot=save).error
+    assert (error.code, error.message) == (INTERNAL, "no space left")
 
 
 def test_unknown_call_and_a_bug_are_answered_too(
     ask: Ask,
 ) -> None:
     assert ask().error.code == UNIMPLEMENTED
-    memory: Any = SavingEngine()
+    memory: Any = BrokenEngine()
     error = asking(AdminDesk(memory, None, OURS))(list_corpora=worker_pb2.ListCorpora()).error
     assert error.code == INTERNAL
     assert "AttributeError" not in error.message

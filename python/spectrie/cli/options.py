@@ -12,6 +12,7 @@ from typing import Any
 
 from spectrie.cli import values
 from spectrie.cli.values import Kind
+from spectrie.worker.config import EngineOptions
 
 __all__ = ["TABLE", "Option", "add_options", "options_of"]
 
@@ -208,6 +209,13 @@ TABLE: tuple[Option, ...] = (
         "draft memory per worker, in bytes",
         _ENGINE,
         shown="256MiB",
+    ),
+    Option(
+        "recycle",
+        values.choice("off", "decode", "all"),
+        EngineOptions().recycle,
+        "draft from the model's runner-up tokens: after generated tokens, or prompts' too",
+        _ENGINE,
     ),
     Option(
         "corpus",

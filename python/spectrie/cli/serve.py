@@ -89,11 +89,14 @@ def _router(settings: Settings, listen: str, admin: str) -> Program:
 
 
 def _worker(settings: Settings, folder: Path, name: str, target: str, index: int) -> Program:
+    from spectrie.model.corpora import find_corpus
+
     fixed: dict[str, object] = {
         "router": target,
         "served_model_name": name,
         "health": _health_address(settings.health, index),
         "worker_index": index,
+        "corpus": [str(find_corpus(corpus)) for corpus in settings.corpus],
     }
     environment: dict[str, str] = {}
     if settings.workers > 1:

@@ -72,8 +72,10 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
     """The options of a worker process.
 
     Raises:
-        ConfigError: `--router` is missing, or the token file cannot be read.
+        ConfigError: `--router` is missing, the token file cannot be read, or a corpus is missing.
     """
+    from spectrie.model.corpora import find_corpus
+
     if settings.router is None:
         raise ConfigError("--router is required: give the router's --worker-listen address")
     return WorkerOptions(
@@ -101,9 +103,10 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             chunk_tokens=settings.chunk_tokens,
             max_running=settings.max_running,
             memory_bytes=settings.memory,
+            recycle=settings.recycle,
         ),
         memory=MemoryOptions(
-            corpora=settings.corpus,
+            corpora=tuple(str(find_corpus(corpus)) for corpus in settings.corpus),
             state_folder=_state_folder(settings.state_dir, settings.worker_index),
             snapshot_every_s=settings.snapshot_every,
         ),

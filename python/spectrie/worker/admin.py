@@ -43,7 +43,7 @@ class ManagesMemory(Protocol):
         """The namespaces that hold text."""
 
     def forget(self, namespace: str) -> bool:
-        """Drops a namespace's text."""
+        """Drops a namespace's text, from its snapshot too."""
 
     def save(self, folder: str, fingerprint: str) -> _core.SnapshotInfo:
         """Writes all text to a folder."""
@@ -157,18 +157,10 @@ class AdminDesk:
     def _forget_namespace(
         self, call: worker_pb2.ForgetNamespace, reply: worker_pb2.AdminReply
     ) -> None:
-        from spectrie import _core
-
         if not self._engine.forget(call.name):
             names = [info.name for info in self._engine.namespaces()]
             raise _Refusal(_NOT_FOUND, f"no namespace {call.name!r}; {_listed(names)}")
         log.info("namespace %s forgotten", call.name)
-        if self._state_folder is not None:
-            try:
-                self._save()
-            except _core.EngineError as error:
-                message = f"forgotten, but the snapshot on disk still holds the text: {error}"
-                raise _Refusal(_INTERNAL, message) from error
         reply.done.SetInParent()
 
     def _save_snapshot(self, _call: Any, reply: worker_pb2.AdminReply) -> None:
