@@ -176,7 +176,7 @@ class Runner:
             Row counts, ascending, and the time of one forward for each.
         """
         rows = [n for n in _COST_ROWS if n <= min(self.info.max_batch_rows, self.max_context)]
-        key = f"costs {rows} threads{self._threads} {self.info.arithmetic}"
+        key = f"step costs {rows} threads{self._threads} {self.info.arithmetic}"
         known = self._measurements.get(key)
         if isinstance(known, list) and len(known) == len(rows):
             return rows, [float(value) for value in known]
@@ -196,6 +196,7 @@ class Runner:
             kv_len=kv_len,
             pages=list(pages),
             parents=list(range(-1, num_rows - 1)),
+            top_rows=list(range(num_rows)),
             page_size=self.page_size,
         )
 
@@ -209,7 +210,7 @@ class Runner:
         end = time.perf_counter() + seconds
         while len(times) < 3 or time.perf_counter() < end:
             start = time.perf_counter()
-            self.forward(plan)
+            self.step(plan)
             if self.info.device.type == "cuda":
                 torch.cuda.synchronize()
             times.append((time.perf_counter() - start) * 1e3)
