@@ -13,9 +13,11 @@ from spectrie import _core
 __all__ = ["build_corpus", "replay_ours"]
 
 
-def build_corpus(name: str, documents: list[list[int]], folder: Path) -> Path:
-    """Writes documents as a corpus file and gives its path."""
-    builder = _core.CorpusBuilder(name, "")
+def build_corpus(
+    name: str, documents: list[list[int]], folder: Path, fingerprint: str = ""
+) -> Path:
+    """Writes documents as a corpus file, for one tokenizer, and gives its path."""
+    builder = _core.CorpusBuilder(name, fingerprint)
     for document in documents:
         builder.push(document)
     path = folder / f"{name}.corpus"
