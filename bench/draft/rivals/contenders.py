@@ -64,17 +64,18 @@ _MAJORITY = Contender("vLLM's suffix rule", Majority)
 
 ALONE: tuple[Contender, ...] = (
     _lookup(2, False, 10),
-    _lookup(5, True, None),
+    _lookup(8, True, None),
     _ARCTIC_DEFAULT,
     _ARCTIC_WIDE,
     _arctic(True, 16, 0),
     Contender("SGLang BFS, tail only", lambda setup: SGLang(setup, insert_prompts=False)),
     _sglang("BFS", 8),
+    _sglang("BFS", 12),
     _sglang("PROB", 8),
     _MAJORITY,
     Contender("Token Recycling", Recycling),
 )
-"""Without a corpus; the first of each kind is as it ships."""
+"""Without a corpus: each as it ships, and at the best settings of the tuning split."""
 
 WITH_CORPUS: tuple[Contender, ...] = (
     _ARCTIC_DEFAULT,
@@ -84,7 +85,7 @@ WITH_CORPUS: tuple[Contender, ...] = (
     _sglang("BFS", 8, 8),
     _MAJORITY,
 )
-"""With a corpus."""
+"""With a corpus, likewise."""
 
 FRONTIER: tuple[Contender, ...] = (
     _arctic(True, 1, 0.1),
