@@ -164,6 +164,22 @@ def test_finished_request_is_told_to_others_unless_it_may_not_be_learnt(
     assert (learned.namespace, list(learned.token_ids)) == ("team", [9, 10, 11, 12, 13, 14])
 
 
+def test_request_of_a_forgotten_namespace_is_not_told_to_others(worker: Worker, hub: Hub) -> None:
+    gate = Gate(worker)
+    plain = worker_pb2.SPECULATION_MODE_OFF
+    hub.start("old", learn=True, namespace="team", max_tokens=8, speculation=plain)
+    gate.let(1)
+    hub.next("step_output")
+    forget = worker_pb2.ForgetNamespace(name="team")
+    hub.send(admin_call=worker_pb2.AdminCall(call_id=7, forget_namespace=forget))
+    reply = hub.next("admin_reply")
+    assert (reply.call_id, reply.WhichOneof("reply")) == (7, "done")
+    gate.open()
+    assert hub.outputs("old")[-1].finish == worker_pb2.FINISH_LENGTH
+    hub.start("new", learn=True, namespace="team", prompt_ids=[9])
+    assert list(hub.next("learned").token_ids) == [9, 10, 11, 12, 13, 14]
+
+
 def test_load_and_heartbeats_come_by_themselves(worker: Worker, hub: Hub) -> None:
     hub.start("r")
     hub.outputs("r")

@@ -67,6 +67,7 @@ class _Running:
     cancelled: bool = False
     keep_tokens: int | None = None
     ended_well: bool = False
+    is_forgotten: bool = False
 
 
 class Session:
@@ -124,6 +125,8 @@ class Session:
         elif kind == "drain":
             self.drain()
         elif kind == "admin_call":
+            if message.admin_call.HasField("forget_namespace"):
+                self._forget_text(message.admin_call.forget_namespace.name)
             self._desk.ask(message.admin_call, self._reply)
         elif kind == "welcome":
             log.info("joined the router as %s", message.welcome.worker_id)
@@ -184,6 +187,13 @@ class Session:
         except _core.EngineError as error:
             # A hint that is lost costs speed at most.
             log.debug("did not learn from another worker: %s", error)
+
+    def _forget_text(self, namespace: str) -> None:
+        """Keeps other workers from learning what runs here in a namespace that is forgotten."""
+        with self._lock:
+            for running in self._by_handle.values():
+                if running.start.namespace == namespace:
+                    running.is_forgotten = True
 
     def _reply(self, reply: worker_pb2.AdminReply) -> None:
         self._outbox.put(worker_pb2.WorkerMessage(admin_reply=reply))
@@ -265,7 +275,8 @@ _ENDED_WELL = (
 def _learned(running: _Running, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
     """Yields what other workers may learn of a request that ended well."""
     start = running.start
-    if not start.learn or not (kind in _ENDED_WELL or running.ended_well):
+    ended_well = kind in _ENDED_WELL or running.ended_well
+    if not start.learn or running.is_forgotten or not ended_well:
         return
     output_ids = [*start.emitted_token_ids, *running.output_ids][: running.keep_tokens]
     learned = worker_pb2.Learned(

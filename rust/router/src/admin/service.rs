@@ -129,12 +129,10 @@ impl AdminService {
         deadline: Instant,
     ) -> Result<v1::ForgetNamespaceResponse, RequestError> {
         check_name("name", &request.name)?;
-        let name = request.name.clone();
-        let call = Call::ForgetNamespace(worker_v1::ForgetNamespace { name });
         let model = request.model.as_deref();
-        let merged = self
-            .ask(model, deadline, call, is_done, Some(Code::NotFound))
-            .await
+        let answers = self.fleet.forget(model, &request.name, deadline).await;
+        let answers = answers.map_err(|refusal| refused(refusal, model))?;
+        let merged = merge(answers, is_done, Some(Code::NotFound))
             .map_err(|error| about(error, "namespace", &request.name))?;
         tracing::info!(namespace = %request.name, failures = merged.failures.len(),
             "namespace forgotten");

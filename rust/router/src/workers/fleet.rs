@@ -8,7 +8,9 @@ use futures_util::future::join_all;
 use spectrie_proto::worker_v1;
 use spectrie_proto::worker_v1::admin_call::Call;
 use spectrie_proto::worker_v1::admin_reply::Reply;
+use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{Mutex, oneshot};
+use tokio::time::error::Elapsed;
 use tonic::Code;
 
 use super::registry::{Refusal, Registry};
@@ -125,6 +127,46 @@ impl Fleet {
         Ok(answers)
     }
 
+    /// Makes every worker of a model forget a namespace.
+    ///
+    /// Workers teach each other through the router, so they are asked twice: after the first time
+    /// nobody teaches the old text any more; the second goes behind what was under way by then.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(crate) async fn forget(
+        &self,
+        model: Option<&str>,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Vec<Answer>, Refusal> {
+        let (_, workers) = self.workers(model)?;
+        let call = Call::ForgetNamespace(worker_v1::ForgetNamespace { name: name.into() });
+        if let [_] = workers[..] {
+            return Ok(ask_all(&workers, &call, deadline).await);
+        }
+        let now = Instant::now();
+        let first_deadline = now + deadline.saturating_duration_since(now) / 2;
+        let first = ask_all(&workers, &call, first_deadline).await;
+        let both = workers.iter().zip(first).map(|(worker, first)| async {
+            let is_done = match &first.result {
+                Ok(_) => true,
+                Err(failure) => failure.code == Code::NotFound,
+            };
+            if !is_done {
+                return first;
+            }
+            let again = async { worker.ask_after_learnt(call.clone()).await.await };
+            let again = tokio::time::timeout_at(deadline.into(), again).await;
+            match read(again) {
+                // Nothing was under way.
+                Err(failure) if failure.code == Code::NotFound => first,
+                result => Answer { result, ..first },
+            }
+        });
+        Ok(join_all(both).await)
+    }
+
     /// Brings a worker that has just joined to the corpora of its model.
     pub(crate) async fn greet(&self, worker: &Worker) {
         let deadline = Instant::now() + GREETING_TIME;
@@ -167,13 +209,18 @@ async fn ask_all(workers: &[Arc<Worker>], call: &Call, deadline: Instant) -> Vec
 }
 
 async fn wait_for(answer: oneshot::Receiver<Reply>, deadline: Instant) -> Result<Reply, Failure> {
+    read(tokio::time::timeout_at(deadline.into(), answer).await)
+}
+
+/// What a worker's answer, its absence or its lateness means.
+fn read(answer: Result<Result<Reply, RecvError>, Elapsed>) -> Result<Reply, Failure> {
     let failure = |code, message: &str| {
         Err(Failure {
             code,
             message: message.to_owned(),
         })
     };
-    match tokio::time::timeout_at(deadline.into(), answer).await {
+    match answer {
         Ok(Ok(Reply::Error(error))) => Err(Failure {
             code: Code::from_i32(error.code as i32),
             message: error.message,

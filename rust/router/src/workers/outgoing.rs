@@ -1,4 +1,6 @@
 //! What the router sends to one worker: orders first, learnt text when there is room.
+//!
+//! What must not overtake learnt text goes behind it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,7 +19,7 @@ const LEARN_QUEUE: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Sender {
     orders: mpsc::UnboundedSender<Result<RouterMessage, Status>>,
-    learnt: mpsc::Sender<Learn>,
+    learnt: mpsc::Sender<Message>,
 }
 
 impl Sender {
@@ -32,7 +34,13 @@ impl Sender {
 
     /// Queues learnt text; `false` when it was dropped because the worker lags behind.
     pub(crate) fn learn(&self, learn: Learn) -> bool {
-        self.learnt.try_send(learn).is_ok()
+        self.learnt.try_send(Message::Learn(learn)).is_ok()
+    }
+
+    /// Queues an order behind all learnt text that waits, as soon as there is room.
+    pub(crate) async fn order_after_learnt(&self, message: Message) {
+        // A worker that already went is told nothing more.
+        let _ = self.learnt.send(message).await;
     }
 
     /// Ends the stream with `status`.
@@ -46,7 +54,7 @@ impl Sender {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     orders: mpsc::UnboundedReceiver<Result<RouterMessage, Status>>,
-    learnt: mpsc::Receiver<Learn>,
+    learnt: mpsc::Receiver<Message>,
 }
 
 /// The two ends of a worker's queue.
@@ -70,8 +78,8 @@ impl Stream for Outgoing {
             return Poll::Ready(order);
         }
         match self.learnt.poll_recv(context) {
-            Poll::Ready(Some(learn)) => Poll::Ready(Some(Ok(RouterMessage {
-                message: Some(Message::Learn(learn)),
+            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(RouterMessage {
+                message: Some(message),
             }))),
             // The senders live together: the orders' end tells when the stream is over.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,

@@ -155,6 +155,14 @@ impl Worker {
         answer
     }
 
+    /// Asks the same once all learnt text that waits for the worker has been sent.
+    pub(crate) async fn ask_after_learnt(&self, call: Call) -> oneshot::Receiver<Reply> {
+        let (call, answer) = self.calls.open(call);
+        let order = Message::AdminCall(call);
+        self.sender.order_after_learnt(order).await;
+        answer
+    }
+
     /// Takes the answer to a question.
     pub(crate) fn answer(&self, reply: AdminReply) {
         self.calls.answer(reply);

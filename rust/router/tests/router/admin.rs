@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::fake_worker::FakeWorker;
-use crate::support::{TestRouter, within};
+use crate::support::{Message, TestRouter, within};
 use spectrie_proto::v1;
 use spectrie_proto::v1::admin_client::AdminClient;
 use spectrie_router::RouterConfig;
@@ -142,6 +142,39 @@ async fn worker_that_does_not_answer_is_reported_and_not_waited_for() {
 }
 
 #[tokio::test]
+async fn forgetting_comes_behind_text_that_workers_were_still_teaching_each_other() {
+    let router = TestRouter::start().await;
+    let mut workers = [
+        router.worker(FakeWorker::default()).await,
+        router.worker(FakeWorker::default()).await,
+    ];
+    for _ in 0..2 {
+        let mut client = router.client().await;
+        within(client.generate(crate::support::request("abc")))
+            .await
+            .unwrap();
+    }
+    let mut admin = router.admin().await;
+    let forget = v1::ForgetNamespaceRequest {
+        name: "default".into(),
+        ..Default::default()
+    };
+    let forgotten = within(admin.forget_namespace(forget)).await.unwrap();
+    assert_eq!(forgotten.into_inner().workers, 2);
+    for worker in &mut workers {
+        let mut heard = Vec::new();
+        while heard.iter().filter(|kind| **kind == "forget").count() < 2 {
+            heard.push(match worker.hear().await {
+                Message::Learn(_) => "learn",
+                Message::AdminCall(_) => "forget",
+                _ => "other",
+            });
+        }
+        assert!(heard.contains(&"learn"), "{heard:?}");
+    }
+}
+
+#[tokio::test]
 async fn silence_of_all_workers_is_a_deadline_and_a_lost_worker_is_unavailable() {
     let router = TestRouter::start().await;
     let silent = router.worker(silent()).await;
@@ -164,10 +197,7 @@ async fn silence_of_all_workers_is_a_deadline_and_a_lost_worker_is_unavailable()
     let mut silent = silent;
     within(async {
         for _ in 0..2 {
-            assert!(matches!(
-                silent.hear().await,
-                crate::support::Message::AdminCall(_)
-            ));
+            assert!(matches!(silent.hear().await, Message::AdminCall(_)));
         }
     })
     .await;
