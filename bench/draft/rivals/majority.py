@@ -13,10 +13,31 @@ from bench.draft.trace import Request
 
 __all__ = ["Majority"]
 
+_Place = tuple[list[int], int]
+"""A log and the index in it of a token that may come next."""
+
 _RING_TOKENS = 1_000_000
 _CANDIDATES = 256
-"""Newest places looked at."""
+"""Newest places looked at, in the request and in the ring."""
 _KEYS = (4, 2)
+
+
+class _Log:
+    """Tokens with the places where each pair and each four of them were followed by something."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.places: dict[tuple[int, ...], deque[int]] = {}
+
+    def push(self, tokens: list[int], start: int) -> None:
+        """Appends tokens of the document that began at `start`."""
+        for token in tokens:
+            end = len(self.tokens)
+            for key in _KEYS:
+                if end - start >= key:
+                    gram = tuple(self.tokens[-key:])
+                    self.places.setdefault(gram, deque(maxlen=_CANDIDATES)).append(end)
+            self.tokens.append(token)
 
 
 class Majority(Rival):
@@ -30,78 +51,66 @@ class Majority(Rival):
     def __init__(self, setup: Setup, *, depth: int = 24) -> None:
         self._setup = setup
         self._depth = depth
-        self._log: list[int] = []
-        self._places: dict[tuple[int, ...], deque[int]] = {}
-        self._start = 0
+        self._ring = _Log()
+        self._own = _Log()
 
     def teach(self, documents: list[list[int]]) -> None:
         # The ring keeps its newest million tokens.
-        kept: list[list[int]] = []
-        room = _RING_TOKENS
-        for document in reversed(documents):
-            if len(document) > room:
-                break
-            room -= len(document)
-            kept.append(document)
-        for document in reversed(kept):
-            self._start = len(self._log)
-            self._push(document)
+        first, room = len(documents), _RING_TOKENS
+        while first and len(documents[first - 1]) <= room:
+            first -= 1
+            room -= len(documents[first])
+        for document in documents[first:]:
+            self._ring.push(document, len(self._ring.tokens))
 
     def start(self, request: Request) -> None:
-        if not self._setup.online and not self._start:
-            self._log, self._places = [], {}
-        self._start = len(self._log)
-        self._push(request.prompt_ids)
+        self._own = _Log()
+        self._own.push(request.prompt_ids, 0)
 
     def draft(self, context: Tokens) -> Draft:
-        log, own = self._log, len(self._log) - self._start
+        own = self._own.tokens
         for key in _KEYS:
-            places = self._places.get(tuple(log[-key:])) if own >= key else None
-            if places:
-                return chain(self._vote(self._longest(places, key)))
+            gram = tuple(own[-key:])
+            found = [
+                (log.tokens, place)
+                for log in (self._own, self._ring)
+                for place in log.places.get(gram, ())
+            ]
+            if found and len(own) >= key:
+                return chain(self._vote(self._longest(found, key)))
         return NO_DRAFT
 
     def accept(self, context: Tokens, count: int) -> None:
-        self._push(context[-count:].tolist())
+        self._own.push(context[-count:].tolist(), 0)
 
     def finish(self) -> None:
-        pass  # The next `start` decides what stays.
+        if self._setup.online:
+            self._ring.push(self._own.tokens, len(self._ring.tokens))
 
-    def _longest(self, places: deque[int], key: int) -> list[int]:
-        log = self._log
+    def _longest(self, found: list[_Place], key: int) -> list[_Place]:
+        """The places with the longest common suffix."""
+        own = self._own.tokens
         best = key
-        found: list[int] = []
-        for place in places:
+        kept: list[_Place] = []
+        for log, place in found:
             length = key
-            most = min(self._depth, place, len(log) - self._start)
-            while length < most and log[place - 1 - length] == log[-1 - length]:
+            most = min(self._depth, place, len(own))
+            while length < most and log[place - 1 - length] == own[-1 - length]:
                 length += 1
             if length > best:
-                best, found = length, []
+                best, kept = length, []
             if length == best:
-                found.append(place)
-        return found
+                kept.append((log, place))
+        return kept
 
-    def _vote(self, places: list[int]) -> list[int]:
-        log, tokens = self._log, []
+    def _vote(self, places: list[_Place]) -> list[int]:
+        tokens: list[int] = []
         for offset in range(self._setup.nodes):
-            votes = Counter(log[place + offset] for place in places if place + offset < len(log))
+            places = [(log, place) for log, place in places if place + offset < len(log)]
+            votes = Counter(log[place + offset] for log, place in places)
             if not votes:
                 break
             token = votes.most_common(1)[0][0]
             tokens.append(token)
-            places = [
-                place
-                for place in places
-                if place + offset < len(log) and log[place + offset] == token
-            ]
+            places = [(log, place) for log, place in places if log[place + offset] == token]
         return tokens
-
-    def _push(self, tokens: list[int]) -> None:
-        for token in tokens:
-            end = len(self._log)
-            for key in _KEYS:
-                if end - self._start >= key:
-                    gram = tuple(self._log[-key:])
-                    self._places.setdefault(gram, deque(maxlen=_CANDIDATES)).append(end)
-            self._log.append(token)

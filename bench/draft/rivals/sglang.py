@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from bench.draft.packages import Package
-from bench.draft.rivals.base import Draft, Rival, Setup, Tokens
+from bench.draft.rivals.base import Absent, Draft, Rival, Setup, Tokens
 from bench.draft.rivals.build import compile_module, load, unpack
 from bench.draft.trace import Request
 
@@ -68,29 +68,25 @@ class SGLang(Rival):
         self._depth = depth
         self._insert_prompts = insert_prompts
         self._automaton_budget = automaton_budget
-        self._settings = (setup.nodes + 1, depth, breadth, mode, automaton_budget)
-        self._drafter = self._make(setup.online)
+        capacity = _ONLINE_CAPACITY if setup.online else _REQUEST_CAPACITY
+        self._drafter: Any = _library().Drafter(
+            capacity, setup.nodes + 1, depth, breadth, mode, automaton_budget
+        )
         self._ids = itertools.count()
         self._id = -1
-        self._taught = False
-
-    def _make(self, large: bool) -> Any:
-        capacity = _ONLINE_CAPACITY if large else _REQUEST_CAPACITY
-        return _library().Drafter(capacity, *self._settings)
 
     def teach(self, documents: list[list[int]]) -> None:
         if self._automaton_budget:
             self._drafter.add_corpus(f"corpus-{next(self._ids)}", documents)
             return
-        if not self._taught and not self._setup.online:
-            self._drafter = self._make(True)
-        self._taught = True
+        if not self._setup.online:
+            raise Absent("its trie cannot forget a request and keep a corpus")
         for document in documents:
             self._drafter.insert(document)
 
     def start(self, request: Request) -> None:
         self._id = next(self._ids)
-        if not self._setup.online and not self._taught:
+        if not self._setup.online:
             self._drafter.reset()
         if self._insert_prompts:
             self._drafter.insert(request.prompt_ids)

@@ -48,6 +48,14 @@ def test_majority_learns_from_finished_requests_only_when_online() -> None:
         assert _draft(rival, [1, 2])[0] == expected
 
 
+def test_majority_keeps_a_corpus_and_forgets_requests() -> None:
+    rival = Majority(Setup(nodes=2))
+    rival.teach([[4, 5, 6, 7]])
+    assert _draft(rival, [9, 1, 2])[0] == []
+    assert _draft(rival, [1, 2])[0] == []
+    assert _draft(rival, [4, 5])[0] == [6, 7]
+
+
 def test_recycling_drafts_what_the_model_said_after_earlier_tokens_only() -> None:
     topk = [([2, 5], [0.6, 0.3]), ([1, 7], [0.6, 0.3]), ([4, 4], [0.6, 0.3])]
     rival = Recycling(Setup(nodes=3))
