@@ -9,6 +9,7 @@ import inspect
 import itertools
 import json
 import random
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -133,7 +134,8 @@ def _functions() -> list[Any]:
     found = []
     for module in _MODULES:
         try:
-            namespace = vars(importlib.import_module(module))
+            with warnings.catch_warnings(action="ignore"):
+                namespace = vars(importlib.import_module(module))
         except ImportError:
             continue  # This interpreter has it no more.
         fitting = [
