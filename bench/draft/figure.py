@@ -1,4 +1,4 @@
-"""The figure: accepted over drafted tokens per step, as an SVG without any library."""
+"""The figure: accepted over drafted tokens, draft times, memory; an SVG without any library."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ _FAMILIES = (
     ("vLLM", "#cc79a7"),
     ("Token Recycling", "#e69f00"),
 )
+_BARS = (
+    ("Median draft with the corpus (microseconds)", "draft_us_p50"),
+    ("Memory per corpus token (bytes)", "bytes_per_token"),
+)
+_BAR, _BAR_TOP, _BAR_LEFT, _BAR_WIDTH = 20, 44, 290, 300
 _OURS_COLOUR = "#009e73"
 _Point = tuple[float, float, str]
 
 
 def draw(results: Results, path: Path) -> None:
-    """Writes the figure: one panel per trace, our frontier over price, each rival a point."""
+    """Writes the figure: a panel per trace, our frontier over price, and bars of cost and memory."""
     panels = []
     for place, (condition, trace, title) in enumerate(_PANELS):
         reports = results[condition][trace]
@@ -44,10 +49,21 @@ def draw(results: Results, path: Path) -> None:
             f'<g transform="translate({place * _WIDTH} 0)">{_panel(title, points, best)}</g>'
         )
     width = len(_PANELS) * _WIDTH
+    below = _HEIGHT + 36
+    reports = {
+        name: report
+        for name, report in results["corpus"]["code"].items()
+        if "absent" not in report and not name.startswith(f"{OURS},")
+    }
+    height = below + _BAR_TOP + _BAR * len(reports)
+    for place, (title, key) in enumerate(_BARS):
+        bars = _bars(title, [(name, report.get(key)) for name, report in reports.items()])
+        x = place * width // len(_BARS)
+        panels.append(f'<g transform="translate({x} {below})">{bars}</g>')
     path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + 28}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         ' font-family="sans-serif" font-size="12">'
-        f'<rect width="{width}" height="{_HEIGHT + 28}" fill="white"/>'
+        f'<rect width="{width}" height="{height}" fill="white"/>'
         f"{''.join(panels)}{_legend()}</svg>\n",
         encoding="utf-8",
     )
@@ -92,6 +108,23 @@ def _panel(title: str, points: Sequence[_Point], best: str) -> str:
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{_colour(name)}">'
             f"<title>{escape(name)}: {accepted:.3f} of {drafted:.2f}</title></circle>"
         )
+    return "".join(parts)
+
+
+def _bars(title: str, values: Sequence[tuple[str, float | None]]) -> str:
+    """One bar per contender, longest at the width of the figure's half."""
+    parts = [f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">{escape(title)}</text>']
+    largest = max((value for _, value in values if value is not None), default=0.0) or 1.0
+    for place, (name, value) in enumerate(values):
+        y = _BAR_TOP + _BAR * place
+        parts.append(f'<text x="{_LEFT}" y="{y + 4}">{escape(name)}</text>')
+        if value is not None:
+            length = max(1.0, value / largest * _BAR_WIDTH)
+            parts.append(
+                f'<rect x="{_BAR_LEFT}" y="{y - 6}" width="{length:.1f}" height="12"'
+                f' fill="{_colour(name)}"/>'
+                f'<text x="{_BAR_LEFT + length + 6:.1f}" y="{y + 4}">{value:,.1f}</text>'
+            )
     return "".join(parts)
 
 

@@ -82,6 +82,7 @@ WITH_CORPUS: tuple[Contender, ...] = (
     _ARCTIC_WIDE,
     _arctic(True, 16, 0),
     _sglang("BFS", 8),
+    _sglang("BFS", 8, 6),
     _sglang("BFS", 8, 8),
     _MAJORITY,
 )
