@@ -36,18 +36,18 @@ class Recycling(Rival):
             self._table[token] = ids
 
     def draft(self, context: Tokens) -> Draft:
-        last = int(context[-1])
         tokens: list[int] = []
         parents: list[int] = []
         placed: list[int | None] = []
         for parent, rank in self._shape:
-            above = last if parent < 0 else (at := placed[parent]) is not None and tokens[at]
-            choices = self._table.get(above) if above is not False else None
-            if choices is None or rank >= len(choices):
+            at = -1 if parent < 0 else placed[parent]
+            above = None if at is None else int(context[-1]) if at < 0 else tokens[at]
+            choices = [] if above is None else self._table.get(above, [])
+            if at is None or rank >= len(choices):
                 placed.append(None)
                 continue
-            parents.append(-1 if parent < 0 else placed[parent] or 0)
             placed.append(len(tokens))
+            parents.append(at)
             tokens.append(choices[rank])
         return tokens, parents
 
