@@ -14,6 +14,8 @@ mod drafter;
 mod durable;
 mod error;
 mod fixed;
+#[cfg(all(test, loom))]
+mod interleavings;
 mod lesson;
 mod memory;
 mod mixer;
@@ -29,6 +31,7 @@ mod shared;
 mod sketch;
 mod snapshot;
 mod source;
+mod sync;
 mod text;
 mod token;
 mod tree;

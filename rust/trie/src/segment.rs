@@ -10,15 +10,13 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, PoisonError};
-
-use bytemuck::zeroed_slice_box;
 
 use crate::chains::{Chains, ORDERS, suffix_hashes};
 use crate::durable::Checked;
 use crate::pool::{Grant, MAX_SEGMENT_TOKENS, MIN_SEGMENT_TOKENS};
+use crate::sync::{AtomicU32, fill, set, zeroed};
 use crate::text::bucket;
 use crate::{SEPARATOR, TokenId};
 
@@ -35,7 +33,8 @@ pub(crate) struct Segment {
     id: u64,
     /// Inverted.
     tokens: Box<[AtomicU32]>,
-    links: Box<[[AtomicU32; ORDERS.len()]]>,
+    /// One of each order per token.
+    links: Box<[AtomicU32]>,
     heads: [Box<[AtomicU32]>; ORDERS.len()],
     /// Cells that belong to an extent, their separators included.
     end: AtomicU32,
@@ -94,22 +93,15 @@ impl Extent {
     }
 }
 
-/// Sets the first of `cells` to `values`, before anyone else sees them.
-fn fill<'a>(cells: impl Iterator<Item = &'a mut AtomicU32>, values: impl Iterator<Item = u32>) {
-    for (cell, value) in cells.zip(values) {
-        *cell.get_mut() = value;
-    }
-}
-
 impl Segment {
     /// An empty arena for `capacity` tokens, a power of two, for whose bytes there is a `grant`.
     pub(crate) fn new(id: u64, capacity: usize, grant: Grant) -> Self {
         debug_assert!(capacity.is_power_of_two());
         let segment = Self {
             id,
-            tokens: zeroed_slice_box(capacity),
-            links: zeroed_slice_box(capacity),
-            heads: HEAD_SHIFTS.map(|shift| zeroed_slice_box(capacity >> shift)),
+            tokens: zeroed(capacity),
+            links: zeroed(capacity * ORDERS.len()),
+            heads: HEAD_SHIFTS.map(|shift| zeroed(capacity >> shift)),
             end: AtomicU32::new(0),
             num_tokens: AtomicU32::new(0),
             spares: Mutex::default(),
@@ -123,13 +115,13 @@ impl Segment {
     /// Bytes of an arena for `capacity` tokens.
     pub(crate) fn bytes_for(capacity: usize) -> usize {
         let heads: usize = HEAD_SHIFTS.iter().map(|shift| capacity >> shift).sum();
-        (capacity * (1 + ORDERS.len()) + heads) * size_of::<AtomicU32>()
+        (capacity * (1 + ORDERS.len()) + heads) * size_of::<u32>()
     }
 
     /// Bytes of this arena, counted from what it owns.
     pub(crate) fn bytes(&self) -> usize {
-        let heads: usize = self.heads.iter().map(|heads| size_of_val(&**heads)).sum();
-        size_of_val(&*self.tokens) + size_of_val(&*self.links) + heads
+        let heads: usize = self.heads.iter().map(|heads| heads.len()).sum();
+        (self.tokens.len() + self.links.len() + heads) * size_of::<u32>()
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -252,8 +244,8 @@ impl Segment {
         };
         let end = shape.end as usize;
         writer.write_words(self.tokens[..end].iter().map(|token| !token.load(Relaxed)))?;
-        let links = self.links[..end].iter().flatten();
-        writer.write_words(links.map(|link| link.load(Relaxed)))?;
+        let links = &self.links[..end * ORDERS.len()];
+        writer.write_words(links.iter().map(|link| link.load(Relaxed)))?;
         writer.write_words(heads.into_iter().flatten())?;
         writer.end_block()?;
         Ok(shape)
@@ -267,19 +259,22 @@ impl Segment {
         let (words, _) = bytes.as_chunks::<4>();
         let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
         let tokens = words.by_ref().take(end).map(|token| !token);
-        fill(segment.tokens.iter_mut(), tokens);
+        fill(&mut segment.tokens, tokens);
         let links = words.by_ref().take(end * ORDERS.len());
-        fill(segment.links.iter_mut().flatten(), links);
-        fill(segment.heads.iter_mut().flatten(), words);
-        *segment.end.get_mut() = shape.end;
-        *segment.num_tokens.get_mut() = shape.num_tokens;
-        *segment.credit.get_mut() = shape.credit;
+        fill(&mut segment.links, links);
+        for heads in &mut segment.heads {
+            fill(heads, words.by_ref());
+        }
+        set(&mut segment.end, shape.end);
+        set(&mut segment.num_tokens, shape.num_tokens);
+        set(&mut segment.credit, shape.credit);
         segment
     }
 
     fn link(&self, position: u32, before: &[TokenId]) {
         let (hashes, found) = suffix_hashes(before);
-        let links = &self.links[position as usize];
+        let first = position as usize * ORDERS.len();
+        let links = &self.links[first..first + ORDERS.len()];
         for (order, &hash) in hashes[..found].iter().enumerate() {
             let heads = &self.heads[order];
             let head = &heads[bucket(hash, heads.len())];
@@ -306,8 +301,8 @@ impl Chains for Segment {
     }
 
     fn previous(&self, order: usize, position: u32) -> u32 {
-        let links = self.links.get(position as usize);
-        links.map_or(0, |links| links[order].load(Relaxed))
+        let link = self.links.get(position as usize * ORDERS.len() + order);
+        link.map_or(0, |link| link.load(Relaxed))
     }
 }
 

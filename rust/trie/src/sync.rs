@@ -1,0 +1,37 @@
+//! The atomic words that writers publish text with. In tests built with `--cfg loom` they are those whose
+//! interleavings `interleavings.rs` explores.
+
+#[cfg(not(all(test, loom)))]
+pub(crate) use std::sync::atomic::AtomicU32;
+
+#[cfg(all(test, loom))]
+pub(crate) use loom::sync::atomic::AtomicU32;
+
+/// `count` words of zero. Costs no time: pages come zeroed when they are first touched.
+#[cfg(not(all(test, loom)))]
+pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
+    bytemuck::zeroed_slice_box(count)
+}
+
+#[cfg(all(test, loom))]
+pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
+    (0..count).map(|_| AtomicU32::new(0)).collect()
+}
+
+/// Sets a word that nobody else sees yet.
+#[cfg(not(all(test, loom)))]
+pub(crate) fn set(word: &mut AtomicU32, value: u32) {
+    *word.get_mut() = value;
+}
+
+#[cfg(all(test, loom))]
+pub(crate) fn set(word: &mut AtomicU32, value: u32) {
+    word.with_mut(|word| *word = value);
+}
+
+/// Sets the first of `words`, which nobody else sees yet, to `values`, as far as both go.
+pub(crate) fn fill(words: &mut [AtomicU32], values: impl Iterator<Item = u32>) {
+    for (word, value) in words.iter_mut().zip(values) {
+        set(word, value);
+    }
+}
