@@ -120,7 +120,70 @@ impl Registrar {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use spectrie_proto::v1;
+    use spectrie_proto::worker_v1::{CalibrationBin, Load, RequestStats};
+
+    use super::super::Metrics;
     use super::*;
+    use crate::error::RequestError;
+
+    #[test]
+    fn every_name_of_the_table_is_exported_in_order() {
+        let metrics = Metrics::new();
+        let load = Load {
+            running: 1,
+            pages_total: 4,
+            pages_used: 1,
+            offered_tokens: 2,
+            offered_ms: 1.0,
+            holdout_tokens: 1,
+            holdout_ms: 1.0,
+            calibration: vec![CalibrationBin::default()],
+            ..Load::default()
+        };
+        metrics.worker_joined("m", "w0");
+        metrics.worker_joined("m", "w1");
+        metrics.load("m", "w1", "process", &load);
+        metrics.request("Generate", "Ok");
+        metrics.rejected(&RequestError::invalid("field", "bad"));
+        metrics.aborted("client");
+        metrics.completed("m", Duration::from_secs(1));
+        let used = metrics.of_model("m");
+        used.generated.inc();
+        for histogram in [&used.ttft, &used.itl, &used.chunk_gap] {
+            histogram.observe(0.1);
+        }
+        let usage = v1::Usage {
+            completion_tokens: 2,
+            accepted_prediction_tokens: Some(1),
+            ..Default::default()
+        };
+        let finished = v1::Finished {
+            usage: Some(usage),
+            ..Default::default()
+        };
+        let stats = RequestStats {
+            verify_steps: 1,
+            accepted_by_source: vec![0, 0, 0, 1],
+            ..Default::default()
+        };
+        metrics.finished("m", &finished, &stats);
+        let (_, text) = metrics.encode();
+        for (name, _) in TABLE {
+            assert!(
+                text.contains(&format!("# HELP spectrie_{name}")),
+                "{name} in {text}"
+            );
+        }
+        assert!(
+            text.contains("spectrie_kv_usage_ratio{model=\"m\",worker=\"w1\"} 0.25"),
+            "{text}"
+        );
+        metrics.worker_left("m", "w1", "process");
+        assert!(!metrics.encode().1.contains("w1"));
+    }
 
     #[test]
     fn manual_names_every_metric_in_the_order_of_the_table() {
