@@ -191,5 +191,6 @@ pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> Draf
         max_match: config.max_match,
         min_breadth: config.min_breadth,
         max_breadth: config.max_breadth,
+        hints: true,
     }
 }

@@ -8,21 +8,38 @@ use std::collections::BinaryHeap;
 
 use crate::TokenId;
 use crate::calibration::Calibration;
-use crate::mixer::{Features, Mixer};
+use crate::evidence::{Context, Evidence};
+use crate::mixer::Mixer;
 use crate::places::{PREDICTION, Places};
 use crate::prediction::{Cursor, Prediction};
-use crate::score::Candidate;
+use crate::score::{Candidate, Scored, Scorer};
 use crate::sketch::{ROOT, Sketch};
 
 /// Paths less likely than this are not worth the heap's work at any price.
 const LEAST_VALUE: f32 = 1e-4;
 
-/// A path that may be taken next.
+/// What the best child of a node is taken for before the node is scored, as a share of the node's
+/// value. Most nodes are less likely than the last one that finds room, and are never scored.
+const HOPE: f32 = 0.4;
+
+/// Nodes at least this likely are also scored with hints, and with those that know no context. Less
+/// likely nodes would not gain a child by them.
+const HINT_VALUE: f32 = 0.05;
+const RECENT_VALUE: f32 = 0.2;
+
+/// A path that may be taken next, or a taken node that may be scored.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     value: f32,
+    /// The node itself when there is no candidate.
     parent: u32,
-    candidate: Candidate,
+    candidate: Option<Candidate>,
+}
+
+impl Open {
+    fn token(&self) -> Option<TokenId> {
+        self.candidate.map(|candidate| candidate.token)
+    }
 }
 
 impl PartialEq for Open {
@@ -45,37 +62,36 @@ impl Ord for Open {
         self.value
             .total_cmp(&other.value)
             .then_with(|| other.parent.cmp(&self.parent))
-            .then_with(|| other.candidate.token.cmp(&self.candidate.token))
+            .then_with(|| other.token().cmp(&self.token()))
     }
 }
 
-/// What an expanded node expected: the label of the next emitted token trains it.
-#[derive(Debug, Default)]
-pub(crate) struct Expectation {
-    /// Sum of the probabilities, before the factor, of the text candidates.
-    pub(crate) mass: f32,
-    /// The text candidates, as a range of [`BestFirst::tokens`].
-    pub(crate) first: u32,
-    pub(crate) last: u32,
+/// What a scored node expected: the label of the next emitted token trains it.
+#[derive(Debug)]
+struct Expectation {
+    scored: Scored,
+    /// Its candidates, as a range of [`BestFirst::tokens`].
+    first: u32,
+    last: u32,
 }
 
 /// The search, and what it expected of each node. Kept between drafts for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct BestFirst {
     open: BinaryHeap<Open>,
-    /// Per node of the sketch; absent for nodes taken last and never expanded.
+    /// Per node of the sketch; absent for those that were never scored.
     expectations: Vec<Option<Expectation>>,
     tokens: Vec<TokenId>,
-    /// The inputs of each token's probability.
-    features: Vec<Features>,
+    /// What was seen of each token.
+    evidence: Vec<Evidence>,
 }
 
 /// What the request has learnt about its scores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trained<'a> {
     pub(crate) mixer: &'a Mixer,
-    /// Factor on the odds: see [`Calibration`].
-    pub(crate) factor: f32,
+    /// How right the scores have been.
+    pub(crate) lately: [f32; Calibration::NUM_INPUTS],
 }
 
 /// What one search may take.
@@ -84,6 +100,7 @@ pub(crate) struct Bounds {
     pub(crate) max_nodes: usize,
     pub(crate) max_depth: usize,
     pub(crate) min_value: f32,
+    pub(crate) hints: bool,
 }
 
 impl BestFirst {
@@ -91,7 +108,7 @@ impl BestFirst {
     pub(crate) fn clear(&mut self) {
         self.expectations.clear();
         self.tokens.clear();
-        self.features.clear();
+        self.evidence.clear();
         self.open.clear();
     }
 
@@ -106,16 +123,22 @@ impl BestFirst {
         bounds: Bounds,
     ) {
         self.clear();
-        self.expand(ROOT, sketch, prediction, trained, bounds);
+        self.expectations.push(None);
+        self.expand(ROOT, sketch, places, prediction, trained, bounds);
         while sketch.len() < bounds.max_nodes {
             let Some(open) = self.open.pop() else { break };
-            let node = sketch.take(open.parent, open.candidate, open.value, places, prediction);
-            let full = sketch.len() >= bounds.max_nodes;
-            let deep = usize::from(sketch.nodes[node as usize].depth) >= bounds.max_depth;
-            if full || deep {
-                self.expectations.push(None);
-            } else {
-                self.expand(node, sketch, prediction, trained, bounds);
+            let Some(candidate) = open.candidate else {
+                self.expand(open.parent, sketch, places, prediction, trained, bounds);
+                continue;
+            };
+            let node = sketch.take(open.parent, candidate, open.value, places, prediction);
+            self.expectations.push(None);
+            if usize::from(sketch.nodes[node as usize].depth) < bounds.max_depth {
+                self.open.push(Open {
+                    value: open.value * HOPE,
+                    parent: node,
+                    candidate: None,
+                });
             }
         }
     }
@@ -124,29 +147,49 @@ impl BestFirst {
         &mut self,
         parent: u32,
         sketch: &mut Sketch,
+        places: &Places<'_>,
         prediction: &Prediction,
         trained: Trained<'_>,
         bounds: Bounds,
     ) {
         let node = sketch.nodes[parent as usize];
-        let occurrences = &sketch.occurrences[node.first as usize..node.last as usize];
-        let mass = sketch.scorer.score(
-            occurrences,
-            node.depth,
-            trained.mixer,
-            &mut sketch.candidates,
-        );
+        let before = sketch.before(parent);
+        let inherited = if parent == ROOT {
+            sketch.above
+        } else {
+            sketch.nodes[node.parent as usize].below
+        };
+        sketch.node_hints.clear();
+        if bounds.hints && node.value >= HINT_VALUE {
+            let below = sketch.hints.expand(
+                places.request,
+                before,
+                node.token,
+                inherited,
+                node.value >= RECENT_VALUE,
+                &mut sketch.node_hints,
+            );
+            sketch.nodes[parent as usize].below = below;
+        }
+        let context = Context {
+            occurrences: &sketch.occurrences[node.first as usize..node.last as usize],
+            answers: &places.answers(before, node.token),
+            hints: &sketch.node_hints,
+            depth: node.depth,
+            lately: trained.lately,
+        };
+        let scored = sketch
+            .scorer
+            .score(context, trained.mixer, &mut sketch.candidates);
         let first = self.tokens.len() as u32;
         self.tokens
             .extend(sketch.candidates.iter().map(|candidate| candidate.token));
-        self.features.extend_from_slice(&sketch.scorer.features);
-        let last = self.tokens.len() as u32;
-        self.expectations
-            .push(Some(Expectation { mass, first, last }));
-
-        for candidate in &mut sketch.candidates {
-            candidate.probability = Calibration::apply(candidate.probability, trained.factor);
-        }
+        self.evidence.extend_from_slice(sketch.scorer.evidence());
+        self.expectations[parent as usize] = Some(Expectation {
+            scored,
+            first,
+            last: self.tokens.len() as u32,
+        });
         if let Some(cursor) = node.cursor {
             merge_prediction(&mut sketch.candidates, prediction, cursor);
         }
@@ -163,31 +206,34 @@ impl BestFirst {
                 self.open.push(Open {
                     value,
                     parent,
-                    candidate,
+                    candidate: Some(candidate),
                 });
             }
         }
     }
 
-    /// Trains the scores with the token that followed `node`, if it was expanded.
+    /// Trains the scores with the token that followed `node`, if it was scored.
     pub(crate) fn learn(
         &self,
         node: u32,
         token: TokenId,
+        scorer: &Scorer,
         mixer: &mut Mixer,
         calibration: &mut Calibration,
     ) {
         let Some(Some(expectation)) = self.expectations.get(node as usize) else {
             return;
         };
+        let scored = &expectation.scored;
         let range = expectation.first as usize..expectation.last as usize;
+        let weights = mixer.weights(scored.situation);
         let mut hit = false;
-        for (candidate, features) in self.tokens[range.clone()].iter().zip(&self.features[range]) {
+        for (candidate, evidence) in self.tokens[range.clone()].iter().zip(&self.evidence[range]) {
             let came = *candidate == token;
             hit |= came;
-            mixer.learn(features, came);
+            scorer.learn(scored, &weights, evidence, came, mixer);
         }
-        calibration.label(expectation.mass, hit);
+        calibration.label(scored.mass, hit);
     }
 }
 

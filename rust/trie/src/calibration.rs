@@ -1,40 +1,44 @@
 //! How far a request's scores have been right lately.
 
 /// Share of the old evidence kept at each label.
-const KEEP: f32 = 0.9;
+const KEEP: f32 = 0.85;
 /// Weight of the belief that the scores are right, in expected hits.
-const PRIOR: f32 = 2.0;
-/// Bounds of the factor on the odds.
-const LEAST: f32 = 0.05;
-const MOST: f32 = 1.5;
+const PRIOR: f32 = 1.0;
 
-/// A factor on the odds of every candidate, from what was expected of the nodes that the output
-/// reached and what came. Nodes it did not reach say nothing and are not counted.
+/// What was expected of the nodes that the output reached, and what came. Nodes it did not reach
+/// say nothing and are not counted.
 ///
-/// A request that leaves known text loses its drafts after two or three misses. Because the root
-/// is scored at every draft, taken or not, its label keeps coming and the drafts return.
+/// It is an input of the mixer: a request that leaves known text soon drafts less. Because the
+/// root is scored at every draft, taken or not, its label keeps coming and the drafts return.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calibration {
     expected: f32,
     came: f32,
+    misses: f32,
+    /// Labels in a row that were hits.
+    streak: f32,
 }
 
 impl Calibration {
+    /// Number of [`Calibration::inputs`].
+    pub(crate) const NUM_INPUTS: usize = 3;
+
     /// Notes that a node expected a hit with probability `mass` and got one or not.
     pub(crate) fn label(&mut self, mass: f32, hit: bool) {
+        let hit = f32::from(u8::from(hit));
         self.expected = self.expected * KEEP + mass;
-        self.came = self.came * KEEP + f32::from(u8::from(hit));
+        self.came = self.came * KEEP + hit;
+        self.misses = self.misses * KEEP + (1.0 - hit);
+        self.streak = hit * (self.streak + 1.0);
     }
 
-    /// The factor now.
-    pub(crate) fn factor(self) -> f32 {
-        ((self.came + PRIOR) / (self.expected + PRIOR)).clamp(LEAST, MOST)
-    }
-
-    /// A conditional probability with its odds multiplied by `factor`.
-    pub(crate) fn apply(probability: f32, factor: f32) -> f32 {
-        let scaled = probability * factor;
-        scaled / (1.0 - probability + scaled)
+    /// Logarithms of hits over expected hits, of hits over misses, and of the hits in a row.
+    pub(crate) fn inputs(self) -> [f32; Self::NUM_INPUTS] {
+        [
+            ((self.came + PRIOR) / (self.expected + PRIOR)).ln(),
+            ((self.came + PRIOR) / (self.misses + PRIOR)).ln(),
+            self.streak.ln_1p(),
+        ]
     }
 }
 
@@ -43,18 +47,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_misses_nearly_halve_the_odds_and_hits_restore_them() {
+    fn misses_lower_the_inputs_and_hits_raise_them_again() {
         let mut calibration = Calibration::default();
-        assert!((calibration.factor() - 1.0).abs() < 1e-6);
+        assert!(calibration.inputs().iter().all(|input| input.abs() < 1e-6));
         for _ in 0..3 {
             calibration.label(0.6, false);
         }
-        let low = calibration.factor();
-        assert!(low < 0.6, "{low}");
+        let low = calibration.inputs();
+        assert!(low[0] < -0.7 && low[1] < -1.0 && low[2] == 0.0, "{low:?}");
         for _ in 0..4 {
             calibration.label(0.6, true);
         }
-        assert!(calibration.factor() > 0.9, "{}", calibration.factor());
+        let high = calibration.inputs();
+        assert!(high[0] > 0.0 && high[1] > 0.0 && high[2] > 1.0, "{high:?}");
     }
 
     #[test]
@@ -63,17 +68,7 @@ mod tests {
         for step in 0..100 {
             calibration.label(0.5, step % 2 == 0);
         }
-        assert!((calibration.factor() - 1.0).abs() < 0.15);
-    }
-
-    #[test]
-    fn scaled_odds_stay_probabilities() {
-        for factor in [LEAST, 1.0, MOST] {
-            for probability in [0.0, 0.3, 0.999, 1.0] {
-                let scaled = Calibration::apply(probability, factor);
-                assert!((0.0..=1.0).contains(&scaled));
-            }
-        }
-        assert!((Calibration::apply(0.3, 1.0) - 0.3).abs() < 1e-6);
+        let [expected, odds, _] = calibration.inputs();
+        assert!(expected.abs() < 0.15 && odds.abs() < 0.2);
     }
 }

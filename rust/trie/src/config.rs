@@ -5,7 +5,7 @@ use std::str::FromStr;
 use crate::TrieError;
 
 /// The longest context, in tokens, that any match compares.
-pub const MAX_MATCH: usize = 24;
+pub const MAX_MATCH: usize = 64;
 
 /// The deepest tree, in draft tokens: one ancestor word carries 63 nodes beside the root.
 pub const MAX_DEPTH: usize = 63;
@@ -53,6 +53,9 @@ pub struct DraftConfig {
     pub min_breadth: usize,
     /// Most children of a node in the fixed modes. Default 10.
     pub max_breadth: usize,
+    /// Whether the adaptive mode also drafts what no match names: tokens used a moment ago, and
+    /// those that followed across a changed token. Default true.
+    pub hints: bool,
 }
 
 impl Default for DraftConfig {
@@ -64,6 +67,7 @@ impl Default for DraftConfig {
             max_match: 16,
             min_breadth: 1,
             max_breadth: 10,
+            hints: true,
         }
     }
 }
@@ -125,6 +129,7 @@ impl DraftConfig {
             max_match,
             min_breadth: self.min_breadth.clamp(1, max_breadth),
             max_breadth,
+            hints: self.hints,
         }
     }
 }
@@ -243,6 +248,7 @@ mod tests {
             max_match: 0,
             min_breadth: 99,
             max_breadth: 2,
+            hints: false,
         };
         assert_eq!(config.clamped().validate(), Ok(()));
     }

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use crate::best_first::{BestFirst, Bounds, Trained};
 use crate::calibration::Calibration;
 use crate::chains::{LIMITS, context_of};
+use crate::favourites::Favourites;
 use crate::mixer::Mixer;
-use crate::places::{Places, SHARED};
+use crate::places::{CORPUS, Places, SHARED};
 use crate::prediction::Prediction;
+use crate::recycled::Recycled;
 use crate::shared::Segments;
 use crate::sketch::{ROOT, Sketch};
 use crate::text::Text;
-use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, fixed};
+use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, fixed};
+
+/// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.
+const RECYCLED_KEYS: usize = 4096;
 
 /// Drafts for one request: owns its prompt, prediction and output, and reads its namespace.
 ///
@@ -34,36 +39,72 @@ use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, fixed};
 pub struct Drafter {
     config: DraftConfig,
     shared: Option<Arc<SharedTrie>>,
+    /// Whether the namespace takes over what this request learns.
+    teaches: bool,
     request: Text,
     prediction: Prediction,
     output_start: Option<usize>,
     sketch: Sketch,
     search: BestFirst,
+    /// Made when the first answer comes.
+    recycled: Option<Box<Recycled>>,
     mixer: Mixer,
+    /// The weights this request began with.
+    first_weights: Weights,
     calibration: Calibration,
     /// The node of the last draft that the output has reached, while it follows the draft.
     reached: Option<u32>,
     /// Shared segments that the last draft read, newest first.
     segment_ids: Vec<u64>,
+    favourites: Favourites,
 }
 
 impl Drafter {
     /// A drafter without text. Settings outside their range are moved into it: see
     /// [`DraftConfig::validate`]. Without `shared` only the request's own texts are drafted from.
     pub fn new(config: DraftConfig, shared: Option<Arc<SharedTrie>>) -> Self {
+        let weights = shared
+            .as_ref()
+            .map_or_else(Weights::default, |shared| shared.weights());
         Self {
             config: config.clamped(),
             shared,
+            teaches: true,
             request: Text::default(),
             prediction: Prediction::default(),
             output_start: None,
             sketch: Sketch::default(),
             search: BestFirst::default(),
-            mixer: Mixer::default(),
+            recycled: None,
+            mixer: Mixer::new(weights.clone()),
+            first_weights: weights,
             calibration: Calibration::default(),
             reached: None,
             segment_ids: Vec::new(),
+            favourites: Favourites::default(),
         }
+    }
+
+    /// Whether the namespace learns from this request: what the model answered it, and the weights
+    /// of its scores. Default true.
+    #[must_use]
+    pub fn teaches(mut self, teaches: bool) -> Self {
+        self.teaches = teaches;
+        self
+    }
+
+    /// Starts from other weights than the namespace's, and trains them by `rate` per label.
+    #[must_use]
+    pub fn with_weights(mut self, weights: Weights, rate: f32) -> Self {
+        self.first_weights = weights.clone();
+        self.mixer = Mixer::new(weights);
+        self.mixer.set_rate(rate);
+        self
+    }
+
+    /// The weights of the scores, as trained so far.
+    pub fn weights(&self) -> &Weights {
+        self.mixer.all()
     }
 
     /// Appends prompt tokens, in order, in as many pieces as the caller likes. Amortised constant
@@ -79,57 +120,80 @@ impl Drafter {
         self.prediction = Prediction::new(tokens);
     }
 
+    /// Takes what the model gave after `last`, whose predecessor on its path is `before`: its
+    /// likeliest tokens, at most [`crate::TOP_K`], descending, with their probabilities at
+    /// temperature 1. Any row that a forward computed will do, accepted or not.
+    pub fn recycle(&mut self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
+        let recycled = self
+            .recycled
+            .get_or_insert_with(|| Box::new(Recycled::new(RECYCLED_KEYS, None)));
+        recycled.put(before, last, top);
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
+            shared.recycle(before, last, top);
+        }
+    }
+
     /// Appends emitted tokens, in order. They also train the score of the last draft, so each
     /// emitted token must be pushed, once.
     pub fn push_output(&mut self, tokens: &[TokenId]) {
         let start = *self.output_start.get_or_insert(self.request.tokens().len());
         for &token in tokens {
-            self.train(token);
+            self.label(token);
             self.request.push(token);
             self.prediction.advance(&self.request.tokens()[start..]);
         }
     }
 
-    /// Labels the node of the last draft that the output has reached.
-    fn train(&mut self, token: TokenId) {
+    /// Trains the scores at the node of the last draft that the output has reached.
+    fn label(&mut self, token: TokenId) {
         let Some(node) = self.reached else { return };
-        self.search
-            .learn(node, token, &mut self.mixer, &mut self.calibration);
+        self.search.learn(
+            node,
+            token,
+            &self.sketch.scorer,
+            &mut self.mixer,
+            &mut self.calibration,
+        );
         self.reached = self.sketch.child(node, token);
     }
 
     /// Continuations of everything pushed: at most `max_nodes` nodes, each with a value of at
     /// least `min_value`. May be empty.
     ///
-    /// `min_value` is the price of a row in accepted tokens; the fixed modes ignore it. Costs a
-    /// few tens of microseconds for 16 nodes, whatever the length of the text.
+    /// `min_value` is the price of a row in accepted tokens; the fixed modes ignore it. Costs some
+    /// ten microseconds for 16 nodes, whatever the length of the text.
     pub fn draft(&mut self, max_nodes: usize, min_value: f32) -> DraftTree {
-        let shared = self
-            .shared
-            .as_ref()
-            .map_or_else(Segments::default, |s| s.snapshot());
+        let (segments, corpora, recycled) = match &self.shared {
+            Some(shared) => (shared.snapshot(), shared.corpora(), shared.recycled()),
+            None => (Segments::default(), Arc::default(), None),
+        };
+        self.favourites.sort(&corpora);
         let places = Places {
             prediction: self.prediction.text(),
             request: &self.request,
-            shared: &shared,
+            shared: &segments,
+            corpora: self.favourites.corpora(),
+            recycled: [self.recycled.as_deref(), recycled.as_deref()],
         };
         self.segment_ids.clear();
         self.segment_ids
-            .extend(shared.iter().rev().map(|segment| segment.id()));
+            .extend(segments.iter().rev().map(|segment| segment.id()));
         let adaptive = self.config.mode == DraftMode::Auto;
         let limits = if adaptive { LIMITS } else { fixed::LIMITS };
         let context = context_of(self.request.tokens());
         places.collect(context, limits, &mut self.sketch.occurrences);
-        self.sketch.start(self.prediction.cursor());
+        self.sketch.start(context, self.prediction.cursor());
         if adaptive {
+            self.sketch.start_hints(&places, context);
             let bounds = Bounds {
                 max_nodes,
                 max_depth: self.config.max_depth,
                 min_value,
+                hints: self.config.hints,
             };
             let trained = Trained {
                 mixer: &self.mixer,
-                factor: self.calibration.factor(),
+                lately: self.calibration.inputs(),
             };
             self.search
                 .search(&mut self.sketch, &places, &self.prediction, trained, bounds);
@@ -151,9 +215,9 @@ impl Drafter {
     /// Notes which nodes of the last draft the model accepted: `accepted` holds their indices in
     /// `tree`, from the root down; the last argument is the token the model chose after them.
     ///
-    /// Credits the shared text they came from, which keeps it from ageing out; scores are trained
-    /// by [`Drafter::push_output`]. `tree` may be a part of what was drafted, and indices outside
-    /// it end the path.
+    /// Credits the shared text and the corpora they came from, which keeps the text from ageing
+    /// out; scores are trained by [`Drafter::push_output`]. `tree` may be a part of what was
+    /// drafted, and indices outside it end the path.
     pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32], _next: TokenId) {
         let Some(shared) = &self.shared else { return };
         let mut node = ROOT;
@@ -165,16 +229,38 @@ impl Drafter {
                 return;
             };
             node = child;
-            let age = self.sketch.nodes[node as usize].place.checked_sub(SHARED);
-            if let Some(&id) = age.and_then(|age| self.segment_ids.get(usize::from(age))) {
+            let place = self.sketch.nodes[node as usize].place;
+            if let Some(index) = place.checked_sub(CORPUS) {
+                self.favourites.credit(usize::from(index));
+            } else if let Some(age) = place.checked_sub(SHARED)
+                && let Some(&id) = self.segment_ids.get(usize::from(age))
+            {
                 shared.credit(id, 1);
             }
         }
+    }
+
+    /// The candidates of the root and what was seen of each.
+    #[cfg(test)]
+    pub(crate) fn root_evidence(&mut self) -> Vec<(TokenId, crate::evidence::Evidence)> {
+        self.draft(0, 0.0);
+        let tokens = self.sketch.candidates.iter().map(|known| known.token);
+        tokens
+            .zip(self.sketch.scorer.evidence().iter().copied())
+            .collect()
     }
 
     /// Emitted tokens that equalled the token at the prediction's cursor. Each predicted token
     /// counts once, drafted or not, so the count depends on the output alone.
     pub fn accepted_prediction_tokens(&self) -> u32 {
         self.prediction.num_accepted()
+    }
+}
+
+impl Drop for Drafter {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
+            shared.adopt(&self.first_weights, self.mixer.all());
+        }
     }
 }

@@ -143,6 +143,14 @@ pub enum TrieError {
         /// Its place there.
         index: usize,
     },
+    /// Bytes that are no weights of the scores.
+    #[error("{given} bytes are no weights: expected {expected} bytes of finite 32-bit floats")]
+    Weights {
+        /// Bytes given.
+        given: usize,
+        /// Bytes of weights.
+        expected: usize,
+    },
     /// Recorded likeliest tokens that do not fit the text.
     #[error(
         "topk has {given} entries: expected {expected}, one for each token of prompt and output"

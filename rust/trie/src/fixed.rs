@@ -7,7 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
+use crate::calibration::Calibration;
 use crate::chains::Occurrence;
+use crate::evidence::Context;
 use crate::mixer::Mixer;
 use crate::places::Places;
 use crate::prediction::Prediction;
@@ -222,10 +224,14 @@ fn give_values(sketch: &mut Sketch) {
     let mixer = Mixer::default();
     for parent in 0..sketch.nodes.len() as u32 {
         let above = sketch.nodes[parent as usize];
-        let occurrences = &sketch.occurrences[above.first as usize..above.last as usize];
-        sketch
-            .scorer
-            .score(occurrences, above.depth, &mixer, &mut sketch.candidates);
+        let context = Context {
+            occurrences: &sketch.occurrences[above.first as usize..above.last as usize],
+            answers: &[None; 2],
+            hints: &[],
+            depth: above.depth,
+            lately: Calibration::default().inputs(),
+        };
+        sketch.scorer.score(context, &mixer, &mut sketch.candidates);
         for candidate in &sketch.candidates {
             let Some(child) = sketch.child(parent, candidate.token) else {
                 continue;

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use crate::segment::{Extent, Segment};
-use crate::{MAX_MATCH, SEPARATOR, SharedTrie, TokenId};
+use crate::{SEPARATOR, SharedTrie, TokenId};
 
 /// Tokens set aside for a running request at first; doubled each time up to the most.
 const MIN_EXTENT_TOKENS: usize = 64;
 const MAX_EXTENT_TOKENS: usize = 1024;
+
+/// Tokens repeated, as context, where a document goes on in another place.
+pub(crate) const CONTEXT_TOKENS: usize = 24;
 
 /// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
 pub(crate) const TURN_TOKENS: usize = 4096;
@@ -97,7 +100,7 @@ impl Document {
             segment.write(extent, &self.window[..end], self.written);
             self.written = end;
         }
-        let old = self.written.saturating_sub(MAX_MATCH);
+        let old = self.written.saturating_sub(CONTEXT_TOKENS);
         self.window.drain(..old);
         self.written -= old;
     }
@@ -120,7 +123,7 @@ impl Document {
             }
         }
         self.place = None;
-        let context = &self.window[self.written.saturating_sub(MAX_MATCH)..self.written];
+        let context = &self.window[self.written.saturating_sub(CONTEXT_TOKENS)..self.written];
         let segment = shared.segment_with_room(context.len() + 2)?;
         let mut extent = segment.reserve(context.len() + count.max(self.least));
         self.least = (self.least * 2).min(MAX_EXTENT_TOKENS);
@@ -214,7 +217,7 @@ mod tests {
             }
             for document in &documents {
                 for end in 1..document.len() {
-                    let context = &document[end.saturating_sub(MAX_MATCH)..end];
+                    let context = &document[end.saturating_sub(CONTEXT_TOKENS)..end];
                     prop_assert_eq!(followers(&cut, context), followers(&whole, context));
                 }
             }

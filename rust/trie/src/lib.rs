@@ -13,7 +13,11 @@ mod corpus;
 mod drafter;
 mod durable;
 mod error;
+mod evidence;
+mod favourites;
+mod features;
 mod fixed;
+mod hints;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod lesson;
@@ -22,6 +26,7 @@ mod mixer;
 mod places;
 mod pool;
 mod prediction;
+mod recycled;
 #[cfg(test)]
 mod reference;
 pub mod replay;
@@ -35,6 +40,7 @@ mod sync;
 mod text;
 mod token;
 mod tree;
+mod weights;
 
 pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
 pub use corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
@@ -42,8 +48,10 @@ pub use drafter::Drafter;
 pub use error::TrieError;
 pub use lesson::Lesson;
 pub use memory::DraftMemory;
+pub use recycled::TOP_K;
 pub use shared::{NamespaceInfo, SharedTrie};
 pub use snapshot::SnapshotInfo;
 pub use source::Source;
 pub use token::{SEPARATOR, TokenId};
 pub use tree::{DraftNode, DraftTree};
+pub use weights::Weights;

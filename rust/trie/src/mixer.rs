@@ -1,53 +1,117 @@
-//! From evidence to probability: a logistic layer that each request trains on its own output.
+//! From evidence to probability: a logistic layer trained online.
 //!
-//! `logit p = w · x`, where `x` holds the log-odds of the blend over match lengths and what the
-//! blend cannot see: how often the token was seen, among how many others, how deep in the draft,
-//! and whether it is the newest continuation of the longest match.
+//! `logit p = (w_common + w_own + w_shared + w_recycled) · x`: the last three are picked by how far
+//! the request's own text, the shared text and the model's earlier answers match, because the same
+//! count means more behind a long match than behind a short one. This is the mixing of the PAQ
+//! compressors (Mahoney, "Adaptive weighing of context models for lossless data compression",
+//! 2005) over candidates instead of bits.
 
-/// Number of inputs.
-pub(crate) const NUM_FEATURES: usize = 10;
+use std::sync::LazyLock;
 
-/// The inputs of one candidate: 1, log-odds of the blend, ln(1 + times seen) in own and in shared
-/// text, ln(1 + all occurrences) in own and in shared text, ln(different candidates),
-/// ln(1 + depth of the parent), and two flags: newest of the longest own and shared match.
+use crate::features::NUM_FEATURES;
+use crate::weights::Weights;
+
+/// The inputs of one candidate: see [`crate::features`].
 pub(crate) type Features = [f32; NUM_FEATURES];
 
-/// Starting weights: fitted by logistic regression over replays of Python sources, alone and with
-/// a corpus of 1.2M tokens, and of prose, with the SmolLM2 tokenizer. Against the blend alone
-/// they lower the log loss of unseen files by 10 to 13 %.
-const PRIOR: Features = [
-    -0.62, 0.49, 0.80, 0.17, -0.23, 0.08, -0.435, -0.31, 0.86, 0.75,
-];
+/// Sets of weights: one that always counts, then those picked by own and by shared match and by
+/// recycled answers.
+const OWN_SETS: usize = 10;
+const SHARED_SETS: usize = 10;
+const RECYCLED_SETS: usize = 3;
+pub(crate) const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS;
 
 /// Step of the online training, per label.
-const RATE: f32 = 0.005;
+const RATE: f32 = 0.001;
+
+/// The largest change of a log-odds that one label may cause.
+const MAX_STEP: f32 = 2.0;
+
+/// Which sets count at a node: 0 where nothing matches, the last where most does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Situation {
+    /// Below [`OWN_SETS`].
+    pub(crate) own: u8,
+    /// Below [`SHARED_SETS`].
+    pub(crate) shared: u8,
+    /// Below [`RECYCLED_SETS`].
+    pub(crate) recycled: u8,
+}
+
+impl Situation {
+    fn sets(self) -> [usize; 4] {
+        let own = 1 + usize::from(self.own);
+        let shared = 1 + OWN_SETS + usize::from(self.shared);
+        let recycled = 1 + OWN_SETS + SHARED_SETS + usize::from(self.recycled);
+        [0, own, shared, recycled]
+    }
+}
 
 /// The weights of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Mixer {
-    weights: Features,
+    weights: Weights,
+    rate: f32,
 }
 
 impl Default for Mixer {
     fn default() -> Self {
-        Self { weights: PRIOR }
+        static PRIOR: LazyLock<Weights> = LazyLock::new(Weights::default);
+        Self::new(PRIOR.clone())
     }
 }
 
 impl Mixer {
-    /// Probability that a candidate comes next.
-    pub(crate) fn probability(&self, features: &Features) -> f32 {
-        let logit: f32 = self.weights.iter().zip(features).map(|(w, x)| w * x).sum();
-        1.0 / (1.0 + (-logit).exp())
-    }
-
-    /// Moves the weights towards what came.
-    pub(crate) fn learn(&mut self, features: &Features, came: bool) {
-        let error = f32::from(u8::from(came)) - self.probability(features);
-        for (weight, feature) in self.weights.iter_mut().zip(features) {
-            *weight += RATE * error * feature;
+    /// A mixer that starts from `weights`.
+    pub(crate) fn new(weights: Weights) -> Self {
+        Self {
+            weights,
+            rate: RATE,
         }
     }
+
+    pub(crate) fn all(&self) -> &Weights {
+        &self.weights
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: f32) {
+        self.rate = rate;
+    }
+
+    /// The weights that count at a node, added up.
+    pub(crate) fn weights(&self, situation: Situation) -> Features {
+        let mut sum = [0.0; NUM_FEATURES];
+        for set in situation.sets() {
+            for (sum, weight) in sum.iter_mut().zip(self.weights.set(set)) {
+                *sum += weight;
+            }
+        }
+        sum
+    }
+
+    /// Moves the weights of a node towards what came: `error` is outcome minus probability.
+    pub(crate) fn learn(&mut self, situation: Situation, features: &Features, error: f32) {
+        // A candidate with large inputs must not throw the weights about.
+        let square: f32 = features.iter().map(|feature| feature * feature).sum();
+        let rate = self.rate.min(MAX_STEP / (4.0 * square));
+        let step = rate * error;
+        for set in situation.sets() {
+            let weights = self.weights.set_mut(set);
+            for (weight, feature) in weights.iter_mut().zip(features) {
+                *weight += step * feature;
+            }
+        }
+    }
+}
+
+/// Probability of a candidate from the weights of its node.
+pub(crate) fn probability(weights: &Features, features: &Features) -> f32 {
+    logistic(weights.iter().zip(features).map(|(w, x)| w * x).sum())
+}
+
+/// The probability of log-odds.
+pub(crate) fn logistic(log_odds: f32) -> f32 {
+    1.0 / (1.0 + (-log_odds).exp())
 }
 
 /// The log-odds of a probability, kept finite.
@@ -61,29 +125,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_sightings_are_likelier_and_rivals_less_likely() {
-        let mixer = Mixer::default();
-        let seen = |times: f32, all: f32, rivals: f32| {
-            let (times, all) = (times.ln_1p(), all.ln_1p());
-            mixer.probability(&[1.0, 0.0, times, 0.0, all, 0.0, rivals.ln(), 0.0, 0.0, 0.0])
+    fn weights_move_towards_what_came_and_only_in_their_situation() {
+        let mut features = [0.0; NUM_FEATURES];
+        (features[0], features[2]) = (1.0, -1.0);
+        let here = Situation {
+            own: 3,
+            ..Situation::default()
         };
-        assert!(seen(3.0, 4.0, 2.0) > seen(1.0, 4.0, 2.0));
-        assert!(seen(1.0, 4.0, 2.0) > seen(1.0, 4.0, 4.0));
-    }
-
-    #[test]
-    fn weights_move_towards_what_came() {
-        let features = [1.0, -1.0, 0.7, 0.0, 1.1, 0.0, 0.7, 0.0, 0.0, 0.0];
         let mut mixer = Mixer::default();
-        let before = mixer.probability(&features);
-        for _ in 0..20 {
-            mixer.learn(&features, true);
+        mixer.set_rate(0.05);
+        let said = |mixer: &Mixer| probability(&mixer.weights(here), &features);
+        let before = said(&mixer);
+        for _ in 0..50 {
+            let error = 1.0 - said(&mixer);
+            mixer.learn(here, &features, error);
         }
-        let up = mixer.probability(&features);
-        for _ in 0..60 {
-            mixer.learn(&features, false);
-        }
-        assert!(up > before && mixer.probability(&features) < before);
+        assert!(said(&mixer) > before + 0.1, "{before} {}", said(&mixer));
+        let elsewhere = Situation {
+            own: 5,
+            shared: 1,
+            recycled: 1,
+        };
+        let moved = |situation| {
+            let (now, then) = (
+                mixer.weights(situation),
+                Mixer::default().weights(situation),
+            );
+            now[2] - then[2]
+        };
+        assert!(moved(here).abs() > 1.5 * moved(elsewhere).abs());
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The logs that one draft reads, in order of credit.
 
+use std::sync::Arc;
+
 use crate::chains::{Chains, ORDERS, Occurrence, collect};
+use crate::recycled::{Answer, Recycled};
 use crate::segment::Segment;
 use crate::shared::Segments;
 use crate::text::Text;
-use crate::{SEPARATOR, Source, TokenId};
+use crate::{Corpus, SEPARATOR, Source, TokenId};
 
 /// Place of the prediction's text.
 pub(crate) const PREDICTION: u16 = 0;
@@ -13,6 +16,11 @@ pub(crate) const REQUEST: u16 = 1;
 /// Place of the newest shared segment; older ones follow.
 pub(crate) const SHARED: u16 = 2;
 
+/// Place of the first corpus; others follow.
+pub(crate) const CORPUS: u16 = 1 << 15;
+/// Place of what only the model's earlier answers hold.
+pub(crate) const RECYCLED: u16 = u16::MAX;
+
 /// Every log a request may draft from, numbered so that a smaller place is credited first and,
 /// among shared segments, is newer.
 #[derive(Clone, Copy)]
@@ -20,6 +28,10 @@ pub(crate) struct Places<'a> {
     pub(crate) prediction: &'a Text,
     pub(crate) request: &'a Text,
     pub(crate) shared: &'a Segments,
+    /// The most useful first.
+    pub(crate) corpora: &'a [Arc<Corpus>],
+    /// The model's earlier answers: in this request, then in its namespace.
+    pub(crate) recycled: [Option<&'a Recycled>; 2],
 }
 
 impl Places<'_> {
@@ -30,11 +42,19 @@ impl Places<'_> {
         self.shared.get(index).map(|segment| &**segment)
     }
 
+    /// The corpus of a place, if it is one.
+    pub(crate) fn corpus(&self, place: u16) -> Option<&Corpus> {
+        let index = place.checked_sub(CORPUS)?;
+        self.corpora.get(usize::from(index)).map(|corpus| &**corpus)
+    }
+
     /// The source a place is credited to.
     pub(crate) fn source(place: u16) -> Source {
         match place {
             PREDICTION => Source::Prediction,
             REQUEST => Source::Request,
+            RECYCLED => Source::Recycled,
+            place if place >= CORPUS => Source::Corpus,
             _ => Source::Shared,
         }
     }
@@ -75,6 +95,24 @@ impl Places<'_> {
                 occurrences,
             );
         }
+        for (index, corpus) in self.corpora.iter().enumerate() {
+            if wanted == [0; ORDERS.len()] {
+                break;
+            }
+            let place = CORPUS + index as u16;
+            collect(&**corpus, place, context, &mut wanted, occurrences);
+        }
+    }
+
+    /// What the model said before of the pair and of the last token alone.
+    pub(crate) fn answers(&self, before: Option<TokenId>, last: TokenId) -> [Option<Answer>; 2] {
+        let mut answers = [None; 2];
+        for recycled in self.recycled.iter().flatten() {
+            for (answer, found) in answers.iter_mut().zip(recycled.get(before, last)) {
+                *answer = answer.or(found);
+            }
+        }
+        answers
     }
 
     /// The occurrence one token further on, or `None` at the end of its document.
@@ -83,6 +121,7 @@ impl Places<'_> {
         let next = match occurrence.place {
             PREDICTION => read(self.prediction, position)?,
             REQUEST => read(self.request, position)?,
+            place if place >= CORPUS => read(self.corpus(place)?, position)?,
             place => read(self.segment(place)?, position)?,
         };
         let matched = occurrence.matched + 1;

@@ -1,4 +1,4 @@
-//! How likely each continuation is: one blend over match lengths and sources, then a mixer.
+//! How likely each continuation is: counts blended over match lengths, then a mixer.
 //!
 //! The blend goes from the shortest matched length to the longest. With `N` the weight of the
 //! occurrences that match at least that length, `c` the part of it that continues with a token
@@ -7,25 +7,28 @@
 //! `p = (c + a * sqrt(d) * p_shorter) / (N + a * sqrt(d))`
 //!
 //! The escape `a` is large for short matches and small for long ones, because trusting a few
-//! sightings too much is the common mistake. The mixer then corrects the blend by what it cannot
-//! see: [`crate::mixer`].
+//! sightings too much is the common mistake. The mixer then weighs the blends of own and of shared
+//! text, what the model itself said of the same context before, and what a blend cannot see:
+//! [`crate::features`], [`crate::mixer`].
 
-use std::cmp::Reverse;
-
-use crate::chains::Occurrence;
-use crate::mixer::{Features, Mixer, logit};
-use crate::places::SHARED;
-use crate::{MAX_MATCH, TokenId};
-
-/// Match lengths, in tokens, that are blended.
-pub(crate) const LEVELS: [u16; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24];
+use crate::TokenId;
+use crate::evidence::{Context, Evidence, Gathering, LEVELS};
+use crate::features::{LogOdds, Logs, Node};
+use crate::mixer::{Features, Mixer, Situation, logistic, probability};
 
 /// Escape weight of each level: 60 / level^1.29, found by replaying source files.
-pub(crate) const ESCAPES: [f32; LEVELS.len()] =
-    [60.0, 24.5, 14.6, 10.1, 7.5, 6.0, 4.1, 3.1, 2.4, 1.7, 1.0];
+pub(crate) const ESCAPES: [f32; LEVELS.len()] = [
+    60.0, 24.5, 14.6, 10.1, 7.5, 6.0, 4.1, 3.1, 2.4, 1.7, 1.0, 0.5, 0.3,
+];
 
 /// Weight of an occurrence in the request's own texts and of one in shared text.
 pub(crate) const WEIGHTS: [f32; 2] = [3.0, 1.0];
+
+/// What the three blends count: both kinds of text, own text, shared text.
+pub(crate) const BLENDS: [[f32; 2]; 3] = [WEIGHTS, [1.0, 0.0], [0.0, 1.0]];
+
+/// The set of weights for a longest match of each level; 0 = no match.
+const SET_OF_LEVEL: [u8; LEVELS.len()] = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9];
 
 /// A possible next token.
 #[derive(Clone, Copy, Debug)]
@@ -37,167 +40,136 @@ pub(crate) struct Candidate {
     pub(crate) place: u16,
 }
 
-/// Index of the longest level that a match of each length reaches.
-const LEVEL_OF: [u8; MAX_MATCH + 1] = {
-    let mut table = [0; MAX_MATCH + 1];
-    let mut matched = 1;
-    while matched <= MAX_MATCH {
-        let mut level = 0;
-        while level + 1 < LEVELS.len() && LEVELS[level + 1] as usize <= matched {
-            level += 1;
-        }
-        table[matched] = level as u8;
-        matched += 1;
-    }
-    table
-};
-
-/// How often a candidate was seen.
-#[derive(Clone, Copy, Debug, Default)]
-struct Evidence {
-    /// Weight of its occurrences at each level or above.
-    counts: [f32; LEVELS.len()],
-    /// Occurrences in the request's own texts and in shared text.
-    seen: [u16; 2],
-    /// Whether it is the newest continuation of the longest match, own and shared.
-    newest: [bool; 2],
+/// What scored a node: enough to train the weights when the outcome is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scored {
+    pub(crate) node: Node,
+    /// Which weights counted.
+    pub(crate) situation: Situation,
+    /// Sum of the probabilities.
+    pub(crate) mass: f32,
 }
 
 /// Scores the continuations of a node. Keeps its working memory between nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Scorer {
-    /// In the order of the candidates.
-    evidence: Vec<Evidence>,
-    /// The inputs of each candidate's probability, in the order of the candidates.
-    pub(crate) features: Vec<Features>,
+    gathering: Gathering,
+    logs: Logs,
 }
 
 impl Scorer {
-    /// Replaces `candidates` by every continuation in `occurrences` of a node at `depth`, with its
-    /// probability, in the order of first sight, and gives the sum of the probabilities.
+    /// Replaces `candidates` by every continuation that `context` names, with its probability, in
+    /// the order of first sight.
     pub(crate) fn score(
         &mut self,
-        occurrences: &[Occurrence],
-        depth: u16,
+        context: Context<'_>,
         mixer: &Mixer,
         candidates: &mut Vec<Candidate>,
-    ) -> f32 {
-        let top = self.count(occurrences, candidates);
-        self.blend(top, candidates);
-        self.mix(depth, mixer, candidates)
-    }
-
-    /// Gathers the evidence of each candidate and gives the highest level.
-    fn count(&mut self, occurrences: &[Occurrence], candidates: &mut Vec<Candidate>) -> usize {
-        candidates.clear();
-        self.evidence.clear();
-        let mut top = 0;
-        // Freshness of the longest match so far and its candidate, own and shared.
-        let mut newest = [None; 2];
-        for occurrence in occurrences {
-            let matched = occurrence.matched.min(MAX_MATCH as u16);
-            let level = LEVEL_OF[usize::from(matched)] as usize;
-            let shared = usize::from(occurrence.place >= SHARED);
-            let known = candidates
-                .iter()
-                .position(|known| known.token == occurrence.next);
-            let index = known.unwrap_or_else(|| {
-                candidates.push(Candidate {
-                    token: occurrence.next,
-                    probability: 0.0,
-                    place: occurrence.place,
-                });
-                self.evidence.push(Evidence::default());
-                candidates.len() - 1
-            });
-            candidates[index].place = candidates[index].place.min(occurrence.place);
-            self.evidence[index].counts[level] += WEIGHTS[shared];
-            self.evidence[index].seen[shared] += 1;
-            let freshness = (matched, Reverse(occurrence.place), occurrence.position);
-            newest[shared] = newest[shared].max(Some((freshness, index)));
-            top = top.max(level);
-        }
-        for (shared, newest) in newest.iter().enumerate() {
-            if let Some((_, index)) = newest {
-                self.evidence[*index].newest[shared] = true;
+    ) -> Scored {
+        self.gathering.gather(context, candidates);
+        let tops = self.gathering.tops;
+        let in_text = &mut self.gathering.all[..self.gathering.num_in_text];
+        match tops {
+            [Some(own), Some(shared)] => {
+                blend(in_text, 0, own.max(shared));
+                blend(in_text, 1, own);
+                blend(in_text, 2, shared);
             }
+            [Some(top), None] => blend_alone(in_text, 1, top),
+            [None, Some(top)] => blend_alone(in_text, 2, top),
+            [None, None] => {}
         }
-        top
-    }
-
-    /// Turns the blended probabilities into what the mixer makes of them.
-    fn mix(&mut self, depth: u16, mixer: &Mixer, candidates: &mut [Candidate]) -> f32 {
-        let total = |shared: usize| -> f32 {
-            let all: u16 = self
-                .evidence
-                .iter()
-                .map(|evidence| evidence.seen[shared])
-                .sum();
-            f32::from(all).ln_1p()
+        let set = |top: Option<usize>| top.map_or(0, |level| SET_OF_LEVEL[level]);
+        let situation = Situation {
+            own: set(tops[0]),
+            shared: set(tops[1]),
+            recycled: match context.answers {
+                [Some(_), _] => 2,
+                [None, Some(_)] => 1,
+                [None, None] => 0,
+            },
         };
-        let totals = [total(0), total(1)];
-        let rivals = (candidates.len() as f32).ln();
-        let depth = f32::from(depth).ln_1p();
-        self.features.clear();
+        let node = Node::new(&self.gathering, context);
+        let weights = mixer.weights(situation);
+        let log_odds = LogOdds::new(&node, &weights, &self.logs);
         let mut mass = 0.0;
-        for (candidate, evidence) in candidates.iter_mut().zip(&self.evidence) {
-            let flag = |newest: bool| f32::from(u8::from(newest));
-            let features = [
-                1.0,
-                logit(candidate.probability),
-                f32::from(evidence.seen[0]).ln_1p(),
-                f32::from(evidence.seen[1]).ln_1p(),
-                totals[0],
-                totals[1],
-                rivals,
-                depth,
-                flag(evidence.newest[0]),
-                flag(evidence.newest[1]),
-            ];
-            candidate.probability = mixer.probability(&features);
+        for (candidate, evidence) in candidates.iter_mut().zip(&self.gathering.all) {
+            candidate.probability = logistic(log_odds.of(evidence));
             mass += candidate.probability;
-            self.features.push(features);
         }
         if mass > 1.0 {
             for candidate in candidates {
                 candidate.probability /= mass;
             }
         }
-        mass.min(1.0)
+        Scored {
+            node,
+            situation,
+            mass: mass.min(1.0),
+        }
     }
 
-    fn blend(&mut self, top: usize, candidates: &mut [Candidate]) {
-        let mut totals = [0.0_f32; LEVELS.len()];
-        let mut distinct = [0.0_f32; LEVELS.len()];
-        for Evidence { counts, .. } in &mut self.evidence {
-            let mut sum = 0.0;
-            for level in (0..=top).rev() {
-                sum += counts[level];
-                counts[level] = sum;
-                totals[level] += sum;
-                distinct[level] += f32::from(u8::from(sum > 0.0));
-            }
+    /// What was seen of the candidates of the node scored last, in their order.
+    pub(crate) fn evidence(&self) -> &[Evidence] {
+        &self.gathering.all
+    }
+
+    /// Trains `mixer` with what came of a candidate.
+    pub(crate) fn learn(
+        &self,
+        scored: &Scored,
+        weights: &Features,
+        evidence: &Evidence,
+        came: bool,
+        mixer: &mut Mixer,
+    ) {
+        let features = scored.node.features(evidence, &self.logs);
+        let error = f32::from(u8::from(came)) - probability(weights, &features);
+        mixer.learn(scored.situation, &features, error);
+    }
+}
+
+/// Blends text of one kind where there is no other: both blends are the same.
+fn blend_alone(all: &mut [Evidence], index: usize, top: usize) {
+    blend(all, index, top);
+    for evidence in all {
+        evidence.blends[0] = evidence.blends[index];
+    }
+}
+
+/// Blends the levels up to `top` of what [`BLENDS`] counts.
+fn blend(all: &mut [Evidence], index: usize, top: usize) {
+    let [own, shared] = BLENDS[index];
+    let weigh = |evidence: &Evidence, level: usize| {
+        evidence.counts[0][level] * own + evidence.counts[1][level] * shared
+    };
+    let mut scale = [0.0_f32; LEVELS.len()];
+    let mut escape = [0.0_f32; LEVELS.len()];
+    for level in 0..=top {
+        let mut total = 0.0;
+        let mut distinct = 0.0_f32;
+        for evidence in &*all {
+            let sum = weigh(evidence, level);
+            total += sum;
+            distinct += f32::from(u8::from(sum > 0.0));
         }
-        let mut scale = [0.0_f32; LEVELS.len()];
-        let mut escape = [0.0_f32; LEVELS.len()];
+        escape[level] = ESCAPES[level] * distinct.sqrt();
+        scale[level] = 1.0 / (total + escape[level]);
+    }
+    for evidence in all {
+        let mut probability = 0.0;
         for level in 0..=top {
-            escape[level] = ESCAPES[level] * distinct[level].sqrt();
-            scale[level] = 1.0 / (totals[level] + escape[level]);
+            probability = (weigh(evidence, level) + escape[level] * probability) * scale[level];
         }
-        for (candidate, Evidence { counts, .. }) in candidates.iter_mut().zip(&self.evidence) {
-            let mut probability = 0.0;
-            for level in 0..=top {
-                probability = (counts[level] + escape[level] * probability) * scale[level];
-            }
-            candidate.probability = probability;
-        }
+        evidence.blends[index] = probability;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::places::REQUEST;
+    use crate::chains::Occurrence;
+    use crate::places::{REQUEST, SHARED};
 
     fn seen(next: TokenId, matched: u16, place: u16) -> Occurrence {
         Occurrence {
@@ -208,19 +180,29 @@ mod tests {
         }
     }
 
+    fn context(occurrences: &[Occurrence]) -> Context<'_> {
+        Context {
+            occurrences,
+            answers: &[None; 2],
+            hints: &[],
+            depth: 0,
+            lately: [0.0; 3],
+        }
+    }
+
     fn score(occurrences: &[Occurrence]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        Scorer::default().score(occurrences, 0, &Mixer::default(), &mut candidates);
+        Scorer::default().score(context(occurrences), &Mixer::default(), &mut candidates);
         candidates
     }
 
     #[test]
     fn one_sighting_is_trusted_more_the_longer_it_matches() {
-        let values: Vec<_> = [1, 2, 4, 8, 16, 24]
+        let values: Vec<_> = [2, 4, 8, 16, 24]
             .map(|m| score(&[seen(7, m, REQUEST)])[0].probability)
             .into();
         assert!(values.is_sorted(), "{values:?}");
-        assert!(values[0] < 0.4 && values[5] > 0.9, "{values:?}");
+        assert!(values[0] < 0.5 && values[4] > 0.8, "{values:?}");
     }
 
     #[test]
@@ -229,7 +211,9 @@ mod tests {
             .map(|i| seen(i % 7, (i % 24 + 1) as u16, 2))
             .collect();
         let mut candidates = Vec::new();
-        let mass = Scorer::default().score(&occurrences, 0, &Mixer::default(), &mut candidates);
+        let mass = Scorer::default()
+            .score(context(&occurrences), &Mixer::default(), &mut candidates)
+            .mass;
         let sum: f32 = candidates
             .iter()
             .map(|candidate| candidate.probability)

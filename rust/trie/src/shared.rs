@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::lesson::{Document, TURN_TOKENS};
 use crate::pool::Pool;
+use crate::recycled::{Recycled, SharedRecycled};
 use crate::segment::Segment;
-use crate::{Corpus, Lesson, TokenId};
+use crate::weights::Learnt;
+use crate::{Corpus, Lesson, TokenId, Weights};
 
 /// Segments of one namespace, oldest first; the last one is written to.
 pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
@@ -46,6 +48,8 @@ pub struct SharedTrie {
     last_used: AtomicU64,
     accepted_tokens: AtomicU64,
     forgotten: AtomicBool,
+    recycled: SharedRecycled,
+    learnt: Learnt,
 }
 
 impl SharedTrie {
@@ -60,6 +64,8 @@ impl SharedTrie {
             last_used,
             accepted_tokens: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
+            recycled: SharedRecycled::default(),
+            learnt: Learnt::default(),
         });
         shared.pool.register(&shared);
         shared
@@ -113,6 +119,8 @@ impl SharedTrie {
     pub(crate) fn forget(&self) {
         let _turn = self.turn();
         self.forgotten.store(true, Relaxed);
+        self.recycled.forget();
+        self.learnt.forget();
         self.replace(|segments| {
             for segment in segments.drain(..) {
                 segment.disown();
@@ -151,13 +159,37 @@ impl SharedTrie {
     }
 
     /// The corpora as they are now.
-    #[allow(dead_code, reason = "its caller, the draft over corpora, follows")]
     pub(crate) fn corpora(&self) -> Corpora {
         Arc::clone(&self.corpora.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn set_corpora(&self, corpora: Vec<Arc<Corpus>>) {
         *self.corpora.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(corpora);
+    }
+
+    /// What the model answered to earlier requests; `None` before the first answer.
+    pub(crate) fn recycled(&self) -> Option<Arc<Recycled>> {
+        self.recycled.table()
+    }
+
+    /// Takes an answer of the model.
+    pub(crate) fn recycle(&self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
+        if !self.is_forgotten() {
+            self.recycled
+                .put(before, last, top, |bytes| self.pool.grant(bytes, self));
+        }
+    }
+
+    /// The weights that a new request starts from.
+    pub(crate) fn weights(&self) -> Weights {
+        self.learnt.start()
+    }
+
+    /// Takes over a share of what a request learnt.
+    pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
+        if !self.is_forgotten() {
+            self.learnt.adopt(start, end);
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -218,9 +250,11 @@ impl SharedTrie {
         }
     }
 
-    /// Bytes of the arenas this namespace owns.
+    /// Bytes of the arenas and tables this namespace owns.
     pub fn bytes(&self) -> usize {
-        self.snapshot().iter().map(|segment| segment.bytes()).sum()
+        let segments = self.snapshot();
+        let arenas: usize = segments.iter().map(|segment| segment.bytes()).sum();
+        arenas + self.recycled.bytes()
     }
 
     pub(crate) fn accepted_tokens(&self) -> u64 {
@@ -236,7 +270,7 @@ impl SharedTrie {
         NamespaceInfo {
             name: self.name.clone(),
             num_tokens: tokens.sum(),
-            bytes: segments.iter().map(|segment| segment.bytes()).sum(),
+            bytes: self.bytes(),
             accepted_tokens: self.accepted_tokens.load(Relaxed),
             num_segments: segments.len(),
         }

@@ -1,10 +1,12 @@
 //! A draft tree while it is being chosen.
 
 use crate::chains::Occurrence;
+use crate::hints::{Hint, Hints, Inherited};
 use crate::places::{Places, REQUEST};
 use crate::prediction::{Cursor, Prediction};
+use crate::recycled::Answer;
 use crate::score::{Candidate, Scorer};
-use crate::{DraftNode, DraftTree, TokenId};
+use crate::{DraftNode, DraftTree, SEPARATOR, TokenId};
 
 /// Index of the root, the last pushed token, in [`Sketch::nodes`].
 pub(crate) const ROOT: u32 = 0;
@@ -22,6 +24,8 @@ pub(crate) struct Pick {
     /// Its occurrences, as a range of [`Sketch::occurrences`].
     pub(crate) first: u32,
     pub(crate) last: u32,
+    /// The hints that its children inherit, once it was expanded.
+    pub(crate) below: Inherited,
 }
 
 /// Chosen nodes, the root first and parents before children, with the occurrences behind them.
@@ -32,14 +36,23 @@ pub(crate) struct Sketch {
     pub(crate) occurrences: Vec<Occurrence>,
     pub(crate) scorer: Scorer,
     pub(crate) candidates: Vec<Candidate>,
+    /// The token before the root's.
+    pub(crate) before: Option<TokenId>,
+    pub(crate) hints: Hints,
+    /// The hints that the root inherits.
+    pub(crate) above: Inherited,
+    /// The hints of the node that is being scored.
+    pub(crate) node_hints: Vec<Hint>,
 }
 
 impl Sketch {
-    /// Starts again from the root, whose occurrences have been collected.
-    pub(crate) fn start(&mut self, cursor: Option<Cursor>) {
+    /// Starts again from the root, the last token of `context`, whose occurrences have been
+    /// collected.
+    pub(crate) fn start(&mut self, context: &[TokenId], cursor: Option<Cursor>) {
         self.nodes.clear();
+        self.before = context.len().checked_sub(2).map(|index| context[index]);
         self.nodes.push(Pick {
-            token: 0,
+            token: context.last().copied().unwrap_or(SEPARATOR),
             parent: ROOT,
             depth: 0,
             value: 1.0,
@@ -47,7 +60,35 @@ impl Sketch {
             cursor,
             first: 0,
             last: self.occurrences.len() as u32,
+            below: Inherited::default(),
         });
+    }
+
+    /// Takes the hints of the request's text, whose end is `context`.
+    pub(crate) fn start_hints(&mut self, places: &Places<'_>, context: &[TokenId]) {
+        let text = places.request;
+        let thought = |back: usize| {
+            let last = context.len().checked_sub(back + 1)?;
+            let before = context.get(last.checked_sub(1)?).copied();
+            places.answers(before, context[last])[0]
+        };
+        let thoughts = [thought(1), thought(2)];
+        let tokens = thoughts.iter().flatten().flat_map(Answer::tokens);
+        self.hints.start(text, tokens.map(|&(token, _)| token));
+        let mut back = context.iter().rev().skip(1).copied();
+        self.above = match (back.next(), back.next()) {
+            (Some(last), before) => self.hints.inherit(text, before, last),
+            (None, _) => Inherited::default(),
+        };
+    }
+
+    /// The token of a node's parent, if there is one.
+    pub(crate) fn before(&self, node: u32) -> Option<TokenId> {
+        if node == ROOT {
+            return self.before;
+        }
+        let parent = self.nodes[node as usize].parent;
+        Some(self.nodes[parent as usize].token)
     }
 
     /// Number of draft nodes, the root not counted.
@@ -87,6 +128,7 @@ impl Sketch {
             cursor,
             first,
             last: self.occurrences.len() as u32,
+            below: Inherited::default(),
         });
         (self.nodes.len() - 1) as u32
     }

@@ -12,6 +12,14 @@ use std::thread;
 use common::Folder;
 use spectrie_trie::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 /// Tokens in a cycle: in every document, `t` is followed by `t + 1` modulo this and offset by the
 /// document's family, so any other continuation is torn or invented.
 const CYCLE: u32 = 97;
@@ -67,8 +75,7 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     // One more round after the writers have stopped, so that every reader drafts.
                     let last = writing.load(Ordering::Acquire) == 0;
                     let shared = memory.namespace("shared");
-                    let mut drafter =
-                        Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+                    let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
                     let context = &document(step % NUM_FAMILIES, step)[..12];
                     drafter.push_prompt(context);
                     let tree = drafter.draft(24, 0.0);
@@ -143,7 +150,7 @@ fn every_document_of_several_writers_is_found_afterwards() {
     let found: HashSet<u32> = (0..400)
         .filter(|number| {
             let first = number * 100;
-            let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+            let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
             drafter.push_prompt(&[first + 10, first + 11]);
             drafter
                 .draft(1, 0.0)

@@ -5,11 +5,19 @@ use spectrie_trie::{
     TokenId,
 };
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 fn drafter(mode: DraftMode) -> Drafter {
     Drafter::new(
         DraftConfig {
             mode,
-            ..DraftConfig::default()
+            ..matches_only()
         },
         None,
     )
@@ -122,7 +130,7 @@ fn depth_is_bounded() {
         let config = DraftConfig {
             mode,
             max_depth: 5,
-            ..DraftConfig::default()
+            ..matches_only()
         };
         let mut drafter = Drafter::new(config, None);
         drafter.push_prompt(&numbers(0..50));
@@ -181,7 +189,7 @@ fn shared_text_is_drafted_and_own_text_is_credited_first() {
     let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
     let shared = memory.namespace("default");
     shared.insert(&numbers(0..40));
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(shared));
+    let mut drafter = Drafter::new(matches_only(), Some(shared));
     drafter.push_prompt(&[500, 5, 6, 7, 8]);
     let tree = drafter.draft(4, 0.0);
     assert_eq!(tree.walk(&[9, 10, 11, 12]).len(), 4);
@@ -199,7 +207,7 @@ fn text_taught_later_is_found_by_a_running_request() {
         let shared = memory.namespace("default");
         let config = DraftConfig {
             mode,
-            ..DraftConfig::default()
+            ..matches_only()
         };
         let mut drafter = Drafter::new(config, Some(memory.namespace("default")));
         drafter.push_prompt(&[1, 2, 3, 4]);
@@ -238,7 +246,7 @@ fn random_text_gives_well_formed_trees_in_every_mode() {
         let mut drafter = Drafter::new(
             DraftConfig {
                 mode,
-                ..DraftConfig::default()
+                ..matches_only()
             },
             Some(shared.clone()),
         );
@@ -263,7 +271,7 @@ fn random_text_gives_well_formed_trees_in_every_mode() {
 #[test]
 fn observations_of_foreign_trees_are_ignored() {
     let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(memory.namespace("default")));
+    let mut drafter = Drafter::new(matches_only(), Some(memory.namespace("default")));
     drafter.push_prompt(&[1, 2, 1]);
     let tree = drafter.draft(4, 0.0);
     drafter.observe(&DraftTree::default(), &[0, 7], 3);

@@ -13,6 +13,14 @@ use spectrie_trie::{
     Readers, SharedTrie, TokenId,
 };
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 fn memory(capacity_bytes: usize) -> DraftMemory {
     DraftMemory::new(MemoryConfig {
         capacity_bytes,
@@ -24,7 +32,7 @@ fn memory(capacity_bytes: usize) -> DraftMemory {
 fn drafter(shared: &Arc<SharedTrie>, context: &[TokenId]) -> Drafter {
     let config = DraftConfig {
         max_depth: MAX_DEPTH,
-        ..DraftConfig::default()
+        ..matches_only()
     };
     let mut drafter = Drafter::new(config, Some(Arc::clone(shared)));
     drafter.push_prompt(context);

@@ -8,12 +8,20 @@ use spectrie_trie::{
     DraftConfig, DraftMemory, Drafter, MemoryConfig, SEPARATOR, SharedTrie, TokenId,
 };
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 fn memory() -> DraftMemory {
     DraftMemory::new(MemoryConfig::default()).expect("a valid config")
 }
 
 fn continuation(shared: &Arc<SharedTrie>, context: &[TokenId]) -> Vec<TokenId> {
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(shared)));
+    let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(shared)));
     drafter.push_prompt(context);
     let tree = drafter.draft(4, 0.0);
     tree.nodes.iter().map(|node| node.token).collect()
@@ -114,7 +122,7 @@ fn a_forgotten_namespace_is_gone_for_running_requests_too() {
     shared.insert(&[1, 2, 3, 4]);
     let mut lesson = shared.begin();
     lesson.push(&[1, 2, 5]);
-    let mut running = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+    let mut running = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
     running.push_prompt(&[1, 2]);
     assert!(!running.draft(4, 0.0).is_empty());
 
@@ -137,7 +145,7 @@ fn namespaces_say_what_they_hold_and_what_was_accepted() {
     let shared = memory.namespace("b");
     shared.insert(&[1, 2, 3, 4]);
     memory.namespace("a");
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+    let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
     drafter.push_prompt(&[1, 2]);
     let tree = drafter.draft(2, 0.0);
     drafter.observe(&tree, &[0, 1], 9);

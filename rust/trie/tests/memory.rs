@@ -9,6 +9,14 @@ use spectrie_trie::{
     DraftConfig, DraftMemory, Drafter, MAX_MATCH, MemoryConfig, SEPARATOR, SharedTrie, TokenId,
 };
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 fn memory(capacity_bytes: usize, max_namespaces: usize) -> DraftMemory {
     DraftMemory::new(MemoryConfig {
         capacity_bytes,
@@ -18,7 +26,7 @@ fn memory(capacity_bytes: usize, max_namespaces: usize) -> DraftMemory {
 }
 
 fn continuation(shared: &Arc<SharedTrie>, context: &[TokenId]) -> Vec<TokenId> {
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(shared)));
+    let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(shared)));
     drafter.push_prompt(context);
     drafter
         .draft(4, 0.0)
@@ -105,7 +113,7 @@ fn accepted_text_outlives_text_that_nobody_uses() {
     shared.insert(&used);
     for number in 1..60 {
         shared.insert(&document(number, 200));
-        let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+        let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
         drafter.push_prompt(&used[..30]);
         let tree = drafter.draft(16, 0.0);
         let accepted = tree.walk(&used[30..46]);
@@ -143,7 +151,7 @@ fn matches_span_the_segments_of_one_document() {
     let shared = memory.namespace("a");
     let long: Vec<TokenId> = (0..900).collect();
     shared.insert(&long);
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(shared));
+    let mut drafter = Drafter::new(matches_only(), Some(shared));
     for end in MAX_MATCH..long.len() {
         drafter.push_prompt(&[SEPARATOR]);
         drafter.push_prompt(&long[end - MAX_MATCH..end]);

@@ -14,6 +14,14 @@ use spectrie_trie::{
     TokenId,
 };
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 const NUM_NAMESPACES: u32 = 3;
 const NUM_LESSONS: usize = 4;
 const MAX_DEPTH: usize = 4;
@@ -223,7 +231,7 @@ impl World {
         let context = own(namespace, text);
         let config = DraftConfig {
             max_depth: MAX_DEPTH,
-            ..DraftConfig::default()
+            ..matches_only()
         };
         let mut drafter = Drafter::new(config, Some(self.namespace(namespace)));
         drafter.push_prompt(&context);

@@ -14,6 +14,14 @@ use spectrie_trie::{
     DraftConfig, DraftMemory, Drafter, MemoryConfig, SharedTrie, SnapshotInfo, TokenId,
 };
 
+/// Drafts of what matches alone, without hints.
+fn matches_only() -> DraftConfig {
+    DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    }
+}
+
 const TOKENIZER: &str = "0123456789abcdef";
 
 fn memory(capacity_bytes: usize) -> DraftMemory {
@@ -25,7 +33,7 @@ fn memory(capacity_bytes: usize) -> DraftMemory {
 }
 
 fn draft(shared: &Arc<SharedTrie>, context: &[TokenId]) -> Vec<(TokenId, f32)> {
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(shared)));
+    let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(shared)));
     drafter.push_prompt(context);
     let tree = drafter.draft(8, 0.0);
     tree.nodes
@@ -174,7 +182,7 @@ fn what_the_budget_cannot_hold_is_the_least_useful() {
         shared.insert(&document(number, 200));
     }
     let used = document(150, 200);
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+    let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
     drafter.push_prompt(&used[..30]);
     let tree = drafter.draft(16, 0.0);
     drafter.observe(&tree, &tree.walk(&used[30..46]), used[46]);

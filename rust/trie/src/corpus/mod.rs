@@ -123,12 +123,16 @@ impl Corpus {
             num_documents: self.num_documents(),
             bytes: self.bytes(),
             readers,
-            accepted_tokens: self.accepted_tokens.load(Relaxed),
+            accepted_tokens: self.accepted_tokens(),
         }
     }
 
+    /// Draft tokens from it that the model accepted.
+    pub(crate) fn accepted_tokens(&self) -> u64 {
+        self.accepted_tokens.load(Relaxed)
+    }
+
     /// Notes that drafts from it were accepted.
-    #[allow(dead_code, reason = "its caller, the draft over corpora, follows")]
     pub(crate) fn credit(&self, tokens: u32) {
         self.accepted_tokens.fetch_add(u64::from(tokens), Relaxed);
     }
