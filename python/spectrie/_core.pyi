@@ -334,7 +334,7 @@ class Engine:
         max_breadth: int = 10,
         max_depth: int = 18,
         memory_bytes: int = ...,
-        recycle: str = "off",
+        recycle: str = "decode",
         holdout_every: int = 100,
         holdout_seed: int = 0,
         tokenizer_fingerprint: str | None = None,

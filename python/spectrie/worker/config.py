@@ -61,7 +61,7 @@ class EngineOptions:
     max_batch_rows: int = 512
     max_running: int | None = None
     memory_bytes: int = 256 << 20
-    recycle: str = "off"
+    recycle: str = "decode"
     holdout_every: int = 100
 
 

@@ -49,7 +49,8 @@ pub enum Recycle {
     Off,
     /// Those of every row that is sampled: decode rows, rejected nodes, the ends of prompts.
     Decode,
-    /// Those of prompt rows as well, which costs the product with the vocabulary for each.
+    /// Those of prompt rows as well. That costs the product with the vocabulary for each: 30 % of
+    /// the prefill of SmolLM2-135M, for -1 to +4 % of accepted tokens.
     All,
 }
 
@@ -148,7 +149,7 @@ impl EngineConfig {
             max_depth: 18,
             memory_bytes: 256 << 20,
             tokenizer_fingerprint: None,
-            recycle: Recycle::Off,
+            recycle: Recycle::Decode,
             holdout_every: 100,
             holdout_seed: 0,
         }

@@ -19,6 +19,8 @@ pub(crate) struct Drafting {
     drafter: Option<Drafter>,
     mode: SpeculationMode,
     recycle: Recycle,
+    /// Tokens of prompt ++ output after which the drafter has been told what the model gave.
+    num_recycled: usize,
     max_nodes: usize,
     /// Where this request's text goes; `None` when it teaches nothing.
     memory: Option<Arc<SharedTrie>>,
@@ -57,7 +59,8 @@ impl Drafting {
             let mut drafter = Drafter::new(
                 draft_config(config, mode),
                 shared.clone().filter(|_| drafts),
-            );
+            )
+            .teaches(request.learn);
             if !request.prediction_ids.is_empty() {
                 drafter.set_prediction(&request.prediction_ids);
             }
@@ -72,6 +75,7 @@ impl Drafting {
             } else {
                 Recycle::Off
             },
+            num_recycled: 0,
             max_nodes,
             memory: shared.filter(|_| request.learn),
             lesson: None,
@@ -93,7 +97,23 @@ impl Drafting {
 
     /// The first prompt token whose row is wanted for recycling; `None` when none is.
     pub(crate) fn first_top(&self) -> Option<usize> {
-        (self.recycle == Recycle::All).then_some(0)
+        (self.recycle == Recycle::All).then_some(self.num_recycled)
+    }
+
+    /// Tells the drafter what the model gave after `last`, which followed `before`.
+    pub(crate) fn recycle(&mut self, before: Option<u32>, last: u32, top: &[(u32, f32)]) {
+        if let Some(drafter) = self
+            .drafter
+            .as_mut()
+            .filter(|_| self.recycle != Recycle::Off)
+        {
+            drafter.recycle(before, last, top);
+        }
+    }
+
+    /// Notes that the first `count` tokens need not be computed for recycling again.
+    pub(crate) fn note_recycled(&mut self, count: usize) {
+        self.num_recycled = self.num_recycled.max(count);
     }
 
     /// Hands the drafter the tokens up to `tokens`, prompt ++ output of earlier attempts, that it

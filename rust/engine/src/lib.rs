@@ -36,4 +36,4 @@ pub use output::{
 };
 pub use plan::{Plan, RowKind};
 pub use request::{MIN_TEMPERATURE, Request, SamplingParameters};
-pub use results::{StepResults, TOP_K, TopTokens, Verdicts};
+pub use results::{StepResults, TopTokens, Verdicts};

@@ -1,10 +1,9 @@
 //! What a forward gives back, and whether it fits its plan.
 
+use spectrie_trie::{TOP_K, TokenId};
+
 use crate::error::EngineError;
 use crate::scheduler::{InFlight, Scheduler, Work};
-
-/// Likeliest tokens given for each top row.
-pub const TOP_K: usize = 8;
 
 /// What a forward gave.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +46,17 @@ pub struct TopTokens<'a> {
     pub ids: &'a [i32],
     /// Their probabilities, \[T * 8\].
     pub probabilities: &'a [f32],
+}
+
+impl TopTokens<'_> {
+    /// Tokens and probabilities after one row.
+    pub(crate) fn row(&self, row: usize) -> Vec<(TokenId, f32)> {
+        let range = row * TOP_K..(row + 1) * TOP_K;
+        let ids = self.ids[range.clone()].iter();
+        ids.zip(&self.probabilities[range])
+            .map_while(|(&id, &probability)| Some((u32::try_from(id).ok()?, probability)))
+            .collect()
+    }
 }
 
 impl Scheduler {

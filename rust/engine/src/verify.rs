@@ -3,7 +3,7 @@
 use crate::config::SpeculationMode;
 use crate::error::EngineError;
 use crate::output::{FinishKind, RequestOutput};
-use crate::results::{StepResults, Verdicts};
+use crate::results::{StepResults, TopTokens, Verdicts};
 use crate::sampler::{NoToken, Sampler};
 use crate::scheduler::{End, Part, Scheduler, Work};
 use crate::sequence::Sequence;
@@ -99,6 +99,7 @@ impl Scheduler {
                 sequence
                     .drafting
                     .teach_running(&sequence.tokens[..sequence.kv_len]);
+                recycle_chunk(&mut sequence, part, results.top);
                 if sequence.num_missing() > 0 {
                     self.running.insert(part.key, sequence);
                     return None;
@@ -116,6 +117,7 @@ impl Scheduler {
             Work::Tree(tree) => {
                 sequence.note_drafts(tree.num_nodes());
                 self.totals.drafted_tokens += tree.num_nodes() as u64;
+                let base = sequence.kv_len;
                 let walk = walk(&mut sequence, tree, &mut draw, now_s);
                 self.totals.accepted_tokens += walk.path.len() as u64;
                 if sequence.drafting.mode() == SpeculationMode::Auto {
@@ -124,6 +126,7 @@ impl Scheduler {
                 }
                 let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
                 sequence.drafting.advance(Some((tree, &walk.path)), emitted);
+                recycle_tree(&mut sequence, base, tree, part, results.top);
                 walk.ended
             }
         };
@@ -150,6 +153,42 @@ impl Scheduler {
             sources,
             ..ended
         })
+    }
+}
+
+/// Hands the drafter what the model gave after the last prompt tokens of a chunk.
+fn recycle_chunk(sequence: &mut Sequence, part: &Part, top: Option<TopTokens<'_>>) {
+    let first = sequence.kv_len - part.tops.len();
+    let Some(top) = top else { return };
+    for (index, row) in (first..sequence.kv_len).zip(part.tops.clone()) {
+        let before = index.checked_sub(1).map(|index| sequence.tokens[index]);
+        let last = sequence.tokens[index];
+        sequence.drafting.recycle(before, last, &top.row(row));
+    }
+    sequence.drafting.note_recycled(sequence.kv_len);
+}
+
+/// Hands the drafter what the model gave after every row of a tree, accepted or not. The root is
+/// the token at `base`.
+fn recycle_tree(
+    sequence: &mut Sequence,
+    base: usize,
+    tree: &SentTree,
+    part: &Part,
+    top: Option<TopTokens<'_>>,
+) {
+    let Some(top) = top else { return };
+    let root = sequence.tokens[base];
+    let token = |row: usize| if row == 0 { root } else { tree.node(row).token };
+    for (row, place) in part.tops.clone().enumerate() {
+        let before = if row == 0 {
+            base.checked_sub(1).map(|index| sequence.tokens[index])
+        } else {
+            Some(token(tree.parent(row)))
+        };
+        sequence
+            .drafting
+            .recycle(before, token(row), &top.row(place));
     }
 }
 

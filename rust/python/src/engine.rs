@@ -71,7 +71,7 @@ impl Engine {
     #[new]
     #[pyo3(signature = (*, vocabulary_size, eos_token_ids, num_pages, max_context, max_running, page_size=16,
         max_held=4096, chunk_tokens=256, max_batch_rows=512, speculation="auto", max_draft_tokens=16, min_match=1,
-        max_match=16, min_breadth=1, max_breadth=10, max_depth=18, memory_bytes=256 << 20, recycle="off",
+        max_match=16, min_breadth=1, max_breadth=10, max_depth=18, memory_bytes=256 << 20, recycle="decode",
         holdout_every=100, holdout_seed=0, tokenizer_fingerprint=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
