@@ -234,7 +234,7 @@ impl Engine {
     }
 
     fn load(&self, py: Python<'_>) -> Load {
-        Load::new(py.detach(|| self.engine.load()))
+        Load::new(&py.detach(|| self.engine.load()))
     }
 
     #[pyo3(signature = (path, readers=None))]

@@ -104,7 +104,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(load: core::Load) -> Self {
+    pub(super) fn new(load: &core::Load) -> Self {
         Self {
             running: load.running,
             waiting: load.waiting,
