@@ -100,6 +100,76 @@ def report_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
     return report
 
 
+def test_every_draft_of_ten_requests_is_as_counted_by_hand(
+    trace: str, corpus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--nodes", "4", "--mode", "bfs", "--corpus", corpus, "--cost", "1:10,5:20"]
+    report = report_of(capsys, "--input", trace, *given)
+    assert (report["requests"], report["output_tokens"]) == (10, 39)
+    assert report["steps"] == 1 + 2 + 2 + 2 + 2 + 5 + 5 + 5 + 2 + 1
+    assert report["drafted_tokens"] == 4 + 0 + 4 + 4 + 3 + 0 + 0 + 0 + 4 + 4
+    assert report["accepted_tokens"] == 4 + 0 + 1 + 4 + 0 + 0 + 0 + 0 + 4 + 1
+    assert report["accepted_by_source"] == {
+        "prediction": 4,
+        "request": 4 + 1 + 1,
+        "shared": 0,
+        "corpus": 4,
+        "recycled": 0,
+    }
+    assert report["accepted_per_step"] == pytest.approx(14 / 27)
+    assert report["tokens_per_step"] == pytest.approx(39 / 27)
+    assert report["drafted_per_step"] == pytest.approx(23 / 27)
+    assert report["accepted_per_drafted"] == pytest.approx(14 / 23)
+    # Steps that drafted nothing (2 in request 2, 1 in 3, 4, 5 and 9, 15 in 6 to 8), 3 and 4 tokens.
+    assert report["steps_by_drafted"] == [21, 0, 0, 1, 5]
+    # Nodes with a reached parent and a known answer: 4 of 4 came in 1; 22 and not 23 in 3; 4 of 4
+    # in 4; not 52 in 5; 4 of 4 in 9; 82 in 10, whose other nodes lie behind the end.
+    overall = report["calibration_overall"]
+    assert (overall["trials"], overall["actual"]) == (4 + 2 + 4 + 1 + 4 + 1, 14)
+    assert sum(bin["trials"] for bin in report["calibration"]) == overall["trials"]
+    assert 0 < overall["expected"] <= overall["trials"]
+    # The corpus alone is held; nothing was taught.
+    assert report["memory_tokens"] == 35 + 2
+    assert report["bytes_per_token"] == pytest.approx(report["memory_bytes"] / 37)
+    assert report["insert_tokens_per_second"] is None
+    assert 0 < report["draft_us_p50"] <= report["draft_us_p99"]
+    # A forward of 1, 4 and 5 rows takes 10, 17.5 and 20 ms.
+    (projected,) = report["projected_speedup"]
+    assert projected["milliseconds_by_rows"] == {"1": 10, "5": 20}
+    assert projected["speedup"] == pytest.approx(39 * 10 / (21 * 10 + 17.5 + 5 * 20))
+    assert report["skipped_lines"] == 0
+
+
+def test_every_step_of_ten_requests_is_as_counted_by_hand(
+    trace: str, corpus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = report_of(capsys, "--input", trace, "--nodes", "4", "--corpus", corpus)
+    assert report["steps"] == 1 + 2 + 2 + 1 + 1 + 5 + 5 + 5 + 2 + 1
+    assert report["accepted_by_source"] == {
+        "prediction": 4,
+        "request": 4 + 1 + 1,
+        "shared": 0,
+        "corpus": 4,
+        "recycled": 1,
+    }
+    assert report["accepted_tokens"] == 15 <= report["drafted_tokens"] <= 25 * 4
+
+
+@pytest.mark.parametrize("mode", ["auto", "bfs", "prob"])
+def test_online_the_eighth_request_knows_the_sixth_and_the_seventh_does_not(
+    mode: str, trace: str, corpus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--nodes", "4", "--corpus", corpus, "--memory", "online", "--mode", mode]
+    report = report_of(capsys, "--input", trace, *given)
+    steps, accepted = (25, 15) if mode == "auto" else (27, 14)
+    assert report["steps"] == steps - 4
+    assert report["accepted_tokens"] == accepted + 4
+    assert report["accepted_by_source"]["shared"] == 4
+    # Prompts and outputs, and the corpus.
+    assert report["memory_tokens"] == 159 + 39 + 37
+    assert report["insert_tokens_per_second"] > 0
+
+
 def test_every_draft_of_ten_requests_alone_is_as_counted_by_hand(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,3 +123,22 @@ fn a_request_that_is_refused_is_not_counted() {
     assert!(replay.push(&ReplayRequest::new(&[u32::MAX], &[1])).is_err());
     assert_eq!(replay.report().requests, 0);
 }
+
+#[test]
+fn a_corpus_is_read_by_every_namespace_and_teaches_nothing() {
+    let document: Vec<TokenId> = (200..240).collect();
+    let mut replay = Replay::new(ReplayConfig::default()).unwrap();
+    replay.add_documents("code", [document.as_slice()]).unwrap();
+    let first = ReplayRequest::new(&document[..10], &document[10..]);
+    let other = ReplayRequest {
+        namespace: "other",
+        ..first
+    };
+    replay.push(&first).unwrap();
+    replay.push(&other).unwrap();
+    let report = replay.report();
+    assert!(accepted(&report, Source::Corpus) > 40, "{report:?}");
+    assert_eq!(accepted(&report, Source::Shared), 0);
+    assert_eq!(report.memory_tokens, 40);
+    assert!(replay.add_documents("code", []).is_err());
+}

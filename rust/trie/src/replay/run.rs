@@ -1,5 +1,6 @@
 //! Replays requests one after the other.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,9 +9,11 @@ use std::time::Instant;
 use super::budget::worthwhile;
 use super::config::{MemoryMode, ReplayConfig};
 use super::report::ReplayReport;
-use super::request::ReplayRequest;
+use super::request::{ReplayRequest, TopEntries};
 use super::tally::Tally;
-use crate::{Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TokenId, TrieError};
+use crate::{
+    Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TOP_K, TokenId, TrieError,
+};
 
 /// Tells the files of corpora built here apart.
 static NEXT_FILE: AtomicUsize = AtomicUsize::new(0);
@@ -93,25 +96,33 @@ impl Replay {
         request.check()?;
         let shared = self.memory.namespace(request.namespace);
         let text = [request.prompt, request.output].concat();
-        let mut drafter = Drafter::new(self.config.draft, Some(shared.clone()));
+        let online = self.config.memory == MemoryMode::Online;
+        let mut drafter = Drafter::new(self.config.draft, Some(shared.clone())).teaches(online);
         if !request.prediction.is_empty() {
             drafter.set_prediction(request.prediction);
         }
         drafter.push_prompt(request.prompt);
+        let course = Course {
+            text: &text,
+            top: request.top.filter(|_| self.config.recycle),
+        };
         let mut position = request.prompt.len();
+        course.recycle(&mut drafter, 0..position.saturating_sub(1));
         while position < text.len() {
-            position += self.step(&mut drafter, &text[position..]);
+            position += self.step(&mut drafter, &course, position);
         }
         self.tally.requests += 1;
         self.tally.output_tokens += request.output.len() as u64;
-        if self.config.memory == MemoryMode::Online {
+        if online {
             self.teach(&shared, &text);
         }
         Ok(())
     }
 
-    /// Drafts and accepts once; gives the number of tokens that came of it.
-    fn step(&mut self, drafter: &mut Drafter, rest: &[TokenId]) -> usize {
+    /// Drafts and accepts once, `position` tokens into the text; gives the number of tokens that
+    /// came of it.
+    fn step(&mut self, drafter: &mut Drafter, course: &Course<'_>, position: usize) -> usize {
+        let rest = &course.text[position..];
         let start = Instant::now();
         let tree = drafter.draft(self.config.max_nodes, self.config.min_value);
         let draft_time = start.elapsed();
@@ -125,6 +136,8 @@ impl Replay {
         let start = Instant::now();
         drafter.observe(&tree, &path, rest[emitted - 1]);
         drafter.push_output(&rest[..emitted]);
+        // The forward computed the token before the drafted ones, and those it accepted.
+        course.recycle(drafter, position.saturating_sub(1)..position + emitted - 1);
         self.tally.times(draft_time, start.elapsed());
         emitted
     }
@@ -147,5 +160,29 @@ impl Replay {
         report.bytes_per_token = (report.memory_tokens > 0)
             .then(|| report.memory_bytes as f64 / report.memory_tokens as f64);
         report
+    }
+}
+
+/// A request's whole text, and what the model gave after each token of it.
+struct Course<'a> {
+    text: &'a [TokenId],
+    top: Option<&'a TopEntries>,
+}
+
+impl Course<'_> {
+    /// Hands over what the model gave after the tokens at `positions`.
+    fn recycle(&self, drafter: &mut Drafter, positions: Range<usize>) {
+        let Some(top) = self.top else { return };
+        for position in positions {
+            let entry = top.get(position);
+            if !entry.is_empty() {
+                let before = position.checked_sub(1).map(|before| self.text[before]);
+                drafter.recycle(
+                    before,
+                    self.text[position],
+                    &entry[..entry.len().min(TOP_K)],
+                );
+            }
+        }
     }
 }
