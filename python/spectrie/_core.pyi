@@ -732,11 +732,13 @@ class Replay:
         nodes: Most draft nodes of a step, 0 to 1024.
         min_value: Nodes less likely than this are not drafted, 0 to 1.
         mode: "auto", "bfs" or "prob".
-        structure: "chains".
+        structure: "chains", the only index there is.
         memory: "cold" (each request alone) or "online" (finished ones teach their namespace).
         corpora: Corpus files that every request reads.
         corpus_ids: Documents of one more corpus, built for this replay.
         recycle: Whether the `topk` of requests is drafted from.
+        hints: Whether the mode auto also drafts tokens that no match names: those used a moment ago,
+            and those that followed across a changed token.
         max_depth: Longest path in draft tokens, 1 to 63.
         memory_bytes: Bound of the memory that requests share; 0 keeps none.
         costs: Time of a forward of 1, 2 ... rows: each step then sends only as many nodes as promise
@@ -757,6 +759,7 @@ class Replay:
         corpora: Sequence[str | PathLike[str]] = ...,
         corpus_ids: Sequence[Sequence[int]] | None = None,
         recycle: bool = True,
+        hints: bool = True,
         max_depth: int = 18,
         memory_bytes: int = ...,
         costs: Sequence[float] = ...,

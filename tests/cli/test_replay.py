@@ -195,6 +195,15 @@ def test_without_recycling_and_corpus_their_tokens_are_missed(
     assert report["bytes_per_token"] is None
 
 
+def test_without_hints_nothing_is_drafted_where_nothing_repeats(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "new.jsonl"
+    path.write_text(json.dumps({"prompt_ids": [1, 2, 3, 4], "output_ids": [5, 6, 7, 8]}))
+    assert report_of(capsys, "--input", str(path))["drafted_tokens"] > 0
+    assert report_of(capsys, "--input", str(path), "--no-hints")["drafted_tokens"] == 0
+
+
 def test_compressed_files_and_standard_input_give_the_same_counts(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,14 @@ def test_rows_that_cost_too_much_are_not_drafted() -> None:
     assert dear.report()["steps"] == len(text)
 
 
+def test_without_hints_nothing_is_drafted_where_nothing_repeats() -> None:
+    with_hints, without = Replay(), Replay(hints=False)
+    for replay in (with_hints, without):
+        replay.push([1, 2, 3, 4], [5, 6, 7, 8])
+    assert with_hints.report()["drafted_tokens"] > 0
+    assert without.report()["drafted_tokens"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

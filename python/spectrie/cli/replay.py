@@ -70,8 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "nodes", _NODES, 16, "draft tokens of a step, at most")
     add_value(parser, "min_value", _SHARE, 0, "least probability of a draft token")
     add_value(parser, "mode", _MODE, "auto", "how draft trees are grown")
-    add_value(parser, "structure", _STRUCTURE, "chains", "index that drafts are made from")
+    add_value(parser, "structure", _STRUCTURE, "chains", "index under the drafts; the only one")
     parser.add_argument("--no-recycle", action="store_true", help='do not draft from "topk"')
+    parser.add_argument("--no-hints", action="store_true", help="do not draft what no match names")
     add_value(parser, "cost", _COST, "measured, or examples", "milliseconds of a forward by rows")
     parser.add_argument("--skip-bad", action="store_true", help="count bad lines, do not stop")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -126,6 +127,7 @@ class _Session:
             "structure": read_value(args, "structure", _STRUCTURE.parse, "chains"),
             "memory": read_value(args, "memory", _MEMORY.parse, "cold"),
             "recycle": not args.no_recycle,
+            "hints": not args.no_hints,
         }
         memory_bytes = read_value(args, "memory_bytes", values.size.parse, None)
         if memory_bytes is not None:

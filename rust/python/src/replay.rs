@@ -38,7 +38,7 @@ impl Replay {
 impl Replay {
     #[new]
     #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", structure="chains", memory="cold",
-                        corpora=Vec::new(), corpus_ids=None, recycle=true, max_depth=18,
+                        corpora=Vec::new(), corpus_ids=None, recycle=true, hints=true, max_depth=18,
                         memory_bytes=256 << 20, costs=Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
@@ -51,6 +51,7 @@ impl Replay {
         corpora: Vec<PathBuf>,
         corpus_ids: Option<Vec<Vec<u32>>>,
         recycle: bool,
+        hints: bool,
         max_depth: usize,
         memory_bytes: usize,
         costs: Vec<f64>,
@@ -59,6 +60,7 @@ impl Replay {
             draft: DraftConfig {
                 mode: mode.parse().map_err(trie_error)?,
                 max_depth,
+                hints,
                 ..DraftConfig::default()
             },
             structure: structure.parse().map_err(trie_error)?,
