@@ -72,7 +72,10 @@ test-kernels: setup  ## Triton kernels against their references (interpreter wit
 	$(BIN)/python -m pytest -q kernels/tests
 
 .PHONY: test-deep
-test-deep: model  ## the long forms: full exactness product and the rest marked `deep`
+test-deep: model  ## the long forms: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)
+	cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
+	RUSTFLAGS="--cfg loom" cargo test --release --locked -p spectrie-trie --lib --target-dir target/loom interleavings
+	tools/nightly.sh
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200
 
 .PHONY: lint

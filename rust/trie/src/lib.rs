@@ -23,6 +23,8 @@ mod interleavings;
 mod lesson;
 mod memory;
 mod mixer;
+#[cfg(test)]
+mod mutate;
 mod places;
 mod pool;
 mod prediction;

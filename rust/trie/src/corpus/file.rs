@@ -25,7 +25,7 @@ pub(super) const MAX_NAME_BYTES: usize = 64;
 const NAME_START: usize = 32;
 
 /// Bytes before the words.
-const HEADER_BYTES: usize = NAME_START + 2 * MAX_NAME_BYTES;
+pub(super) const HEADER_BYTES: usize = NAME_START + 2 * MAX_NAME_BYTES;
 
 /// What the header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,32 +161,5 @@ impl Header {
             num_cells: word(2),
             num_documents: word(3).min(word(2)),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-
-        #[test]
-        fn any_bytes_are_refused(
-            bytes in prop::collection::vec(any::<u8>(), 0..400),
-            known in 0_usize..20,
-        ) {
-            // The start of a real header leads further in.
-            let header = Header {
-                name: "a".into(),
-                fingerprint: "b".into(),
-                num_cells: 1,
-                num_documents: 0,
-            };
-            let mut file = header.encode()[..known].to_vec();
-            file.extend(bytes);
-            prop_assert!(Header::decode(&file, Path::new("any")).is_err());
-        }
     }
 }

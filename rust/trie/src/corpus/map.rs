@@ -40,3 +40,23 @@ impl Deref for Map {
         &self.bytes
     }
 }
+
+#[cfg(test)]
+impl Map {
+    /// A copy of `bytes`, which are not empty, mapped like a file.
+    #[cfg(not(miri))]
+    pub(super) fn of(bytes: &[u8]) -> io::Result<Self> {
+        let mut map = memmap2::MmapMut::map_anon(bytes.len())?;
+        map.copy_from_slice(bytes);
+        Ok(Self {
+            bytes: map.make_read_only()?,
+        })
+    }
+
+    #[cfg(miri)]
+    pub(super) fn of(bytes: &[u8]) -> io::Result<Self> {
+        Ok(Self {
+            bytes: bytes.to_vec(),
+        })
+    }
+}

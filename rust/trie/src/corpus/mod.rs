@@ -2,6 +2,8 @@
 
 mod build;
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod map;
 
 use std::path::Path;
@@ -80,6 +82,11 @@ impl Corpus {
     /// another format version, or no corpus at all. No bytes can make it panic.
     pub fn open(path: &Path) -> Result<Arc<Self>, TrieError> {
         let map = Map::open(path).map_err(|error| TrieError::io("open", path, &error))?;
+        Self::verify(map, path)
+    }
+
+    /// The corpus that `map` holds. `path` is for messages.
+    fn verify(map: Map, path: &Path) -> Result<Arc<Self>, TrieError> {
         let header = Header::decode(&map, path)?;
         let sections = Sections::of(header.num_cells);
         Ok(Arc::new(Self {
@@ -216,36 +223,6 @@ mod tests {
             let corpus = Corpus::open(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
             prop_assert_eq!(found(&*corpus, &context), found(&text, &context));
-        }
-
-        /// A checksum that fits lets what is wrong through to the walk.
-        #[test]
-        fn a_corpus_made_to_deceive_is_refused_or_harmless(
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
-            context in prop::collection::vec(0_u32..4, 1..12),
-        ) {
-            let mut builder = CorpusBuilder::new("a", "").unwrap();
-            builder.push(&(0..60).map(|i| i % 4).collect::<Vec<_>>()).unwrap();
-            let path = std::env::temp_dir().join(format!("deceive-{}.corpus", std::process::id()));
-            builder.finish(&path).unwrap();
-            let mut file = std::fs::read(&path).unwrap();
-            let body = file.len() - size_of::<u64>();
-            for (index, byte) in changes {
-                let at = index.index(body);
-                file[at] = byte;
-            }
-            let checksum = xxhash_rust::xxh3::xxh3_64(&file[..body]);
-            file[body..].copy_from_slice(&checksum.to_le_bytes());
-            std::fs::remove_file(&path).unwrap();
-            std::fs::write(&path, &file).unwrap();
-            let opened = Corpus::open(&path);
-            std::fs::remove_file(&path).unwrap();
-            if let Ok(corpus) = opened {
-                prop_assert!(corpus.num_tokens() <= 61);
-                for occurrence in found(&*corpus, &context) {
-                    prop_assert!(occurrence.position < corpus.end());
-                }
-            }
         }
     }
 }

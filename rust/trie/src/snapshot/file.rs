@@ -21,8 +21,8 @@ const VERSION: u32 = 1;
 /// Most bytes of a tokenizer fingerprint.
 pub(super) const MAX_FINGERPRINT_BYTES: usize = 64;
 
-const HEADER_BYTES: usize = 20 + MAX_FINGERPRINT_BYTES + CHECKSUM_BYTES;
-const FOOTER_BYTES: usize = size_of::<u64>() + CHECKSUM_BYTES;
+pub(super) const HEADER_BYTES: usize = 20 + MAX_FINGERPRINT_BYTES + CHECKSUM_BYTES;
+pub(super) const FOOTER_BYTES: usize = size_of::<u64>() + CHECKSUM_BYTES;
 
 /// One saved segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

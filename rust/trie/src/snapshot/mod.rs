@@ -1,6 +1,8 @@
 //! Shared memory on disk: saved while it is used, restored at the next start.
 
 mod file;
+#[cfg(test)]
+mod fuzz;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -268,101 +270,4 @@ fn read_share<S: Source>(
         segments.push(Arc::new(Segment::load(id, grant, shape, bytes)));
     }
     Ok(segments)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{DraftConfig, Drafter, MemoryConfig, TokenId};
-    use proptest::prelude::*;
-    use std::ops::Range;
-
-    impl Source for Vec<u8> {
-        fn len(&self) -> io::Result<u64> {
-            Ok(self.as_slice().len() as u64)
-        }
-
-        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-            let bytes = self.get(offset as usize..).unwrap_or_default();
-            let bytes = bytes
-                .get(..buffer.len())
-                .ok_or(io::ErrorKind::UnexpectedEof)?;
-            buffer.copy_from_slice(bytes);
-            Ok(())
-        }
-    }
-
-    fn memory() -> DraftMemory {
-        DraftMemory::new(MemoryConfig {
-            capacity_bytes: 64 << 10,
-            max_namespaces: 4,
-        })
-        .unwrap()
-    }
-
-    /// A snapshot of two namespaces and the ranges of its parts, checksums included.
-    fn snapshot() -> (Vec<u8>, Vec<Range<usize>>) {
-        let memory = memory();
-        let text: Vec<TokenId> = (0..200).map(|i| i % 23).collect();
-        memory.namespace("a").insert(&text);
-        memory.namespace("b").insert(&text[..90]);
-        let mut writer = Checked::new(Vec::new());
-        let saved = memory.write(&mut writer, "abc").unwrap();
-        let file = writer.into_inner();
-        let segments = saved.iter().flat_map(|namespace| &namespace.segments);
-        let mut parts: Vec<_> = segments
-            .map(|segment| {
-                let start = segment.offset as usize;
-                start..start + segment.shape.saved_bytes() + CHECKSUM_BYTES
-            })
-            .collect();
-        let footer = file.as_slice().len() - 2 * CHECKSUM_BYTES;
-        parts.push(parts[parts.len() - 1].end..footer);
-        parts.push(footer..footer + 2 * CHECKSUM_BYTES);
-        (file, parts)
-    }
-
-    fn use_all(memory: &DraftMemory) {
-        for shared in memory.oldest_first() {
-            for start in 0..23 {
-                let context: Vec<TokenId> = (start..start + 10).map(|i| i % 23).collect();
-                let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
-                drafter.push_prompt(&context);
-                drafter.draft(16, 0.0);
-            }
-            shared.insert(&[1, 2, 3, 4]);
-        }
-        assert!(memory.bytes() <= 64 << 10);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(500))]
-
-        /// Checksums that fit let what is wrong through to the last.
-        #[test]
-        fn a_snapshot_made_to_deceive_is_refused_or_harmless(
-            part in 0_usize..4,
-            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
-        ) {
-            let (mut file, parts) = snapshot();
-            let range = parts[part].clone();
-            let body = range.start..range.end - CHECKSUM_BYTES;
-            for (index, byte) in changes {
-                file[body.clone()][index.index(body.len())] = byte;
-            }
-            let checksum = xxhash_rust::xxh3::xxh3_64(&file[body.clone()]);
-            file[body.end..range.end].copy_from_slice(&checksum.to_le_bytes());
-            let memory = memory();
-            let refused = memory.restore_from(&file, "abc").is_err();
-            prop_assert!(!refused || memory.bytes() == 0);
-            use_all(&memory);
-        }
-
-        #[test]
-        fn any_bytes_are_refused(start in 0_usize..100, bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let mut file = snapshot().0[..start].to_vec();
-            file.extend(bytes);
-            prop_assert!(memory().restore_from(&file, "abc").is_err());
-        }
-    }
 }

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The checks of the draft memory that need nightly Rust: Miri and ThreadSanitizer.
+# Without nightly they are left out, and the last line says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+toolchain=${NIGHTLY:-nightly}
+target=$(rustc -vV | sed -n 's/^host: //p')
+installed=$(rustup component list --installed --toolchain "$toolchain" 2>/dev/null || true)
+skipped=()
+
+if [[ $installed == *miri* && $installed == *rust-src* ]]; then
+  # Miri has no mmap: under it a corpus is read instead.
+  export MIRIFLAGS=-Zmiri-disable-isolation
+  echo "==> Miri: what publishes text and what reads files"
+  cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
+    segment:: corpus::fuzz snapshot::fuzz durable:: chains:: recycled::
+  echo "==> Miri: readers beside writers, with weak memory"
+  cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency readers_see_only_whole_text_while
+else
+  skipped+=(Miri)
+fi
+
+if [[ $installed == *rust-src* && $target == *-linux-gnu ]]; then
+  echo "==> ThreadSanitizer: 8 readers beside 4 writers (builds the standard library first)"
+  RUSTFLAGS=-Zsanitizer=thread cargo "+$toolchain" test --release --locked -Zbuild-std --target "$target" \
+    --target-dir target/tsan -p spectrie-trie --test concurrency
+else
+  skipped+=(ThreadSanitizer)
+fi
+
+if ((${#skipped[@]})); then
+  echo "==> SKIPPED: ${skipped[*]}: needs nightly Rust on Linux. To get it:" >&2
+  echo "    rustup toolchain install $toolchain --profile minimal --component miri,rust-src" >&2
+fi
