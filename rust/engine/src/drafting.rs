@@ -189,6 +189,9 @@ impl Drafting {
         let lesson = self.lesson.get_or_insert_with(|| memory.begin());
         lesson.push(&tokens[self.num_taught..]);
         self.num_taught = tokens.len();
+        if let Some(drafter) = &mut self.drafter {
+            drafter.skip(lesson.taught());
+        }
     }
 
     /// Output tokens that followed the prediction, of all but the last `num_cut`.

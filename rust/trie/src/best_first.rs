@@ -91,7 +91,7 @@ pub(crate) struct BestFirst {
 pub(crate) struct Trained<'a> {
     pub(crate) mixer: &'a Mixer,
     /// How right the scores have been.
-    pub(crate) lately: [f32; Calibration::NUM_INPUTS],
+    pub(crate) calibration: Calibration,
 }
 
 /// What one search may take.
@@ -176,7 +176,7 @@ impl BestFirst {
             answers: &places.answers(before, node.token),
             hints: &sketch.node_hints,
             depth: node.depth,
-            lately: trained.lately,
+            lately: trained.calibration.inputs(),
         };
         let scored = sketch
             .scorer
@@ -190,6 +190,11 @@ impl BestFirst {
             first,
             last: self.tokens.len() as u32,
         });
+        let trust = trained.calibration.trust();
+        for candidate in &mut sketch.candidates {
+            let probability = Calibration::of_drafted(candidate.probability);
+            candidate.probability = Calibration::scale(probability, trust);
+        }
         if let Some(cursor) = node.cursor {
             merge_prediction(&mut sketch.candidates, prediction, cursor);
         }

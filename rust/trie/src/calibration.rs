@@ -5,6 +5,15 @@ const KEEP: f32 = 0.85;
 /// Weight of the belief that the scores are right, in expected hits.
 const PRIOR: f32 = 1.0;
 
+/// Missed hits in a row, by expectation, that are borne, and how much each one more costs.
+const PATIENCE: f32 = 1.6;
+const DISTRUST: f32 = 3.0;
+
+/// Below this probability, drafted candidates come more often than said: by this share near zero,
+/// on the tuning split.
+const UNLIKELY: f32 = 0.35;
+const UNDERSTATED: f32 = 0.22;
+
 /// What was expected of the nodes that the output reached, and what came. Nodes it did not reach
 /// say nothing and are not counted.
 ///
@@ -17,6 +26,8 @@ pub(crate) struct Calibration {
     misses: f32,
     /// Labels in a row that were hits.
     streak: f32,
+    /// Hits expected of the labels in a row that were misses.
+    wrong: f32,
 }
 
 impl Calibration {
@@ -30,6 +41,28 @@ impl Calibration {
         self.came = self.came * KEEP + hit;
         self.misses = self.misses * KEEP + (1.0 - hit);
         self.streak = hit * (self.streak + 1.0);
+        self.wrong = (1.0 - hit) * (self.wrong + mass);
+    }
+
+    /// A factor on the odds of every candidate: 1, unless hits were promised again and again and
+    /// none came. Weights learn slowly; this backs off within three steps.
+    pub(crate) fn trust(self) -> f32 {
+        1.0 / (1.0 + DISTRUST * (self.wrong - PATIENCE).max(0.0))
+    }
+
+    /// What a candidate of this probability comes to be when it is among those that are drafted.
+    ///
+    /// The mixer is right over all candidates of a node, most of which are hopeless; of those it
+    /// calls unlikely, the drafted ones are the better part.
+    pub(crate) fn of_drafted(probability: f32) -> f32 {
+        let share = probability / UNLIKELY;
+        probability * (1.0 + UNDERSTATED * (1.0 - share * share).max(0.0))
+    }
+
+    /// A probability with its odds multiplied by `factor`.
+    pub(crate) fn scale(probability: f32, factor: f32) -> f32 {
+        let scaled = probability * factor;
+        scaled / (1.0 - probability + scaled)
     }
 
     /// Logarithms of hits over expected hits, of hits over misses, and of the hits in a row.
@@ -60,6 +93,35 @@ mod tests {
         }
         let high = calibration.inputs();
         assert!(high[0] > 0.0 && high[1] > 0.0 && high[2] > 1.0, "{high:?}");
+    }
+
+    #[test]
+    fn broken_promises_in_a_row_cost_trust_and_one_hit_restores_it() {
+        let mut calibration = Calibration::default();
+        for _ in 0..3 {
+            assert!(Calibration::scale(0.9, calibration.trust()) > 0.6);
+            calibration.label(0.9, false);
+        }
+        assert!(calibration.trust() < 0.25);
+        assert!(Calibration::scale(0.7, calibration.trust()) < 0.4);
+        calibration.label(0.9, true);
+        assert!((calibration.trust() - 1.0).abs() < 1e-6);
+        for _ in 0..3 {
+            calibration.label(0.2, false);
+        }
+        assert!(
+            (calibration.trust() - 1.0).abs() < 1e-6,
+            "nothing was promised"
+        );
+    }
+
+    #[test]
+    fn unlikely_candidates_are_raised_and_keep_their_order() {
+        let raised: Vec<f32> = (0_u8..=100)
+            .map(|percent| Calibration::of_drafted(f32::from(percent) / 100.0))
+            .collect();
+        assert!(raised.is_sorted());
+        assert!((raised[5] / 0.05 - 1.215).abs() < 0.01 && (raised[50] - 0.5).abs() < 1e-6);
     }
 
     #[test]

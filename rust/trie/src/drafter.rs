@@ -6,6 +6,7 @@ use crate::best_first::{BestFirst, Bounds, Trained};
 use crate::calibration::Calibration;
 use crate::chains::{LIMITS, context_of};
 use crate::favourites::Favourites;
+use crate::lesson::Taught;
 use crate::mixer::Mixer;
 use crate::places::{CORPUS, Places, SHARED};
 use crate::prediction::Prediction;
@@ -57,6 +58,8 @@ pub struct Drafter {
     /// Shared segments that the last draft read, newest first.
     segment_ids: Vec<u64>,
     favourites: Favourites,
+    /// Shared text that this request wrote.
+    taught: Vec<Taught>,
 }
 
 impl Drafter {
@@ -82,6 +85,7 @@ impl Drafter {
             reached: None,
             segment_ids: Vec::new(),
             favourites: Favourites::default(),
+            taught: Vec::new(),
         }
     }
 
@@ -105,6 +109,15 @@ impl Drafter {
     /// The weights of the scores, as trained so far.
     pub fn weights(&self) -> &Weights {
         self.mixer.all()
+    }
+
+    /// Leaves out what this request itself has taught its namespace, all of [`Lesson::taught`]:
+    /// its own text must not count twice.
+    ///
+    /// [`Lesson::taught`]: crate::Lesson::taught
+    pub fn skip(&mut self, taught: &[Taught]) {
+        self.taught.clear();
+        self.taught.extend_from_slice(taught);
     }
 
     /// Appends prompt tokens, in order, in as many pieces as the caller likes. Amortised constant
@@ -172,6 +185,7 @@ impl Drafter {
             prediction: self.prediction.text(),
             request: &self.request,
             shared: &segments,
+            taught: &self.taught,
             corpora: self.favourites.corpora(),
             recycled: [self.recycled.as_deref(), recycled.as_deref()],
         };
@@ -193,7 +207,7 @@ impl Drafter {
             };
             let trained = Trained {
                 mixer: &self.mixer,
-                lately: self.calibration.inputs(),
+                calibration: self.calibration,
             };
             self.search
                 .search(&mut self.sketch, &places, &self.prediction, trained, bounds);

@@ -34,6 +34,11 @@ impl Lesson {
         }
     }
 
+    /// Where the text was written: what its own request must not take for another's.
+    pub fn taught(&self) -> &[Taught] {
+        &self.document.taught
+    }
+
     /// Appends tokens to the document, in order; [`SEPARATOR`] ends it and begins another.
     /// Constant time per token; other writers of the namespace wait meanwhile, readers never.
     pub fn push(&mut self, tokens: &[TokenId]) {
@@ -44,6 +49,22 @@ impl Lesson {
 impl Drop for Lesson {
     fn drop(&mut self) {
         self.shared.finish(&mut self.document);
+    }
+}
+
+/// A piece of shared memory that one running request wrote: see [`crate::Drafter::skip`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taught {
+    segment_id: u64,
+    first: u32,
+    /// One past the last cell set aside for it.
+    end: u32,
+}
+
+impl Taught {
+    /// Whether it holds the cell at `position` of a segment.
+    pub(crate) fn holds(&self, segment_id: u64, position: u32) -> bool {
+        self.segment_id == segment_id && (self.first..self.end).contains(&position)
     }
 }
 
@@ -58,6 +79,8 @@ pub(crate) struct Document {
     place: Option<(u64, Extent)>,
     /// Tokens to set aside at least when room is needed.
     least: usize,
+    /// Every place so far.
+    taught: Vec<Taught>,
 }
 
 impl Document {
@@ -68,6 +91,7 @@ impl Document {
             written: 0,
             place: None,
             least,
+            taught: Vec::new(),
         }
     }
 
@@ -115,6 +139,9 @@ impl Document {
                 if extent.room() == 0 {
                     let wanted = count.max(self.least);
                     segment.grow(extent, wanted);
+                    if let Some(taught) = self.taught.last_mut() {
+                        taught.end = extent.end();
+                    }
                     self.least = (self.least * 2).min(MAX_EXTENT_TOKENS);
                 }
                 if extent.room() > 0 {
@@ -128,6 +155,11 @@ impl Document {
         let mut extent = segment.reserve(context.len() + count.max(self.least));
         self.least = (self.least * 2).min(MAX_EXTENT_TOKENS);
         segment.write_context(&mut extent, context);
+        self.taught.push(Taught {
+            segment_id: segment.id(),
+            first: extent.start(),
+            end: extent.end(),
+        });
         self.place = Some((segment.id(), extent));
         Some(segment)
     }

@@ -48,7 +48,7 @@ pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
 pub use corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
 pub use drafter::Drafter;
 pub use error::TrieError;
-pub use lesson::Lesson;
+pub use lesson::{Lesson, Taught};
 pub use memory::DraftMemory;
 pub use recycled::TOP_K;
 pub use shared::{NamespaceInfo, SharedTrie};

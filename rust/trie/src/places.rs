@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::chains::{Chains, ORDERS, Occurrence, collect};
+use crate::lesson::Taught;
 use crate::recycled::{Answer, Recycled};
 use crate::segment::Segment;
 use crate::shared::Segments;
@@ -28,6 +29,8 @@ pub(crate) struct Places<'a> {
     pub(crate) prediction: &'a Text,
     pub(crate) request: &'a Text,
     pub(crate) shared: &'a Segments,
+    /// Shared text that this request wrote itself: it is in `request` already.
+    pub(crate) taught: &'a [Taught],
     /// The most useful first.
     pub(crate) corpora: &'a [Arc<Corpus>],
     /// The model's earlier answers: in this request, then in its namespace.
@@ -87,13 +90,10 @@ impl Places<'_> {
             if wanted == [0; ORDERS.len()] {
                 break;
             }
-            collect(
-                &**segment,
-                SHARED + age as u16,
-                context,
-                &mut wanted,
-                occurrences,
-            );
+            let first = occurrences.len();
+            let place = SHARED + age as u16;
+            collect(&**segment, place, context, &mut wanted, occurrences);
+            self.drop_own(segment.id(), first, occurrences);
         }
         for (index, corpus) in self.corpora.iter().enumerate() {
             if wanted == [0; ORDERS.len()] {
@@ -102,6 +102,27 @@ impl Places<'_> {
             let place = CORPUS + index as u16;
             collect(&**corpus, place, context, &mut wanted, occurrences);
         }
+    }
+
+    /// Takes the request's own text out of the occurrences from `first` on.
+    fn drop_own(&self, segment_id: u64, first: usize, occurrences: &mut Vec<Occurrence>) {
+        if self.taught.is_empty() {
+            return;
+        }
+        let mut kept = first;
+        for index in first..occurrences.len() {
+            let occurrence = occurrences[index];
+            let position = occurrence.position;
+            if !self
+                .taught
+                .iter()
+                .any(|own| own.holds(segment_id, position))
+            {
+                occurrences[kept] = occurrence;
+                kept += 1;
+            }
+        }
+        occurrences.truncate(kept);
     }
 
     /// What the model said before of the pair and of the last token alone.

@@ -91,6 +91,16 @@ impl Extent {
     pub(crate) fn room(&self) -> usize {
         (self.end - self.next) as usize
     }
+
+    /// The first cell.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// One past the last cell.
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
 }
 
 impl Segment {

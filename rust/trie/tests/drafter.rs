@@ -278,3 +278,42 @@ fn observations_of_foreign_trees_are_ignored() {
     drafter.observe(&tree, &[0, 99], 3);
     assert_eq!(drafter.draft(4, 0.0), tree);
 }
+
+#[test]
+fn a_request_that_leaves_known_text_backs_off_within_three_steps_and_comes_back() {
+    let mut drafter = drafter(DraftMode::Auto);
+    let line = numbers(100..120);
+    let mut prompt = Vec::new();
+    for number in 0..6 {
+        prompt.extend_from_slice(&line);
+        prompt.push(200 + number);
+    }
+    prompt.extend_from_slice(&line[..10]);
+    drafter.push_prompt(&prompt);
+    let mut next = 10;
+    let expected = |drafter: &mut Drafter| drafter.draft(16, 0.0).expected_accepted();
+    let mut follow = |drafter: &mut Drafter, is_known: bool| {
+        let token = if is_known {
+            line[next % 20]
+        } else {
+            line[(next + 7) % 20]
+        };
+        drafter.draft(16, 0.0);
+        drafter.push_output(&[token]);
+        next = if is_known { next + 1 } else { next + 8 };
+    };
+    for _ in 0..8 {
+        follow(&mut drafter, true);
+    }
+    let sure = expected(&mut drafter);
+    for _ in 0..3 {
+        follow(&mut drafter, false);
+    }
+    let unsure = expected(&mut drafter);
+    assert!(unsure < 0.5 * sure, "{sure} then {unsure}");
+    for _ in 0..8 {
+        follow(&mut drafter, true);
+    }
+    let again = expected(&mut drafter);
+    assert!(again > 2.0 * unsure, "{unsure} then {again}");
+}

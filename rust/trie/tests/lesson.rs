@@ -159,3 +159,30 @@ fn namespaces_say_what_they_hold_and_what_was_accepted() {
     assert_eq!((infos[1].num_tokens, infos[1].accepted_tokens), (4, 2));
     assert_eq!((infos[1].num_segments, infos[1].bytes), (1, memory.bytes()));
 }
+
+#[test]
+fn a_request_does_not_take_what_it_teaches_for_the_text_of_others() {
+    let memory = memory();
+    let shared = memory.namespace("a");
+    let prompt: Vec<u32> = (0..3000).map(|i| i * 7 % 61).collect();
+    let alone = {
+        let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+        drafter.push_prompt(&prompt);
+        drafter.draft(16, 0.0)
+    };
+    let mut lesson = shared.begin();
+    let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+    drafter.push_prompt(&prompt);
+    for piece in prompt.chunks(100) {
+        lesson.push(piece);
+        drafter.skip(lesson.taught());
+    }
+    assert_eq!(drafter.draft(16, 0.0), alone);
+    let mut other = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+    other.push_prompt(&prompt[..20]);
+    assert_eq!(
+        other.draft(1, 0.0).nodes[0].token,
+        prompt[20],
+        "others find it"
+    );
+}
