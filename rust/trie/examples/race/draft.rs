@@ -23,9 +23,13 @@ pub(crate) struct Tuning {
     pub(crate) own: f32,
     /// Factor on the escapes.
     pub(crate) escape: f32,
-    /// Children that the bounded trie reads of a node.
-    pub(crate) most: usize,
 }
+
+/// Best for every structure where there is own text alone.
+pub(crate) const ALONE: Tuning = Tuning {
+    own: 3.0,
+    escape: 1.0,
+};
 
 struct Node {
     token: TokenId,

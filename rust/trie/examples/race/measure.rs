@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::chains::context_of;
-use crate::draft::{Drafts, Tuning};
+use crate::draft::{ALONE, Drafts, Tuning};
 use crate::index::Index;
 use crate::{SEPARATOR, TokenId};
 
@@ -145,7 +145,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Indexes the corpus, then replays the trace without and with it.
+/// Indexes the corpus, then replays the trace without and with it, `tuning` being that for with.
 pub(crate) fn measure<I: Index>(texts: &Texts, tuning: Tuning, make: impl Fn() -> I) -> Figures {
     let mut corpus = make();
     let mut num_tokens = 0;
@@ -157,7 +157,7 @@ pub(crate) fn measure<I: Index>(texts: &Texts, tuning: Tuning, make: impl Fn() -
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    let mut alone = Replay::run(texts, None, tuning, &make);
+    let mut alone = Replay::run(texts, None, ALONE, &make);
     let mut with = Replay::run(texts, Some(&corpus), tuning, &make);
     Figures {
         accepted: [&alone, &with].map(|replay| replay.per_step(replay.accepted)),
