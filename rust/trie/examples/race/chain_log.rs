@@ -9,14 +9,21 @@ const TOKENS_PER_BUCKET: usize = 3;
 const MIN_BUCKETS: usize = 64;
 
 pub(crate) struct ChainLog {
+    /// Occurrences taken of each order.
+    limits: [u32; ORDERS.len()],
+    again: bool,
     tokens: Vec<TokenId>,
     links: Vec<[u32; ORDERS.len()]>,
     heads: Vec<[u32; ORDERS.len()]>,
 }
 
 impl ChainLog {
-    pub(crate) fn new() -> Self {
+    /// `more`: factor on the occurrences that the product takes. `again`: whether drafted nodes are
+    /// looked up, which finds what only a shorter match holds.
+    pub(crate) fn new(more: u32, again: bool) -> Self {
         Self {
+            limits: LIMITS.map(|limit| limit * more),
+            again,
             tokens: Vec::new(),
             links: Vec::new(),
             heads: vec![[0; ORDERS.len()]; MIN_BUCKETS],
@@ -82,7 +89,7 @@ impl Index for ChainLog {
 
     fn own_places(&self, context: &[TokenId], places: &mut Vec<Occurrence>) {
         places.clear();
-        collect(self, 0, context, &mut LIMITS.clone(), places);
+        collect(self, 0, context, &mut self.limits.clone(), places);
     }
 
     fn follow(&self, context: &[TokenId], _fresh: usize, places: &mut Vec<Occurrence>) {
@@ -108,6 +115,10 @@ impl Index for ChainLog {
 
     fn first(&self, _token: TokenId) -> Option<Occurrence> {
         None
+    }
+
+    fn looks_up_again(&self) -> bool {
+        self.again
     }
 
     fn bytes(&self) -> usize {

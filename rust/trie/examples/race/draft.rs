@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::TokenId;
+use crate::chains::context_of;
 use crate::index::{Counts, Index, LEVELS};
 
 /// Escape of each level: `src/score.rs`.
@@ -79,6 +80,10 @@ pub(crate) struct Drafts<I: Index> {
     open: BinaryHeap<Open>,
     counts: Counts,
     values: Vec<f32>,
+    /// The end of the text, `context` tokens, and the way to a node.
+    path: Vec<TokenId>,
+    context: usize,
+    found: Vec<I::Place>,
 }
 
 impl<I: Index> Drafts<I> {
@@ -90,11 +95,22 @@ impl<I: Index> Drafts<I> {
             open: BinaryHeap::new(),
             counts: Counts::default(),
             values: Vec::new(),
+            path: Vec::new(),
+            context: 0,
+            found: Vec::new(),
         }
     }
 
-    /// Takes the `max_nodes` likeliest paths; `sources` are own text and the corpus.
-    pub(crate) fn draft(&mut self, sources: [Option<&I>; 2], max_nodes: usize) {
+    /// Takes the `max_nodes` likeliest paths after `context`; `sources` are own text and the corpus.
+    pub(crate) fn draft(
+        &mut self,
+        context: &[TokenId],
+        sources: [Option<&I>; 2],
+        max_nodes: usize,
+    ) {
+        self.path.clear();
+        self.path.extend_from_slice(context);
+        self.context = context.len();
         self.nodes.clear();
         self.open.clear();
         let places = [0..self.places[0].len(), 0..self.places[1].len()];
@@ -122,13 +138,25 @@ impl<I: Index> Drafts<I> {
 
     fn take(&mut self, open: Open, token: TokenId, sources: [Option<&I>; 2]) -> usize {
         let mut ranges = self.nodes[open.parent].places.clone();
+        self.path.truncate(self.context);
+        let mut above = open.parent;
+        while above != ROOT {
+            self.path.insert(self.context, self.nodes[above].token);
+            above = self.nodes[above].parent;
+        }
+        self.path.push(token);
         for ((range, places), source) in ranges.iter_mut().zip(&mut self.places).zip(sources) {
             let Some(source) = source else { continue };
             let first = places.len();
-            for index in range.clone() {
-                places.extend(source.advance(places[index], token));
+            if source.looks_up_again() {
+                source.follow(context_of(&self.path), 1, &mut self.found);
+                places.extend_from_slice(&self.found);
+            } else {
+                for index in range.clone() {
+                    places.extend(source.advance(places[index], token));
+                }
+                places.extend(source.first(token));
             }
-            places.extend(source.first(token));
             *range = first..places.len();
         }
         self.nodes.push(Node {

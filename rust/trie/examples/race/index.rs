@@ -35,6 +35,12 @@ pub(crate) trait Index {
     /// Where the walk of one token stands, for indexes that keep a place for each match length.
     fn first(&self, token: TokenId) -> Option<Self::Place>;
 
+    /// Whether each drafted node is looked up like new text, instead of going on from the places of
+    /// its parent.
+    fn looks_up_again(&self) -> bool {
+        false
+    }
+
     /// Bytes in use; vectors that double count what they hold, hash tables all of their slots.
     fn bytes(&self) -> usize;
 }

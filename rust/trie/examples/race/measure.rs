@@ -65,7 +65,7 @@ impl Replay {
                     corpus.follow(context, fresh.min(context.len()), &mut cursor);
                     drafts.places[1].clone_from(&cursor);
                 }
-                drafts.draft([Some(&own), corpus], MAX_NODES);
+                drafts.draft(context, [Some(&own), corpus], MAX_NODES);
                 replay.draft_us.push(start.elapsed().as_secs_f64() * 1e6);
                 let rest = &document[position..];
                 let accepted = drafts.accepted(rest);
