@@ -43,8 +43,8 @@ const MOST: usize = 32;
 type Race = fn(&Texts, Tuning) -> Figures;
 
 /// The structures, each with the tuning that was best for it on every fourth file of the tuning
-/// split (80k tokens, 16 nodes, the corpus of the bench): own weights of 1.5 to 90, escapes of 0.5
-/// to 10. The automaton counts what the trie counts and shares its tuning.
+/// split (80k tokens, 16 nodes, the corpus of the bench), of a dozen pairs from 1.5 and 0.5 to 90
+/// and 10. `chains+` and the automaton share the tuning of `chains` and of the trie.
 const RACERS: [(&str, Tuning, Race); 6] = [
     ("chains", tuning(12.0, 4.0), |texts, tuning| {
         measure(texts, tuning, || ChainLog::new(1, false))
