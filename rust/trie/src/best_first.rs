@@ -20,12 +20,12 @@ const LEAST_VALUE: f32 = 1e-4;
 
 /// What the best child of a node is taken for before the node is scored, as a share of the node's
 /// value. Most nodes are less likely than the last one that finds room, and are never scored.
-const HOPE: f32 = 0.4;
+const HOPE: f32 = 0.3;
 
 /// Nodes at least this likely are also scored with hints, and with those that know no context. Less
 /// likely nodes would not gain a child by them.
-const HINT_VALUE: f32 = 0.05;
-const RECENT_VALUE: f32 = 0.2;
+const HINT_VALUE: f32 = 0.2;
+const RECENT_VALUE: f32 = 0.3;
 
 /// A path that may be taken next, or a taken node that may be scored.
 #[derive(Clone, Copy, Debug)]
