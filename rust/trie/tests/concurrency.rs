@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
 mod common;
+#[path = "common/drafts.rs"]
+mod drafts;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,15 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use common::Folder;
-use spectrie_trie::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
+use drafts::matches_only;
+use spectrie_trie::{DraftMemory, Drafter, MemoryConfig, TokenId};
 
 /// Tokens in a cycle: in every document, `t` is followed by `t + 1` modulo this and offset by the
 /// document's family, so any other continuation is torn or invented.

@@ -1,17 +1,13 @@
 //! A request drafts from its own text, its prediction and its namespace.
 
+#[path = "common/drafts.rs"]
+mod drafts;
+
+use drafts::matches_only;
 use spectrie_trie::{
     DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MemoryConfig, SEPARATOR, Source,
     TokenId,
 };
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
 
 fn drafter(mode: DraftMode) -> Drafter {
     Drafter::new(

@@ -3,23 +3,18 @@
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
 mod common;
+#[path = "common/drafts.rs"]
+mod drafts;
 
 use std::fs;
 use std::sync::Arc;
 
 use common::Folder;
+use drafts::matches_only;
 use spectrie_trie::{
     Corpus, CorpusBuilder, DraftConfig, DraftMemory, Drafter, MAX_DEPTH, MAX_MATCH, MemoryConfig,
     Readers, SharedTrie, TokenId,
 };
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
 
 fn memory(capacity_bytes: usize) -> DraftMemory {
     DraftMemory::new(MemoryConfig {

@@ -2,19 +2,15 @@
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
+#[path = "common/drafts.rs"]
+mod drafts;
+
 use std::sync::Arc;
 
+use drafts::matches_only;
 use spectrie_trie::{
     DraftConfig, DraftMemory, Drafter, MemoryConfig, SEPARATOR, SharedTrie, TokenId,
 };
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
 
 fn memory() -> DraftMemory {
     DraftMemory::new(MemoryConfig::default()).expect("a valid config")

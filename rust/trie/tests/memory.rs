@@ -2,20 +2,16 @@
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
+#[path = "common/drafts.rs"]
+mod drafts;
+
 use std::sync::Arc;
 
+use drafts::matches_only;
 use proptest::prelude::*;
 use spectrie_trie::{
-    DraftConfig, DraftMemory, Drafter, MAX_MATCH, MemoryConfig, SEPARATOR, SharedTrie, TokenId,
+    DraftMemory, Drafter, MAX_MATCH, MemoryConfig, SEPARATOR, SharedTrie, TokenId,
 };
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
 
 fn memory(capacity_bytes: usize, max_namespaces: usize) -> DraftMemory {
     DraftMemory::new(MemoryConfig {

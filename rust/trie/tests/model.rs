@@ -3,24 +3,19 @@
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
 mod common;
+#[path = "common/drafts.rs"]
+mod drafts;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use common::Folder;
+use drafts::matches_only;
 use proptest::prelude::*;
 use spectrie_trie::{
     Corpus, CorpusBuilder, DraftConfig, DraftMemory, Drafter, Lesson, MemoryConfig, Readers,
     TokenId,
 };
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
 
 const NUM_NAMESPACES: u32 = 3;
 const NUM_LESSONS: usize = 4;

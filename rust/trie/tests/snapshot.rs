@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
 mod common;
+#[path = "common/drafts.rs"]
+mod drafts;
 
 use std::fs;
 use std::sync::Arc;
@@ -10,17 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::Folder;
-use spectrie_trie::{
-    DraftConfig, DraftMemory, Drafter, MemoryConfig, SharedTrie, SnapshotInfo, TokenId,
-};
-
-/// Drafts of what matches alone, without hints.
-fn matches_only() -> DraftConfig {
-    DraftConfig {
-        hints: false,
-        ..DraftConfig::default()
-    }
-}
+use drafts::matches_only;
+use spectrie_trie::{DraftMemory, Drafter, MemoryConfig, SharedTrie, SnapshotInfo, TokenId};
 
 const TOKENIZER: &str = "0123456789abcdef";
 
