@@ -84,11 +84,10 @@ impl DraftTree {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(token: TokenId, parent: Option<u32>, depth: u16, value: f32) -> DraftNode {
-        DraftNode {
+impl DraftNode {
+    /// A node from the request's own text.
+    pub(crate) fn own(token: TokenId, parent: Option<u32>, depth: u16, value: f32) -> Self {
+        Self {
             token,
             parent,
             depth,
@@ -96,15 +95,20 @@ mod tests {
             source: Source::Request,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn walk_follows_tokens_as_far_as_the_tree_goes() {
         let tree = DraftTree {
             nodes: vec![
-                node(7, None, 1, 0.5),
-                node(8, Some(0), 2, 0.25),
-                node(9, None, 1, 0.25),
-                node(8, Some(2), 2, 0.125),
+                DraftNode::own(7, None, 1, 0.5),
+                DraftNode::own(8, Some(0), 2, 0.25),
+                DraftNode::own(9, None, 1, 0.25),
+                DraftNode::own(8, Some(2), 2, 0.125),
             ],
         };
         assert_eq!(tree.walk(&[7, 8, 9]), vec![0, 1]);

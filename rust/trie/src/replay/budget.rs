@@ -45,16 +45,10 @@ fn keep(mut tree: DraftTree, kept: &[bool]) -> DraftTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DraftNode, Source};
+    use crate::DraftNode;
 
     fn tree(nodes: &[(u32, Option<u32>, f32)]) -> DraftTree {
-        let node = |&(token, parent, value)| DraftNode {
-            token,
-            parent,
-            depth: 1,
-            value,
-            source: Source::Request,
-        };
+        let node = |&(token, parent, value)| DraftNode::own(token, parent, 1, value);
         DraftTree {
             nodes: nodes.iter().map(node).collect(),
         }

@@ -119,26 +119,16 @@ mod tests {
     use super::*;
     use crate::DraftNode;
 
-    fn node(token: TokenId, parent: Option<u32>, depth: u16, value: f32) -> DraftNode {
-        DraftNode {
-            token,
-            parent,
-            depth,
-            value,
-            source: Source::Request,
-        }
-    }
-
     #[test]
     fn only_nodes_with_a_reached_parent_and_a_known_answer_are_trials() {
         // 7 (0.5) -> 8 (0.475: 0.95 after 7) -> 9 (0.38: 0.8 after 8); 6 (0.25) -> 5, never reached.
         let tree = DraftTree {
             nodes: vec![
-                node(7, None, 1, 0.5),
-                node(8, Some(0), 2, 0.475),
-                node(9, Some(1), 3, 0.38),
-                node(6, None, 1, 0.25),
-                node(5, Some(3), 2, 0.2),
+                DraftNode::own(7, None, 1, 0.5),
+                DraftNode::own(8, Some(0), 2, 0.475),
+                DraftNode::own(9, Some(1), 3, 0.38),
+                DraftNode::own(6, None, 1, 0.25),
+                DraftNode::own(5, Some(3), 2, 0.2),
             ],
         };
         let mut tally = Tally::default();
