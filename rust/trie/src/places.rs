@@ -16,7 +16,6 @@ pub(crate) const PREDICTION: u16 = 0;
 pub(crate) const REQUEST: u16 = 1;
 /// Place of the newest shared segment; older ones follow.
 pub(crate) const SHARED: u16 = 2;
-
 /// Place of the first corpus; others follow.
 pub(crate) const CORPUS: u16 = 1 << 15;
 /// Place of what only the model's earlier answers hold.
@@ -106,23 +105,13 @@ impl Places<'_> {
 
     /// Takes the request's own text out of the occurrences from `first` on.
     fn drop_own(&self, segment_id: u64, first: usize, occurrences: &mut Vec<Occurrence>) {
-        if self.taught.is_empty() {
-            return;
-        }
-        let mut kept = first;
-        for index in first..occurrences.len() {
-            let occurrence = occurrences[index];
-            let position = occurrence.position;
-            if !self
-                .taught
-                .iter()
-                .any(|own| own.holds(segment_id, position))
-            {
-                occurrences[kept] = occurrence;
-                kept += 1;
-            }
-        }
-        occurrences.truncate(kept);
+        let is_own = |position| {
+            let mut taught = self.taught.iter();
+            taught.any(|own| own.holds(segment_id, position))
+        };
+        occurrences
+            .extract_if(first.., |occurrence| is_own(occurrence.position))
+            .for_each(drop);
     }
 
     /// What the model said before of the pair and of the last token alone.
