@@ -8,7 +8,7 @@ use crate::chains::{LIMITS, context_of};
 use crate::favourites::Favourites;
 use crate::lesson::Taught;
 use crate::mixer::Mixer;
-use crate::places::{CORPUS, Places, SHARED};
+use crate::places::Places;
 use crate::prediction::Prediction;
 use crate::recycled::Recycled;
 use crate::shared::Segments;
@@ -244,10 +244,10 @@ impl Drafter {
             };
             node = child;
             let place = self.sketch.nodes[node as usize].place;
-            if let Some(index) = place.checked_sub(CORPUS) {
-                self.favourites.credit(usize::from(index));
-            } else if let Some(age) = place.checked_sub(SHARED)
-                && let Some(&id) = self.segment_ids.get(usize::from(age))
+            if let Some(index) = Places::corpus_index(place) {
+                self.favourites.credit(index);
+            } else if let Some(age) = Places::age(place)
+                && let Some(&id) = self.segment_ids.get(age)
             {
                 shared.credit(id, 1);
             }

@@ -37,17 +37,30 @@ pub(crate) struct Places<'a> {
 }
 
 impl Places<'_> {
+    /// How many shared segments are newer than that of a place, if it is one.
+    pub(crate) fn age(place: u16) -> Option<usize> {
+        (SHARED..CORPUS)
+            .contains(&place)
+            .then(|| usize::from(place - SHARED))
+    }
+
+    /// Which corpus a place is, if it is one.
+    pub(crate) fn corpus_index(place: u16) -> Option<usize> {
+        (CORPUS..RECYCLED)
+            .contains(&place)
+            .then(|| usize::from(place - CORPUS))
+    }
+
     /// The shared segment of a place, if it is one.
     pub(crate) fn segment(&self, place: u16) -> Option<&Segment> {
-        let age = place.checked_sub(SHARED)? as usize;
-        let index = self.shared.len().checked_sub(age + 1)?;
+        let index = self.shared.len().checked_sub(Self::age(place)? + 1)?;
         self.shared.get(index).map(|segment| &**segment)
     }
 
     /// The corpus of a place, if it is one.
     pub(crate) fn corpus(&self, place: u16) -> Option<&Corpus> {
-        let index = place.checked_sub(CORPUS)?;
-        self.corpora.get(usize::from(index)).map(|corpus| &**corpus)
+        let corpus = self.corpora.get(Self::corpus_index(place)?)?;
+        Some(&**corpus)
     }
 
     /// The source a place is credited to.
@@ -146,4 +159,19 @@ impl Places<'_> {
 
 fn read<C: Chains>(chains: &C, position: u32) -> Option<TokenId> {
     (position < chains.end()).then(|| chains.token(position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_segment_or_a_corpus_or_neither() {
+        let read = |place| (Places::age(place), Places::corpus_index(place));
+        assert_eq!(read(REQUEST), (None, None));
+        assert_eq!(read(SHARED + 3), (Some(3), None));
+        assert_eq!(read(CORPUS - 1).1, None);
+        assert_eq!(read(CORPUS), (None, Some(0)));
+        assert_eq!(read(RECYCLED), (None, None), "no text, so nobody to credit");
+    }
 }
