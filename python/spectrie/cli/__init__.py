@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from spectrie.cli.parser import CommandParser, HelpFormatter
+from spectrie.cli.parser import CommandParser, HelpFormatter, add_command
 from spectrie.errors import ConfigError, SpectrieError
 
 __all__ = ["COMMANDS", "main"]
@@ -91,12 +91,7 @@ def _dispatch(arguments: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     wanted = next((a for a in arguments if not a.startswith("-")), None)
     for command in COMMANDS:
-        child = commands.add_parser(
-            command.name,
-            help=command.summary,
-            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-            formatter_class=HelpFormatter,
-        )
+        child = add_command(commands, command.name, command.summary)
         if command.name == wanted:
             module = import_module(f"spectrie.cli.{command.name}")
             module.configure(child)

@@ -14,7 +14,7 @@ from spectrie.cli import values
 from spectrie.cli.arguments import add_value, read_value
 from spectrie.cli.documents import DocumentReader
 from spectrie.cli.operator import add_server, operate, rows
-from spectrie.cli.parser import HelpFormatter
+from spectrie.cli.parser import add_command
 from spectrie.cli.progress import Progress
 from spectrie.cli.vocabulary import Vocabulary, load_vocabulary, stored_models
 from spectrie.errors import ConfigError
@@ -41,16 +41,7 @@ _SPLIT = values.choice("whole", "blank-line")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the actions and their arguments to `parser`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, summary: str) -> argparse.ArgumentParser:
-        return actions.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=HelpFormatter,
-        )
-
-    building = action("build", "build a corpus of text, JSON lines or token ids")
+    building = add_command(actions, "build", "build a corpus of text, JSON lines or token ids")
     building.epilog = _BUILD_EPILOG
     building.add_argument("files", metavar="FILES", nargs="+", help="files and folders")
     building.add_argument(
@@ -65,11 +56,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_value(building, "split", _SPLIT, "whole", "documents of a text file")
     building.add_argument("--force", action="store_true", help="replace a corpus of that name")
-    listing = action("list", "show the corpora that are built, or that a server drafts from")
+    listing = add_command(
+        actions, "list", "show the corpora that are built, or that a server drafts from"
+    )
     add_server(listing)
-    removing = action("rm", "remove a built corpus")
+    removing = add_command(actions, "rm", "remove a built corpus")
     removing.add_argument("name", metavar="NAME")
-    adding = action("add", "let a running server draft from a built corpus")
+    adding = add_command(actions, "add", "let a running server draft from a built corpus")
     adding.add_argument(
         "corpus", metavar="NAME", help="its name or path on the machine of the server's workers"
     )
@@ -80,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="who may draft from it; repeat for several [everyone]",
     )
     add_server(adding)
-    taking = action("remove", "let a running server no longer draft from a corpus")
+    taking = add_command(actions, "remove", "let a running server no longer draft from a corpus")
     taking.add_argument("corpus", metavar="NAME", help="as `corpus list --server` names it")
     add_server(taking)
 

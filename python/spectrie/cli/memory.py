@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectrie.cli.operator import add_server, operate, rows
-from spectrie.cli.parser import HelpFormatter
+from spectrie.cli.parser import add_command
 
 if TYPE_CHECKING:
     from spectrie.client import NamespaceReport, SnapshotReport, WorkerReport
@@ -19,22 +19,17 @@ __all__ = ["configure", "run"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the actions and their arguments to `parser`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, summary: str) -> argparse.ArgumentParser:
-        added = actions.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=HelpFormatter,
-        )
-        add_server(added)
-        return added
-
-    action("list", "show the namespaces that hold learnt text")
-    forgetting = action("forget", "drop what was learnt in a namespace, from memory and disk")
+    add_command(actions, "list", "show the namespaces that hold learnt text")
+    forgetting = add_command(
+        actions, "forget", "drop what was learnt in a namespace, from memory and disk"
+    )
     forgetting.add_argument("namespace", metavar="NAMESPACE", help="as `memory list` names it")
-    action("save", "write learnt text to the server's --state-dir now")
-    action("stats", "show what drafting promised, what it gave, and the memory in use")
+    add_command(actions, "save", "write learnt text to the server's --state-dir now")
+    add_command(
+        actions, "stats", "show what drafting promised, what it gave, and the memory in use"
+    )
+    for action in actions.choices.values():
+        add_server(action)
 
 
 def run(args: argparse.Namespace) -> int:

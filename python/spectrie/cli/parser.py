@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from spectrie.cli.settings import nearest
 
-__all__ = ["CommandParser", "HelpFormatter"]
+__all__ = ["CommandParser", "HelpFormatter", "add_command"]
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -17,6 +17,19 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+
+def add_command(
+    commands: argparse._SubParsersAction[Any], name: str, summary: str
+) -> argparse.ArgumentParser:
+    """Adds a command, or an action of one, whose help begins with its line in the list of all."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        formatter_class=HelpFormatter,
+    )
+    return parser
 
 
 class CommandParser(argparse.ArgumentParser):
