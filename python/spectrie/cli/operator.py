@@ -6,9 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spectrie.cli.token import read_token
 from spectrie.errors import ConfigError, PartialFailure
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def operate(
     server = args.server or environ.get(VARIABLE)
     if not server:
         raise ConfigError(f"give --server ADMIN or set {VARIABLE}: the server's start-up names it")
-    with AdminClient(server, token=_token(args.token_file), model=args.model) as client:
+    with AdminClient(
+        server, token=read_token("--token-file", args.token_file), model=args.model
+    ) as client:
         try:
             show(action(client))
         except PartialFailure as partial:
@@ -79,15 +81,3 @@ def rows(table: Sequence[tuple[str, ...]], empty: str) -> None:
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         print("  ".join(cells).rstrip())
-
-
-def _token(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        token = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {path}: {error}") from error
-    if not token:
-        raise ConfigError(f"--token-file {path}: the file holds no token")
-    return token

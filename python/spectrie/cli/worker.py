@@ -10,6 +10,7 @@ from pathlib import Path
 from spectrie.cli.logs import configure_logs
 from spectrie.cli.options import add_options
 from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.token import read_token
 from spectrie.errors import ConfigError, ModelError
 from spectrie.worker.config import (
     EngineOptions,
@@ -82,7 +83,7 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
         model=model,
         link=LinkOptions(
             target=settings.router,
-            token=_token(settings.worker_token_file),
+            token=read_token("--worker-token-file", settings.worker_token_file),
             model_name=settings.served_model_name,
         ),
         runner=RunnerOptions(
@@ -118,15 +119,3 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
 def _state_folder(folder: str | None, index: int) -> Path | None:
     """The folder of one worker's draft memory; a relative one is of the folder started in."""
     return None if folder is None else Path(folder).absolute() / "draft" / str(index)
-
-
-def _token(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        token = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--worker-token-file {path}: {error}") from error
-    if not token or not token.isascii():
-        raise ConfigError(f"--worker-token-file {path}: the file holds no token")
-    return token
