@@ -694,6 +694,46 @@ def corpus_info(path: str | PathLike[str]) -> CorpusFile:
     """
 
 @final
+class Bigrams:
+    """What a model says after each token alone: its 8 likeliest next tokens.
+
+    Args:
+        ids: One row of 8 token ids per token of the vocabulary, the likeliest first.
+        probabilities: As many rows of 8 probabilities. A row ends at its first 0; one that begins
+            with 0 is unknown.
+
+    Raises:
+        ValueError: A row of another length, or a number that is no probability.
+    """
+
+    def __new__(
+        cls, ids: Sequence[Sequence[int]], probabilities: Sequence[Sequence[float]]
+    ) -> Self: ...
+    @staticmethod
+    def open(path: str | PathLike[str], fingerprint: str) -> Bigrams:
+        """Reads the file that `save` wrote.
+
+        Raises:
+            ValueError: The file cannot be read, is damaged, or belongs to another model.
+        """
+
+    def save(self, path: str | PathLike[str], fingerprint: str) -> None:
+        """Writes the table for the model that `fingerprint` (at most 64 bytes) names, atomically.
+
+        Raises:
+            ValueError: The file cannot be written.
+        """
+
+    def rows(self) -> tuple[list[list[int]], list[list[float]]]:
+        """Ids and probabilities as the constructor takes them."""
+
+    @property
+    def num_known(self) -> int:
+        """Tokens whose successors are known."""
+
+    def __len__(self) -> int: ...
+
+@final
 class CorpusBuilder:
     """Gathers documents and writes them as one indexed file; 4 bytes a token until then.
 
@@ -743,6 +783,7 @@ class Replay:
         memory_bytes: Bound of the memory that requests share; 0 keeps none.
         costs: Time of a forward of 1, 2 ... rows: each step then sends only as many nodes as promise
             the most tokens per time, as a server with one request would.
+        bigrams: What the model says after each token alone; None drafts without.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.
@@ -763,6 +804,7 @@ class Replay:
         max_depth: int = 18,
         memory_bytes: int = ...,
         costs: Sequence[float] = ...,
+        bigrams: Bigrams | None = None,
     ) -> Self: ...
     def push(
         self,

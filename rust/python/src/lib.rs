@@ -2,6 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value)] // PyO3 hands arguments over by value
 
+mod bigrams;
 mod corpus;
 mod cpu;
 mod engine;
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    bigrams::register(module)?;
     corpus::register(module)?;
     cpu::register(module)?;
     engine::register(module)?;

@@ -1,13 +1,15 @@
 //! Python face of `spectrie_trie::replay`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
 use spectrie_trie::{Corpus, DraftConfig, MemoryConfig, Source, TrieError};
+
+use crate::bigrams::Bigrams;
 
 /// Sources that draft, in the order of their numbers.
 const DRAFTING: [Source; 5] = [
@@ -39,7 +41,7 @@ impl Replay {
     #[new]
     #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", structure="chains", memory="cold",
                         corpora=Vec::new(), corpus_ids=None, recycle=true, hints=true, max_depth=18,
-                        memory_bytes=256 << 20, costs=Vec::new()))]
+                        memory_bytes=256 << 20, costs=Vec::new(), bigrams=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         py: Python<'_>,
@@ -55,6 +57,7 @@ impl Replay {
         max_depth: usize,
         memory_bytes: usize,
         costs: Vec<f64>,
+        bigrams: Option<Py<Bigrams>>,
     ) -> PyResult<Self> {
         let config = ReplayConfig {
             draft: DraftConfig {
@@ -76,6 +79,9 @@ impl Replay {
         };
         let replay = py.detach(|| {
             let mut replay = replay::Replay::new(config)?;
+            if let Some(bigrams) = &bigrams {
+                replay.set_bigrams(Arc::clone(&bigrams.get().table));
+            }
             for path in &corpora {
                 replay.add_corpus(Corpus::open(path)?)?;
             }

@@ -1,53 +1,77 @@
 //! Fits the weights that ship: the first, third, fifth… recorded request trains them, again and
 //! again at falling rates; the others then tell whether they keep what they promise.
 //!
-//! `cargo run --release -p spectrie-trie --example fit -- OUT [--test] [--from WEIGHTS]
-//! [--corpus NAME.corpus] TRACE…`
+//! `cargo run --release -p spectrie-trie --example fit -- OUT [--all] [--test] [--from WEIGHTS]
+//! [--corpus NAME.corpus] [--bigrams TABLE] [--neither] TRACE…`
 //!
 //! A trace holds little-endian 32-bit words; each request is four counts (prompt, output and
 //! prediction tokens, entries of likeliest tokens), those tokens, then for each entry eight ids
 //! and eight 32-bit floats. `python -m bench.draft.fit` writes them. A trace after `--corpus` is
-//! replayed with that corpus, one before it without any. With `--test` nothing is fitted, and
-//! the figures of each trace are printed.
+//! replayed with that corpus, one after `--bigrams` with that table, one after `--neither` without
+//! them. With `--all` every request trains. With `--test` nothing is fitted, and the figures of
+//! each trace are printed.
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use spectrie_trie::{
-    Corpus, DraftConfig, DraftMemory, Drafter, MemoryConfig, Readers, TOP_K, TokenId, Weights,
-};
+use spectrie_trie::replay::{Replay, ReplayConfig, ReplayReport, ReplayRequest, TopEntries};
+use spectrie_trie::{Bigrams, Corpus, TOP_K, TokenId, Weights};
 
 /// Passes over all traces and the rate of each.
 const RATES: [f32; 8] = [0.02, 0.02, 0.01, 0.006, 0.003, 0.0015, 0.0007, 0.0003];
 /// The rate a test trains at: what a server does.
 const SERVING_RATE: f32 = 0.001;
-const MAX_NODES: usize = 16;
+/// What the file of bigrams says it is of.
+const FINGERPRINT: &str = "tune";
 
 #[derive(Default)]
 struct Request {
     prompt: Vec<TokenId>,
     output: Vec<TokenId>,
     prediction: Vec<TokenId>,
-    top: Vec<[(TokenId, f32); TOP_K]>,
+    top: Option<TopEntries>,
 }
 
 struct Trace {
     name: String,
     requests: Vec<Request>,
-    memory: DraftMemory,
+    corpus: Option<Arc<Corpus>>,
+    bigrams: Option<Arc<Bigrams>>,
 }
 
-#[derive(Default)]
-struct Totals {
-    steps: usize,
-    drafted: usize,
-    accepted: usize,
-    expected: f64,
-    seconds: f64,
-    /// Per decile of conditional probability: nodes reached, their sum, hits.
-    deciles: [(usize, f64, usize); 10],
+impl Trace {
+    fn replay(&self) -> Result<Replay, Box<dyn Error>> {
+        let mut replay = Replay::new(ReplayConfig::default())?;
+        if let Some(corpus) = &self.corpus {
+            replay.add_corpus(Arc::clone(corpus))?;
+        }
+        if let Some(bigrams) = &self.bigrams {
+            replay.set_bigrams(Arc::clone(bigrams));
+        }
+        Ok(replay)
+    }
+
+    /// Replays one request, if there are so many, from `weights`, and gives what it made of them.
+    fn push(
+        &self,
+        replay: &mut Replay,
+        index: usize,
+        weights: &Weights,
+        rate: f32,
+    ) -> Result<Option<Weights>, Box<dyn Error>> {
+        let Some(request) = self.requests.get(index) else {
+            return Ok(None);
+        };
+        replay.set_weights(weights, rate);
+        replay.push(&ReplayRequest {
+            prediction: &request.prediction,
+            top: request.top.as_ref(),
+            ..ReplayRequest::new(&request.prompt, &request.output)
+        })?;
+        Ok(replay.trained().cloned())
+    }
 }
 
 fn read(path: &str) -> Result<Vec<Request>, Box<dyn Error>> {
@@ -61,161 +85,116 @@ fn read(path: &str) -> Result<Vec<Request>, Box<dyn Error>> {
         let mut take = |count: u32| words.by_ref().take(count as usize).collect::<Vec<_>>();
         let (prompt, output) = (take(num_prompt), take(num_output));
         let prediction = take(num_prediction);
-        let mut top = Vec::new();
+        let mut top = TopEntries::default();
         for _ in 0..num_top {
             let (ids, given) = (take(TOP_K as u32), take(TOP_K as u32));
-            top.push(std::array::from_fn(|i| (ids[i], f32::from_bits(given[i]))));
+            let given = given.into_iter().map(f32::from_bits);
+            top.push(ids.into_iter().zip(given))?;
         }
         requests.push(Request {
             prompt,
             output,
             prediction,
-            top,
+            top: Some(top).filter(|top| !top.is_empty()),
         });
     }
     Ok(requests)
 }
 
-fn replay(
-    request: &Request,
-    memory: &DraftMemory,
-    weights: Weights,
-    rate: f32,
-    totals: &mut Totals,
-) -> Weights {
-    let mut drafter = Drafter::new(DraftConfig::default(), Some(memory.namespace("fit")))
-        .teaches(false)
-        .with_weights(weights, rate);
-    if !request.prediction.is_empty() {
-        drafter.set_prediction(&request.prediction);
-    }
-    drafter.push_prompt(&request.prompt);
-    let text = [&request.prompt[..], &request.output[..]].concat();
-    let mut known = 0;
-    let mut position = request.prompt.len();
-    while position < text.len() {
-        // What the model gives after the last token is what this step finds out.
-        while known + 1 < position {
-            if let Some(top) = request.top.get(known) {
-                let before = known.checked_sub(1).map(|index| text[index]);
-                drafter.recycle(before, text[known], top);
-            }
-            known += 1;
-        }
-        let rest = &text[position..];
-        let start = std::time::Instant::now();
-        let tree = drafter.draft(MAX_NODES, 0.0);
-        totals.seconds += start.elapsed().as_secs_f64();
-        let path = tree.walk(rest);
-        totals.steps += 1;
-        for node in &tree.nodes {
-            let reached = node.parent.is_none_or(|parent| path.contains(&parent));
-            let depth = usize::from(node.depth);
-            if reached && depth <= rest.len() {
-                let above = node
-                    .parent
-                    .map_or(1.0, |parent| tree.nodes[parent as usize].value);
-                let said = f64::from(node.value / above);
-                let decile = &mut totals.deciles[((said * 10.0) as usize).min(9)];
-                decile.0 += 1;
-                decile.1 += said;
-                decile.2 += usize::from(rest[depth - 1] == node.token);
-            }
-        }
-        totals.drafted += tree.len();
-        totals.accepted += path.len();
-        totals.expected += f64::from(tree.expected_accepted());
-        let emitted = (path.len() + 1).min(rest.len());
-        drafter.observe(&tree, &path, rest[emitted - 1]);
-        drafter.push_output(&rest[..emitted]);
-        position += emitted;
-    }
-    drafter.weights().clone()
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let out = arguments.next().ok_or("where to?")?;
-    let (mut traces, mut corpus, mut test) = (Vec::new(), None, false);
+    let (mut traces, mut corpus, mut bigrams) = (Vec::new(), None, None);
+    let (mut test, mut all) = (false, false);
     let mut weights = Weights::default();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--test" => test = true,
+            "--all" => all = true,
+            "--neither" => (corpus, bigrams) = (None, None),
             "--from" => weights = Weights::from_bytes(&std::fs::read(value()?)?)?,
             "--corpus" => corpus = Some(Corpus::open(Path::new(&value()?))?),
+            "--bigrams" => {
+                let table = Bigrams::open(Path::new(&value()?), FINGERPRINT)?;
+                bigrams = Some(Arc::new(table));
+            }
             path => {
-                let memory = DraftMemory::new(MemoryConfig::default())?;
-                if let Some(corpus) = &corpus {
-                    memory.add_corpus(Arc::clone(corpus), Readers::All)?;
-                }
+                let with = |is: bool, what| if is { what } else { "" };
+                let corpus_name = with(corpus.is_some(), " + corpus");
+                let bigrams_name = with(bigrams.is_some(), " + bigrams");
                 traces.push(Trace {
-                    name: format!("{path}{}", if corpus.is_some() { " + corpus" } else { "" }),
+                    name: format!("{path}{corpus_name}{bigrams_name}"),
                     requests: read(path)?,
-                    memory,
+                    corpus: corpus.clone(),
+                    bigrams: bigrams.clone(),
                 });
             }
         }
     }
     if test {
         for trace in &traces {
-            let mut totals = Totals::default();
-            for request in &trace.requests {
-                replay(
-                    request,
-                    &trace.memory,
-                    weights.clone(),
-                    SERVING_RATE,
-                    &mut totals,
-                );
+            let mut replay = trace.replay()?;
+            for index in 0..trace.requests.len() {
+                trace.push(&mut replay, index, &weights, SERVING_RATE)?;
             }
-            print(&trace.name, &totals);
+            print(&trace.name, &[replay.report()]);
         }
         return Ok(());
     }
     let longest = traces.iter().map(|trace| trace.requests.len()).max();
     let longest = longest.unwrap_or(0);
+    let replays = || {
+        traces
+            .iter()
+            .map(Trace::replay)
+            .collect::<Result<Vec<_>, _>>()
+    };
     for rate in RATES {
-        let mut totals = Totals::default();
+        let mut replays = replays()?;
         // One request of each trace in turn, so that no trace has the last word.
-        for index in (0..longest).step_by(2) {
-            for trace in &traces {
-                if let Some(request) = trace.requests.get(index) {
-                    weights = replay(request, &trace.memory, weights, rate, &mut totals);
-                }
+        for index in (0..longest).step_by(if all { 1 } else { 2 }) {
+            for (trace, replay) in traces.iter().zip(&mut replays) {
+                let trained = trace.push(replay, index, &weights, rate)?;
+                weights = trained.unwrap_or(weights);
             }
         }
-        print(&format!("rate {rate}"), &totals);
+        print(&format!("rate {rate}"), &reports(&replays));
     }
-    let mut totals = Totals::default();
-    for trace in &traces {
-        for request in trace.requests.iter().skip(1).step_by(2) {
-            replay(
-                request,
-                &trace.memory,
-                weights.clone(),
-                SERVING_RATE,
-                &mut totals,
-            );
+    let mut replays = replays()?;
+    for (trace, replay) in traces.iter().zip(&mut replays) {
+        for index in (1..trace.requests.len()).step_by(2) {
+            trace.push(replay, index, &weights, SERVING_RATE)?;
         }
     }
-    print("held out", &totals);
+    print(
+        if all { "trained on" } else { "held out" },
+        &reports(&replays),
+    );
     std::fs::write(&out, weights.to_bytes())?;
     Ok(())
 }
 
-fn print(name: &str, totals: &Totals) {
-    let steps = totals.steps as f64;
+fn reports(replays: &[Replay]) -> Vec<ReplayReport> {
+    replays.iter().map(Replay::report).collect()
+}
+
+/// The sum of some reports.
+fn print(name: &str, reports: &[ReplayReport]) {
+    let sum = |of: fn(&ReplayReport) -> f64| reports.iter().map(of).sum::<f64>();
+    let steps = sum(|report| report.steps as f64);
+    let tenths = (0..10).map(|tenth| {
+        let bins = reports.iter().map(|report| &report.calibration[tenth]);
+        let (said, came) = bins.fold((0.0, 0.0), |(said, came), bin| {
+            (said + bin.expected, came + bin.actual as f64)
+        });
+        format!("{:.2}", said / came)
+    });
     println!(
-        "{name:<50} accepted/step {:.3}  drafted {:.2}  expected {:.3}  us {:.1}",
-        totals.accepted as f64 / steps,
-        totals.drafted as f64 / steps,
-        totals.expected / steps,
-        totals.seconds / steps * 1e6,
+        "{name:<60} accepted/step {:.3}  drafted {:.2}  us {:.1}  said / came {}",
+        sum(|report| report.accepted_tokens as f64) / steps,
+        sum(|report| report.drafted_tokens as f64) / steps,
+        sum(|report| report.draft_us_p50.unwrap_or(0.0) * report.steps as f64) / steps,
+        tenths.collect::<Vec<_>>().join(" "),
     );
-    let ratios = totals
-        .deciles
-        .iter()
-        .map(|(count, said, hits)| format!("{count}:{:.2}", said / *hits as f64));
-    println!("    said / came: {}", ratios.collect::<Vec<_>>().join(" "));
 }

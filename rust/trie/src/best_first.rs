@@ -16,7 +16,7 @@ use crate::score::{Candidate, Scored, Scorer};
 use crate::sketch::{ROOT, Sketch};
 
 /// Paths less likely than this are not worth the heap's work at any price.
-const LEAST_VALUE: f32 = 1e-4;
+const LEAST_VALUE: f32 = 5e-4;
 
 /// What the best child of a node is taken for before the node is scored, as a share of the node's
 /// value. Most nodes are less likely than the last one that finds room, and are never scored.

@@ -151,6 +151,14 @@ pub enum TrieError {
         /// Bytes of weights.
         expected: usize,
     },
+    /// Successors that are no whole rows.
+    #[error("bigrams of {ids} ids and {probabilities} probabilities: expected 8 of each a token")]
+    BigramRows {
+        /// Ids given.
+        ids: usize,
+        /// Probabilities given.
+        probabilities: usize,
+    },
     /// Recorded likeliest tokens that do not fit the text.
     #[error(
         "topk has {given} entries: expected {expected}, one for each token of prompt and output"

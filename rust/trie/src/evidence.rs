@@ -33,8 +33,9 @@ const LEVEL_OF: [u8; MAX_MATCH + 1] = {
 pub(crate) struct Context<'a> {
     /// Places whose text before them equals the path and the end of the request's text.
     pub(crate) occurrences: &'a [Occurrence],
-    /// What the model gave before after the last pair and after the last token.
-    pub(crate) answers: &'a [Option<Answer>; 2],
+    /// What the model gave before after the last pair, after the last token, and after that token
+    /// alone.
+    pub(crate) answers: &'a [Option<Answer>; 3],
     /// The newest first within each kind.
     pub(crate) hints: &'a [Hint],
     /// Distance from the root.
@@ -53,8 +54,9 @@ pub(crate) struct Evidence {
     pub(crate) longest: [u16; 2],
     /// Whether it is the newest continuation of the longest match.
     pub(crate) newest: [bool; 2],
-    /// What the model gave it after this pair and after this token; 0 = not among its likeliest.
-    pub(crate) recycled: [f32; 2],
+    /// What the model gave it after this pair, after this token, and after this token alone; 0 =
+    /// not among its likeliest.
+    pub(crate) recycled: [f32; 3],
     /// Blends over both kinds of text and over each: see [`crate::score`].
     pub(crate) blends: [f32; 3],
     /// Hints of each kind that name it.
@@ -138,7 +140,7 @@ impl Gathering {
         }
     }
 
-    fn recycle(&mut self, answers: &[Option<Answer>; 2], candidates: &mut Vec<Candidate>) {
+    fn recycle(&mut self, answers: &[Option<Answer>; 3], candidates: &mut Vec<Candidate>) {
         for (kind, answer) in answers.iter().enumerate() {
             for &(token, given) in answer.iter().flat_map(Answer::tokens) {
                 let index = self.index_of(token, RECYCLED, candidates);

@@ -35,13 +35,13 @@ fn at(table: &[f32; NUM_LOGS], count: f32) -> f32 {
 }
 
 /// Number of inputs, padded to whole vectors.
-pub(crate) const NUM_FEATURES: usize = (LATELY + Calibration::NUM_INPUTS).next_multiple_of(4);
+pub(crate) const NUM_FEATURES: usize = (BIGRAMS + 2).next_multiple_of(4);
 
 /// First input of each group. 0 is one, 1 the blend over both kinds of text.
 const TEXT: [usize; 2] = [2, 10];
 const RIVALS: usize = 18;
 const DEPTH: usize = 19;
-const RECYCLED: [usize; 2] = [20, 22];
+const RECYCLED: [usize; 3] = [20, 22, BIGRAMS];
 const OWN: usize = 24;
 const SHARED: usize = 25;
 const BOTH_NEWEST: usize = 26;
@@ -50,6 +50,7 @@ const PAIR_IN_TEXT: usize = 28;
 const HINTS: usize = 29;
 const LAST_ALONE: usize = HINTS + 3 * KINDS;
 const LATELY: usize = LAST_ALONE + 1;
+const BIGRAMS: usize = LATELY + Calibration::NUM_INPUTS;
 
 /// What the candidates of a node have in common.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +63,8 @@ pub(crate) struct Node {
     longest: [u16; 2],
     /// Logarithm of the candidates that some text names.
     rivals: f32,
-    /// Whether the model answered this pair and this token before.
-    answered: [bool; 2],
+    /// Whether the model answered this pair, this token, and this token alone before.
+    answered: [bool; 3],
     num_hints: [u8; KINDS],
     /// How right the request's scores have been.
     lately: [f32; Calibration::NUM_INPUTS],
@@ -79,7 +80,7 @@ impl Node {
             totals: [[0.0; 2]; 2],
             longest: [0; 2],
             rivals: 0.0,
-            answered: [context.answers[0].is_some(), context.answers[1].is_some()],
+            answered: [0, 1, 2].map(|kind| context.answers[kind].is_some()),
             num_hints: gathering.num_hints,
             lately: context.lately,
             depth: f32::from(context.depth).ln_1p(),
@@ -110,8 +111,9 @@ impl Node {
                 let text = self.text(evidence, kind, top, logs);
                 x[TEXT[kind]..TEXT[kind] + text.len()].copy_from_slice(&text);
             }
-            let recycled = self.recycled(evidence, kind);
-            x[RECYCLED[kind]..RECYCLED[kind] + recycled.len()].copy_from_slice(&recycled);
+        }
+        for (kind, first) in RECYCLED.into_iter().enumerate() {
+            x[first..first + 2].copy_from_slice(&self.recycled(evidence, kind));
         }
         x[RIVALS] = self.rivals;
         x[DEPTH] = self.depth;
@@ -119,7 +121,7 @@ impl Node {
         x[OWN] = flag(evidence.counts[0][0] > 0.0);
         x[SHARED] = flag(evidence.counts[1][0] > 0.0);
         x[BOTH_NEWEST] = flag(own && shared);
-        x[NEWEST_AND_LIKELY] = flag(own && evidence.recycled.iter().any(|&given| given > 0.5));
+        x[NEWEST_AND_LIKELY] = flag(own && evidence.recycled[..2].iter().any(|&given| given > 0.5));
         x[PAIR_IN_TEXT] = flag(evidence.recycled[0] > 0.0 && evidence.is_in_text());
         for kind in 0..KINDS {
             let hints = self.hints(evidence, kind, logs);
@@ -191,7 +193,7 @@ pub(crate) struct LogOdds<'a> {
     /// What a source that is silent about a candidate adds.
     silent_text: [f32; 2],
     silent_blend: f32,
-    silent_recycled: [f32; 2],
+    silent_recycled: [f32; 3],
     silent_hints: [f32; KINDS],
 }
 
@@ -247,7 +249,7 @@ impl<'a> LogOdds<'a> {
         } else if evidence.recycled[1] > 0.0 {
             sum += weights[LAST_ALONE];
         }
-        for kind in 0..2 {
+        for kind in 0..RECYCLED.len() {
             if evidence.recycled[kind] > 0.0 {
                 sum += weights[RECYCLED[kind]] * logit(evidence.recycled[kind])
                     - self.silent_recycled[kind];
@@ -289,6 +291,7 @@ mod tests {
         let answers = [
             Some(Answer::of(&[(1, 0.75), (7, 0.125)])),
             Some(Answer::of(&[(8, 0.5), (2, 0.25)])),
+            Some(Answer::of(&[(3, 0.5), (5, 0.25)])),
         ];
         let context = Context {
             occurrences: &occurrences,
@@ -312,7 +315,7 @@ mod tests {
         let (node, logs) = (Node::new(&gathering, context), Logs::default());
         let weights = std::array::from_fn(|index| (index as f32 * 0.7).sin());
         let odds = LogOdds::new(&node, &weights, &logs);
-        assert_eq!(gathering.all.len(), 7);
+        assert_eq!(gathering.all.len(), 8);
         for evidence in &gathering.all {
             let slow = dot(&weights, &node.features(evidence, &logs));
             let fast = odds.of(evidence);

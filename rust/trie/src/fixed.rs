@@ -226,7 +226,7 @@ fn give_values(sketch: &mut Sketch) {
         let above = sketch.nodes[parent as usize];
         let context = Context {
             occurrences: &sketch.occurrences[above.first as usize..above.last as usize],
-            answers: &[None; 2],
+            answers: &[None; 3],
             hints: &[],
             depth: above.depth,
             lately: Calibration::default().inputs(),

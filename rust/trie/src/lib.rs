@@ -6,6 +6,7 @@
 //! wrong draft costs time and never changes the output.
 
 mod best_first;
+mod bigrams;
 mod calibration;
 mod chains;
 mod config;
@@ -44,6 +45,7 @@ mod token;
 mod tree;
 mod weights;
 
+pub use bigrams::Bigrams;
 pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
 pub use corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
 pub use drafter::Drafter;

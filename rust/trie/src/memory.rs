@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pool::Pool;
 use crate::snapshot::SnapshotPlace;
-use crate::{Corpus, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie, TrieError};
+use crate::{
+    Bigrams, Corpus, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie, TrieError,
+};
 
 /// Named, separate shared tries under one byte budget.
 ///
@@ -26,6 +28,7 @@ struct Held {
     namespaces: HashMap<String, Arc<SharedTrie>>,
     /// In the order in which they were added.
     corpora: Vec<Loaded>,
+    bigrams: Option<Arc<Bigrams>>,
 }
 
 #[derive(Debug)]
@@ -81,7 +84,9 @@ impl DraftMemory {
             let Some(idlest) = idlest else { break };
             held.namespaces.remove(&idlest);
         }
-        let shared = SharedTrie::new(Arc::clone(&self.pool), name, held.corpora_of(name));
+        let shared = SharedTrie::new(Arc::clone(&self.pool), name);
+        shared.set_corpora(held.corpora_of(name));
+        shared.set_bigrams(held.bigrams.clone());
         held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
         shared
     }
@@ -103,6 +108,16 @@ impl DraftMemory {
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets every request draft from what the model says after one token alone, from its next step
+    /// on; `None` ends that.
+    pub fn set_bigrams(&self, bigrams: Option<Arc<Bigrams>>) {
+        let mut held = self.held();
+        for shared in held.namespaces.values() {
+            shared.set_bigrams(bigrams.clone());
+        }
+        held.bigrams = bigrams;
     }
 
     /// Lets `readers` draft from `corpus`, running requests included, from their next step on.

@@ -18,7 +18,7 @@ pub(crate) type Features = [f32; NUM_FEATURES];
 /// recycled answers.
 const OWN_SETS: usize = 10;
 const SHARED_SETS: usize = 10;
-const RECYCLED_SETS: usize = 3;
+const RECYCLED_SETS: usize = 4;
 pub(crate) const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS;
 
 /// Step of the online training, per label.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::bigrams::Bigrams;
 use crate::chains::{Chains, ORDERS, Occurrence, collect};
 use crate::lesson::Taught;
 use crate::recycled::{Answer, Recycled};
@@ -34,6 +35,8 @@ pub(crate) struct Places<'a> {
     pub(crate) corpora: &'a [Arc<Corpus>],
     /// The model's earlier answers: in this request, then in its namespace.
     pub(crate) recycled: [Option<&'a Recycled>; 2],
+    /// What the model says after one token alone.
+    pub(crate) bigrams: Option<&'a Bigrams>,
 }
 
 impl Places<'_> {
@@ -127,9 +130,14 @@ impl Places<'_> {
             .for_each(drop);
     }
 
-    /// What the model said before of the pair and of the last token alone.
-    pub(crate) fn answers(&self, before: Option<TokenId>, last: TokenId) -> [Option<Answer>; 2] {
-        let mut answers = [None; 2];
+    /// What the model said before of the pair, of the last token, and of it in a document of its
+    /// own.
+    pub(crate) fn answers(&self, before: Option<TokenId>, last: TokenId) -> [Option<Answer>; 3] {
+        let mut answers = [
+            None,
+            None,
+            self.bigrams.and_then(|bigrams| bigrams.after(last)),
+        ];
         for recycled in self.recycled.iter().flatten() {
             for (answer, found) in answers.iter_mut().zip(recycled.get(before, last)) {
                 *answer = answer.or(found);

@@ -49,11 +49,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    #[cfg(test)]
+    /// The tokens before the first probability of 0, [`TOP_K`] at most.
     pub(crate) fn of(tokens: &[(TokenId, f32)]) -> Self {
         let mut answer = Self::default();
-        answer.tokens[..tokens.len()].copy_from_slice(tokens);
-        answer.len = tokens.len();
+        let likely = tokens.iter().take_while(|(_, given)| *given > 0.0);
+        for (entry, &token) in answer.tokens.iter_mut().zip(likely) {
+            *entry = token;
+            answer.len += 1;
+        }
         answer
     }
 

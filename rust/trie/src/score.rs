@@ -84,9 +84,10 @@ impl Scorer {
             own: set(tops[0]),
             shared: set(tops[1]),
             recycled: match context.answers {
-                [Some(_), _] => 2,
-                [None, Some(_)] => 1,
-                [None, None] => 0,
+                [Some(_), ..] => 2,
+                [None, Some(_), _] => 1,
+                [None, None, Some(_)] => 3,
+                [None, None, None] => 0,
             },
         };
         let node = Node::new(&self.gathering, context);
@@ -183,7 +184,7 @@ mod tests {
     fn context(occurrences: &[Occurrence]) -> Context<'_> {
         Context {
             occurrences,
-            answers: &[None; 2],
+            answers: &[None; 3],
             hints: &[],
             depth: 0,
             lately: [0.0; 3],
@@ -198,11 +199,11 @@ mod tests {
 
     #[test]
     fn one_sighting_is_trusted_more_the_longer_it_matches() {
-        let values: Vec<_> = [2, 4, 8, 16, 24]
+        let values: Vec<_> = [2, 4, 8, 24]
             .map(|m| score(&[seen(7, m, REQUEST)])[0].probability)
             .into();
         assert!(values.is_sorted(), "{values:?}");
-        assert!(values[0] < 0.5 && values[4] > 0.8, "{values:?}");
+        assert!(values[0] < 0.5 && values[3] > 0.8, "{values:?}");
     }
 
     #[test]

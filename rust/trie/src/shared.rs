@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::recycled::{Recycled, SharedRecycled};
 use crate::segment::Segment;
 use crate::weights::Learnt;
-use crate::{Corpus, Lesson, TokenId, Weights};
+use crate::{Bigrams, Corpus, Lesson, TokenId, Weights};
 
 /// Segments of one namespace, oldest first; the last one is written to.
 pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
@@ -45,6 +45,7 @@ pub struct SharedTrie {
     /// Held for as long as it takes to copy or swap one pointer, never during an insert.
     segments: RwLock<Segments>,
     corpora: RwLock<Corpora>,
+    bigrams: RwLock<Option<Arc<Bigrams>>>,
     last_used: AtomicU64,
     accepted_tokens: AtomicU64,
     forgotten: AtomicBool,
@@ -53,14 +54,15 @@ pub struct SharedTrie {
 }
 
 impl SharedTrie {
-    pub(crate) fn new(pool: Arc<Pool>, name: &str, corpora: Vec<Arc<Corpus>>) -> Arc<Self> {
+    pub(crate) fn new(pool: Arc<Pool>, name: &str) -> Arc<Self> {
         let last_used = AtomicU64::new(pool.tick());
         let shared = Arc::new(Self {
             name: name.to_owned(),
             pool,
             writer: Mutex::new(()),
             segments: RwLock::new(Arc::default()),
-            corpora: RwLock::new(Arc::new(corpora)),
+            corpora: RwLock::default(),
+            bigrams: RwLock::default(),
             last_used,
             accepted_tokens: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
@@ -165,6 +167,16 @@ impl SharedTrie {
 
     pub(crate) fn set_corpora(&self, corpora: Vec<Arc<Corpus>>) {
         *self.corpora.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(corpora);
+    }
+
+    /// What the model says after one token alone, if that was computed.
+    pub(crate) fn bigrams(&self) -> Option<Arc<Bigrams>> {
+        let bigrams = self.bigrams.read().unwrap_or_else(PoisonError::into_inner);
+        bigrams.clone()
+    }
+
+    pub(crate) fn set_bigrams(&self, bigrams: Option<Arc<Bigrams>>) {
+        *self.bigrams.write().unwrap_or_else(PoisonError::into_inner) = bigrams;
     }
 
     /// What the model answered to earlier requests; `None` before the first answer.

@@ -145,14 +145,15 @@ impl Sketch {
     /// The tree in depth-first order, the likeliest child first.
     pub(crate) fn tree(&self) -> DraftTree {
         let mut order: Vec<u32> = (1..self.nodes.len() as u32).collect();
-        // Descending, so that siblings are pushed on the stack with the likeliest on top.
+        // Nodes were taken in nearly this order, which is quick to sort.
         order.sort_by(|&a, &b| {
             let (a, b) = (&self.nodes[a as usize], &self.nodes[b as usize]);
-            a.value.total_cmp(&b.value).then(b.token.cmp(&a.token))
+            b.value.total_cmp(&a.value).then(a.token.cmp(&b.token))
         });
         let mut next_sibling = vec![ROOT; self.nodes.len()];
         let mut first_child = vec![ROOT; self.nodes.len()];
-        for &index in &order {
+        // The least likely first, so that the likeliest sibling comes to lie on top of the stack.
+        for &index in order.iter().rev() {
             let parent = self.nodes[index as usize].parent as usize;
             next_sibling[index as usize] = first_child[parent];
             first_child[parent] = index;

@@ -12,7 +12,8 @@ use super::report::ReplayReport;
 use super::request::{ReplayRequest, TopEntries};
 use super::tally::Tally;
 use crate::{
-    Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TOP_K, TokenId, TrieError,
+    Bigrams, Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TOP_K, TokenId,
+    TrieError, Weights,
 };
 
 /// Tells the files of corpora built here apart.
@@ -37,6 +38,16 @@ pub struct Replay {
     config: ReplayConfig,
     memory: DraftMemory,
     tally: Tally,
+    training: Option<Training>,
+}
+
+/// Weights that requests start from in place of their namespace's.
+#[derive(Debug)]
+struct Training {
+    weights: Weights,
+    rate: f32,
+    /// What the last request made of them.
+    trained: Weights,
 }
 
 impl Replay {
@@ -51,6 +62,7 @@ impl Replay {
             memory: DraftMemory::new(config.bounds)?,
             config,
             tally: Tally::default(),
+            training: None,
         })
     }
 
@@ -61,6 +73,27 @@ impl Replay {
     /// [`TrieError::DuplicateCorpus`].
     pub fn add_corpus(&mut self, corpus: Arc<Corpus>) -> Result<(), TrieError> {
         self.memory.add_corpus(corpus, Readers::All)
+    }
+
+    /// Lets every request from now on draft from what the model says after one token alone.
+    pub fn set_bigrams(&mut self, bigrams: Arc<Bigrams>) {
+        self.memory.set_bigrams(Some(bigrams));
+    }
+
+    /// Starts every request from now on with `weights` in place of those of its namespace, and
+    /// trains them by `rate` per label.
+    pub fn set_weights(&mut self, weights: &Weights, rate: f32) {
+        self.training = Some(Training {
+            weights: weights.clone(),
+            rate,
+            trained: weights.clone(),
+        });
+    }
+
+    /// What the last request made of the weights that [`Replay::set_weights`] gave it; `None`
+    /// without such.
+    pub fn trained(&self) -> Option<&Weights> {
+        self.training.as_ref().map(|training| &training.trained)
     }
 
     /// Builds a corpus called `name` of `documents`, in the folder for temporary files, and adds
@@ -98,6 +131,9 @@ impl Replay {
         let text = [request.prompt, request.output].concat();
         let online = self.config.memory == MemoryMode::Online;
         let mut drafter = Drafter::new(self.config.draft, Some(shared.clone())).teaches(online);
+        if let Some(training) = &self.training {
+            drafter = drafter.with_weights(training.weights.clone(), training.rate);
+        }
         if !request.prediction.is_empty() {
             drafter.set_prediction(request.prediction);
         }
@@ -110,6 +146,9 @@ impl Replay {
         course.recycle(&mut drafter, 0..position.saturating_sub(1));
         while position < text.len() {
             position += self.step(&mut drafter, &course, position);
+        }
+        if let Some(training) = &mut self.training {
+            training.trained.clone_from(drafter.weights());
         }
         self.tally.requests += 1;
         self.tally.output_tokens += request.output.len() as u64;
