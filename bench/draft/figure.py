@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -16,8 +17,9 @@ _PANELS = (
     ("corpus", "code", "Source code, 1.7M-token corpus"),
     ("alone", "human_eval_chat", "HumanEval chat, cold"),
 )
-_WIDTH, _HEIGHT = 460, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 40, 46
+# A page shows it some 800 wide, where letters must still be read.
+_WIDTH, _HEIGHT = 300, 320
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 40, 46
 _FAMILIES = (
     ("Arctic", "#d55e00"),
     ("SGLang", "#0072b2"),
@@ -29,7 +31,8 @@ _BARS = (
     ("Median draft with the corpus (microseconds)", "draft_us_p50"),
     ("Memory per corpus token (bytes)", "bytes_per_token"),
 )
-_BAR, _BAR_TOP, _BAR_LEFT, _BAR_WIDTH = 20, 44, 290, 300
+_BAR, _BAR_TOP, _BAR_MARGIN, _BAR_LEFT, _BAR_WIDTH = 20, 44, 12, 252, 132
+_LEGEND, _LETTER = 56, 7
 _OURS_COLOUR = "#009e73"
 _Point = tuple[float, float, str]
 
@@ -49,10 +52,10 @@ def draw(results: Results, path: Path) -> None:
             f'<g transform="translate({place * _WIDTH} 0)">{_panel(title, points, best)}</g>'
         )
     width = len(_PANELS) * _WIDTH
-    below = _HEIGHT + 36
+    below = _HEIGHT + _LEGEND
     reports = {
         name: report
-        for name, report in results["corpus"]["code"].items()
+        for name, report in sorted(results["corpus"]["code"].items(), key=_rank)
         if "absent" not in report and not name.startswith(f"{OURS},")
     }
     height = below + _BAR_TOP + _BAR * len(reports)
@@ -79,7 +82,7 @@ def _panel(title: str, points: Sequence[_Point], best: str) -> str:
             _HEIGHT - _BOTTOM - y / top * (_HEIGHT - _TOP - _BOTTOM),
         )
 
-    parts = [f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">{escape(title)}</text>']
+    parts = [_heading(_LEFT, title)]
     for step in range(int(right / 4) + 1):
         x, y = at(4.0 * step, 0)
         parts.append(f'<text x="{x:.0f}" y="{y + 18:.0f}" text-anchor="middle">{4 * step}</text>')
@@ -113,11 +116,11 @@ def _panel(title: str, points: Sequence[_Point], best: str) -> str:
 
 def _bars(title: str, values: Sequence[tuple[str, float | None]]) -> str:
     """One bar per contender, longest at the width of the figure's half."""
-    parts = [f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">{escape(title)}</text>']
+    parts = [_heading(_BAR_MARGIN, title)]
     largest = max((value for _, value in values if value is not None), default=0.0) or 1.0
     for place, (name, value) in enumerate(values):
         y = _BAR_TOP + _BAR * place
-        parts.append(f'<text x="{_LEFT}" y="{y + 4}">{escape(name)}</text>')
+        parts.append(f'<text x="{_BAR_MARGIN}" y="{y + 4}">{escape(name)}</text>')
         if value is not None:
             length = max(1.0, value / largest * _BAR_WIDTH)
             parts.append(
@@ -126,6 +129,17 @@ def _bars(title: str, values: Sequence[tuple[str, float | None]]) -> str:
                 f'<text x="{_BAR_LEFT + length + 6:.1f}" y="{y + 4}">{value:,.1f}</text>'
             )
     return "".join(parts)
+
+
+def _rank(item: tuple[str, object]) -> tuple[bool, list[tuple[bool, int, str]]]:
+    """Ours first, the others by name, numbers in it by value."""
+    name = item[0]
+    words = [(w.isdigit(), int(w) if w.isdigit() else 0, w) for w in re.findall(r"\d+|\D+", name)]
+    return not name.startswith(OURS), words
+
+
+def _heading(x: int, title: str) -> str:
+    return f'<text x="{x}" y="22" font-size="13" font-weight="bold">{escape(title)}</text>'
 
 
 def _colour(name: str) -> str:
@@ -137,8 +151,13 @@ def _colour(name: str) -> str:
 def _legend() -> str:
     parts = []
     families = ((f"{OURS}, over its price", _OURS_COLOUR), *_FAMILIES)
-    for place, (family, colour) in enumerate(families):
-        x = _LEFT + place * 190
+    x = _LEFT
+    for family, colour in families:
         parts.append(f'<circle cx="{x}" cy="{_HEIGHT + 10}" r="5" fill="{colour}"/>')
         parts.append(f'<text x="{x + 10}" y="{_HEIGHT + 14}">{escape(family)}</text>')
+        x += 30 + _LETTER * len(family)
+    parts.append(
+        f'<text x="{_LEFT - 5}" y="{_HEIGHT + 36}" fill="#555555">'
+        f"large: {OURS} at price 0, and the best rival of the panel</text>"
+    )
     return "".join(parts)
