@@ -9,7 +9,7 @@ import pytest
 
 from spectrie.cli.options import add_options
 from spectrie.cli.router import router_config
-from spectrie.cli.serve import _worker
+from spectrie.cli.serve import _router, _worker
 from spectrie.cli.settings import Settings, resolve
 from spectrie.cli.worker import worker_options
 from spectrie.errors import ConfigError
@@ -40,6 +40,19 @@ def test_each_worker_keeps_its_memory_in_a_folder_of_its_own() -> None:
         (Path("/state/draft/1"), (), 0.0),
     ]
     assert worker_memory(worker_flags()) == (None, (), 300.0)
+
+
+def test_the_router_keeps_added_corpora_in_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = _router(settings("--state-dir=state"), "unix:/w.sock", "unix:/a.sock")
+    command = list(program.command(None))
+    flags = command[command.index("router") + 1 :]
+    config = router_config(settings(*flags, command="router"), tmp_path)
+    assert config["workers"]["state_dir"] == str(tmp_path / "state")
+    config = router_config(settings(command="router"), tmp_path)
+    assert config["workers"]["state_dir"] is None
 
 
 def test_corpora_reach_workers_as_absolute_paths_and_missing_ones_end_the_start(

@@ -32,7 +32,7 @@ class Served:
         (folder / "keys").write_text(keys)
         self.start()
 
-    def start(self) -> None:
+    def start(self, *arguments: str) -> None:
         """Starts it on what the state folder holds."""
         self.program: Program = serve(
             self.model,
@@ -40,6 +40,7 @@ class Served:
             f"--state-dir={self.state}",
             "--snapshot-every=0",
             f"--api-keys={self.folder / 'keys'}",
+            *arguments,
         )
         self.facts: dict[str, Any] = self.program.wait_ready()
 
@@ -155,6 +156,37 @@ def test_corpus_is_added_and_removed_while_a_stream_runs(
     assert whole.usage.completion_tokens == 1500
 
 
+def test_corpus_added_while_serving_outlives_a_restart_and_gives_way_to_the_option(
+    served: Served, plain: tuple[int, ...], tmp_path: Path
+) -> None:
+    fingerprint = _core.tokenizer_fingerprint(served.model / "tokenizer.json")
+    with Client(served.facts["grpc"], api_key="key-of-carl") as client:
+        document = [*client.tokenize(PROMPT), *plain]
+    path = write_corpus(tmp_path, "seen", document, fingerprint)
+    fleeting = write_corpus(tmp_path, "fleeting", document[:4], fingerprint)
+    with served.admin() as admin:
+        admin.add_corpus(path, readers=["carl"])
+        admin.add_corpus(fleeting)
+    served.stop()
+    Path(fleeting).unlink()
+    served.start()
+    served.program.wait_line("corpus added again")
+    left_out = served.program.wait_line("left out")
+    assert fleeting in left_out and "neither a file" in left_out
+    again = served.answer("carl", learn=False)
+    assert accepted(again, "corpus") > NUM_TOKENS // 2
+    assert accepted(served.answer("dora", learn=False), "corpus") == 0
+    served.stop()
+    served.start(f"--corpus={path}")
+    served.program.wait_line("it stays")
+    optional = served.answer("dora", learn=False)
+    assert accepted(optional, "corpus") > NUM_TOKENS // 2
+    with served.admin() as admin:
+        assert admin.remove_corpus("fleeting") == 0
+        assert admin.remove_corpus("seen") == 1
+    assert again.token_ids == optional.token_ids == plain
+
+
 def test_restart_is_warm_until_forgotten_and_cold_after_damage(
     served: Served, plain: tuple[int, ...]
 ) -> None:
@@ -178,7 +210,9 @@ def test_restart_is_warm_until_forgotten_and_cold_after_damage(
     assert b"ann" not in content
     content[len(content) // 2] ^= 1
     snapshot.write_bytes(content)
+    (served.state / "corpora.json").write_text("{")
     served.start()
+    served.program.wait_line("starting without the corpora")
     served.program.wait_line("draft memory starts empty")
     cold = served.answer("bob")
     assert accepted(cold, "shared") == 0

@@ -232,8 +232,14 @@ def _remove_from_server(args: argparse.Namespace) -> int:
     return operate(
         args,
         lambda client: client.remove_corpus(args.corpus),
-        lambda workers: _report(f"{args.corpus}: removed from {workers} of the workers"),
+        lambda workers: _report(f"{args.corpus}: {_removed_from(workers)}"),
     )
+
+
+def _removed_from(workers: int) -> str:
+    if workers == 0:
+        return "no worker had it; it is not brought back at the next start"
+    return f"removed from {workers} of the workers"
 
 
 def _show_loaded(corpora: Sequence[CorpusReport]) -> None:

@@ -303,8 +303,9 @@ TABLE: tuple[Option, ...] = (
         "state_dir",
         values.named("DIR"),
         None,
-        "folder for draft memory that outlives a restart; without it no text reaches the disk",
-        _ENGINE,
+        "folder for draft memory and added corpora that outlive a restart; "
+        "without it no text reaches the disk",
+        _PROCESS,
     ),
     Option(
         "snapshot_every",

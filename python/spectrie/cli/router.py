@@ -70,7 +70,10 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "admin_token_file": settings.admin_token_file,
             "cors_origins": list(settings.cors_origin),
         },
-        "workers": {"stall_timeout_s": settings.worker_stall_timeout},
+        "workers": {
+            "stall_timeout_s": settings.worker_stall_timeout,
+            "state_dir": _absolute(settings.state_dir),
+        },
         "runtime": {"drain_s": settings.drain_timeout},
         "log": {"level": settings.log_level, "format": settings.log_format},
     }
@@ -81,6 +84,10 @@ def _limits(settings: Settings) -> dict[str, Any]:
     if settings.max_queue is not None:
         limits |= {"max_queued": settings.max_queue, "max_waiting": settings.max_queue}
     return limits
+
+
+def _absolute(folder: str | None) -> str | None:
+    return None if folder is None else str(Path(folder).absolute())
 
 
 def _address(given: str | None) -> str | None:

@@ -104,6 +104,8 @@ class AdminClient(BlockingClient):
     def remove_corpus(self, name: str) -> int:
         """Takes a corpus away from drafts; its file stays. Gives the number of workers that had it.
 
+        It is 0 for a corpus that was added before a restart and could not be opened since.
+
         Raises:
             NotFound: None of this name is loaded; the message names those that are.
         """

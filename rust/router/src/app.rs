@@ -19,7 +19,7 @@ use crate::listen::{self, GrpcListener};
 use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::token::Token;
-use crate::workers::{Fleet, Hub, Registry, SessionContext};
+use crate::workers::{Fleet, Hub, Registry, Roster, SessionContext};
 
 /// How long servers may take to send their last bytes after the last request has ended.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
@@ -92,6 +92,10 @@ pub async fn serve(
         None => ApiKeys::open(),
     };
     let token = worker_token(&config)?;
+    let (roster, _claim) = match &config.workers.state_dir {
+        Some(folder) => Roster::open(folder).map(|(roster, claim)| (roster, Some(claim)))?,
+        None => (Roster::default(), None),
+    };
     let listen = config.listen.clone();
     let workers = GrpcListener::bind(&listen.worker, WORKER_SOCKET_MODE, "--worker-listen").await?;
     let grpc_listener = match &listen.grpc {
@@ -137,7 +141,7 @@ pub async fn serve(
         config: config.clone(),
     };
     let closing = CancellationToken::new();
-    let fleet = Arc::new(Fleet::new(registry.clone()));
+    let fleet = Arc::new(Fleet::new(registry.clone(), roster));
     let context = SessionContext {
         registry,
         fleet: fleet.clone(),

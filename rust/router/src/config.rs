@@ -19,7 +19,7 @@ pub struct RouterConfig {
     pub limits: LimitsConfig,
     /// Who may call.
     pub access: AccessConfig,
-    /// How it treats workers.
+    /// How it treats workers and what it keeps of them.
     pub workers: WorkersConfig,
     /// Threads, signals and draining.
     pub runtime: RuntimeConfig,
@@ -137,7 +137,7 @@ pub struct AccessConfig {
     pub cors_origins: Vec<String>,
 }
 
-/// How workers are watched.
+/// How workers are watched, and brought to the same corpora.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkersConfig {
@@ -145,6 +145,9 @@ pub struct WorkersConfig {
     pub stall_timeout_s: f64,
     /// How long a request waits for a worker that is loading or restarting, in seconds: 30.
     pub wait_s: f64,
+    /// Folder of the file that keeps what corpora operators added; a restart forgets them when
+    /// absent.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl Default for WorkersConfig {
@@ -152,6 +155,7 @@ impl Default for WorkersConfig {
         Self {
             stall_timeout_s: 10.0,
             wait_s: 30.0,
+            state_dir: None,
         }
     }
 }

@@ -112,9 +112,13 @@ impl AdminService {
     ) -> Result<v1::RemoveCorpusResponse, RequestError> {
         check_name("name", &request.name)?;
         let model = request.model.as_deref();
-        let answers = self.fleet.remove_corpus(model, &request.name, deadline);
-        let answers = answers.await.map_err(|refusal| refused(refusal, model))?;
-        let merged = merge(answers, is_done, Some(Code::NotFound))
+        let removal = self.fleet.remove_corpus(model, &request.name, deadline);
+        let removal = removal.await.map_err(|refusal| refused(refusal, model))?;
+        if removal.was_only_remembered {
+            tracing::info!(corpus = %request.name, "corpus that no worker had is not brought back");
+            return Ok(v1::RemoveCorpusResponse::default());
+        }
+        let merged = merge(removal.answers, is_done, Some(Code::NotFound))
             .map_err(|error| about(error, "corpus", &request.name))?;
         tracing::info!(corpus = %request.name, failures = merged.failures.len(), "corpus removed");
         Ok(v1::RemoveCorpusResponse {

@@ -1,6 +1,5 @@
 //! One question to all workers of a model, and corpora for those that join later.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,26 +8,16 @@ use spectrie_proto::worker_v1;
 use spectrie_proto::worker_v1::admin_call::Call;
 use spectrie_proto::worker_v1::admin_reply::Reply;
 use tokio::sync::oneshot::error::RecvError;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::time::error::Elapsed;
 use tonic::Code;
 
 use super::registry::{Refusal, Registry};
+use super::roster::{Change, Roster};
 use super::worker::Worker;
 
 /// How long a worker that joins may take for all corpora: a large one is read once from disk.
 const GREETING_TIME: Duration = Duration::from_secs(120);
-
-/// What was last done about a corpus.
-#[derive(Clone, Debug)]
-enum Change {
-    Added(worker_v1::AddCorpus),
-    /// A worker may be told by its own options to open it again.
-    Removed,
-}
-
-/// The changes of one model's corpora, by name.
-type Changes = BTreeMap<String, Change>;
 
 /// What one worker answered.
 #[derive(Debug)]
@@ -49,15 +38,24 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     registry: Arc<Registry>,
-    /// By model. Held while corpora change, so that a worker that joins misses none.
-    changes: Mutex<BTreeMap<String, Changes>>,
+    /// Held while corpora change, so that a worker that joins misses none.
+    roster: Arc<Mutex<Roster>>,
+}
+
+/// What came of taking a corpus away.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    pub(crate) answers: Vec<Answer>,
+    /// No worker had it, but every one that joins would have been told to open it.
+    pub(crate) was_only_remembered: bool,
 }
 
 impl Fleet {
-    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+    /// The workers of `registry`, and the corpora that they are to have.
+    pub(crate) fn new(registry: Arc<Registry>, roster: Roster) -> Self {
         Self {
             registry,
-            changes: Mutex::default(),
+            roster: Arc::new(Mutex::new(roster)),
         }
     }
 
@@ -83,7 +81,8 @@ impl Fleet {
         Ok(ask_all(&workers, call, deadline).await)
     }
 
-    /// Opens a corpus on every worker of a model, and on those that join later.
+    /// Opens a corpus on every worker of a model, and on those that join later, also to the next
+    /// router of the same state folder.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -93,7 +92,7 @@ impl Fleet {
         corpus: worker_v1::AddCorpus,
         deadline: Instant,
     ) -> Result<Vec<Answer>, Refusal> {
-        let mut changes = self.changes.lock().await;
+        let mut roster = self.roster.clone().lock_owned().await;
         let (model, workers) = self.workers(model)?;
         let answers = ask_all(&workers, &Call::AddCorpus(corpus.clone()), deadline).await;
         let name = answers.iter().find_map(|answer| match &answer.result {
@@ -101,8 +100,12 @@ impl Fleet {
             _ => None,
         });
         if let Some(name) = name {
-            let change = Change::Added(corpus);
-            changes.entry(model).or_default().insert(name, change);
+            let change = Change::Added {
+                corpus,
+                is_remembered: false,
+            };
+            roster.insert(&model, name, change);
+            save(roster).await;
         }
         Ok(answers)
     }
@@ -116,15 +119,23 @@ impl Fleet {
         model: Option<&str>,
         name: &str,
         deadline: Instant,
-    ) -> Result<Vec<Answer>, Refusal> {
-        let mut changes = self.changes.lock().await;
+    ) -> Result<Removal, Refusal> {
+        let mut roster = self.roster.clone().lock_owned().await;
         let (model, workers) = self.workers(model)?;
         let answers = ask_all(&workers, &remove_call(name), deadline).await;
-        if answers.iter().any(|answer| answer.result.is_ok()) {
-            let changes = changes.entry(model).or_default();
-            changes.insert(name.to_owned(), Change::Removed);
+        let is_absent = |answer: &Answer| {
+            let failure = answer.result.as_ref().err();
+            failure.is_some_and(|failure| failure.code == Code::NotFound)
+        };
+        let was_only_remembered = roster.is_added(&model, name) && answers.iter().all(is_absent);
+        if was_only_remembered || answers.iter().any(|answer| answer.result.is_ok()) {
+            roster.insert(&model, name.to_owned(), Change::Removed);
+            save(roster).await;
         }
-        Ok(answers)
+        Ok(Removal {
+            answers,
+            was_only_remembered,
+        })
     }
 
     /// Makes every worker of a model forget a namespace.
@@ -172,25 +183,57 @@ impl Fleet {
         let deadline = Instant::now() + GREETING_TIME;
         // Sent under the lock: no change may overtake these. Awaited without it.
         let asked: Vec<_> = {
-            let changes = self.changes.lock().await;
-            let changes = changes.get(&worker.hello.model);
-            let asked = changes.into_iter().flatten().map(|(name, change)| {
-                let (call, expected) = match change {
-                    Change::Added(corpus) => (Call::AddCorpus(corpus.clone()), Code::AlreadyExists),
-                    Change::Removed => (remove_call(name), Code::NotFound),
+            let roster = self.roster.lock().await;
+            let asked = roster.of(&worker.hello.model).map(|(name, change)| {
+                let call = match change {
+                    Change::Added { corpus, .. } => Call::AddCorpus(corpus.clone()),
+                    Change::Removed => remove_call(name),
                 };
-                (name.clone(), expected, worker.ask(call))
+                (name.clone(), change.clone(), worker.ask(call))
             });
             asked.collect()
         };
-        for (name, expected, answer) in asked {
-            match wait_for(answer, deadline).await {
-                Err(failure) if failure.code != expected => tracing::warn!(worker = %worker.id,
-                    corpus = %name, reason = %failure.message,
-                    "the new worker differs from the others in this corpus"),
-                _ => {}
-            }
+        for (name, change, answer) in asked {
+            let answer = wait_for(answer, deadline).await;
+            tell(&worker.id, &name, &change, answer.err());
         }
+    }
+}
+
+/// Writes the roster's file, under the lock to its end even if the caller goes away.
+async fn save(roster: OwnedMutexGuard<Roster>) {
+    if let Err(error) = tokio::task::spawn_blocking(move || roster.save()).await {
+        tracing::error!(%error, "the added corpora could not be written");
+    }
+}
+
+/// Logs what came of bringing a worker to a corpus, where an operator would wonder.
+fn tell(worker: &str, corpus: &str, change: &Change, failure: Option<Failure>) {
+    let (settled, is_remembered) = match change {
+        Change::Added { is_remembered, .. } => (Code::AlreadyExists, *is_remembered),
+        Change::Removed => (Code::NotFound, false),
+    };
+    match failure {
+        None if is_remembered => {
+            tracing::info!(worker, corpus, "corpus added again, as before the restart");
+        }
+        Some(failure) if failure.code == settled && is_remembered => {
+            tracing::info!(
+                worker,
+                corpus,
+                "a corpus of this name is loaded, by --corpus or since before the restart: it \
+                 stays, and the one that was added is not opened"
+            );
+        }
+        Some(failure) if is_remembered => {
+            tracing::warn!(worker, corpus, reason = %failure.message,
+                "a corpus that was added before the restart is left out");
+        }
+        Some(failure) if failure.code != settled => {
+            tracing::warn!(worker, corpus, reason = %failure.message,
+                "the new worker differs from the others in this corpus");
+        }
+        _ => {}
     }
 }
 

@@ -8,6 +8,7 @@ mod mailbox;
 mod model;
 mod outgoing;
 mod registry;
+mod roster;
 mod session;
 mod worker;
 
@@ -16,5 +17,6 @@ pub(crate) use hub::Hub;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;
 pub(crate) use registry::{Order, Refusal, Registry};
+pub(crate) use roster::Roster;
 pub(crate) use session::SessionContext;
 pub(crate) use worker::{ChoiceGuard, Dispatch};

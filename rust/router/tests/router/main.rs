@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests fail by panicking.
 
 mod admin;
+mod corpora;
 mod generate;
 mod refusals;
 mod services;

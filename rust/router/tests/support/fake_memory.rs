@@ -17,6 +17,15 @@ pub struct FakeMemory {
 }
 
 impl FakeMemory {
+    /// A memory that has corpora of these names already.
+    pub fn with(corpora: &[String]) -> Self {
+        let mut memory = Self::default();
+        for name in corpora {
+            memory.add(name, None);
+        }
+        memory
+    }
+
     /// The answer to `call`: a corpus of any name but `missing` can be added; `default` holds text
     /// until it is forgotten; snapshots need a folder, which there is not.
     pub fn answer(&mut self, call: AdminCall) -> AdminReply {

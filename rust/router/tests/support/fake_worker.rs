@@ -54,6 +54,8 @@ pub struct FakeWorker {
     pub is_frozen: bool,
     /// Never answers questions about draft memory.
     pub is_silent: bool,
+    /// Corpora that it opens by itself.
+    pub corpora: Vec<String>,
     /// Token of a TCP listener.
     pub worker_token: Option<String>,
 }
@@ -73,6 +75,7 @@ impl Default for FakeWorker {
             bad_token: false,
             is_frozen: false,
             is_silent: false,
+            corpora: Vec::new(),
             worker_token: None,
         }
     }
@@ -115,7 +118,7 @@ impl FakeWorker {
             .await?
             .into_inner();
         let mut running: BTreeMap<(String, u32), Running> = BTreeMap::new();
-        let mut memory = FakeMemory::default();
+        let mut memory = FakeMemory::with(&self.corpora);
         let mut steps = 0;
         let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
         let mut step = tokio::time::interval(self.step_time.max(Duration::from_micros(1)));

@@ -1,0 +1,317 @@
+//! The corpora that operators added and removed, and the file that keeps them over restarts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use spectrie_proto::worker_v1::{AddCorpus, Readers};
+
+use crate::error::RouterError;
+
+/// The option that names the folder.
+const OPTION: &str = "--state-dir";
+const FILE: &str = "corpora.json";
+/// Held by the one router that may write the file.
+const LOCK: &str = "corpora.lock";
+/// Form of the file.
+const VERSION: u32 = 1;
+/// It names tenants.
+const FILE_MODE: u32 = 0o600;
+
+/// What was last done about a corpus.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    Added {
+        corpus: AddCorpus,
+        /// Whether that was before this router's start.
+        is_remembered: bool,
+    },
+    /// A worker may be told by its own options to open it again.
+    Removed,
+}
+
+/// What was done about corpora, by model and name.
+///
+/// The file holds what was added. What was removed is not in it: a worker opens such a corpus only
+/// by its own options, and those of a new start say what is wanted now.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    changes: BTreeMap<String, BTreeMap<String, Change>>,
+    file: Option<PathBuf>,
+}
+
+/// Keeps other routers away from a state folder; ends with the process, however that ends.
+#[derive(Debug)]
+pub(crate) struct Claim(#[expect(dead_code, reason = "open for its lock")] File);
+
+impl Roster {
+    /// A roster of what the file in `folder` holds, for as long as the claim is kept.
+    ///
+    /// A file that cannot be read is told in the log, and the roster is empty.
+    ///
+    /// # Errors
+    /// [`RouterError::File`]: the folder cannot be used, or another router uses it.
+    pub(crate) fn open(folder: &Path) -> Result<(Self, Claim), RouterError> {
+        let refuse = |message: String| RouterError::File {
+            path: folder.display().to_string(),
+            option: OPTION,
+            message,
+        };
+        let lock = fs::create_dir_all(folder).and_then(|()| {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(FILE_MODE)
+                .open(folder.join(LOCK))
+        });
+        let lock = lock.map_err(|error| refuse(error.to_string()))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                refuse("another router uses it, give each a folder of its own".into())
+            }
+            TryLockError::Error(error) => refuse(error.to_string()),
+        })?;
+        let path = folder.join(FILE);
+        let document = read(&path).unwrap_or_else(|reason| {
+            tracing::warn!(file = %path.display(), %reason,
+                "starting without the corpora that were added before, the next one added \
+                 replaces the file");
+            Document::default()
+        });
+        let mut roster = Self {
+            changes: BTreeMap::new(),
+            file: Some(path),
+        };
+        for entry in document.corpora {
+            let corpus = AddCorpus {
+                corpus: entry.corpus,
+                readers: entry.readers.map(|namespaces| Readers { namespaces }),
+            };
+            let change = Change::Added {
+                corpus,
+                is_remembered: true,
+            };
+            roster.insert(&entry.model, entry.name, change);
+        }
+        Ok((roster, Claim(lock)))
+    }
+
+    /// What was done about the corpora of a model, by name.
+    pub(super) fn of(&self, model: &str) -> impl Iterator<Item = (&String, &Change)> {
+        self.changes.get(model).into_iter().flatten()
+    }
+
+    /// Whether an operator added this corpus, and none removed it since.
+    pub(super) fn is_added(&self, model: &str, name: &str) -> bool {
+        let changes = self.changes.get(model);
+        matches!(
+            changes.and_then(|changes| changes.get(name)),
+            Some(Change::Added { .. })
+        )
+    }
+
+    /// Notes what was done about a corpus.
+    pub(super) fn insert(&mut self, model: &str, name: String, change: Change) {
+        let changes = self.changes.entry(model.to_owned()).or_default();
+        changes.insert(name, change);
+    }
+
+    /// Writes what was added to the file, if there is one; blocks until it is on disk.
+    ///
+    /// The change is made already, so a failure is only told in the log.
+    pub(super) fn save(&self) {
+        let Some(path) = &self.file else { return };
+        if let Err(error) = self.write(path) {
+            tracing::error!(file = %path.display(), %error,
+                "corpora added or removed now are not remembered over a restart");
+        }
+    }
+
+    /// Whoever opens the file, even after a power cut, finds the old one or the whole new one.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let added = self.changes.iter().flat_map(|(model, changes)| {
+            changes.iter().filter_map(|(name, change)| match change {
+                Change::Added { corpus, .. } => Some(Entry {
+                    model: model.clone(),
+                    name: name.clone(),
+                    corpus: corpus.corpus.clone(),
+                    readers: corpus.readers.clone().map(|readers| readers.namespaces),
+                }),
+                Change::Removed => None,
+            })
+        });
+        let document = Document {
+            version: VERSION,
+            corpora: added.collect(),
+        };
+        let partial = path.with_extension("json.partial");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(FILE_MODE)
+            .open(&partial)?;
+        file.write_all(&serde_json::to_vec_pretty(&document)?)?;
+        file.sync_all()?;
+        fs::rename(&partial, path)?;
+        path.parent()
+            .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    }
+}
+
+/// What the file holds.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u32,
+    corpora: Vec<Entry>,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            corpora: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    model: String,
+    name: String,
+    /// Name or path, as the workers find it.
+    corpus: String,
+    /// Who may draft from it; everyone when absent.
+    readers: Option<Vec<String>>,
+}
+
+/// What the file says; nothing when there is none.
+fn read(path: &Path) -> Result<Document, String> {
+    let json = match fs::read(path) {
+        Ok(json) => json,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Document::default()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let document: Document = serde_json::from_slice(&json)
+        .map_err(|error| format!("it is damaged or of another version: {error}"))?;
+    if document.version == VERSION {
+        return Ok(document);
+    }
+    Err(format!(
+        "its version is {}, this router reads {VERSION}",
+        document.version
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let name = format!("spectrie-{:x}", rand::random::<u64>());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn open(&self) -> Roster {
+            Roster::open(&self.0).unwrap().0
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn added(corpus: &str, readers: Option<&str>, is_remembered: bool) -> Change {
+        let corpus = AddCorpus {
+            corpus: corpus.into(),
+            readers: readers.map(|name| Readers {
+                namespaces: vec![name.into()],
+            }),
+        };
+        Change::Added {
+            corpus,
+            is_remembered,
+        }
+    }
+
+    fn changes(roster: &Roster, model: &str) -> Vec<(String, Change)> {
+        let changes = roster.of(model);
+        changes.map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+
+    #[test]
+    fn what_was_added_outlives_the_router_and_what_was_removed_does_not() {
+        let folder = Folder::new();
+        let mut roster = folder.open();
+        roster.insert("m", "code".into(), added("/c.corpus", Some("ann"), false));
+        roster.insert("m", "gone".into(), added("gone", None, false));
+        roster.save();
+        roster.insert("m", "gone".into(), Change::Removed);
+        roster.insert("n", "text".into(), added("text", None, false));
+        roster.save();
+        assert!(!roster.is_added("m", "gone"));
+        let again = folder.open();
+        let code = ("code".to_owned(), added("/c.corpus", Some("ann"), true));
+        assert_eq!(changes(&again, "m"), [code]);
+        assert!(again.is_added("n", "text") && !again.is_added("m", "text"));
+        let mode = fs::metadata(folder.0.join(FILE)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, FILE_MODE);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_leaves_nothing_and_the_next_change_replaces_it() {
+        let folder = Folder::new();
+        let mut roster = folder.open();
+        roster.insert("m", "code".into(), added("code", None, false));
+        roster.save();
+        let path = folder.0.join(FILE);
+        let whole = fs::read(&path).unwrap();
+        let foreign = br#"{"version": 2, "corpora": []}"#;
+        for damaged in [&whole[..whole.len() / 2], b"", b"\xff", foreign] {
+            fs::write(&path, damaged).unwrap();
+            let reason = read(&path).unwrap_err();
+            assert!(reason.contains("version"), "{reason}");
+            assert_eq!(changes(&folder.open(), "m"), []);
+        }
+        let mut roster = folder.open();
+        roster.insert("m", "text".into(), added("text", None, false));
+        roster.save();
+        assert!(folder.open().is_added("m", "text"));
+    }
+
+    #[test]
+    fn a_write_that_was_cut_short_leaves_the_file_before() {
+        let folder = Folder::new();
+        let mut roster = folder.open();
+        roster.insert("m", "code".into(), added("code", None, false));
+        roster.save();
+        fs::write(folder.0.join("corpora.json.partial"), "{").unwrap();
+        assert!(folder.open().is_added("m", "code"));
+    }
+
+    #[test]
+    fn a_second_router_of_the_folder_is_refused() {
+        let folder = Folder::new();
+        let first = Roster::open(&folder.0).unwrap();
+        let error = Roster::open(&folder.0).unwrap_err().to_string();
+        assert!(
+            error.contains(OPTION) && error.contains("another router"),
+            "{error}"
+        );
+        drop(first);
+        folder.open();
+    }
+}
