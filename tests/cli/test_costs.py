@@ -41,8 +41,8 @@ def test_curves_that_serving_measured_are_found_by_the_model(
     assert measured_curves(model) == []
     answers = {
         f"hash {model.resolve()} [('config.json', 9, 9)]": "0123456789abcdef",
-        "costs [1, 2, 4] threads2 0123456789abcdef/float32/zen": [10.0, 11.0, 13.0],
-        "costs [1, 2, 4] threads2 fedcba9876543210/float32/zen": [1.0, 1.0, 1.0],
+        "step costs [1, 2, 4] threads2 0123456789abcdef/float32/zen": [10.0, 11.0, 13.0],
+        "step costs [1, 2, 4] threads2 fedcba9876543210/float32/zen": [1.0, 1.0, 1.0],
     }
     (tmp_path / "measurements.json").write_text(json.dumps(answers))
     (curve,) = measured_curves(model)

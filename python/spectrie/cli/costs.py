@@ -102,8 +102,8 @@ def measured_curves(folder: Path) -> list[CostCurve]:
     kept = Measurements(cache_folder() / "measurements.json")
     digests = {str(digest) for _, digest in kept.items(f"hash {folder.resolve()} ")}
     curves = []
-    for key, times in kept.items("costs ["):
-        rows, _, rest = key.removeprefix("costs ").partition("] ")
+    for key, times in kept.items("step costs ["):
+        rows, _, rest = key.removeprefix("step costs ").partition("] ")
         threads, _, arithmetic = rest.partition(" ")
         digest, _, remainder = arithmetic.partition("/")
         if digest in digests:
