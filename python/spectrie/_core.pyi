@@ -438,6 +438,13 @@ class Engine:
             EngineError: Speculation is off, or there is none of this name: those there are are
                 named.
         """
+    def set_bigrams(self, bigrams: Bigrams | None) -> None:
+        """Lets every request draft from what the model says after each token alone, from its next
+        step on; None ends that.
+
+        Raises:
+            EngineError: Speculation is off, or the table is of another vocabulary.
+        """
     def corpora(self) -> list[CorpusInfo]:
         """The corpora that are loaded, in the order in which they came."""
     def namespaces(self) -> list[NamespaceInfo]:
@@ -695,20 +702,18 @@ def corpus_info(path: str | PathLike[str]) -> CorpusFile:
 
 @final
 class Bigrams:
-    """What a model says after each token alone: its 8 likeliest next tokens.
+    """What a model says after each token alone: its 8 likeliest next tokens. Immutable.
 
     Args:
-        ids: One row of 8 token ids per token of the vocabulary, the likeliest first.
-        probabilities: As many rows of 8 probabilities. A row ends at its first 0; one that begins
-            with 0 is unknown.
+        ids: int32 [vocabulary, 8], the likeliest first.
+        probabilities: float32 [vocabulary, 8]. A row ends at its first 0; one that begins with 0 is
+            unknown.
 
     Raises:
-        ValueError: A row of another length, or a number that is no probability.
+        ValueError: Another shape, or a number that is no token or no probability.
     """
 
-    def __new__(
-        cls, ids: Sequence[Sequence[int]], probabilities: Sequence[Sequence[float]]
-    ) -> Self: ...
+    def __new__(cls, ids: NDArray[np.int32], probabilities: NDArray[np.float32]) -> Self: ...
     @staticmethod
     def open(path: str | PathLike[str], fingerprint: str) -> Bigrams:
         """Reads the file that `save` wrote.
@@ -724,8 +729,8 @@ class Bigrams:
             ValueError: The file cannot be written.
         """
 
-    def rows(self) -> tuple[list[list[int]], list[list[float]]]:
-        """Ids and probabilities as the constructor takes them."""
+    def rows(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """A copy of ids and probabilities, as the constructor takes them."""
 
     @property
     def num_known(self) -> int:

@@ -24,7 +24,7 @@ pub struct Engine {
     pub(crate) memory: Option<Arc<DraftMemory>>,
     pub(crate) tokenizer_fingerprint: Option<String>,
     max_held: usize,
-    vocabulary_size: usize,
+    pub(crate) vocabulary_size: usize,
 }
 
 /// What came in since the last plan.

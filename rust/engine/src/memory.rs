@@ -4,8 +4,11 @@
 //! None of these calls waits for a step, nor a step for them.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use spectrie_trie::{Corpus, CorpusInfo, DraftMemory, NamespaceInfo, Readers, SnapshotInfo};
+use spectrie_trie::{
+    Bigrams, Corpus, CorpusInfo, DraftMemory, NamespaceInfo, Readers, SnapshotInfo,
+};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -47,6 +50,44 @@ impl Engine {
     /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] naming those that are loaded.
     pub fn remove_corpus(&self, name: &str) -> Result<(), EngineError> {
         Ok(self.memory()?.remove_corpus(name)?)
+    }
+
+    /// Lets every request draft from what the model says after one token alone, from its next step
+    /// on; `None` ends that.
+    ///
+    /// # Errors
+    /// [`EngineError::SpeculationOff`]; [`EngineError::Config`] for a table of another vocabulary.
+    pub fn set_bigrams(&self, bigrams: Option<Arc<Bigrams>>) -> Result<(), EngineError> {
+        let memory = self.memory()?;
+        if let Some(bigrams) = &bigrams {
+            self.check_vocabulary(bigrams)?;
+        }
+        memory.set_bigrams(bigrams);
+        Ok(())
+    }
+
+    fn check_vocabulary(&self, bigrams: &Bigrams) -> Result<(), EngineError> {
+        let size = self.vocabulary_size;
+        let wrong = |given: String, allowed: String| EngineError::Config {
+            name: "bigrams",
+            given,
+            allowed,
+        };
+        if bigrams.num_tokens() != size {
+            let given = format!("a table of {} tokens", bigrams.num_tokens());
+            return Err(wrong(given, format!("{size}, the vocabulary size")));
+        }
+        let (ids, _) = bigrams.to_rows();
+        match ids.iter().find(|&&id| id as usize >= size) {
+            Some(id) => {
+                let given = format!("a table with token {id}");
+                Err(wrong(
+                    given,
+                    format!("ids below the vocabulary size {size}"),
+                ))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The corpora that are loaded, in the order in which they came.

@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use numpy::ndarray::Array2;
+use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use spectrie_trie::{TOP_K, TokenId};
 
 use crate::replay::trie_error;
 
@@ -14,26 +17,33 @@ pub(crate) struct Bigrams {
     pub(crate) table: Arc<spectrie_trie::Bigrams>,
 }
 
+type Rows<'py> = (Bound<'py, PyArray2<i32>>, Bound<'py, PyArray2<f32>>);
+
 #[pymethods]
 impl Bigrams {
     #[new]
-    fn new(ids: Vec<Vec<u32>>, probabilities: Vec<Vec<f32>>) -> PyResult<Self> {
-        let rows = ids.len();
-        let mut lengths = ids
-            .iter()
-            .map(Vec::len)
-            .chain(probabilities.iter().map(Vec::len));
-        if probabilities.len() != rows || lengths.any(|length| length != spectrie_trie::TOP_K) {
+    fn new(
+        py: Python<'_>,
+        ids: PyReadonlyArray2<'_, i32>,
+        probabilities: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Self> {
+        let (ids, probabilities) = (ids.as_array(), probabilities.as_array());
+        if ids.dim() != probabilities.dim() || ids.ncols() != TOP_K {
             let message = format!(
-                "{rows} rows of ids and {} of probabilities: expected as many of both, each of {}",
-                probabilities.len(),
-                spectrie_trie::TOP_K,
+                "ids are {:?} and probabilities {:?}: expected [vocabulary, {TOP_K}] of both",
+                ids.dim(),
+                probabilities.dim(),
             );
             return Err(PyValueError::new_err(message));
         }
-        let table = spectrie_trie::Bigrams::from_rows(&ids.concat(), &probabilities.concat());
-        Ok(Self {
-            table: Arc::new(table.map_err(trie_error)?),
+        let ids: Vec<i32> = ids.iter().copied().collect();
+        let probabilities: Vec<f32> = probabilities.iter().copied().collect();
+        py.detach(|| {
+            let ids = ids.into_iter().map(token).collect::<PyResult<Vec<_>>>()?;
+            let table = spectrie_trie::Bigrams::from_rows(&ids, &probabilities);
+            Ok(Self {
+                table: Arc::new(table.map_err(trie_error)?),
+            })
         })
     }
 
@@ -50,12 +60,10 @@ impl Bigrams {
             .map_err(trie_error)
     }
 
-    /// Ids and probabilities, one row per token.
-    fn rows(&self) -> (Vec<Vec<u32>>, Vec<Vec<f32>>) {
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Rows<'py>> {
         let (ids, probabilities) = self.table.to_rows();
-        let ids = ids.chunks(spectrie_trie::TOP_K).map(<[u32]>::to_vec);
-        let given = probabilities.chunks(spectrie_trie::TOP_K);
-        (ids.collect(), given.map(<[f32]>::to_vec).collect())
+        let ids = ids.into_iter().map(|id| id as i32).collect();
+        Ok((matrix(py, ids)?, matrix(py, probabilities)?))
     }
 
     #[getter]
@@ -66,6 +74,18 @@ impl Bigrams {
     fn __len__(&self) -> usize {
         self.table.num_tokens()
     }
+}
+
+fn token(id: i32) -> PyResult<TokenId> {
+    TokenId::try_from(id)
+        .map_err(|_| PyValueError::new_err(format!("ids hold {id}: expected 0 or more")))
+}
+
+/// Rows of [`TOP_K`] numbers.
+fn matrix<T: Element>(py: Python<'_>, numbers: Vec<T>) -> PyResult<Bound<'_, PyArray2<T>>> {
+    Array2::from_shape_vec((numbers.len() / TOP_K, TOP_K), numbers)
+        .map(|rows| rows.into_pyarray(py))
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Adds this file's class to the module.

@@ -7,6 +7,7 @@ mod plan;
 mod request;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::create_exception;
@@ -21,6 +22,7 @@ use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
 use self::output::{Finish, Load, StepOutput};
 use self::plan::Plan;
 use self::request::Request;
+use crate::bigrams::Bigrams;
 
 create_exception!(
     spectrie._core,
@@ -256,6 +258,13 @@ impl Engine {
 
     fn remove_corpus(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         py.detach(|| self.engine.remove_corpus(name))
+            .map_err(engine_error)
+    }
+
+    #[pyo3(signature = (bigrams))]
+    fn set_bigrams(&self, py: Python<'_>, bigrams: Option<&Bigrams>) -> PyResult<()> {
+        let bigrams = bigrams.map(|bigrams| Arc::clone(&bigrams.table));
+        py.detach(|| self.engine.set_bigrams(bigrams))
             .map_err(engine_error)
     }
 
