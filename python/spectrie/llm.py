@@ -46,6 +46,8 @@ class LLM:
         num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`.
         memory_bytes: Budget of the draft memory.
         chunk_tokens: Longest prompt chunk of one step.
+        bigrams: Whether to draft from what the model says after one token alone: `auto` computes
+            that in idle time, once for each model, and keeps it in the cache folder; `off` does not.
         corpora: Names or paths of built corpora to draft from (`spectrie corpus build`).
         state_dir: Folder that keeps what was learnt from prompts and answers over restarts, saved
             every five minutes and by `close`; None keeps no text on disk.
@@ -75,6 +77,7 @@ class LLM:
         num_pages: int | None = None,
         memory_bytes: int = 256 << 20,
         chunk_tokens: int = 256,
+        bigrams: Literal["auto", "off"] = "auto",
         corpora: Sequence[str | Path] = (),
         state_dir: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
@@ -113,6 +116,7 @@ class LLM:
                 chunk_tokens=chunk_tokens,
                 max_running=max_running,
                 memory_bytes=memory_bytes,
+                bigrams=bigrams,
             ),
             memory=MemoryOptions(
                 corpora=tuple(str(corpus) for corpus in corpora),

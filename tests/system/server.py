@@ -7,6 +7,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -20,6 +21,8 @@ __all__ = ["Program", "serve"]
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 180.0
 END_S = 60.0
+CACHE = tempfile.TemporaryDirectory(prefix="spectrie-tests-")
+"""What the processes measure and compute of tiny models, instead of the user's own cache."""
 
 
 class Program:
@@ -40,7 +43,7 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "SPECTRIE_CACHE": CACHE.name},
         )
         self._readers = [
             threading.Thread(target=self._read, args=(stream,), daemon=True)

@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         spectrie.model, "load_runner", lambda *_, **__: CountingRunner(), raising=False
     )
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "tokenizer.json").write_text("{}")
     return tmp_path
 

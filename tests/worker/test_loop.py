@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from spectrie.model.plan import StepResult
+from spectrie.worker import loop
 from spectrie.worker.loop import MAX_CONSECUTIVE_FAILURES, StepLoop
 
 WAIT_S = 10.0
@@ -55,7 +56,9 @@ class ScriptedEngine:
 class Harness:
     """A loop over a scripted engine; `deliveries` are awaited one by one."""
 
-    def __init__(self, step: Callable[[Any], StepResult]) -> None:
+    def __init__(
+        self, step: Callable[[Any], StepResult], idle: Callable[[], bool] = lambda: False
+    ) -> None:
         self.engine = ScriptedEngine()
         self.delivered: list[Any] = []
         self.arrived = threading.Semaphore(0)
@@ -63,7 +66,7 @@ class Harness:
         self.died = threading.Event()
         runner = SimpleNamespace(step=step)
         prepared: Any = (self.engine, runner)
-        self.loop = StepLoop(lambda: prepared, self._deliver, self._die)
+        self.loop = StepLoop(lambda: prepared, self._deliver, self._die, idle)
         self.loop.start()
 
     def _deliver(self, output: Any) -> None:
@@ -84,11 +87,11 @@ class Harness:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Callable[[Any], StepResult]], Harness]]:
+def start() -> Iterator[Callable[..., Harness]]:
     harnesses: list[Harness] = []
 
-    def make(step: Callable[[Any], StepResult]) -> Harness:
-        harnesses.append(Harness(step))
+    def make(*arguments: Any) -> Harness:
+        harnesses.append(Harness(*arguments))
         return harnesses[-1]
 
     yield make
@@ -156,6 +159,42 @@ def test_broken_engine_ends_the_loop(start: Any) -> None:
     harness.queue(1)
     assert harness.died.wait(WAIT_S)
     assert "unknown plan" in str(harness.death[0])
+
+
+def test_what_can_wait_is_done_after_a_rest_and_yields_to_work_at_once(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "IDLE_WAIT_S", 0.01)
+    done: list[str] = []
+    slices = threading.Semaphore(0)
+
+    def step(plan: Any) -> StepResult:
+        done.append("step")
+        return one_row()
+
+    def idle() -> bool:
+        done.append("slice")
+        slices.release()
+        if done.count("slice") == 3:
+            # Comes while the slice is computed.
+            harness.queue(2)
+        return done.count("slice") < 6
+
+    harness = start(step, idle)
+    for _ in range(6):
+        assert slices.acquire(timeout=WAIT_S)
+    assert done[:8] == ["slice"] * 3 + ["step"] * 2 + ["slice"] * 3
+
+
+def test_a_loop_that_is_asked_again_within_its_rest_does_not_count_as_idle(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "IDLE_WAIT_S", WAIT_S)
+    harness = start(one_row, lambda: pytest.fail("not idle"))
+    for _ in range(3):
+        harness.queue(1)
+        harness.await_deliveries(1)
+    assert not harness.died.is_set()
 
 
 def test_error_while_preparing_is_raised_by_start() -> None:

@@ -218,6 +218,13 @@ TABLE: tuple[Option, ...] = (
         _ENGINE,
     ),
     Option(
+        "bigrams",
+        values.choice("auto", "off"),
+        EngineOptions().bigrams,
+        "draft from what the model says after one token alone, computed once in idle time",
+        _ENGINE,
+    ),
+    Option(
         "corpus",
         values.named("NAME"),
         (),

@@ -224,6 +224,7 @@ def _speculation(worker: Mapping[str, Any]) -> str:
     sources = ["prediction", "request", "shared"]
     sources += ["corpus"] if worker["corpora"] else []
     sources += ["recycled"] if worker["recycle"] != "off" else []
+    sources += ["bigrams"] if worker["bigrams"] != "off" else []
     return (
         f"{mode}, at most {worker['max_draft_tokens']} draft tokens a step; "
         f"sources: {', '.join(sources)}"

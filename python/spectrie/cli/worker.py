@@ -105,6 +105,7 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             max_running=settings.max_running,
             memory_bytes=settings.memory,
             recycle=settings.recycle,
+            bigrams=settings.bigrams,
         ),
         memory=MemoryOptions(
             corpora=tuple(str(find_corpus(corpus)) for corpus in settings.corpus),

@@ -32,6 +32,7 @@ class ModelConfig:
         layer_windows: Per layer, keys a row sees, itself included; None = all.
         layer_rotary: Per layer, whether queries and keys are rotated.
         eos_token_ids: Tokens that end an answer, from `generation_config.json`, else `config.json`.
+        bos_token_id: Token that begins a text; None when `config.json` names none of the vocabulary.
     """
 
     architecture: str
@@ -53,6 +54,7 @@ class ModelConfig:
     layer_windows: tuple[int | None, ...]
     layer_rotary: tuple[bool, ...]
     eos_token_ids: tuple[int, ...]
+    bos_token_id: int | None
 
     @property
     def qkv_size(self) -> int:
@@ -127,6 +129,7 @@ class ModelConfig:
             layer_windows=_windows(values, architecture, num_layers),
             layer_rotary=_rotary(values, architecture, num_layers),
             eos_token_ids=_eos(values, generation or {}),
+            bos_token_id=_bos(values),
         )
         if config.num_heads % config.num_kv_heads:
             raise ModelError(
@@ -201,3 +204,10 @@ def _eos(values: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int,
     if ids is None:
         return ()
     return tuple(int(token) for token in (ids if isinstance(ids, list) else [ids]))
+
+
+def _bos(values: Mapping[str, Any]) -> int | None:
+    token = values.get("bos_token_id")
+    if isinstance(token, int) and 0 <= token < int(values["vocab_size"]):
+        return token
+    return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from spectrie.model.checkpoint import weight_files
 from spectrie.model.measurements import Measurements
-from spectrie.model.weights import weight_files
 
 __all__ = ["KERNEL_VERSION", "model_hash"]
 

@@ -280,6 +280,7 @@ def _info(
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
+        bos_token_id=config.bos_token_id,
         max_context=size.max_context,
         num_pages=size.num_pages,
         page_size=PAGE_SIZE,

@@ -25,6 +25,7 @@ class RunnerInfo:
     """What a loaded model is.
 
     Attributes:
+        bos_token_id: Token that begins a text; None when the model names none.
         kv_bytes: Size of the key-value cache; memory is taken as pages are used.
         arithmetic: All that the bits of a logit depend on, besides the tokens before it.
         exact: Whether a row's logits are independent of its company, bit by bit.
@@ -32,6 +33,7 @@ class RunnerInfo:
 
     vocabulary_size: int
     eos_token_ids: list[int]
+    bos_token_id: int | None
     max_context: int
     num_pages: int
     page_size: int
@@ -68,6 +70,11 @@ class Runner:
     def eos_token_ids(self) -> list[int]:
         """Tokens that end an answer."""
         return self.info.eos_token_ids
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """Token that begins a text; None when the model names none."""
+        return self.info.bos_token_id
 
     @property
     def max_context(self) -> int:

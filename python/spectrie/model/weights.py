@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,38 +10,12 @@ import torch
 from safetensors import safe_open
 
 from spectrie.errors import ModelError
+from spectrie.model.checkpoint import weight_files
 
-__all__ = ["Weights", "weight_files"]
+__all__ = ["Weights"]
 
 # Buffers that some checkpoints carry and that the configuration already determines.
 _IGNORED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder: one, or the shards that its index names.
-
-    Raises:
-        ModelError: none, or a shard is missing.
-    """
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        try:
-            names = sorted(
-                set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-            )
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise ModelError(f"cannot read {index}: {error}") from error
-        files = [folder / name for name in names]
-        missing = [file.name for file in files if not file.exists()]
-        if missing:
-            raise ModelError(
-                f"{folder}: shards named by the index are missing: {', '.join(missing)}"
-            )
-        return files
-    single = folder / "model.safetensors"
-    if not single.exists():
-        raise ModelError(f"{folder} has no model.safetensors and no model.safetensors.index.json")
-    return [single]
 
 
 class Weights:

@@ -47,6 +47,8 @@ class EngineOptions:
         memory_bytes: Budget of the draft memory.
         recycle: After which rows drafts learn the model's likeliest tokens: `off`, `decode` (every
             sampled row) or `all` (prompt rows too).
+        bigrams: Whether drafts use what the model says after one token alone, computed in idle time:
+            `auto` or `off`.
         holdout_every: One step in this many drafts nothing, which keeps the reported gain honest.
     """
 
@@ -62,6 +64,7 @@ class EngineOptions:
     max_running: int | None = None
     memory_bytes: int = 256 << 20
     recycle: str = "decode"
+    bigrams: str = "auto"
     holdout_every: int = 100
 
 

@@ -16,6 +16,7 @@ from spectrie.worker.snapshots import Snapshots
 if TYPE_CHECKING:
     from spectrie import _core
     from spectrie.model import Runner
+    from spectrie.worker.bigrams import IdleBigrams
 
 __all__ = ["EngineHost"]
 
@@ -67,15 +68,20 @@ class EngineHost:
         """Identity of the tokenizer, 16 hex characters; None when the model has none."""
         self.snapshots: Snapshots | None = None
         """Where draft memory is kept; None when it is not."""
+        self._bigrams: IdleBigrams | None = None
 
         def prepare() -> tuple[_core.Engine, Runner]:
             prepared, loaded = _prepare(
                 folder, runner, engine, self.tokenizer_fingerprint, progress
             )
             self._open_memory(prepared, loaded, memory)
+            self._open_bigrams(prepared, loaded)
             return prepared, loaded
 
-        self._loop = StepLoop(prepare, deliver, on_death)
+        def idle() -> bool:
+            return self._bigrams is not None and self._bigrams.step()
+
+        self._loop = StepLoop(prepare, deliver, on_death, idle)
         try:
             self.engine, self.runner = self._loop.start()
         except _core.EngineError as error:
@@ -100,6 +106,17 @@ class EngineHost:
                 options.snapshot_every_s,
             )
             self.snapshots.start()
+
+    def _open_bigrams(self, engine: _core.Engine, runner: Runner) -> None:
+        """Drafts from the model's bigrams, and computes what is missing, where anything drafts."""
+        from spectrie.worker.bigrams import IdleBigrams
+
+        options = self.engine_options
+        if options.bigrams not in ("auto", "off"):
+            raise ConfigError(f"bigrams is {options.bigrams!r}, allowed: auto, off")
+        drafts = options.max_draft_tokens > 0 and speculation(options, runner) != "off"
+        if drafts and options.bigrams == "auto":
+            self._bigrams = IdleBigrams(engine, runner)
 
     @property
     def can_speculate(self) -> bool:
@@ -141,8 +158,10 @@ class EngineHost:
         self._loop.wake()
 
     def close(self) -> None:
-        """Ends the step loop after the step it is in, and saves draft memory."""
+        """Ends the step loop after the step it is in, and saves draft memory and bigrams."""
         self._loop.stop()
+        if self._bigrams is not None:
+            self._bigrams.close()
         if self.snapshots is not None:
             self.snapshots.close()
 

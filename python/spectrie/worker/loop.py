@@ -21,7 +21,12 @@ MAX_CONSECUTIVE_FAILURES = 5
 """Failed forwards in a row after which the loop gives up: the fault is not in one request."""
 
 IDLE_WAIT_S = 0.25
-"""Longest sleep without work, so that a deadline of a waiting request is noticed."""
+"""Longest sleep without work, so that a deadline of a waiting request is noticed. Only after it does
+the loop count as idle: a client that asks again at once finds the model free."""
+
+
+def _nothing() -> bool:
+    return False
 
 
 class StepLoop:
@@ -36,6 +41,8 @@ class StepLoop:
             time, and then call `wake`.
         deliver: Takes each step's output on the loop's thread; must return at once.
         on_death: Takes the exception that ended the loop; called on the loop's thread.
+        idle: Does a little of what can wait, on the loop's thread while no request is held; False
+            when there is nothing of the kind.
     """
 
     def __init__(
@@ -43,11 +50,13 @@ class StepLoop:
         prepare: Callable[[], tuple[_core.Engine, Runner]],
         deliver: Callable[[_core.StepOutput], None],
         on_death: Callable[[BaseException], None],
+        idle: Callable[[], bool] = _nothing,
     ) -> None:
         self._prepare = prepare
         self._prepared: Future[tuple[_core.Engine, Runner]] = Future()
         self._deliver = deliver
         self._on_death = on_death
+        self._idle = idle
         self._wake = threading.Event()
         self._stopping = False
         self._failures = 0
@@ -89,12 +98,15 @@ class StepLoop:
             return
         self._prepared.set_result((engine, runner))
         try:
+            rested = False
             while not self._stopping:
                 # Cleared before planning: a submit after this line either is in the plan or
                 # leaves the event set.
                 self._wake.clear()
-                if not self._step(engine, runner):
-                    self._wake.wait(IDLE_WAIT_S)
+                if self._step(engine, runner):
+                    rested = False
+                elif not (rested and self._idle()):
+                    rested = not self._wake.wait(IDLE_WAIT_S)
         except BaseException as error:
             log.exception("the step loop ended")
             self._busy = False

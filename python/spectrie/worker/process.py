@@ -164,6 +164,7 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "memory_bytes": options.engine.memory_bytes,
         "speculation": host.speculation,
         "recycle": options.engine.recycle,
+        "bigrams": options.engine.bigrams,
         "corpora": [info.name for info in host.engine.corpora()],
         "state_folder": str(options.memory.state_folder) if options.memory.state_folder else None,
         "max_draft_tokens": options.engine.max_draft_tokens,

@@ -1,0 +1,166 @@
+"""What the model says after one token alone: its own bigrams, computed once and kept on disk.
+
+A row is the model's likeliest successors of [prefix, token], where the prefix is the token that begins
+a text: the model's `bos`, else its first `eos`, else nothing. Rows are computed in the order of token
+ids, which in the vocabularies of byte-pair encoders begins with what is frequent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrie.model.bigram_files import bigrams_file
+from spectrie.model.operators import TOP_K
+from spectrie.model.plan import StepPlan
+
+if TYPE_CHECKING:
+    from spectrie import _core
+    from spectrie.model.runner import Runner
+
+__all__ = ["MAX_SLICE_TOKENS", "BigramTable"]
+
+MAX_SLICE_TOKENS = 63
+"""Most rows of one forward: a tree has 64 rows, the first of which is the prefix."""
+
+
+class BigramTable:
+    """A table that grows until every token of the vocabulary has its row.
+
+    Attributes:
+        trouble: Why the file that was there could not be used; None when it could, or was none.
+    """
+
+    def __init__(self, runner: Runner, path: Path | None = None) -> None:
+        """Goes on from what is stored.
+
+        Args:
+            runner: The model; called only by `extend`.
+            path: Where the table is kept; `bigrams_file` of the model by default.
+        """
+        self._runner = runner
+        self._path = bigrams_file(runner.model_hash) if path is None else path
+        self.trouble: str | None = None
+        beginnings = [runner.bos_token_id, *runner.eos_token_ids]
+        self._prefix = next((token for token in beginnings if token is not None), None)
+        rows = (runner.vocabulary_size, TOP_K)
+        self._ids: NDArray[np.int32] = np.zeros(rows, np.int32)
+        self._probabilities: NDArray[np.float32] = np.zeros(rows, np.float32)
+        stored = self._stored()
+        if stored is not None:
+            self._ids, self._probabilities = stored.rows()
+        self._missing: NDArray[np.int32] = np.flatnonzero(self._probabilities[:, 0] == 0).astype(
+            np.int32
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """Rows of the whole table: the vocabulary."""
+        return len(self._ids)
+
+    @property
+    def num_known(self) -> int:
+        """Rows that are computed."""
+        return len(self._ids) - len(self._missing)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every token has its row."""
+        return not len(self._missing)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where there is no place for one."""
+        return self._path
+
+    def extend(self, max_tokens: int) -> int:
+        """Computes the next rows in one forward; gives how many, 0 when none is missing.
+
+        Overwrites the cache's first pages: call it while no request holds a page.
+
+        Args:
+            max_tokens: Rows at most; no more than `MAX_SLICE_TOKENS` and what the cache has room for.
+        """
+        runner = self._runner
+        # Without a prefix each token is a request, with pages of its own.
+        one_tree = self._prefix is not None
+        room = runner.num_pages * runner.page_size - 1 if one_tree else runner.num_pages
+        tokens = self._missing[: min(max_tokens, MAX_SLICE_TOKENS, room)]
+        if not len(tokens):
+            return 0
+        result = runner.step(self._plan(tokens.tolist()))
+        self._ids[tokens] = np.maximum(result.top_ids.cpu().numpy(), 0)
+        self._probabilities[tokens] = result.top_probabilities.cpu().numpy()
+        self._missing = self._missing[len(tokens) :]
+        return len(tokens)
+
+    def freeze(self) -> _core.Bigrams:
+        """The table as it is now, for an engine."""
+        from spectrie import _core
+
+        return _core.Bigrams(self._ids, self._probabilities)
+
+    def save(self) -> bool:
+        """Writes the file, unless one with as many rows is there; tells whether it is there now.
+
+        Raises:
+            ValueError: It cannot be written; the message says why.
+        """
+        if self._path is None:
+            return False
+        # Another worker of the same model may have come further.
+        stored = self._stored()
+        if stored is None or stored.num_known < self.num_known:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.freeze().save(self._path, self._runner.model_hash)
+        return True
+
+    def _stored(self) -> _core.Bigrams | None:
+        from spectrie import _core
+
+        if self._path is None or not self._path.is_file():
+            return None
+        try:
+            stored = _core.Bigrams.open(self._path, self._runner.model_hash)
+        except ValueError as error:
+            self.trouble = str(error)
+            return None
+        if len(stored) != self._runner.vocabulary_size:
+            self.trouble = (
+                f"{self._path} holds {len(stored)} rows, expected {self._runner.vocabulary_size}"
+            )
+            return None
+        return stored
+
+    def _plan(self, tokens: list[int]) -> StepPlan:
+        """A tree of the prefix and its children, verified as any draft is; nothing is kept from one
+        plan to the next, so that requests may overwrite the pages in between.
+        """
+        page_size = self._runner.page_size
+        if self._prefix is None:
+            return StepPlan.joined(
+                [
+                    StepPlan.single(
+                        [token],
+                        kv_len=0,
+                        pages=[page],
+                        sample_rows=[],
+                        top_rows=[0],
+                        page_size=page_size,
+                    )
+                    for page, token in enumerate(tokens)
+                ]
+            )
+        rows = [self._prefix, *tokens]
+        return StepPlan.single(
+            rows,
+            kv_len=0,
+            pages=range(-(-len(rows) // page_size)),
+            parents=[-1] + [0] * len(tokens),
+            sample_rows=[],
+            top_rows=range(1, len(rows)),
+            page_size=page_size,
+        )
