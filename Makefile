@@ -56,6 +56,10 @@ setup: $(STAMPS)/editable  ## build the core and prepare .venv
 model: setup  ## fetch and convert the real model (98 MB)
 	@UV=$(UV) $(BIN)/spectrie models fetch $(MODEL)
 
+.PHONY: bigrams
+bigrams: model  ## compute what the model says after each token alone (3 minutes, once)
+	@$(BIN)/spectrie models bigrams $(MODEL)
+
 # ---- habits ----------------------------------------------------------------------------------
 
 .PHONY: demo
@@ -103,7 +107,7 @@ proto: $(STAMPS)/packages  ## regenerate the checked-in protobuf code
 	$(BIN)/python proto/generate.py
 
 .PHONY: bench
-bench: model  ## the README's table: decode, speculation and router, rivals beside ours
+bench: bigrams  ## the README's table: decode, speculation and router, rivals beside ours
 	$(BIN)/python -m bench
 
 .PHONY: bench-router
@@ -115,7 +119,7 @@ bench-draft: model  ## drafting beside other drafters: accepted tokens, times, m
 	$(BIN)/python -m bench draft
 
 .PHONY: bench-routing
-bench-routing: model  ## intent routing with a warm memory, one to four requests at a time
+bench-routing: bigrams  ## intent routing with a warm memory, one to four requests at a time
 	$(BIN)/python -m bench routing
 
 .PHONY: wheel

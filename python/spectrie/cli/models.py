@@ -1,4 +1,4 @@
-"""`spectrie models`: list, fetch, locate or remove the models that Spectrie stores."""
+"""`spectrie models`: list, fetch, locate, prepare or remove the models that Spectrie stores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from spectrie.cli.parser import add_command
+from spectrie.cli.progress import Progress
 from spectrie.errors import ModelError
 from spectrie.model.catalog import CATALOG
 from spectrie.model.resolution import fetch, provenance_of, resolve
@@ -14,9 +15,12 @@ from spectrie.model.store import entry, models_folder, remove
 
 __all__ = ["configure", "run"]
 
+_BIGRAM_PAGES = 64
+"""Pages of a cache that holds one tree of two levels, with room to measure in."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the four actions and their arguments to `parser`."""
+    """Adds the actions and their arguments to `parser`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     add_command(actions, "list", "show the models that are stored or can be fetched")
     fetching = add_command(
@@ -34,13 +38,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     locating = add_command(actions, "path", "print the folder of a stored model")
     locating.add_argument("model", metavar="MODEL")
+    preparing = add_command(
+        actions,
+        "bigrams",
+        "compute what a model says after each token alone, which serving else does in idle time",
+    )
+    preparing.add_argument(
+        "model", metavar="MODEL", help="folder, .gguf file, alias or Hugging Face id"
+    )
     removing = add_command(actions, "rm", "remove a stored model")
     removing.add_argument("model", metavar="MODEL")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the chosen action; results go to stdout, progress to stderr."""
-    actions = {"list": _list, "fetch": _fetch, "path": _path, "rm": _remove}
+    actions = {"list": _list, "fetch": _fetch, "path": _path, "bigrams": _bigrams, "rm": _remove}
     return actions[args.action](args)
 
 
@@ -77,6 +89,33 @@ def _path(args: argparse.Namespace) -> int:
     if not (folder / "config.json").is_file():
         raise ModelError(f"{args.model} is not stored; run: spectrie models fetch {args.model}")
     print(folder)
+    return 0
+
+
+def _bigrams(args: argparse.Namespace) -> int:
+    """Completes the table; what is computed is kept whatever ends it."""
+    from spectrie.model.bigrams import MAX_SLICE_TOKENS, BigramTable
+    from spectrie.model.entry import load_runner
+
+    folder = resolve(args.model, report=_progress).folder
+    table = BigramTable(load_runner(folder, num_pages=_BIGRAM_PAGES, progress=_progress))
+    if table.path is None:
+        raise ModelError("no place for the table: set SPECTRIE_CACHE to a writable folder")
+    if table.trouble is not None:
+        _progress(f"computing it again: {table.trouble}")
+    try:
+        with Progress("bigrams", table.num_tokens) as progress:
+            while table.extend(MAX_SLICE_TOKENS):
+                progress.show(
+                    table.num_known, f"{table.num_known:,} of {table.num_tokens:,} tokens"
+                )
+    finally:
+        try:
+            table.save()
+        except (OSError, ValueError) as error:
+            raise ModelError(f"cannot keep the table: {error}") from error
+    print(f"bigrams of {table.num_known:,} tokens", file=sys.stderr)
+    print(table.path)
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spectrie.cli import values
 from spectrie.cli.arguments import add_value, read_value
+from spectrie.cli.bigrams import load_bigrams
 from spectrie.cli.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
 from spectrie.cli.documents import build_from_records
 from spectrie.cli.progress import Progress
@@ -71,6 +72,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "min_value", _SHARE, 0, "least probability of a draft token")
     add_value(parser, "mode", _MODE, "auto", "how draft trees are grown")
     add_value(parser, "structure", _STRUCTURE, "chains", "index under the drafts; the only one")
+    add_value(
+        parser,
+        "bigrams",
+        values.named("auto|FILE|off"),
+        "auto",
+        "what the model says after each token alone: auto takes what is stored for --model",
+    )
     parser.add_argument("--no-recycle", action="store_true", help='do not draft from "topk"')
     parser.add_argument("--no-hints", action="store_true", help="do not draft what no match names")
     add_value(parser, "cost", _COST, "measured, or examples", "milliseconds of a forward by rows")
@@ -132,6 +140,7 @@ class _Session:
         memory_bytes = read_value(args, "memory_bytes", values.size.parse, None)
         if memory_bytes is not None:
             self._settings["memory_bytes"] = memory_bytes
+        self._bigrams: str = read_value(args, "bigrams", str, "auto")
         self._curve: CostCurve | None = read_value(args, "cost", parse_curve, None)
         self.skipped_lines = 0
 
@@ -139,6 +148,10 @@ class _Session:
     def vocabulary(self) -> Vocabulary:
         """The tokenizer, loaded when the first text asks for it."""
         return load_vocabulary(self._args.model, _progress)
+
+    @property
+    def _model_folder(self) -> Path | None:
+        return self.vocabulary.folder if self._args.model is not None else None
 
     @cached_property
     def curves(self) -> list[CostCurve]:
@@ -165,7 +178,11 @@ class _Session:
                 for index, corpus in enumerate(self._args.corpus, start=1)
             ]
             try:
-                replays = [Replay(corpora=paths, costs=one, **self._settings) for one in costs]
+                bigrams = load_bigrams(self._bigrams, self._model_folder, _progress)
+                replays = [
+                    Replay(corpora=paths, costs=one, bigrams=bigrams, **self._settings)
+                    for one in costs
+                ]
             except ValueError as error:
                 raise ConfigError(str(error)) from None
             yield replays
