@@ -231,14 +231,10 @@ impl BestFirst {
         };
         let scored = &expectation.scored;
         let range = expectation.first as usize..expectation.last as usize;
-        let weights = mixer.weights(scored.situation);
-        let mut hit = false;
-        for (candidate, evidence) in self.tokens[range.clone()].iter().zip(&self.evidence[range]) {
-            let came = *candidate == token;
-            hit |= came;
-            scorer.learn(scored, &weights, evidence, came, mixer);
-        }
-        calibration.label(scored.mass, hit);
+        let candidates = &self.tokens[range.clone()];
+        let came = candidates.iter().map(|&candidate| candidate == token);
+        scorer.learn(scored, self.evidence[range].iter().zip(came), mixer);
+        calibration.label(scored.mass, candidates.contains(&token));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::best_first::{BestFirst, Bounds, Trained};
 use crate::calibration::Calibration;
-use crate::chains::{LIMITS, context_of};
+use crate::chains::{LIMITS, SHARED_LIMITS, context_of};
 use crate::favourites::Favourites;
 use crate::lesson::Taught;
 use crate::mixer::Mixer;
@@ -199,7 +199,11 @@ impl Drafter {
         self.segment_ids
             .extend(segments.iter().rev().map(|segment| segment.id()));
         let adaptive = self.config.mode == DraftMode::Auto;
-        let limits = if adaptive { LIMITS } else { fixed::LIMITS };
+        let limits = if adaptive {
+            [LIMITS, SHARED_LIMITS]
+        } else {
+            [fixed::LIMITS; 2]
+        };
         let context = context_of(self.request.tokens());
         places.collect(context, limits, &mut self.sketch.occurrences);
         self.sketch.start(context, self.prediction.cursor());

@@ -66,6 +66,11 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// Whether the model gave it more than half in this text or one of its namespace.
+    pub(crate) fn was_likely(&self) -> bool {
+        self.recycled[..2].iter().any(|&given| given > 0.5)
+    }
+
     /// Whether a match of some length names it.
     pub(crate) fn is_in_text(&self) -> bool {
         self.counts[0][0] + self.counts[1][0] > 0.0

@@ -121,7 +121,7 @@ impl Node {
         x[OWN] = flag(evidence.counts[0][0] > 0.0);
         x[SHARED] = flag(evidence.counts[1][0] > 0.0);
         x[BOTH_NEWEST] = flag(own && shared);
-        x[NEWEST_AND_LIKELY] = flag(own && evidence.recycled[..2].iter().any(|&given| given > 0.5));
+        x[NEWEST_AND_LIKELY] = flag(own && evidence.was_likely());
         x[PAIR_IN_TEXT] = flag(evidence.recycled[0] > 0.0 && evidence.is_in_text());
         for kind in 0..KINDS {
             let hints = self.hints(evidence, kind, logs);
@@ -204,19 +204,39 @@ fn dot(weights: &[f32], inputs: &[f32]) -> f32 {
 impl<'a> LogOdds<'a> {
     pub(crate) fn new(node: &'a Node, weights: &'a Features, logs: &'a Logs) -> Self {
         let nobody = Evidence::default();
-        let inputs = node.features(&nobody, logs);
-        let part = |first: usize, len: usize| {
-            dot(&weights[first..first + len], &inputs[first..first + len])
+        let silent_text = [0, 1].map(|kind| {
+            node.tops[kind].map_or(0.0, |top| {
+                let text = node.text(&nobody, kind, top, logs);
+                dot(&weights[TEXT[kind]..TEXT[kind] + text.len()], &text)
+            })
+        });
+        let silent_blend = match node.tops {
+            [None, None] => 0.0,
+            _ => weights[1] * logit(0.0),
         };
+        let silent_recycled =
+            [0, 1, 2].map(|kind| weights[RECYCLED[kind] + 1] * flag(node.answered[kind]));
+        let silent_hints = std::array::from_fn(|kind| {
+            let first = HINTS + 3 * kind;
+            dot(&weights[first..first + 3], &node.hints(&nobody, kind, logs))
+        });
+        let lately = &weights[LATELY..LATELY + node.lately.len()];
         Self {
             node,
             weights,
             logs,
-            nothing: dot(weights, &inputs),
-            silent_text: TEXT.map(|first| part(first, 8)),
-            silent_blend: part(1, 1),
-            silent_recycled: RECYCLED.map(|first| part(first, 2)),
-            silent_hints: std::array::from_fn(|kind| part(HINTS + 3 * kind, 3)),
+            nothing: weights[0]
+                + weights[RIVALS] * node.rivals
+                + weights[DEPTH] * node.depth
+                + dot(lately, &node.lately)
+                + silent_blend
+                + silent_text.iter().sum::<f32>()
+                + silent_recycled.iter().sum::<f32>()
+                + silent_hints.iter().sum::<f32>(),
+            silent_text,
+            silent_blend,
+            silent_recycled,
+            silent_hints,
         }
     }
 
@@ -240,7 +260,7 @@ impl<'a> LogOdds<'a> {
             if own && shared {
                 sum += weights[BOTH_NEWEST];
             }
-            if own && evidence.recycled.iter().any(|&given| given > 0.5) {
+            if own && evidence.was_likely() {
                 sum += weights[NEWEST_AND_LIKELY];
             }
             if evidence.recycled[0] > 0.0 {
@@ -289,9 +309,9 @@ mod tests {
         let hints = [(5, 0), (1, 0), (5, 2), (2, 3), (6, 4)];
         let hints = hints.map(|(token, kind)| Hint { token, kind });
         let answers = [
-            Some(Answer::of(&[(1, 0.75), (7, 0.125)])),
+            Some(Answer::of(&[(1, 0.25), (7, 0.125)])),
             Some(Answer::of(&[(8, 0.5), (2, 0.25)])),
-            Some(Answer::of(&[(3, 0.5), (5, 0.25)])),
+            Some(Answer::of(&[(1, 0.75), (3, 0.5), (5, 0.25)])),
         ];
         let context = Context {
             occurrences: &occurrences,

@@ -77,30 +77,30 @@ impl Places<'_> {
         }
     }
 
-    /// Occurrences of the ends of `context`: up to `limits` from the request's own texts, and as
-    /// many again from shared text, newest segment first.
+    /// Occurrences of the ends of `context`: up to the first of `limits` from each of the request's
+    /// own texts, and up to the second from shared text, newest segment first.
     pub(crate) fn collect(
         &self,
         context: &[TokenId],
-        limits: [u32; ORDERS.len()],
+        limits: [[u32; ORDERS.len()]; 2],
         occurrences: &mut Vec<Occurrence>,
     ) {
         occurrences.clear();
+        let [own, mut wanted] = limits;
         collect(
             self.prediction,
             PREDICTION,
             context,
-            &mut limits.clone(),
+            &mut own.clone(),
             occurrences,
         );
         collect(
             self.request,
             REQUEST,
             context,
-            &mut limits.clone(),
+            &mut own.clone(),
             occurrences,
         );
-        let mut wanted = limits;
         for (age, segment) in self.shared.iter().rev().enumerate() {
             if wanted == [0; ORDERS.len()] {
                 break;

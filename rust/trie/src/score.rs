@@ -14,7 +14,7 @@
 use crate::TokenId;
 use crate::evidence::{Context, Evidence, Gathering, LEVELS};
 use crate::features::{LogOdds, Logs, Node};
-use crate::mixer::{Features, Mixer, Situation, logistic, probability};
+use crate::mixer::{Mixer, Situation, logistic};
 
 /// Escape weight of each level: 60 / level^1.29, found by replaying source files.
 pub(crate) const ESCAPES: [f32; LEVELS.len()] = [
@@ -29,6 +29,9 @@ pub(crate) const BLENDS: [[f32; 2]; 3] = [WEIGHTS, [1.0, 0.0], [0.0, 1.0]];
 
 /// The set of weights for a longest match of each level; 0 = no match.
 const SET_OF_LEVEL: [u8; LEVELS.len()] = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9];
+
+/// Errors below this teach nothing: most candidates are hopeless, and known to be.
+const LEAST_ERROR: f32 = 0.001;
 
 /// A possible next token.
 #[derive(Clone, Copy, Debug)]
@@ -115,18 +118,22 @@ impl Scorer {
         &self.gathering.all
     }
 
-    /// Trains `mixer` with what came of a candidate.
-    pub(crate) fn learn(
+    /// Trains `mixer` with what came of the candidates of a node.
+    pub(crate) fn learn<'a>(
         &self,
         scored: &Scored,
-        weights: &Features,
-        evidence: &Evidence,
-        came: bool,
+        outcomes: impl Iterator<Item = (&'a Evidence, bool)>,
         mixer: &mut Mixer,
     ) {
-        let features = scored.node.features(evidence, &self.logs);
-        let error = f32::from(u8::from(came)) - probability(weights, &features);
-        mixer.learn(scored.situation, &features, error);
+        let weights = mixer.weights(scored.situation);
+        let log_odds = LogOdds::new(&scored.node, &weights, &self.logs);
+        for (evidence, came) in outcomes {
+            let error = f32::from(u8::from(came)) - logistic(log_odds.of(evidence));
+            if error.abs() >= LEAST_ERROR {
+                let features = scored.node.features(evidence, &self.logs);
+                mixer.learn(scored.situation, &features, error);
+            }
+        }
     }
 }
 
