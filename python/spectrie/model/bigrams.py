@@ -1,7 +1,7 @@
 """What the model says after one token alone: its own bigrams, computed once and kept on disk.
 
-A row is the model's likeliest successors of [prefix, token], where the prefix is the token that begins
-a text: the model's `bos`, else its first `eos`, else nothing. Rows are computed in the order of token
+A row is the model's likeliest successors of the token behind the shortest text that anything may follow
+(`spectrie.model.beginning`). Rows are computed in the order of token
 ids, which in the vocabularies of byte-pair encoders begins with what is frequent.
 """
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SLICE_TOKENS", "BigramTable"]
 
-MAX_SLICE_TOKENS = 63
-"""Most rows of one forward: a tree has 64 rows, the first of which is the prefix."""
+_TREE_ROWS = 64
+
+MAX_SLICE_TOKENS = _TREE_ROWS - 1
+"""Most rows of one forward: a tree has 64 rows, which begin with those of the prefix."""
 
 
 class BigramTable:
@@ -44,8 +46,7 @@ class BigramTable:
         self._runner = runner
         self._path = bigrams_file(runner.model_hash) if path is None else path
         self.trouble: str | None = None
-        beginnings = [runner.bos_token_id, *runner.eos_token_ids]
-        self._prefix = next((token for token in beginnings if token is not None), None)
+        self._prefix = runner.beginning
         rows = (runner.vocabulary_size, TOP_K)
         self._ids: NDArray[np.int32] = np.zeros(rows, np.int32)
         self._probabilities: NDArray[np.float32] = np.zeros(rows, np.float32)
@@ -86,9 +87,9 @@ class BigramTable:
         """
         runner = self._runner
         # Without a prefix each token is a request, with pages of its own.
-        one_tree = self._prefix is not None
-        room = runner.num_pages * runner.page_size - 1 if one_tree else runner.num_pages
-        tokens = self._missing[: min(max_tokens, MAX_SLICE_TOKENS, room)]
+        prefix = len(self._prefix)
+        room = runner.num_pages * runner.page_size - prefix if prefix else runner.num_pages
+        tokens = self._missing[: min(max_tokens, _TREE_ROWS - max(prefix, 1), room)]
         if not len(tokens):
             return 0
         result = runner.step(self._plan(tokens.tolist()))
@@ -140,7 +141,7 @@ class BigramTable:
         plan to the next, so that requests may overwrite the pages in between.
         """
         page_size = self._runner.page_size
-        if self._prefix is None:
+        if not self._prefix:
             return StepPlan.joined(
                 [
                     StepPlan.single(
@@ -154,13 +155,14 @@ class BigramTable:
                     for page, token in enumerate(tokens)
                 ]
             )
-        rows = [self._prefix, *tokens]
+        rows = [*self._prefix, *tokens]
+        last = len(self._prefix) - 1
         return StepPlan.single(
             rows,
             kv_len=0,
             pages=range(-(-len(rows) // page_size)),
-            parents=[-1] + [0] * len(tokens),
+            parents=[*range(-1, last), *[last] * len(tokens)],
             sample_rows=[],
-            top_rows=range(1, len(rows)),
+            top_rows=range(last + 1, len(rows)),
             page_size=page_size,
         )

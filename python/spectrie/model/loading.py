@@ -11,6 +11,7 @@ import torch
 
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model import machine
+from spectrie.model.beginning import beginning_of
 from spectrie.model.config import ModelConfig
 from spectrie.model.decoder import Decoder, Layer
 from spectrie.model.fingerprint import KERNEL_VERSION, model_hash
@@ -280,7 +281,7 @@ def _info(
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
-        bos_token_id=config.bos_token_id,
+        beginning=beginning_of(folder, config),
         max_context=size.max_context,
         num_pages=size.num_pages,
         page_size=PAGE_SIZE,

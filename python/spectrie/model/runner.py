@@ -25,7 +25,7 @@ class RunnerInfo:
     """What a loaded model is.
 
     Attributes:
-        bos_token_id: Token that begins a text; None when the model names none.
+        beginning: Ids of the shortest text that anything may follow: see `beginning_of`.
         kv_bytes: Size of the key-value cache; memory is taken as pages are used.
         arithmetic: All that the bits of a logit depend on, besides the tokens before it.
         exact: Whether a row's logits are independent of its company, bit by bit.
@@ -33,7 +33,7 @@ class RunnerInfo:
 
     vocabulary_size: int
     eos_token_ids: list[int]
-    bos_token_id: int | None
+    beginning: list[int]
     max_context: int
     num_pages: int
     page_size: int
@@ -72,9 +72,9 @@ class Runner:
         return self.info.eos_token_ids
 
     @property
-    def bos_token_id(self) -> int | None:
-        """Token that begins a text; None when the model names none."""
-        return self.info.bos_token_id
+    def beginning(self) -> list[int]:
+        """Ids of the shortest text that anything may follow; maybe none."""
+        return self.info.beginning
 
     @property
     def max_context(self) -> int:
