@@ -1,7 +1,8 @@
 """Fits the weights that ship: `python -m bench.draft.fit FOLDER`, over the tuning split alone.
 
-FOLDER is what `python -m bench.draft.make --tune FOLDER` filled. The result goes to
-`rust/trie/src/prior.bin`; nothing that a bench reports is read.
+FOLDER is what `python -m bench.draft.make --tune FOLDER` filled. Every second request is held out
+first, to see what the weights are worth; those that ship are then fitted to all of them. The
+result goes to `rust/trie/src/prior.bin`; nothing that a bench reports is read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from bench.draft import trace
+from bench.draft.bigrams import FILE, read_bigrams
 from bench.draft.corpus import read_ids
 from bench.draft.ours import build_corpus
 
@@ -26,15 +28,23 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         alone = []
+        answered = []
         for family in ("code", *_FAMILIES):
             requests = trace.read(folder / f"{family}.jsonl.xz")
-            alone += [str(path) for path in _pack(work, family, requests)]
+            packed = [str(path) for path in _pack(work, family, requests)]
+            alone += packed
+            answered += packed[: len(packed) - 1]
+        bigrams = work / "tune.bigrams"
+        read_bigrams(folder / FILE).save(bigrams, "tune")
         corpus = build_corpus("tune", read_ids(folder / "corpus.u32"), work)
         beside = [path for path in alone if Path(path).stem.removesuffix("_bare") in _WITH_CORPUS]
         out = _ROOT / "rust" / "trie" / "src" / "prior.bin"
         command = ["cargo", "run", "--release", "-p", "spectrie-trie", "--example", "fit", "--"]
         command += [str(out), *alone, "--corpus", str(corpus), *beside]
-        subprocess.run(command, cwd=_ROOT, check=True)
+        command += ["--bigrams", str(bigrams), *(path for path in beside if path in answered)]
+        command += ["--neither", "--bigrams", str(bigrams), *answered]
+        for more in ([], ["--all"]):
+            subprocess.run([*command, *more], cwd=_ROOT, check=True)
 
 
 def _pack(folder: Path, family: str, requests: list[trace.Request]) -> list[Path]:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from bench.draft import trace
+from bench.draft.bigrams import FILE, record_bigrams, tokens_of
 from bench.draft.corpus import LOCK, CorpusLock, digest, encode, write_ids
 from bench.draft.outputs import Recorder
 from bench.draft.packages import Package, cache_folder, fetch, listing
@@ -26,7 +27,9 @@ _WHEELS = re.compile(r"(py3-none-any|(cp311-cp311|abi3)-manylinux.*x86_64)")
 def main() -> int:
     """Makes what was asked for, everything by default."""
     parser = argparse.ArgumentParser(prog="python -m bench.draft.make", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"code, {', '.join(FAMILIES)}")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"code, {', '.join(FAMILIES)}, bigrams"
+    )
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
     parser.add_argument(
         "--tune", type=Path, default=cache_folder() / "tune", help="folder of the tuning split"
@@ -36,12 +39,18 @@ def main() -> int:
 
     folder = Path(resolve(args.model).folder)
     args.tune.mkdir(parents=True, exist_ok=True)
-    wanted = args.parts or ["code", *FAMILIES]
+    wanted = args.parts or ["code", *FAMILIES, "bigrams"]
     if "code" in wanted:
         _code(folder / "tokenizer.json", args.tune)
     families = [family for family in FAMILIES if family in wanted]
     if families:
         _outputs(folder, families, args.tune)
+    if "bigrams" in wanted:
+        for place in (args.tune, trace.TRACES):
+            traces = (trace.read(place / f"{family}.jsonl.xz") for family in FAMILIES)
+            tokens = set().union(*(tokens_of(requests) for requests in traces))
+            print(f"bigrams: {len(tokens)} tokens", file=sys.stderr, flush=True)
+            record_bigrams(folder, tokens, place / FILE)
     trace.write_sums()
     return 0
 

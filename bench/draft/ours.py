@@ -33,6 +33,7 @@ def replay_ours(
     online: bool = False,
     corpora: Sequence[Path] = (),
     recycle: bool = True,
+    bigrams: _core.Bigrams | None = None,
 ) -> dict[str, Any]:
     """Replays requests and gives the report of `spectrie replay --json`.
 
@@ -43,6 +44,7 @@ def replay_ours(
         online: Whether finished requests teach the next ones.
         corpora: Corpus files that every request reads.
         recycle: Whether the model's own top-8 is drafted from.
+        bigrams: What the model says after one token alone.
     """
     replay = _core.Replay(
         nodes=nodes,
@@ -50,6 +52,7 @@ def replay_ours(
         memory="online" if online else "cold",
         corpora=list(corpora),
         recycle=recycle,
+        bigrams=bigrams,
     )
     for number, request in enumerate(requests, 1):
         top = request.topk

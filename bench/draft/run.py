@@ -8,11 +8,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from bench.draft import trace
+from bench.draft.bigrams import read_bigrams
 from bench.draft.conditions import CONDITIONS, Condition
 from bench.draft.corpus import CorpusLock
 from bench.draft.ours import build_corpus, replay_ours
@@ -21,10 +23,11 @@ from bench.draft.rivals.contenders import Contender
 from bench.draft.trace import TRACES, Request
 from bench.draft.walk import replay
 
-__all__ = ["OURS", "OURS_PLAIN", "Results", "priced", "run_all"]
+__all__ = ["OURS", "OURS_PLAIN", "OURS_WITHOUT_BIGRAMS", "Results", "priced", "run_all"]
 
 OURS = "spectrie"
-OURS_PLAIN = "spectrie, nothing recycled"
+OURS_WITHOUT_BIGRAMS = "spectrie, without bigrams"
+OURS_PLAIN = "spectrie, nothing of the model's"
 NODES = 16
 Results = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """Report by condition, trace and contender; `{"absent": why}` where there is none."""
@@ -59,13 +62,13 @@ def _condition(
     found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in traces}
     files = [built[name] for name in condition.corpora]
     documents = [corpora[name] for name in condition.corpora]
-    jobs: dict[str, Callable[[], dict[str, Any]]] = {
-        OURS: lambda: _ours(traces, condition, files, 0.0, True)
-    }
+    ours = partial(_ours, traces, condition, files)
+    jobs: dict[str, Callable[[], dict[str, Any]]] = {OURS: ours}
     if any(request.topk for requests in traces.values() for request in requests):
-        jobs[OURS_PLAIN] = lambda: _ours(traces, condition, files, 0.0, False)
+        jobs[OURS_WITHOUT_BIGRAMS] = partial(ours, bigrams=False)
+        jobs[OURS_PLAIN] = partial(ours, bigrams=False, recycle=False)
     for price in condition.prices:
-        jobs[priced(price)] = lambda price=price: _ours(traces, condition, files, price, True)  # type: ignore[misc]
+        jobs[priced(price)] = partial(ours, price=price)
     for rival in condition.rivals:
         jobs[rival.name] = lambda rival=rival: _rival(rival, traces, condition, documents)  # type: ignore[misc]
     for number, (name, job) in enumerate(jobs.items(), 1):
@@ -80,9 +83,12 @@ def _ours(
     traces: dict[str, list[Request]],
     condition: Condition,
     files: list[Path],
-    price: float,
-    recycle: bool,
+    *,
+    price: float = 0.0,
+    recycle: bool = True,
+    bigrams: bool = True,
 ) -> dict[str, Any]:
+    table = read_bigrams() if bigrams else None
     return {
         name: replay_ours(
             requests,
@@ -91,6 +97,8 @@ def _ours(
             online=condition.online,
             corpora=files,
             recycle=recycle,
+            # What stands in a file is no answer of the model: it is drafted from text alone.
+            bigrams=table if requests[0].topk else None,
         )
         for name, requests in traces.items()
     }

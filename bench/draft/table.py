@@ -41,7 +41,8 @@ def run(model: str) -> None:
     notes = [
         "Accepted draft tokens per step at 16 draft nodes, teacher-forced on frozen traces"
         " (`bench/draft/traces`); times of rivals include the call from Python. Where the model"
-        " answered, its top-8 is recycled at every position before the newest, prompts included."
+        " answered, its top-8 is recycled at every position before the newest, prompts included, and"
+        " what it says after one token alone is known."
         " Every contender: [draft-all.md](bench/results/draft-all.md).",
         "",
         "![accepted over drafted tokens](bench/results/draft.svg)",

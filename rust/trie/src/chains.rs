@@ -14,9 +14,6 @@ pub(crate) const ORDERS: [usize; 4] = [1, 2, 4, 8];
 /// walk would give.
 pub(crate) const LIMITS: [u32; 4] = [16, 32, 32, 16];
 
-/// The same of shared text and corpora, which hold more that begins alike.
-pub(crate) const SHARED_LIMITS: [u32; 4] = [16, 64, 32, 16];
-
 /// Buckets visited per occurrence wanted, so that a crowded bucket cannot make a draft slow.
 const VISITS_PER_OCCURRENCE: u32 = 4;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::best_first::{BestFirst, Bounds, Trained};
 use crate::calibration::Calibration;
-use crate::chains::{LIMITS, SHARED_LIMITS, context_of};
+use crate::chains::{LIMITS, context_of};
 use crate::favourites::Favourites;
 use crate::lesson::Taught;
 use crate::mixer::Mixer;
-use crate::places::Places;
+use crate::places::{Places, SHARED_LIMITS};
 use crate::prediction::Prediction;
 use crate::recycled::Recycled;
 use crate::shared::Segments;

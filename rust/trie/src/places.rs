@@ -22,6 +22,10 @@ pub(crate) const CORPUS: u16 = 1 << 15;
 /// Place of what only the model's earlier answers hold.
 pub(crate) const RECYCLED: u16 = u16::MAX;
 
+/// Most occurrences taken per order from shared text and corpora, which hold more that begins alike
+/// than the request's own text: see [`crate::chains::LIMITS`].
+pub(crate) const SHARED_LIMITS: [u32; ORDERS.len()] = [16, 64, 32, 16];
+
 /// Every log a request may draft from, numbered so that a smaller place is credited first and,
 /// among shared segments, is newer.
 #[derive(Clone, Copy)]
