@@ -20,7 +20,9 @@ const LEAST_VALUE: f32 = 5e-4;
 
 /// What the best child of a node is taken for before the node is scored, as a share of the node's
 /// value. Most nodes are less likely than the last one that finds room, and are never scored.
+/// Where the model's answers are known more nodes have a good child.
 const HOPE: f32 = 0.3;
+const HOPE_OF_ANSWERS: f32 = 0.5;
 
 /// Nodes at least this likely are also scored with hints, and with those that know no context. Less
 /// likely nodes would not gain a child by them.
@@ -125,6 +127,11 @@ impl BestFirst {
         self.clear();
         self.expectations.push(None);
         self.expand(ROOT, sketch, places, prediction, trained, bounds);
+        let hope = if places.has_answers() {
+            HOPE_OF_ANSWERS
+        } else {
+            HOPE
+        };
         while sketch.len() < bounds.max_nodes {
             let Some(open) = self.open.pop() else { break };
             let Some(candidate) = open.candidate else {
@@ -135,7 +142,7 @@ impl BestFirst {
             self.expectations.push(None);
             if usize::from(sketch.nodes[node as usize].depth) < bounds.max_depth {
                 self.open.push(Open {
-                    value: open.value * HOPE,
+                    value: open.value * hope,
                     parent: node,
                     candidate: None,
                 });
@@ -243,23 +250,24 @@ fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cu
     let Some(token) = prediction.token(cursor) else {
         return;
     };
-    let likely = prediction.probability(cursor);
-    let mut known = false;
+    let known = candidates
+        .iter()
+        .position(|candidate| candidate.token == token);
+    let before = known.map_or(0.0, |index| candidates[index].probability);
+    let likely = prediction.probability(cursor).max(before);
+    // What is not the predicted token keeps its shares of what is left.
+    let share = (1.0 - likely) / (1.0 - before).max(f32::EPSILON);
     for candidate in &mut *candidates {
-        if candidate.token == token {
-            known = true;
-            candidate.probability = candidate.probability.max(likely);
-            candidate.place = PREDICTION;
-        } else {
-            candidate.probability *= 1.0 - likely;
-        }
+        candidate.probability *= share;
     }
-    if !known {
-        candidates.push(Candidate {
-            token,
-            probability: likely,
-            place: PREDICTION,
-        });
+    let predicted = Candidate {
+        token,
+        probability: likely,
+        place: PREDICTION,
+    };
+    match known {
+        Some(index) => candidates[index] = predicted,
+        None => candidates.push(predicted),
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// Adds up what the candidates were seen with.
-    pub(crate) fn new(gathering: &Gathering, context: Context<'_>) -> Self {
+    pub(crate) fn new(gathering: &Gathering, context: Context<'_>, logs: &Logs) -> Self {
         let mut node = Self {
             tops: gathering.tops,
             totals: [[0.0; 2]; 2],
@@ -83,7 +83,7 @@ impl Node {
             answered: [0, 1, 2].map(|kind| context.answers[kind].is_some()),
             num_hints: gathering.num_hints,
             lately: context.lately,
-            depth: f32::from(context.depth).ln_1p(),
+            depth: at(&logs.plus_one, f32::from(context.depth)),
         };
         let mut rivals: u16 = 0;
         for evidence in &gathering.all {
@@ -332,7 +332,8 @@ mod tests {
                 }
             }
         }
-        let (node, logs) = (Node::new(&gathering, context), Logs::default());
+        let logs = Logs::default();
+        let node = Node::new(&gathering, context, &logs);
         let weights = std::array::from_fn(|index| (index as f32 * 0.7).sin());
         let odds = LogOdds::new(&node, &weights, &logs);
         assert_eq!(gathering.all.len(), 8);

@@ -8,7 +8,7 @@
 
 use crate::chains::{Chains, suffix_hashes};
 use crate::text::Text;
-use crate::{SEPARATOR, TokenId};
+use crate::{SEPARATOR, TOP_K, TokenId};
 
 /// Kinds of hints.
 pub(crate) const KINDS: usize = 5;
@@ -26,6 +26,9 @@ pub(crate) const RUNNER_UP: usize = 4;
 
 /// Most hints of each kind, the newest.
 pub(crate) const MAX_HINTS: usize = 16;
+
+/// Last steps whose runners-up are hints.
+pub(crate) const THOUGHTS: usize = 4;
 
 /// Links followed per hint wanted, so that a crowded bucket cannot make a draft slow.
 const VISITS_PER_HINT: usize = 2;
@@ -67,7 +70,7 @@ impl Hints {
                 }),
         );
         self.list
-            .extend(runners_up.take(MAX_HINTS).map(|token| Hint {
+            .extend(runners_up.take(THOUGHTS * TOP_K).map(|token| Hint {
                 token,
                 kind: RUNNER_UP as u8,
             }));

@@ -24,7 +24,7 @@ pub(crate) const RECYCLED: u16 = u16::MAX;
 
 /// Most occurrences taken per order from shared text and corpora, which hold more that begins alike
 /// than the request's own text: see [`crate::chains::LIMITS`].
-pub(crate) const SHARED_LIMITS: [u32; ORDERS.len()] = [16, 64, 32, 16];
+pub(crate) const SHARED_LIMITS: [u32; ORDERS.len()] = [24, 64, 32, 16];
 
 /// Every log a request may draft from, numbered so that a smaller place is credited first and,
 /// among shared segments, is newer.
@@ -132,6 +132,11 @@ impl Places<'_> {
         occurrences
             .extract_if(first.., |occurrence| is_own(occurrence.position))
             .for_each(drop);
+    }
+
+    /// Whether the model has answered anything.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.bigrams.is_some() || self.recycled.iter().any(Option::is_some)
     }
 
     /// What the model said before of the pair, of the last token, and of it in a document of its

@@ -93,7 +93,7 @@ impl Scorer {
                 [None, None, None] => 0,
             },
         };
-        let node = Node::new(&self.gathering, context);
+        let node = Node::new(&self.gathering, context, &self.logs);
         let weights = mixer.weights(situation);
         let log_odds = LogOdds::new(&node, &weights, &self.logs);
         let mut mass = 0.0;

@@ -1,7 +1,7 @@
 //! A draft tree while it is being chosen.
 
 use crate::chains::Occurrence;
-use crate::hints::{Hint, Hints, Inherited};
+use crate::hints::{Hint, Hints, Inherited, THOUGHTS};
 use crate::places::{Places, REQUEST};
 use crate::prediction::{Cursor, Prediction};
 use crate::recycled::Answer;
@@ -72,7 +72,7 @@ impl Sketch {
             let before = context.get(last.checked_sub(1)?).copied();
             places.answers(before, context[last])[0]
         };
-        let thoughts = [thought(1), thought(2)];
+        let thoughts: [_; THOUGHTS] = std::array::from_fn(|index| thought(index + 1));
         let tokens = thoughts.iter().flatten().flat_map(Answer::tokens);
         self.hints.start(text, tokens.map(|&(token, _)| token));
         let mut back = context.iter().rev().skip(1).copied();
