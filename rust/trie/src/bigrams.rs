@@ -1,9 +1,9 @@
 //! What the model says after one token alone.
 //!
 //! A request's first steps know little: its own text is short and the model has answered nothing
-//! yet. What the model gives after a document that holds one token only can be computed once per
-//! model and is a draft source from the first step on (the extended bigrams of N-Grammys,
-//! arXiv 2411.03786).
+//! yet. What the model gives after a document that holds one token only, behind what may stand
+//! before any token, can be computed once per model and is a draft source from the first step on
+//! (the extended bigrams of N-Grammys, arXiv 2411.03786).
 
 use std::io::{self, Write};
 use std::path::Path;
