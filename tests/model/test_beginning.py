@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spectrie._core import Tokenizer
-from spectrie.model.config import ModelConfig
 from spectrie.model.beginning import beginning_of
+from spectrie.model.config import ModelConfig
 from tests.tiny_model import write_tiny_model
 
 
