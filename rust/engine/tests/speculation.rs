@@ -153,7 +153,7 @@ fn finished_requests_teach_their_namespace_unless_they_may_not() {
         })
     };
     let none = accepted_after(|_| ());
-    assert!(teach(first()) >= none + 5);
+    assert!(teach(first()) >= none + 10);
     assert_eq!(
         teach(Request {
             learn: false,
@@ -185,7 +185,7 @@ fn cancelled_requests_teach_only_what_is_kept_of_a_good_end() {
     };
     let none = cancel(None, false);
     assert_eq!(cancel(Some(0), true), none);
-    assert!(cancel(None, true) >= none + 5);
+    assert!(cancel(None, true) >= none + 9);
     assert!(cancel(Some(5), true) < cancel(None, true));
 }
 
