@@ -77,8 +77,7 @@ impl Engine {
             let given = format!("a table of {} tokens", bigrams.num_tokens());
             return Err(wrong(given, format!("{size}, the vocabulary size")));
         }
-        let (ids, _) = bigrams.to_rows();
-        match ids.iter().find(|&&id| id as usize >= size) {
+        match bigrams.successors().find(|&id| id as usize >= size) {
             Some(id) => {
                 let given = format!("a table with token {id}");
                 Err(wrong(

@@ -8,7 +8,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::durable::{self, Access, Checked, checked};
+use crate::durable::{self, Access, Checked, FINGERPRINT_BYTES, check_fingerprint, checked};
 use crate::recycled::{Answer, TOP_K};
 use crate::{TokenId, TrieError};
 
@@ -19,10 +19,8 @@ const MAGIC: [u8; 8] = *b"SPBIGRAM";
 /// as 32-bit words in little-endian order, then a checksum of everything.
 const VERSION: u32 = 1;
 
-const MAX_FINGERPRINT_BYTES: usize = 64;
-
 /// Magic, version, tokens, length of the fingerprint, fingerprint.
-const HEADER_BYTES: usize = 20 + MAX_FINGERPRINT_BYTES;
+const HEADER_BYTES: usize = 20 + FINGERPRINT_BYTES;
 
 /// The likeliest successors of every token of a vocabulary, as far as they are known.
 ///
@@ -96,6 +94,11 @@ impl Bigrams {
         self.rows.iter().flatten().copied().unzip()
     }
 
+    /// Every successor, row after row.
+    pub fn successors(&self) -> impl Iterator<Item = TokenId> {
+        self.rows.iter().flatten().map(|&(token, _)| token)
+    }
+
     /// What the model gives after `last`, if that is known.
     pub(crate) fn after(&self, last: TokenId) -> Option<Answer> {
         let row = self.rows.get(last as usize)?;
@@ -108,11 +111,7 @@ impl Bigrams {
     ///
     /// [`TrieError::Fingerprint`] when it is longer than 64 bytes, [`TrieError::Io`].
     pub fn save(&self, path: &Path, fingerprint: &str) -> Result<(), TrieError> {
-        if fingerprint.len() > MAX_FINGERPRINT_BYTES {
-            return Err(TrieError::Fingerprint {
-                given: fingerprint.to_owned(),
-            });
-        }
+        check_fingerprint(fingerprint)?;
         durable::replace(path, Access::Shared, |file| self.encode(file, fingerprint))?;
         Ok(())
     }
@@ -121,10 +120,9 @@ impl Bigrams {
         file.write_all(&MAGIC)?;
         let numbers = [VERSION, self.rows.len() as u32, fingerprint.len() as u32];
         file.write_words(numbers.into_iter())?;
-        file.write_all(fingerprint.as_bytes())?;
-        file.write_all(&[0; MAX_FINGERPRINT_BYTES][fingerprint.len()..])?;
+        file.write_fingerprint(fingerprint)?;
+        file.write_words(self.successors())?;
         let entries = self.rows.iter().flatten();
-        file.write_words(entries.clone().map(|&(token, _)| token))?;
         file.write_words(entries.map(|&(_, probability)| probability.to_bits()))?;
         file.end_block()
     }
@@ -164,7 +162,7 @@ impl Bigrams {
             let found = format!("version {}", number(0));
             return Err((found, format!("version {VERSION}")));
         }
-        let name = header[HEADER_BYTES - MAX_FINGERPRINT_BYTES..].get(..number(2) as usize);
+        let name = header[HEADER_BYTES - FINGERPRINT_BYTES..].get(..number(2) as usize);
         if name != Some(fingerprint.as_bytes()) {
             let found = String::from_utf8_lossy(name.unwrap_or_default());
             return Err((format!("model {found}"), format!("model {fingerprint}")));

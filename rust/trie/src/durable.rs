@@ -12,6 +12,19 @@ use crate::TrieError;
 /// Bytes of the checksum (XXH3, 64 bits, little-endian) that ends a file or a block.
 pub(crate) const CHECKSUM_BYTES: usize = size_of::<u64>();
 
+/// Bytes that every file sets aside for the fingerprint of what it belongs to.
+pub(crate) const FINGERPRINT_BYTES: usize = 64;
+
+/// Refuses a fingerprint that no file can hold.
+pub(crate) fn check_fingerprint(fingerprint: &str) -> Result<(), TrieError> {
+    if fingerprint.len() > FINGERPRINT_BYTES {
+        return Err(TrieError::Fingerprint {
+            given: fingerprint.to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -48,6 +61,12 @@ impl<W: Write> Checked<W> {
         self.bytes += CHECKSUM_BYTES;
         self.hash.reset();
         Ok(())
+    }
+
+    /// Appends a fingerprint that was checked, padded to [`FINGERPRINT_BYTES`].
+    pub(crate) fn write_fingerprint(&mut self, fingerprint: &str) -> io::Result<()> {
+        self.write_all(fingerprint.as_bytes())?;
+        self.write_all(&[0; FINGERPRINT_BYTES][fingerprint.len()..])
     }
 
     /// Appends `words` in little-endian order.

@@ -155,6 +155,12 @@ impl Places<'_> {
         answers
     }
 
+    /// What the model said before of the pair.
+    pub(crate) fn after_pair(&self, before: Option<TokenId>, last: TokenId) -> Option<Answer> {
+        let mut recycled = self.recycled.iter().flatten();
+        recycled.find_map(|recycled| recycled.after_pair(before, last))
+    }
+
     /// The occurrence one token further on, or `None` at the end of its document.
     pub(crate) fn advance(&self, occurrence: Occurrence) -> Option<Occurrence> {
         let position = occurrence.position + 1;

@@ -100,8 +100,12 @@ impl Recycled {
 
     /// The newest answer for the pair, and the newest for the last token alone.
     pub(crate) fn get(&self, before: Option<TokenId>, last: TokenId) -> [Option<Answer>; 2] {
-        let pair = before.and_then(|_| self.read(key(before, last)));
-        [pair, self.read(key(None, last))]
+        [self.after_pair(before, last), self.read(key(None, last))]
+    }
+
+    /// The newest answer for the pair.
+    pub(crate) fn after_pair(&self, before: Option<TokenId>, last: TokenId) -> Option<Answer> {
+        before.and_then(|_| self.read(key(before, last)))
     }
 
     /// The slots a key may be in.

@@ -70,7 +70,7 @@ impl Sketch {
         let thought = |back: usize| {
             let last = context.len().checked_sub(back + 1)?;
             let before = context.get(last.checked_sub(1)?).copied();
-            places.answers(before, context[last])[0]
+            places.after_pair(before, context[last])
         };
         let thoughts: [_; THOUGHTS] = std::array::from_fn(|index| thought(index + 1));
         let tokens = thoughts.iter().flatten().flat_map(Answer::tokens);

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::file::{Header, MAX_NAME_BYTES, Sections, num_heads};
 use super::{CorpusInfo, Readers};
 use crate::chains::{ORDERS, suffix_hashes};
-use crate::durable::{self, Access, Checked};
+use crate::durable::{self, Access, Checked, check_fingerprint};
 use crate::text::bucket;
 use crate::{SEPARATOR, TokenId, TrieError};
 
@@ -59,11 +59,7 @@ impl CorpusBuilder {
                 given: name.to_owned(),
             });
         }
-        if fingerprint.len() > MAX_NAME_BYTES {
-            return Err(TrieError::Fingerprint {
-                given: fingerprint.to_owned(),
-            });
-        }
+        check_fingerprint(fingerprint)?;
         Ok(Self {
             name: name.to_owned(),
             fingerprint: fingerprint.to_owned(),

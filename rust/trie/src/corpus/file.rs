@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::TrieError;
 use crate::chains::{ORDERS, suffix_hashes};
-use crate::durable::{CHECKSUM_BYTES, checked};
+use crate::durable::{CHECKSUM_BYTES, FINGERPRINT_BYTES, checked};
 
 /// First bytes of every corpus file.
 const MAGIC: [u8; 8] = *b"SPCORPUS";
@@ -19,7 +19,7 @@ const MAGIC: [u8; 8] = *b"SPCORPUS";
 const VERSION: u32 = 1;
 
 /// Most bytes of a name and of a fingerprint.
-pub(super) const MAX_NAME_BYTES: usize = 64;
+pub(super) const MAX_NAME_BYTES: usize = FINGERPRINT_BYTES;
 
 /// Where the header's name starts, after its numbers.
 const NAME_START: usize = 32;

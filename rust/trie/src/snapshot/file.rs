@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
 use crate::corpus::chain_layout;
-use crate::durable::{CHECKSUM_BYTES, Checked, checked};
+use crate::durable::{CHECKSUM_BYTES, Checked, FINGERPRINT_BYTES, checked};
 use crate::segment::Shape;
 
 /// First bytes of every snapshot.
@@ -18,10 +18,7 @@ const MAGIC: [u8; 8] = *b"SPMEMORY";
 /// Version of this layout.
 const VERSION: u32 = 1;
 
-/// Most bytes of a tokenizer fingerprint.
-pub(super) const MAX_FINGERPRINT_BYTES: usize = 64;
-
-pub(super) const HEADER_BYTES: usize = 20 + MAX_FINGERPRINT_BYTES + CHECKSUM_BYTES;
+pub(super) const HEADER_BYTES: usize = 20 + FINGERPRINT_BYTES + CHECKSUM_BYTES;
 pub(super) const FOOTER_BYTES: usize = size_of::<u64>() + CHECKSUM_BYTES;
 
 /// One saved segment.
@@ -83,8 +80,7 @@ pub(super) fn damaged(what: &str) -> Refusal {
 pub(super) fn write_header<W: Write>(writer: &mut Checked<W>, fingerprint: &str) -> io::Result<()> {
     writer.write_all(&MAGIC)?;
     writer.write_words([VERSION, chain_layout(), fingerprint.len() as u32].into_iter())?;
-    writer.write_all(fingerprint.as_bytes())?;
-    writer.write_all(&[0; MAX_FINGERPRINT_BYTES][fingerprint.len()..])?;
+    writer.write_fingerprint(fingerprint)?;
     writer.end_block()
 }
 

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use crate::durable::{self, Access, CHECKSUM_BYTES, Checked, checked};
+use crate::durable::{self, Access, CHECKSUM_BYTES, Checked, check_fingerprint, checked};
 use crate::pool::{Grant, Pool};
 use crate::segment::Segment;
 use crate::{DraftMemory, TrieError};
-use file::{MAX_FINGERPRINT_BYTES, Refusal, SavedNamespace, SavedSegment, Source};
+use file::{Refusal, SavedNamespace, SavedSegment, Source};
 
 /// Name of a snapshot in its folder.
 const FILE_NAME: &str = "memory.snapshot";
@@ -53,11 +53,7 @@ impl DraftMemory {
     /// [`TrieError::Io`] when it cannot be written; the old snapshot stays.
     /// [`TrieError::Fingerprint`].
     pub fn save(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
-        if fingerprint.len() > MAX_FINGERPRINT_BYTES {
-            return Err(TrieError::Fingerprint {
-                given: fingerprint.to_owned(),
-            });
-        }
+        check_fingerprint(fingerprint)?;
         let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(folder).map_err(|error| TrieError::io("make", folder, &error))?;
         let new = SnapshotPlace {
