@@ -1,8 +1,8 @@
 """What the model says after one token alone: its own bigrams, computed once and kept on disk.
 
 A row is the model's likeliest successors of the token behind the shortest text that anything may follow
-(`spectrie.model.beginning`). Rows are computed in the order of token
-ids, which in the vocabularies of byte-pair encoders begins with what is frequent.
+(`spectrie.model.beginning`). Rows are computed in the order of token ids, which in the vocabularies of
+byte-pair encoders begins with what is frequent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class BigramTable:
         self._runner = runner
         self._path = bigrams_file(runner.model_hash) if path is None else path
         self.trouble: str | None = None
-        self._prefix = runner.beginning
         rows = (runner.vocabulary_size, TOP_K)
         self._ids: NDArray[np.int32] = np.zeros(rows, np.int32)
         self._probabilities: NDArray[np.float32] = np.zeros(rows, np.float32)
@@ -87,7 +86,7 @@ class BigramTable:
         """
         runner = self._runner
         # Without a prefix each token is a request, with pages of its own.
-        prefix = len(self._prefix)
+        prefix = len(runner.beginning)
         room = runner.num_pages * runner.page_size - prefix if prefix else runner.num_pages
         tokens = self._missing[: min(max_tokens, _TREE_ROWS - max(prefix, 1), room)]
         if not len(tokens):
@@ -141,7 +140,8 @@ class BigramTable:
         plan to the next, so that requests may overwrite the pages in between.
         """
         page_size = self._runner.page_size
-        if not self._prefix:
+        prefix = self._runner.beginning
+        if not prefix:
             return StepPlan.joined(
                 [
                     StepPlan.single(
@@ -155,8 +155,8 @@ class BigramTable:
                     for page, token in enumerate(tokens)
                 ]
             )
-        rows = [*self._prefix, *tokens]
-        last = len(self._prefix) - 1
+        rows = [*prefix, *tokens]
+        last = len(prefix) - 1
         return StepPlan.single(
             rows,
             kv_len=0,

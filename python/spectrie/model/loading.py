@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -281,7 +282,7 @@ def _info(
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
-        beginning=beginning_of(folder, config),
+        beginning=partial(beginning_of, folder, config),
         max_context=size.max_context,
         num_pages=size.num_pages,
         page_size=PAGE_SIZE,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -25,7 +27,7 @@ class RunnerInfo:
     """What a loaded model is.
 
     Attributes:
-        beginning: Ids of the shortest text that anything may follow: see `beginning_of`.
+        beginning: Gives the ids of the shortest text that anything may follow: see `beginning_of`.
         kv_bytes: Size of the key-value cache; memory is taken as pages are used.
         arithmetic: All that the bits of a logit depend on, besides the tokens before it.
         exact: Whether a row's logits are independent of its company, bit by bit.
@@ -33,7 +35,7 @@ class RunnerInfo:
 
     vocabulary_size: int
     eos_token_ids: list[int]
-    beginning: list[int]
+    beginning: Callable[[], list[int]]
     max_context: int
     num_pages: int
     page_size: int
@@ -71,10 +73,10 @@ class Runner:
         """Tokens that end an answer."""
         return self.info.eos_token_ids
 
-    @property
+    @cached_property
     def beginning(self) -> list[int]:
-        """Ids of the shortest text that anything may follow; maybe none."""
-        return self.info.beginning
+        """Ids of the shortest text that anything may follow, maybe none; reads the tokenizer once."""
+        return self.info.beginning()
 
     @property
     def max_context(self) -> int:
