@@ -18,8 +18,6 @@ __all__ = ["FILE", "read_bigrams", "record_bigrams", "tokens_of"]
 
 FILE = "bigrams.jsonl.xz"
 _BATCH = 512
-_BEGINNING = ":"
-"""What comes before the token: as in `spectrie.model.bigrams`."""
 
 
 def tokens_of(requests: Iterable[Request]) -> set[int]:
@@ -35,10 +33,13 @@ def tokens_of(requests: Iterable[Request]) -> set[int]:
 def record_bigrams(folder: Path, tokens: Iterable[int], path: Path) -> None:
     """Asks the model in `folder` for its top-8 after each token alone, in float32."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
+
+    from spectrie.model.beginning import beginning_of
+    from spectrie.model.config import ModelConfig
 
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    beginning = AutoTokenizer.from_pretrained(folder)(_BEGINNING)["input_ids"]
+    beginning = beginning_of(folder, ModelConfig.from_folder(folder))
     ordered = sorted(tokens)
     lines = []
     with torch.inference_mode():
@@ -51,7 +52,7 @@ def record_bigrams(folder: Path, tokens: Iterable[int], path: Path) -> None:
             for token, ids, values in entries:
                 entry = [token, ids, [round(value, 4) for value in values]]
                 lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
-    path.write_bytes(lzma.compress("".join(lines).encode(), preset=9 | lzma.PRESET_EXTREME))
+    trace.write_lines(path, lines)
 
 
 def read_bigrams(path: Path = trace.TRACES / FILE) -> _core.Bigrams:

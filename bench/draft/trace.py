@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["TOP_K", "TRACES", "Request", "read", "verify", "write", "write_sums"]
+__all__ = ["TOP_K", "TRACES", "Request", "read", "verify", "write", "write_lines", "write_sums"]
 
 TRACES = Path(__file__).resolve().parent / "traces"
 TOP_K = 8
@@ -48,6 +48,11 @@ def write(path: Path, requests: Iterable[Request]) -> None:
             entry["topk"] = request.topk
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_lines(path, lines)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes lines, compressed as far as it goes."""
     path.write_bytes(lzma.compress("".join(lines).encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
