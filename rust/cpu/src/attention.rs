@@ -3,18 +3,19 @@
 use std::ops::Range;
 
 use crate::batch::{Batch, PAGE_SIZE};
-use crate::cache::LayerCache;
+use crate::cache::{CacheWriter, LayerCache};
 use crate::element::Element;
 use crate::error::CpuError;
 use crate::level::{Level, launch};
+use crate::member::Member;
 use crate::memory::Shared;
-use crate::pool;
+use crate::prepare::Pair;
 use crate::rotary::{MAX_HEAD_DIM, Preparation};
+use crate::share::share_out;
 use crate::simd::LANES;
 use crate::softmax::Item;
-
-/// Multiply-adds from which a second thread pays: about 20 us of one core.
-const PARALLEL_WORK: usize = 1 << 19;
+use crate::split::Columns;
+use crate::team::Team;
 
 /// What one layer does besides the common geometry.
 #[derive(Debug, Clone, Default)]
@@ -52,6 +53,18 @@ pub struct AttentionConfig {
     pub sines: Vec<f32>,
     /// One entry per layer.
     pub layers: Vec<LayerConfig>,
+}
+
+impl AttentionConfig {
+    /// Width of a row of queries, keys and values.
+    pub(crate) fn qkv_width(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Width of a row of results.
+    pub(crate) fn out_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
 }
 
 /// The attention operator of all layers, with the key-value cache it owns.
@@ -171,40 +184,32 @@ impl<E: Element> Attention<E> {
     /// # Errors
     /// [`CpuError::Size`] for a layer that does not exist, [`CpuError::Length`] when buffers do not fit
     /// the batch, [`CpuError::Panicked`] on a bug.
-    #[allow(unsafe_code)] // rows are written from several threads
     pub fn attend(
         &mut self,
+        team: &Team,
         layer: usize,
         batch: &Batch,
         rows: Range<usize>,
         qkv: &[E],
         out: &mut [E],
-        threads: usize,
     ) -> Result<(), CpuError> {
-        let config = &self.config;
-        let (heads, kv_heads, head_dim) = (config.heads, config.kv_heads, config.head_dim);
-        let (group, width) = (heads / kv_heads, self.width);
-        let Some(batch_rows) = batch.rows.get(rows.clone()) else {
-            let (given, expected) = (rows.end, batch.rows.len());
+        if rows.start > rows.end || rows.end > batch.rows.len() {
             return Err(CpuError::Length {
                 what: "rows of the batch",
-                given,
-                expected,
+                given: rows.end,
+                expected: batch.rows.len(),
             });
-        };
-        let rows = batch_rows.len();
-        let Some(cache) = self.caches.get_mut(layer) else {
-            let allowed = "below the number of layers";
+        }
+        if layer >= self.caches.len() {
             return Err(CpuError::Size {
                 what: "layer",
                 given: layer,
-                allowed,
+                allowed: "below the number of layers",
             });
-        };
-        let row_len = (heads + 2 * kv_heads) * head_dim;
+        }
         for (what, given, expected) in [
-            ("qkv", qkv.len(), rows * row_len),
-            ("out", out.len(), rows * heads * head_dim),
+            ("qkv", qkv.len(), rows.len() * self.config.qkv_width()),
+            ("out", out.len(), rows.len() * self.config.out_width()),
         ] {
             if given != expected {
                 return Err(CpuError::Length {
@@ -214,106 +219,140 @@ impl<E: Element> Attention<E> {
                 });
             }
         }
-        if self.queries.len() < rows * heads * width {
-            self.queries.resize(rows * heads * width, 0.0);
-        }
-        let keys: usize = batch_rows.iter().map(|row| row.position as usize + 1).sum();
-        let threads = if keys * heads * head_dim < PARALLEL_WORK {
-            1
-        } else {
-            threads
-        };
-        let level = Level::detect();
-
-        let queries = Shared::new(&mut self.queries);
-        let writer = cache.writer();
-        let settings = &config.layers[layer];
-        let parts = if threads == 1 {
-            1
-        } else {
-            rows.min(threads * 4)
-        };
-        pool::run(threads, parts, &|part| {
-            for index in rows * part / parts..rows * (part + 1) / parts {
-                let row = batch_rows[index];
-                let half = row.position as usize * self.half;
-                let rotation = settings.rotary.then(|| {
-                    let range = half..half + self.half;
-                    (&config.cosines[range.clone()], &config.sines[range])
-                });
-                // SAFETY: each row is prepared once; slots are distinct (checked in `Batch::new`).
-                let queries = unsafe { queries.part(index * heads * width, heads * width) };
-                launch(
-                    level,
-                    crate::prepare::Row {
-                        qkv: &qkv[index * row_len..(index + 1) * row_len],
-                        queries,
-                        writer,
-                        slot: row.slot as usize,
-                        kv_heads,
-                        group,
-                        head_dim,
-                        width,
-                        // 2^x replaces e^x, so log2(e) joins the factor of the scores.
-                        scale: config.scale * std::f32::consts::LOG2_E,
-                        query: Preparation {
-                            norm: settings
-                                .query_norm
-                                .as_deref()
-                                .map(|w| (w, config.norm_epsilon)),
-                            rotation,
-                        },
-                        key: Preparation {
-                            norm: settings
-                                .key_norm
-                                .as_deref()
-                                .map(|w| (w, config.norm_epsilon)),
-                            rotation,
-                        },
-                    },
-                );
-            }
-        })?;
-
-        let queries = &self.queries;
-        let (keys, values) = (cache.keys.as_slice(), cache.values.as_slice());
-        let out = Shared::new(out);
-        let items = rows * kv_heads;
-        let parts = if threads == 1 {
-            1
-        } else {
-            items.min(threads * 16)
-        };
-        pool::run(threads, parts, &|part| {
-            for item in items * part / parts..items * (part + 1) / parts {
-                // Rows of one head follow each other, so its pages stay in the core's cache.
-                let (head, index) = (item / rows, item % rows);
-                let row = batch_rows[index];
-                let query = (index * heads + head * group) * width;
-                // SAFETY: each (row, head) pair is computed once.
-                let out = unsafe {
-                    out.part((index * heads + head * group) * head_dim, group * head_dim)
-                };
-                launch(
-                    level,
-                    Item {
-                        queries: &queries[query..query + group * width],
-                        keys,
-                        values,
-                        pages: &batch.page_ids[row.page_start as usize..],
-                        path: &batch.path_slots[row.path_start as usize..],
-                        position: row.position as usize,
-                        direct_end: row.direct_end as usize,
-                        window: settings.window.unwrap_or(usize::MAX),
-                        kv_heads,
-                        head,
-                        group,
-                        head_dim,
-                        width,
-                        out,
-                    },
-                );
-            }
+        let pass = self.pass(batch, rows.len());
+        let (out, columns) = (Shared::new(out), Columns::all(pass.config.out_width()));
+        team.run(&|member| {
+            pass.prepare(member, layer, rows.clone(), qkv);
+            member.barrier();
+            pass.attend(member, layer, rows.clone(), out, columns);
         })
     }
+
+    /// What the members of a team need to attend for blocks of up to `max_rows` rows.
+    pub(crate) fn pass<'a>(
+        &'a mut self,
+        batch: &'a Batch,
+        max_rows: usize,
+    ) -> AttentionPass<'a, E> {
+        let len = max_rows * self.config.heads * self.width;
+        if self.queries.len() < len {
+            self.queries.resize(len, 0.0);
+        }
+        AttentionPass {
+            config: &self.config,
+            batch,
+            caches: self.caches.iter_mut().map(LayerCache::writer).collect(),
+            queries: Shared::new(&mut self.queries),
+            width: self.width,
+            half: self.half,
+            level: Level::detect(),
+        }
+    }
+}
+
+/// The attention of one batch, called by all members of a team.
+pub(crate) struct AttentionPass<'a, E> {
+    config: &'a AttentionConfig,
+    batch: &'a Batch,
+    caches: Vec<CacheWriter<'a, E>>,
+    queries: Shared<'a, f32>,
+    width: usize,
+    half: usize,
+    level: Level,
+}
+
+#[allow(unsafe_code)] // rows are written from several threads
+impl<E: Element> AttentionPass<'_, E> {
+    /// Writes the rows' keys and values, and their queries into scratch.
+    pub(crate) fn prepare(&self, member: &Member<'_>, layer: usize, rows: Range<usize>, qkv: &[E]) {
+        let config = self.config;
+        let (settings, writer) = (&config.layers[layer], self.caches[layer]);
+        let (head_dim, group) = (config.head_dim, config.heads / config.kv_heads);
+        let rows = &self.batch.rows[rows];
+        share_out(member, rows.len() * config.kv_heads, 4, |item| {
+            let (index, head) = (item / config.kv_heads, item % config.kv_heads);
+            let row = rows[index];
+            let half = row.position as usize * self.half;
+            let rotation = settings.rotary.then(|| {
+                let range = half..half + self.half;
+                (&config.cosines[range.clone()], &config.sines[range])
+            });
+            let qkv = &qkv[index * config.qkv_width()..(index + 1) * config.qkv_width()];
+            let (queries, keys_values) = qkv.split_at(config.heads * head_dim);
+            let (keys, values) = keys_values.split_at(config.kv_heads * head_dim);
+            let one = head * head_dim..(head + 1) * head_dim;
+            let start = (index * config.heads + head * group) * self.width;
+            // SAFETY: each item has a part of its own.
+            let scaled = unsafe { self.queries.part(start, group * self.width) };
+            let kernel = Pair {
+                query: &queries[group * one.start..group * one.end],
+                key: &keys[one.clone()],
+                value: &values[one],
+                scaled,
+                // Slots are distinct, which `Batch::new` checks.
+                writer,
+                slot: row.slot as usize,
+                head,
+                width: self.width,
+                // 2^x replaces e^x, so log2(e) joins the factor of the scores.
+                scale: config.scale * std::f32::consts::LOG2_E,
+                query_how: Preparation {
+                    norm: head_norm(settings.query_norm.as_deref(), config.norm_epsilon),
+                    rotation,
+                },
+                key_how: Preparation {
+                    norm: head_norm(settings.key_norm.as_deref(), config.norm_epsilon),
+                    rotation,
+                },
+            };
+            launch(self.level, kernel);
+        });
+    }
+
+    /// Attends for rows that all members have prepared, into `columns` of the rows of `out`.
+    pub(crate) fn attend(
+        &self,
+        member: &Member<'_>,
+        layer: usize,
+        rows: Range<usize>,
+        out: Shared<'_, E>,
+        columns: Columns,
+    ) {
+        let config = self.config;
+        let (head_dim, group) = (config.head_dim, config.heads / config.kv_heads);
+        let window = config.layers[layer].window.unwrap_or(usize::MAX);
+        let rows = &self.batch.rows[rows];
+        // SAFETY: this layer's keys, values and queries were written before the barrier.
+        let ((keys, values), queries) = unsafe { (self.caches[layer].read(), self.queries.all()) };
+        share_out(member, rows.len() * config.kv_heads, 16, |item| {
+            // Rows of one head follow each other, so its pages stay in the core's cache.
+            let (head, index) = (item / rows.len(), item % rows.len());
+            let row = rows[index];
+            let first_head = index * config.heads + head * group;
+            let first = index * columns.total + columns.first + head * group * head_dim;
+            // SAFETY: each (row, head) pair is computed once.
+            let out = unsafe { out.part(first, group * head_dim) };
+            let kernel = Item {
+                queries: &queries[first_head * self.width..(first_head + group) * self.width],
+                keys,
+                values,
+                pages: &self.batch.page_ids[row.page_start as usize..],
+                path: &self.batch.path_slots[row.path_start as usize..],
+                position: row.position as usize,
+                direct_end: row.direct_end as usize,
+                window,
+                kv_heads: config.kv_heads,
+                head,
+                group,
+                head_dim,
+                width: self.width,
+                out,
+            };
+            launch(self.level, kernel);
+        });
+    }
+}
+
+fn head_norm(weight: Option<&[f32]>, epsilon: f32) -> Option<(&[f32], f32)> {
+    weight.map(|weight| (weight, epsilon))
 }

@@ -74,7 +74,16 @@ pub(crate) struct CacheWriter<'a, E> {
 }
 
 #[allow(unsafe_code)] // disjoint writes from several threads
-impl<E: Element> CacheWriter<'_, E> {
+impl<'a, E: Element> CacheWriter<'a, E> {
+    /// All keys and all values.
+    ///
+    /// # Safety
+    /// Nobody writes a slot of the pages that are read while the results live.
+    pub(crate) unsafe fn read(&self) -> (&'a [E], &'a [E]) {
+        // SAFETY: by the caller's promise.
+        unsafe { (self.keys.all(), self.values.all()) }
+    }
+
     /// Writes one head's key and value of one slot.
     ///
     /// # Safety

@@ -1,5 +1,6 @@
 //! The element types of activations and cache: `f32` and [`Bf16`].
 
+use crate::cell::Packed;
 use crate::simd::{LANES, Simd};
 
 /// A bfloat16 number: the upper half of an `f32`'s bits.
@@ -14,11 +15,17 @@ mod sealed {
 }
 
 /// A number that activations and cache are stored as; arithmetic is always in `f32`.
-pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
+pub trait Element: sealed::Sealed + Packed + Copy + Default + Send + Sync + 'static {
     /// The value as `f32`, exactly.
     fn to_f32(self) -> f32;
     /// The nearest value, ties to even.
     fn from_f32(value: f32) -> Self;
+    /// The slice itself where it already has this type.
+    #[doc(hidden)]
+    fn of_f32(values: &[f32]) -> Option<&[Self]>;
+    /// As [`Element::of_f32`].
+    #[doc(hidden)]
+    fn of_bf16(values: &[Bf16]) -> Option<&[Self]>;
     /// Sixteen values widened.
     #[doc(hidden)]
     fn load<S: Simd>(from: &[Self; LANES]) -> S::V;
@@ -35,6 +42,12 @@ impl Element for f32 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         value
+    }
+    fn of_f32(values: &[f32]) -> Option<&[Self]> {
+        Some(values)
+    }
+    fn of_bf16(_: &[Bf16]) -> Option<&[Self]> {
+        None
     }
     #[inline(always)]
     fn load<S: Simd>(from: &[Self; LANES]) -> S::V {
@@ -63,6 +76,12 @@ impl Element for Bf16 {
         } else {
             rounded
         } as u16)
+    }
+    fn of_f32(_: &[f32]) -> Option<&[Self]> {
+        None
+    }
+    fn of_bf16(values: &[Self]) -> Option<&[Self]> {
+        Some(values)
     }
     #[inline(always)]
     fn load<S: Simd>(from: &[Self; LANES]) -> S::V {

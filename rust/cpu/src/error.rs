@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::level::Level;
+
 /// Why an operator refused its arguments. Nothing was written when one of these is returned, except
 /// [`CpuError::Panicked`].
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -38,8 +40,16 @@ pub enum CpuError {
         /// What would have been right, in words.
         expected: String,
     },
-    /// The key-value cache could not be allocated.
-    #[error("no memory for a key-value cache of {bytes} bytes")]
+    /// The CPU lacks the instructions asked for.
+    #[error("this CPU cannot run {level:?}, use one of Level::supported()")]
+    Level {
+        /// The level asked for.
+        level: Level,
+    },
+    /// A key-value cache or a packed weight could not be allocated.
+    #[error(
+        "no memory for {bytes} bytes of weights or key-value cache; use a smaller model or cache"
+    )]
     Memory {
         /// Bytes asked for.
         bytes: usize,

@@ -1,9 +1,9 @@
-//! CPU operators on raw tensor memory, each row computed alone in a fixed order.
+//! The forward of a decoder on a CPU, each row computed alone in a fixed order.
 //!
-//! A decoder layer needs four matrix products, which the caller does, and the four operators of this
-//! crate: [`Attention::attend`] (rotary embedding, write to the paged cache, attention over chunks and
-//! draft trees), [`rms_norm`], [`add_rms_norm`] and [`silu_mul`]. [`top_k`] reads what the last
-//! product gives.
+//! [`Decoder::forward`] takes the rows of a [`Batch`] from tokens to logits in one call: its members of a
+//! [`Team`] share every product ([`Linear`]) and operator, and meet at barriers where data flows. The
+//! operators can be called alone: [`Attention::attend`] (rotary embedding, write to the paged cache,
+//! attention over chunks and draft trees), [`rms_norm`], [`add_rms_norm`], [`silu_mul`] and [`top_k`].
 //!
 //! # Exactness
 //! The result of a row is a pure function of its own inputs. It never depends on how many rows the call
@@ -19,28 +19,51 @@ mod activation;
 mod attention;
 mod batch;
 mod cache;
+mod cell;
+mod decoder;
 mod element;
+mod embedding;
 mod error;
-mod huge_pages;
+mod layer;
 mod level;
+mod linear;
+mod member;
 mod memory;
+mod mixture;
+mod mlp;
 mod norm;
-mod pool;
+mod packing;
 mod prepare;
+mod product;
+mod reading;
 mod rotary;
+mod share;
 mod simd;
 mod softmax;
+mod split;
+mod team;
+mod tile;
 mod top_k;
+mod wanted;
+mod workspace;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use activation::silu_mul;
 pub use attention::{Attention, AttentionConfig, LayerConfig};
 pub use batch::{Batch, BatchArrays, PAGE_SIZE};
+pub use decoder::{Decoder, DecoderParts, Step, TopTokens};
 pub use element::{Bf16, Element};
+pub use embedding::Embedding;
 pub use error::CpuError;
-pub use huge_pages::use_huge_pages;
+pub use layer::Layer;
 pub use level::Level;
+pub use linear::Linear;
+pub use member::Member;
+pub use mixture::Mixture;
+pub use mlp::{Dense, Mlp};
 pub use norm::{add_rms_norm, rms_norm};
-pub use pool::shares_openmp;
+pub use packing::{Source, Stored, pack_all};
+pub use split::{Columns, Exchange, Split, Whole};
+pub use team::Team;
 pub use top_k::{TOP_K, top_k};

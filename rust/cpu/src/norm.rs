@@ -3,12 +3,7 @@
 use crate::element::{Element, load_part, store_part};
 use crate::error::CpuError;
 use crate::level::{Kernel, Level, launch};
-use crate::memory::Shared;
-use crate::pool;
 use crate::simd::{LANES, Simd, sum};
-
-/// Elements from which rows are worth splitting over threads: about 20 us of one core.
-const PARALLEL_ELEMENTS: usize = 1 << 16;
 
 /// Writes `x / rms(x) * weight` for each row of `x`.
 ///
@@ -21,9 +16,8 @@ pub fn rms_norm<E: Element>(
     weight: &[f32],
     epsilon: f32,
     out: &mut [E],
-    threads: usize,
 ) -> Result<(), CpuError> {
-    normalise::<E>(x, None, weight, epsilon, out, threads)
+    normalise::<E>(x, None, weight, epsilon, out)
 }
 
 /// Adds `delta` to the residual stream `x` in place, then writes the norm of the sum as [`rms_norm`].
@@ -36,7 +30,6 @@ pub fn add_rms_norm<E: Element>(
     weight: &[f32],
     epsilon: f32,
     out: &mut [E],
-    threads: usize,
 ) -> Result<(), CpuError> {
     if delta.len() != x.len() {
         let (given, expected) = (delta.len(), x.len());
@@ -46,17 +39,15 @@ pub fn add_rms_norm<E: Element>(
             expected,
         });
     }
-    normalise(x, Some(delta), weight, epsilon, out, threads)
+    normalise(x, Some(delta), weight, epsilon, out)
 }
 
-#[allow(unsafe_code)] // rows are written from several threads
 fn normalise<E: Element>(
     x: &mut [f32],
     delta: Option<&[E]>,
     weight: &[f32],
     epsilon: f32,
     out: &mut [E],
-    threads: usize,
 ) -> Result<(), CpuError> {
     let width = weight.len();
     if width == 0 || !x.len().is_multiple_of(width) {
@@ -73,46 +64,24 @@ fn normalise<E: Element>(
             expected: x.len(),
         });
     }
-    let rows = x.len() / width;
-    let threads = if x.len() < PARALLEL_ELEMENTS {
-        1
-    } else {
-        threads
+    let rows = Rows {
+        x,
+        delta,
+        weight,
+        epsilon,
+        out,
     };
-    let level = Level::detect();
-    let (x, out) = (Shared::new(x), Shared::new(out));
-    let tasks = if threads == 1 {
-        1
-    } else {
-        rows.min(threads * 4)
-    };
-    pool::run(threads, tasks, &|task| {
-        let (start, end) = (rows * task / tasks, rows * (task + 1) / tasks);
-        // SAFETY: tasks cover disjoint rows.
-        let (x, out) = unsafe {
-            let len = (end - start) * width;
-            (x.part(start * width, len), out.part(start * width, len))
-        };
-        let delta = delta.map(|delta| &delta[start * width..end * width]);
-        launch(
-            level,
-            Rows {
-                x,
-                delta,
-                weight,
-                epsilon,
-                out,
-            },
-        );
-    })
+    launch(Level::detect(), rows);
+    Ok(())
 }
 
-struct Rows<'a, E> {
-    x: &'a mut [f32],
-    delta: Option<&'a [E]>,
-    weight: &'a [f32],
-    epsilon: f32,
-    out: &'a mut [E],
+/// Rows of fitting sizes.
+pub(crate) struct Rows<'a, E> {
+    pub(crate) x: &'a mut [f32],
+    pub(crate) delta: Option<&'a [E]>,
+    pub(crate) weight: &'a [f32],
+    pub(crate) epsilon: f32,
+    pub(crate) out: &'a mut [E],
 }
 
 impl<E: Element> Kernel for Rows<'_, E> {

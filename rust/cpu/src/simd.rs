@@ -10,6 +10,15 @@ pub(crate) const LANES: usize = 16;
 pub trait Simd: Copy {
     /// Sixteen `f32`.
     type V: Copy;
+    /// What a product of bfloat16 takes: sixteen numbers widened, or sixteen pairs.
+    type Numbers: Copy;
+    /// How many `V` a product may keep in registers, with room for its operands.
+    const ACCUMULATORS: usize;
+    /// Cells that a product takes side by side.
+    const CELLS: usize;
+    /// Products that a pair of bfloat16 takes, and words that hold one prepared: 2 when widened, 1 when
+    /// taken as it is.
+    const PAIR_PRODUCTS: usize;
     fn splat(value: f32) -> Self::V;
     fn load(from: &[f32; LANES]) -> Self::V;
     fn load_bf16(from: &[Bf16; LANES]) -> Self::V;
@@ -24,6 +33,16 @@ pub trait Simd: Copy {
     fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// 2 to the power of the integer that [`ROUND`] + n holds in its low mantissa bits.
     fn pow2_of_rounded(value: Self::V) -> Self::V;
+    /// What the pairs' first or second product takes; the first one is of their second numbers.
+    fn load_pairs(from: &[Bf16; 2 * LANES], product: usize) -> Self::Numbers;
+    /// The same of one prepared pair, in every lane.
+    fn splat_pair(words: &[f32], product: usize) -> Self::Numbers;
+    /// `c` with a product added.
+    fn fma_pairs(a: Self::Numbers, b: Self::Numbers, c: Self::V) -> Self::V;
+    /// Asks for the cache line at an address, which need not be valid, to be near when it is read.
+    fn prefetch<T>(_address: *const T) {}
+    /// The same for the second-level cache, to be read much later.
+    fn prefetch_far<T>(_address: *const T) {}
 }
 
 /// 1.5 * 2^23: adding it rounds an `f32` to an integer held in the low mantissa bits.
@@ -101,6 +120,10 @@ fn each(a: [f32; LANES], b: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> [f32; 
 
 impl Simd for Portable {
     type V = [f32; LANES];
+    type Numbers = Self::V;
+    const ACCUMULATORS: usize = 6;
+    const CELLS: usize = 1;
+    const PAIR_PRODUCTS: usize = 2;
     #[inline(always)]
     fn splat(value: f32) -> Self::V {
         [value; LANES]
@@ -150,6 +173,18 @@ impl Simd for Portable {
         std::array::from_fn(|i| {
             f32::from_bits(value[i].to_bits().wrapping_add(EXPONENT_OFFSET) << 23)
         })
+    }
+    #[inline(always)]
+    fn load_pairs(from: &[Bf16; 2 * LANES], product: usize) -> Self::Numbers {
+        std::array::from_fn(|i| f32::from_bits(u32::from(from[2 * i + 1 - product].0) << 16))
+    }
+    #[inline(always)]
+    fn splat_pair(words: &[f32], product: usize) -> Self::Numbers {
+        [words[1 - product]; LANES]
+    }
+    #[inline(always)]
+    fn fma_pairs(a: Self::Numbers, b: Self::Numbers, c: Self::V) -> Self::V {
+        Self::fma(a, b, c)
     }
 }
 

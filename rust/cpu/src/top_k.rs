@@ -2,8 +2,6 @@
 
 use crate::error::CpuError;
 use crate::level::{Kernel, Level, launch};
-use crate::memory::Shared;
-use crate::pool;
 use crate::simd::{LANES, ROUND, Simd, sum};
 
 /// Tokens given for each row.
@@ -11,9 +9,6 @@ pub const TOP_K: usize = 8;
 
 /// Values whose greatest is kept lane by lane: a bucket is one lane of one block, 16 values.
 const BLOCK: usize = 16 * LANES;
-
-/// Values from which rows are worth splitting over threads: about 20 us of one core.
-const PARALLEL_VALUES: usize = 1 << 16;
 
 /// Writes the [`TOP_K`] likeliest tokens of each row, likeliest first, and their probabilities: the
 /// softmax of the plain row, at temperature 1.
@@ -24,13 +19,11 @@ const PARALLEL_VALUES: usize = 1 << 16;
 ///
 /// # Errors
 /// [`CpuError::Length`] when the sizes do not fit.
-#[allow(unsafe_code)] // rows are written from several threads
 pub fn top_k(
     logits: &[f32],
     width: usize,
     ids: &mut [i32],
     probabilities: &mut [f32],
-    threads: usize,
 ) -> Result<(), CpuError> {
     let rows = ids.len() / TOP_K;
     for (what, given, expected) in [
@@ -46,37 +39,27 @@ pub fn top_k(
             });
         }
     }
-    let threads = if logits.len() < PARALLEL_VALUES {
-        1
-    } else {
-        threads
-    };
-    let level = Level::detect();
-    let (ids, probabilities) = (Shared::new(ids), Shared::new(probabilities));
-    pool::run(threads, rows, &|row| {
-        // SAFETY: each task has a row of its own.
-        let (ids, probabilities) = unsafe {
-            (
-                ids.part(row * TOP_K, TOP_K),
-                probabilities.part(row * TOP_K, TOP_K),
-            )
+    for (row, (ids, probabilities)) in ids
+        .chunks_exact_mut(TOP_K)
+        .zip(probabilities.chunks_exact_mut(TOP_K))
+        .enumerate()
+    {
+        let logits = &logits[row * width..(row + 1) * width];
+        let row = Row {
+            logits,
+            ids,
+            probabilities,
         };
-        let row = &logits[row * width..(row + 1) * width];
-        launch(
-            level,
-            Row {
-                logits: row,
-                ids,
-                probabilities,
-            },
-        );
-    })
+        launch(Level::detect(), row);
+    }
+    Ok(())
 }
 
-struct Row<'a> {
-    logits: &'a [f32],
-    ids: &'a mut [i32],
-    probabilities: &'a mut [f32],
+/// One row, with room for [`TOP_K`] answers.
+pub(crate) struct Row<'a> {
+    pub(crate) logits: &'a [f32],
+    pub(crate) ids: &'a mut [i32],
+    pub(crate) probabilities: &'a mut [f32],
 }
 
 /// A row's likeliest tokens so far, likeliest first.

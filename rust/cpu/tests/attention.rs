@@ -3,7 +3,7 @@
 
 mod support;
 
-use spectrie_cpu::{Attention, Bf16, CpuError, Element};
+use spectrie_cpu::{Attention, Bf16, CpuError, Element, Team};
 use support::{Arrays, MAX_CONTEXT, NUM_PAGES, PLAIN, Random, Request, Shape, attend, slot};
 
 fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
@@ -281,7 +281,7 @@ fn moved_slots_continue_as_if_written_in_place() {
     attention.move_slots(&batch);
     let mut out = vec![0.0; shape.out_len()];
     attention
-        .attend(0, &batch, 0..1, row(22), &mut out, 1)
+        .attend(&Team::new(1), 0, &batch, 0..1, row(22), &mut out)
         .expect("fitting buffers");
     assert_eq!(bits(&[out]), bits(&[straight[22].clone()]));
 }
@@ -310,7 +310,8 @@ fn buffers_that_do_not_fit_the_batch_are_refused() {
     let batch = Arrays::new(&[chunk(0, 2, &[0])]).batch();
     let mut out = vec![0.0; 2 * PLAIN.out_len()];
     let short = vec![0.0; 5];
-    let error = attention.attend(0, &batch, 0..2, &short, &mut out, 1);
+    let team = Team::new(1);
+    let error = attention.attend(&team, 0, &batch, 0..2, &short, &mut out);
     assert_eq!(
         error,
         Err(CpuError::Length {
@@ -321,13 +322,13 @@ fn buffers_that_do_not_fit_the_batch_are_refused() {
     );
     assert!(
         attention
-            .attend(1, &batch, 0..2, &short, &mut out, 1)
+            .attend(&team, 1, &batch, 0..2, &short, &mut out)
             .is_err(),
         "no second layer"
     );
     assert!(
         attention
-            .attend(0, &batch, 0..3, &short, &mut out, 1)
+            .attend(&team, 0, &batch, 0..3, &short, &mut out)
             .is_err(),
         "no third row"
     );

@@ -16,7 +16,7 @@ fn norm_of_a_sum_matches_double_precision() {
             (random.numbers(3 * width), random.numbers(3 * width));
         let weight: Vec<f32> = random.numbers(width);
         let (mut sum, mut out) = (x.clone(), vec![0f32; 3 * width]);
-        add_rms_norm(&mut sum, &delta, &weight, EPSILON, &mut out, 1).expect("fitting buffers");
+        add_rms_norm(&mut sum, &delta, &weight, EPSILON, &mut out).expect("fitting buffers");
         for row in 0..3 {
             let total: Vec<f64> = (row * width..(row + 1) * width)
                 .map(|i| f64::from(x[i]) + f64::from(delta[i]))
@@ -46,7 +46,7 @@ fn gated_activation_matches_double_precision() {
             .map(|x| x * 30.0)
             .collect();
         let mut out = vec![0f32; 2 * width];
-        silu_mul(&both, width, &mut out, 1).expect("fitting buffers");
+        silu_mul(&both, width, &mut out).expect("fitting buffers");
         for row in 0..2 {
             for i in 0..width {
                 let gate = f64::from(both[2 * row * width + i]);
@@ -65,7 +65,7 @@ fn gated_activation_matches_double_precision() {
 #[test]
 fn activation_of_extreme_gates_is_finite() {
     let mut out = [0f32; 2];
-    silu_mul(&[-1e30, 1e30, 1.0, 1.0], 2, &mut out, 1).expect("fitting buffers");
+    silu_mul(&[-1e30, 1e30, 1.0, 1.0], 2, &mut out).expect("fitting buffers");
     assert!(out[0].abs() < 1e-6 && out[1] >= 1e30);
 }
 
@@ -80,26 +80,19 @@ fn check_rows_alone<E: Element>() {
         vec![E::default(); rows * width],
         vec![E::default(); rows * width],
     );
-    rms_norm(&mut x.clone(), &weight, EPSILON, &mut normed, 2).expect("fitting buffers");
-    silu_mul(&both, width, &mut gated, 2).expect("fitting buffers");
+    rms_norm(&mut x.clone(), &weight, EPSILON, &mut normed).expect("fitting buffers");
+    silu_mul(&both, width, &mut gated).expect("fitting buffers");
     for row in 0..rows {
         let range = row * width..(row + 1) * width;
         let mut one = vec![E::default(); width];
-        rms_norm(
-            &mut x[range.clone()].to_vec(),
-            &weight,
-            EPSILON,
-            &mut one,
-            1,
-        )
-        .expect("one row");
+        rms_norm(&mut x[range.clone()].to_vec(), &weight, EPSILON, &mut one).expect("one row");
         assert_eq!(
             bits(&one),
             bits(&normed[range.clone()]),
             "norm of row {row}"
         );
         let pair = &both[2 * row * width..2 * (row + 1) * width];
-        silu_mul(pair, width, &mut one, 1).expect("one row");
+        silu_mul(pair, width, &mut one).expect("one row");
         assert_eq!(bits(&one), bits(&gated[range]), "activation of row {row}");
     }
 }
@@ -113,7 +106,7 @@ fn rows_are_bitwise_equal_alone_and_in_company() {
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
     let mut out = [0f32; 3];
-    let error = silu_mul(&[0f32; 5], 3, &mut out, 1);
+    let error = silu_mul(&[0f32; 5], 3, &mut out);
     assert_eq!(
         error,
         Err(CpuError::Length {
@@ -122,7 +115,7 @@ fn sizes_that_do_not_fit_are_refused() {
             expected: 6
         })
     );
-    let error = rms_norm(&mut [0.0; 4], &[1.0; 3], EPSILON, &mut out, 1);
+    let error = rms_norm(&mut [0.0; 4], &[1.0; 3], EPSILON, &mut out);
     assert_eq!(
         error,
         Err(CpuError::Length {
@@ -131,7 +124,7 @@ fn sizes_that_do_not_fit_are_refused() {
             expected: 3
         })
     );
-    let error = add_rms_norm(&mut [0.0; 3], &[1f32; 2], &[1.0; 3], EPSILON, &mut out, 1);
+    let error = add_rms_norm(&mut [0.0; 3], &[1f32; 2], &[1.0; 3], EPSILON, &mut out);
     assert_eq!(
         error,
         Err(CpuError::Length {

@@ -8,7 +8,7 @@ use support::Random;
 
 fn top_of(logits: &[f32], rows: usize) -> (Vec<i32>, Vec<f32>) {
     let (mut ids, mut probabilities) = (vec![7; rows * TOP_K], vec![7.0; rows * TOP_K]);
-    top_k(logits, logits.len() / rows, &mut ids, &mut probabilities, 1).expect("fitting buffers");
+    top_k(logits, logits.len() / rows, &mut ids, &mut probabilities).expect("fitting buffers");
     (ids, probabilities)
 }
 
@@ -99,11 +99,11 @@ fn tokens_at_minus_infinity_are_left_out() {
 }
 
 #[test]
-fn rows_do_not_depend_on_their_company_or_the_threads() {
+fn rows_do_not_depend_on_their_company() {
     let (rows, width) = (11, 9_001);
     let logits: Vec<f32> = Random(5).numbers(rows * width);
     let (mut ids, mut probabilities) = (vec![0; rows * TOP_K], vec![0.0; rows * TOP_K]);
-    top_k(&logits, width, &mut ids, &mut probabilities, 4).expect("fitting buffers");
+    top_k(&logits, width, &mut ids, &mut probabilities).expect("fitting buffers");
     for row in 0..rows {
         let alone = top_of(&logits[row * width..(row + 1) * width], 1);
         let range = row * TOP_K..(row + 1) * TOP_K;
@@ -116,7 +116,7 @@ fn rows_do_not_depend_on_their_company_or_the_threads() {
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
     let mut probabilities = [0.0; TOP_K];
-    let error = top_k(&[0.0; 30], 16, &mut [0; TOP_K], &mut probabilities, 1);
+    let error = top_k(&[0.0; 30], 16, &mut [0; TOP_K], &mut probabilities);
     assert_eq!(
         error,
         Err(CpuError::Length {
@@ -125,7 +125,7 @@ fn sizes_that_do_not_fit_are_refused() {
             expected: 16
         })
     );
-    assert!(top_k(&[0.0; 16], 16, &mut [0; 9], &mut probabilities, 1).is_err());
+    assert!(top_k(&[0.0; 16], 16, &mut [0; 9], &mut probabilities).is_err());
 }
 
 /// Not a test: prints the cost of a row. `cargo test --release -p spectrie-cpu -- --ignored cost`
@@ -142,7 +142,7 @@ fn cost_of_a_row() {
     let mut best = f64::MAX;
     for _ in 0..300 {
         let start = std::time::Instant::now();
-        top_k(&logits, width, &mut ids, &mut probabilities, 1).expect("fitting buffers");
+        top_k(&logits, width, &mut ids, &mut probabilities).expect("fitting buffers");
         best = best.min(start.elapsed().as_secs_f64());
     }
     println!("{:.1} us a row", best * 1e6 / rows as f64);

@@ -1,13 +1,14 @@
 //! Builds plans: decode rows first, then chunks of prompts, then drafts in what is left.
 
+use crate::admission::{Awaited, with_chunk};
+use crate::cost::ForwardSize;
 use crate::error::EngineError;
+use crate::order::OrderKey;
 use crate::plan::{Plan, Row, RowKind};
-use crate::scheduler::{InFlight, Part, Scheduler, Work};
-use crate::sequence::{OrderKey, Sequence};
+use crate::scheduler::{InFlight, Part, Scheduler, SlotMove, Work};
+use crate::sequence::Sequence;
+use crate::sharing::share_filled;
 use crate::tree::SentTree;
-
-/// Moves of keys and values between slots, kept apart by request until it is known who runs.
-type SlotMoves = Vec<(OrderKey, i32, i32)>;
 
 impl Scheduler {
     /// The next forward; `None` when nothing is held.
@@ -19,18 +20,21 @@ impl Scheduler {
         }
         self.expire(now_s);
         let moves = self.settle();
-        let (trees, preempted) = self.secure_decoding();
-        if !preempted {
-            self.admit(now_s);
-        }
-        let chunks = self.choose_chunks(trees.len());
-        let num_base_rows = trees.len() + chunks.iter().map(|&(_, rows)| rows).sum::<usize>();
-        if num_base_rows == 0 {
+        let (trees, preempted) = self.secure_decoding(now_s);
+        let awaited = if preempted {
+            Awaited::new()
+        } else {
+            self.admit(now_s)
+        };
+        let chunks = self.choose_chunks(&trees, &awaited, now_s);
+        let chunk = self.size_of_chunks(&chunks);
+        if trees.len() + chunk.rows == 0 {
             return Ok(None);
         }
         let has_chunks = !chunks.is_empty();
-        let (trees, trial) = self.draft(&trees, num_base_rows - trees.len());
+        let (trees, trial) = self.draft(&trees, chunk);
         let (plan, parts) = self.assemble(trees, chunks, &moves);
+        self.unpin();
         self.in_flight = Some(InFlight {
             plan_id: plan.plan_id,
             num_rows: plan.num_rows(),
@@ -43,11 +47,13 @@ impl Scheduler {
         Ok(Some(plan))
     }
 
-    /// Turns accepted rows that are out of place into slot moves, and frees the pages only drafts
-    /// needed.
-    fn settle(&mut self) -> SlotMoves {
-        let mut moves = SlotMoves::new();
+    /// Shares the pages that are full, turns accepted rows that are out of place into slot moves,
+    /// and frees the pages only drafts needed.
+    fn settle(&mut self) -> Vec<SlotMove> {
+        let mut moves = Vec::new();
         for (&key, sequence) in &mut self.running {
+            // Before the moves: pages they write to are shared when they have been done.
+            share_filled(&mut self.pool, sequence);
             for (from, to) in sequence.moves.drain(..) {
                 moves.push((
                     key,
@@ -62,114 +68,58 @@ impl Scheduler {
         moves
     }
 
-    /// Gives every decoding request a slot for its last token, preempting from the back when pages
-    /// run out.
-    fn secure_decoding(&mut self) -> (Vec<OrderKey>, bool) {
-        let keys: Vec<OrderKey> = self
-            .running
-            .iter()
-            .filter(|(_, one)| one.decoding)
-            .map(|(&key, _)| key)
-            .collect();
-        let mut secured = Vec::with_capacity(keys.len());
-        let mut preempted = false;
-        for key in keys {
-            while let Some(sequence) = self.running.get_mut(&key) {
-                if self.pool.grow(&mut sequence.pages, sequence.kv_len + 1) {
-                    secured.push(key);
-                    break;
-                }
-                preempted = true;
-                self.preempt_last();
-            }
-        }
-        (secured, preempted)
-    }
-
-    /// Takes the pages of the request that would go last; it waits and is computed again.
-    fn preempt_last(&mut self) {
-        if let Some((key, mut sequence)) = self.running.pop_last() {
-            self.pool.shrink(&mut sequence.pages, 0);
-            sequence.restart();
-            self.totals.preemptions += 1;
-            self.waiting.insert(key, sequence);
-        }
-    }
-
-    /// Lets waiting requests in, in order, while their tokens fit and each running request keeps a
-    /// page to grow into.
-    fn admit(&mut self, now_s: f64) {
-        while self.running.len() < self.config.max_running {
-            let Some(mut entry) = self.waiting.first_entry() else {
-                return;
-            };
-            let sequence = entry.get_mut();
-            let headroom = self.running.len();
-            let needed = self.pool.pages_for(sequence.tokens.len());
-            if needed + headroom > self.pool.num_free()
-                || !self.pool.grow(&mut sequence.pages, sequence.tokens.len())
-            {
-                return;
-            }
-            sequence.note_admission(now_s);
-            let (key, sequence) = entry.remove_entry();
-            self.running.insert(key, sequence);
-        }
-    }
-
-    /// How many prompt tokens of which requests this step computes.
-    fn choose_chunks(&self, num_trees: usize) -> Vec<(OrderKey, usize)> {
-        let mut left = self
-            .config
-            .chunk_tokens
-            .min(self.config.max_batch_rows - num_trees);
-        let mut chunks = Vec::new();
-        for (&key, sequence) in self.running.iter().filter(|(_, one)| !one.decoding) {
-            let rows = sequence.num_missing().min(left);
-            if rows == 0 {
-                break;
-            }
-            left -= rows;
-            chunks.push((key, rows));
-        }
-        chunks
+    fn size_of_chunks(&self, chunks: &[(OrderKey, usize)]) -> ForwardSize {
+        let sizes = chunks.iter().map(|(key, rows)| {
+            let kv_len = self.running.get(key).map_or(0, |sequence| sequence.kv_len);
+            (kv_len, *rows)
+        });
+        sizes.fold(ForwardSize::default(), |size, (kv_len, rows)| {
+            with_chunk(size, kv_len, rows)
+        })
     }
 
     fn assemble(
         &mut self,
         trees: Vec<(OrderKey, SentTree)>,
         chunks: Vec<(OrderKey, usize)>,
-        moves: &SlotMoves,
+        moves: &[SlotMove],
     ) -> (Plan, Vec<Part>) {
         self.last_plan_id += 1;
-        let mut plan = Plan::new(self.last_plan_id);
-        let mut parts: Vec<Part> = Vec::with_capacity(trees.len() + chunks.len());
-        for (key, tree) in trees {
+        let of_trees = trees.iter().map(|(key, tree)| (key, 1 + tree.num_nodes()));
+        let of_chunks = chunks.iter().map(|(key, rows)| (key, *rows));
+        let (mut num_rows, mut num_pages) = (0, 0);
+        for (key, rows) in of_trees.chain(of_chunks) {
+            num_rows += rows;
+            let kv_len = self.running.get(key).map_or(0, |one| one.kv_len);
+            num_pages += self.pool.pages_for(kv_len + rows);
+        }
+        let num_requests = trees.len() + chunks.len();
+        let mut plan = Plan::new(self.last_plan_id, num_rows, num_requests, num_pages);
+        let mut parts: Vec<Part> = Vec::with_capacity(num_requests);
+        let trees = trees.into_iter().map(|(key, tree)| (key, Work::Tree(tree)));
+        let chunks = chunks
+            .into_iter()
+            .map(|(key, rows)| (key, Work::Chunk(rows)));
+        for (key, work) in trees.chain(chunks) {
             let (first_sample, first_top) = (plan.num_samples(), plan.num_tops());
             if let Some(sequence) = self.running.get(&key) {
-                self.push_tree(&mut plan, sequence, &tree);
+                match &work {
+                    Work::Tree(tree) => self.push_tree(&mut plan, sequence, tree),
+                    Work::Chunk(rows) => self.push_chunk(&mut plan, sequence, *rows),
+                }
             }
             parts.push(Part {
                 key,
                 first_sample,
                 tops: first_top..plan.num_tops(),
-                work: Work::Tree(tree),
+                work,
             });
         }
-        for (key, rows) in chunks {
-            let (first_sample, first_top) = (plan.num_samples(), plan.num_tops());
-            if let Some(sequence) = self.running.get(&key) {
-                self.push_chunk(&mut plan, sequence, rows);
-            }
-            parts.push(Part {
-                key,
-                first_sample,
-                tops: first_top..plan.num_tops(),
-                work: Work::Chunk(rows),
-            });
-        }
+        // Moves first: what is copied may just have been put in place.
+        let copies = std::mem::take(&mut self.copies);
         for &(_, from, to) in moves
             .iter()
+            .chain(&copies)
             .filter(|(key, ..)| self.running.contains_key(key))
         {
             plan.kv_move_src.push(from);
@@ -213,8 +163,8 @@ impl Scheduler {
 
     fn push_chunk(&self, plan: &mut Plan, sequence: &Sequence, rows: usize) {
         let kv_len = sequence.kv_len;
-        let is_last = rows == sequence.num_missing();
-        plan.is_greedy &= !is_last || sequence.is_plain_greedy();
+        let sampled = sequence.sampled_indices(rows);
+        plan.is_greedy &= sampled.is_empty() || sequence.is_plain_greedy();
         let first_top = sequence.drafting.first_top();
         plan.open(RowKind::Chunk, kv_len);
         for row in 0..rows {
@@ -224,7 +174,7 @@ impl Scheduler {
                 slot: self.pool.slot(&sequence.pages, kv_len + row),
                 parent: row as i32 - 1,
                 ancestors: 0,
-                sampled: is_last && row + 1 == rows,
+                sampled: sampled.contains(&(kv_len + row)),
                 top: first_top.is_some_and(|first| kv_len + row >= first),
             });
         }

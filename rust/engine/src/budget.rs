@@ -7,7 +7,7 @@
 
 use spectrie_trie::DraftTree;
 
-use crate::cost::CostCurve;
+use crate::cost::{CostCurve, ForwardSize};
 
 /// Drafts must promise this factor over none: below it the promise is within the error of the cost
 /// curve.
@@ -31,8 +31,41 @@ pub(crate) struct BaseRows {
     pub(crate) chunk: usize,
     /// Draft rows of fixed modes, not up for choice.
     pub(crate) fixed: usize,
+    /// Cached tokens that rows of decoding requests read, those of fixed modes included.
+    pub(crate) keys: usize,
+    /// Cached tokens that prompt rows read.
+    pub(crate) chunk_keys: usize,
     /// Rows that may be added.
     pub(crate) left: usize,
+}
+
+impl BaseRows {
+    /// The forward of the decoding requests without company.
+    fn alone(&self) -> ForwardSize {
+        ForwardSize {
+            rows: self.decoding + self.fixed,
+            keys: self.keys,
+        }
+    }
+
+    /// All of the forward before drafts.
+    fn whole(&self) -> ForwardSize {
+        ForwardSize {
+            rows: self.alone().rows + self.chunk,
+            keys: self.keys + self.chunk_keys,
+        }
+    }
+}
+
+/// What a step buys.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Purchase {
+    /// Nodes, from the head of the sorted bids.
+    pub(crate) nodes: usize,
+    /// What a token costs without drafts.
+    pub(crate) ms_per_token: f64,
+    /// What a bought node adds to the forward, on average; 0 when none is.
+    pub(crate) ms_per_node: f64,
 }
 
 /// A node up for choice.
@@ -40,12 +73,21 @@ pub(crate) struct BaseRows {
 pub(crate) struct Bid {
     /// Never above its parent's.
     pub(crate) value: f32,
+    /// Cached tokens that its row reads.
+    pub(crate) keys: usize,
     pub(crate) offer: usize,
     pub(crate) node: usize,
 }
 
-/// The nodes of a tree as bids; those deeper than `max_depth` are left out.
-pub(crate) fn bids(offer: usize, tree: &DraftTree, max_depth: usize) -> Vec<Bid> {
+/// The nodes of a tree as bids, of a request with `keys` cached tokens; those deeper than
+/// `max_depth` are left out. Promises count `trust` times, but for certain ones.
+pub(crate) fn bids(
+    offer: usize,
+    tree: &DraftTree,
+    keys: usize,
+    max_depth: usize,
+    trust: f32,
+) -> Vec<Bid> {
     let mut values: Vec<f32> = Vec::with_capacity(tree.nodes.len());
     for node in &tree.nodes {
         let most = node.parent.map_or(1.0, |parent| values[parent as usize]);
@@ -54,7 +96,12 @@ pub(crate) fn bids(offer: usize, tree: &DraftTree, max_depth: usize) -> Vec<Bid>
     let nodes = values.into_iter().enumerate().zip(&tree.nodes);
     let shallow = nodes.filter(|(_, node)| usize::from(node.depth) <= max_depth);
     shallow
-        .map(|((node, value), _)| Bid { value, offer, node })
+        .map(|((node, value), _)| Bid {
+            value: if value < 1.0 { value * trust } else { value },
+            keys,
+            offer,
+            node,
+        })
         .collect()
 }
 
@@ -69,48 +116,57 @@ pub(crate) fn sort(bids: &mut [Bid]) {
 }
 
 /// How many of the sorted `bids` to buy.
-pub(crate) fn num_bought(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> usize {
+pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purchase {
     let most = bids.len().min(base.left);
+    let bids = &bids[..most];
     let mut gains = vec![0.0; most + 1];
-    for (index, bid) in bids[..most].iter().enumerate() {
+    for (index, bid) in bids.iter().enumerate() {
         gains[index + 1] = gains[index] + f64::from(bid.value.max(0.0));
     }
     let decoding = base.decoding as f64;
-    let alone = base.decoding + base.fixed;
+    let keys = || bids.iter().map(|bid| bid.keys);
     // What a millisecond is worth: the best rate of these requests without company.
-    let rate = |nodes: usize| (decoding + gains[nodes]) / costs.milliseconds(alone + nodes);
-    let (_, worth) = best(most, rate);
+    let alone = costs.milliseconds_with(base.alone(), keys());
+    let rate = |nodes: usize| (decoding + gains[nodes]) / alone[nodes];
+    let (nodes, worth) = best(most, rate);
+    let of = |nodes: usize, times: &[f64]| Purchase {
+        nodes,
+        ms_per_token: alone[0] / decoding.max(1.0),
+        ms_per_node: (times[nodes] - times[0]) / nodes.max(1) as f64,
+    };
     if base.chunk == 0 {
-        let (nodes, best_rate) = best(most, rate);
-        return if best_rate >= HURDLE * rate(0) {
-            nodes
-        } else {
-            0
-        };
+        let pays = worth >= HURDLE * rate(0);
+        return of(if pays { nodes } else { 0 }, &alone);
     }
-    let rows = alone + base.chunk;
-    let none = costs.milliseconds(rows);
-    let profit =
-        |nodes: usize| gains[nodes] - worth * HURDLE * (costs.milliseconds(rows + nodes) - none);
-    best(most, profit).0
+    let whole = costs.milliseconds_with(base.whole(), keys());
+    let profit = |nodes: usize| gains[nodes] - worth * HURDLE * (whole[nodes] - whole[0]);
+    of(best(most, profit).0, &whole)
 }
 
 /// The least value worth offering in a step before `most` draft rows; `None` when not even certain
 /// drafts would pay, so that nothing is drafted only to be dropped.
 pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Option<f32> {
-    let certain = Bid {
-        value: 1.0,
-        offer: 0,
-        node: 0,
-    };
     let most = most.min(base.left);
-    if base.decoding == 0 || num_bought(&vec![certain; most], base, costs) == 0 {
+    if base.decoding == 0 || most == 0 {
         return None;
     }
-    let rows = base.decoding + base.chunk;
-    let slope = (costs.milliseconds(rows + most) - costs.milliseconds(rows)) / most as f64;
-    let rate = base.decoding as f64 / costs.milliseconds(base.decoding);
-    Some((OFFER_SHARE * slope * rate).clamp(MIN_OFFER, MAX_OFFER) as f32)
+    let keys = std::iter::repeat_n(base.keys / base.alone().rows, most);
+    let alone = costs.milliseconds_with(base.alone(), keys.clone());
+    let decoding = base.decoding as f64;
+    let rate = |nodes: usize| (decoding + nodes as f64) / alone[nodes];
+    if best(most, rate).1 < HURDLE * rate(0) {
+        return None;
+    }
+    let slope = if base.chunk == 0 {
+        (alone[most] - alone[0]) / most as f64
+    } else {
+        let grown = ForwardSize {
+            rows: base.whole().rows + most,
+            keys: base.whole().keys + keys.sum::<usize>(),
+        };
+        (costs.milliseconds(grown) - costs.milliseconds(base.whole())) / most as f64
+    };
+    Some((OFFER_SHARE * slope * rate(0)).clamp(MIN_OFFER, MAX_OFFER) as f32)
 }
 
 /// The least argument in `0..=most` of the greatest value, and that value.
@@ -128,6 +184,7 @@ fn best(most: usize, value: impl Fn(usize) -> f64) -> (usize, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::ContextCost;
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
     use spectrie_trie::{DraftNode, Source};
@@ -138,6 +195,7 @@ mod tests {
             .enumerate()
             .map(|(node, &value)| Bid {
                 value,
+                keys: 0,
                 offer: 0,
                 node,
             })
@@ -149,24 +207,34 @@ mod tests {
             decoding,
             chunk: 0,
             fixed: 0,
+            keys: 0,
+            chunk_keys: 0,
             left: 100,
         }
+    }
+
+    fn curve(rows: &[usize], milliseconds: &[f64]) -> CostCurve {
+        CostCurve::new(rows, milliseconds, ContextCost::default()).unwrap()
+    }
+
+    fn num_bought(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> usize {
+        purchase(bids, base, costs).nodes
     }
 
     #[test]
     fn free_rows_are_all_bought_and_dear_rows_are_not() {
         let bids = some_bids(&[0.9, 0.5, 0.2, 0.05]);
-        let flat = CostCurve::new(&[1, 64], &[10.0, 10.0]).unwrap();
+        let flat = curve(&[1, 64], &[10.0, 10.0]);
         assert_eq!(num_bought(&bids, base(1), &flat), 4);
-        let proportional = CostCurve::new(&[1, 64], &[10.0, 640.0]).unwrap();
+        let proportional = curve(&[1, 64], &[10.0, 640.0]);
         assert_eq!(num_bought(&bids, base(1), &proportional), 0);
-        let sloped = CostCurve::new(&[1, 2], &[10.0, 14.0]).unwrap();
+        let sloped = curve(&[1, 2], &[10.0, 14.0]);
         assert_eq!(num_bought(&bids, base(1), &sloped), 1);
     }
 
     #[test]
     fn buying_crosses_a_stair_only_when_what_lies_behind_it_pays() {
-        let stairs = CostCurve::new(&[1, 4, 5, 8], &[10.0, 10.0, 16.0, 16.0]).unwrap();
+        let stairs = curve(&[1, 4, 5, 8], &[10.0, 10.0, 16.0, 16.0]);
         assert_eq!(num_bought(&some_bids(&[0.25; 7]), base(1), &stairs), 3);
         assert_eq!(num_bought(&some_bids(&[0.9; 7]), base(1), &stairs), 7);
         assert_eq!(num_bought(&some_bids(&[0.9; 4]), base(1), &stairs), 3);
@@ -174,28 +242,66 @@ mod tests {
 
     #[test]
     fn more_requests_make_rows_dearer() {
-        let curve = CostCurve::new(&[1, 8, 64], &[10.0, 10.5, 80.0]).unwrap();
+        let costs = curve(&[1, 8, 64], &[10.0, 10.5, 80.0]);
         let bids = some_bids(&[0.6, 0.5, 0.4, 0.3]);
-        assert_eq!(num_bought(&bids, base(1), &curve), 4);
-        assert_eq!(num_bought(&bids, base(32), &curve), 0);
+        assert_eq!(num_bought(&bids, base(1), &costs), 4);
+        assert_eq!(num_bought(&bids, base(32), &costs), 0);
+    }
+
+    #[test]
+    fn long_contexts_make_rows_dearer() {
+        let context = ContextCost {
+            measured_tokens: 0,
+            ms_per_key: 0.001,
+        };
+        let costs = CostCurve::new(&[1, 8], &[10.0, 10.7], context).unwrap();
+        let bids = |keys| {
+            let mut bids = some_bids(&[0.6, 0.3, 0.2]);
+            for bid in &mut bids {
+                bid.keys = keys;
+            }
+            bids
+        };
+        let with = |keys| BaseRows { keys, ..base(1) };
+        assert_eq!(num_bought(&bids(100), with(100), &costs), 3);
+        assert_eq!(num_bought(&bids(8000), with(8000), &costs), 1);
+        assert!(min_value(with(8000), 4, &costs) > min_value(with(100), 4, &costs));
+    }
+
+    #[test]
+    fn promises_count_as_much_as_they_are_trusted() {
+        let tree = DraftTree {
+            nodes: vec![DraftNode {
+                token: 1,
+                parent: None,
+                depth: 1,
+                value: 0.5,
+                source: Source::Request,
+            }],
+        };
+        let bought = bids(0, &tree, 7, 1, 0.5);
+        assert_eq!((bought[0].value, bought[0].keys), (0.25, 7));
+        let mut certain = tree;
+        certain.nodes[0].value = 1.0;
+        assert!(bids(0, &certain, 7, 1, 0.5)[0].value > 0.99);
     }
 
     #[test]
     fn company_of_a_chunk_does_not_make_bad_drafts_good() {
-        let curve = CostCurve::new(&[1, 2, 300], &[10.0, 15.0, 1500.0]).unwrap();
+        let costs = curve(&[1, 2, 300], &[10.0, 15.0, 1500.0]);
         let with_chunk = BaseRows {
             chunk: 256,
             ..base(1)
         };
-        assert_eq!(num_bought(&some_bids(&[0.3, 0.2]), with_chunk, &curve), 0);
-        assert_eq!(num_bought(&some_bids(&[0.9, 0.2]), with_chunk, &curve), 1);
+        assert_eq!(num_bought(&some_bids(&[0.3, 0.2]), with_chunk, &costs), 0);
+        assert_eq!(num_bought(&some_bids(&[0.9, 0.2]), with_chunk, &costs), 1);
     }
 
     #[test]
     fn nothing_is_offered_where_certainty_would_not_pay() {
-        let flat = CostCurve::new(&[1, 64], &[10.0, 10.0]).unwrap();
-        let steep = CostCurve::new(&[1, 2], &[10.0, 21.0]).unwrap();
-        let sloped = CostCurve::new(&[1, 2], &[10.0, 11.0]).unwrap();
+        let flat = curve(&[1, 64], &[10.0, 10.0]);
+        let steep = curve(&[1, 2], &[10.0, 21.0]);
+        let sloped = curve(&[1, 2], &[10.0, 11.0]);
         assert_eq!(min_value(base(1), 16, &flat), Some(0.01));
         assert_eq!(min_value(base(1), 16, &steep), None);
         assert_eq!(min_value(base(1), 0, &flat), None);
@@ -235,7 +341,7 @@ mod tests {
                 *sum += rise;
                 Some(*sum)
             }));
-            CostCurve::new(&[1, 2, 4, 8, 12, 32], &milliseconds).unwrap()
+            curve(&[1, 2, 4, 8, 12, 32], &milliseconds)
         })
     }
 
@@ -280,10 +386,10 @@ mod tests {
             left in 0_usize..14,
             chunk in prop_oneof![Just(0_usize), 1_usize..20],
         ) {
-            let base = BaseRows { decoding: trees.len(), chunk, fixed: 0, left };
+            let base = BaseRows { chunk, left, ..base(trees.len()) };
             let mut offered: Vec<Bid> = Vec::new();
             for (offer, tree) in trees.iter().enumerate() {
-                offered.extend(bids(offer, tree, 99));
+                offered.extend(bids(offer, tree, 0, 99, 1.0));
             }
             sort(&mut offered);
             let count = num_bought(&offered, base, &costs);
@@ -298,8 +404,9 @@ mod tests {
             }
             let gain: f64 = bought.iter().map(|bid| f64::from(bid.value)).sum();
             let decoding = trees.len() as f64;
+            let at = |rows| costs.milliseconds(ForwardSize { rows, keys: 0 });
             let rate = |gain: f64, nodes: usize| {
-                (decoding + gain) / costs.milliseconds(trees.len() + nodes)
+                (decoding + gain) / at(trees.len() + nodes)
             };
             let fitting = || choices(&trees).into_iter().filter(|&(_, nodes)| nodes <= left);
             let best = fitting().map(|(gain, nodes)| rate(gain, nodes)).fold(0.0, f64::max);
@@ -310,7 +417,7 @@ mod tests {
                 // Beside a chunk, what milliseconds could emit elsewhere is their price.
                 let rows = trees.len() + chunk;
                 let profit = |gain: f64, nodes: usize| {
-                    let dearer = costs.milliseconds(rows + nodes) - costs.milliseconds(rows);
+                    let dearer = at(rows + nodes) - at(rows);
                     gain - best * HURDLE * dearer
                 };
                 let most = fitting().map(|(gain, nodes)| profit(gain, nodes)).fold(0.0, f64::max);
@@ -321,7 +428,7 @@ mod tests {
 
     #[test]
     fn limits_on_rows_hold() {
-        let flat = CostCurve::new(&[1, 64], &[10.0, 10.0]).unwrap();
+        let flat = curve(&[1, 64], &[10.0, 10.0]);
         let base = BaseRows { left: 2, ..base(1) };
         assert_eq!(num_bought(&some_bids(&[0.9; 5]), base, &flat), 2);
         assert_eq!(num_bought(&[], base, &flat), 0);

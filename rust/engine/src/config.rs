@@ -20,23 +20,27 @@ pub enum SpeculationMode {
     Bfs,
     /// Fixed trees by observed frequency.
     Prob,
+    /// Calibrated scores, and 0, 1, 3 or 7 nodes of each request by how many were accepted lately:
+    /// what others do, to compare with.
+    Tiers,
 }
 
 impl SpeculationMode {
     /// The mode of a name.
     ///
     /// # Errors
-    /// [`EngineError::Config`] when `name` is none of `auto`, `off`, `bfs`, `prob`.
+    /// [`EngineError::Config`] when `name` is none of `auto`, `off`, `bfs`, `prob`, `tiers`.
     pub fn parse(name: &str) -> Result<Self, EngineError> {
         match name {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
             "bfs" => Ok(Self::Bfs),
             "prob" => Ok(Self::Prob),
+            "tiers" => Ok(Self::Tiers),
             _ => Err(EngineError::Config {
                 name: "speculation",
                 given: format!("{name:?}"),
-                allowed: "auto, off, bfs, prob".into(),
+                allowed: "auto, off, bfs, prob, tiers".into(),
             }),
         }
     }
@@ -94,6 +98,14 @@ pub struct EngineConfig {
     pub chunk_tokens: usize,
     /// Most rows of one step.
     pub max_batch_rows: usize,
+    /// Milliseconds that a step may take where prompts are computed beside running answers: their
+    /// share of the step shrinks, by the measured costs, to one page at least.
+    pub max_step_ms: f64,
+    /// Seconds of waiting that make up for one level of priority.
+    pub age_s: f64,
+    /// Tokens that each running request is expected to grow by before others end: a request is let
+    /// in while there is room for those.
+    pub lookahead_tokens: usize,
     /// How draft trees are grown when a request does not say.
     pub speculation: SpeculationMode,
     /// Most draft nodes of one request and step.
@@ -120,6 +132,9 @@ pub struct EngineConfig {
     pub holdout_every: u64,
     /// Which steps those are.
     pub holdout_seed: u64,
+    /// Whether a thread does what the next plan does not need, and takes requests in, while a
+    /// forward runs.
+    pub overlap: bool,
 }
 
 impl EngineConfig {
@@ -140,6 +155,9 @@ impl EngineConfig {
             max_held: 4096,
             chunk_tokens: 256,
             max_batch_rows: 512,
+            max_step_ms: 200.0,
+            age_s: 10.0,
+            lookahead_tokens: 64,
             speculation: SpeculationMode::Auto,
             max_draft_tokens: 16,
             min_match: 1,
@@ -152,6 +170,7 @@ impl EngineConfig {
             recycle: Recycle::Decode,
             holdout_every: 100,
             holdout_seed: 0,
+            overlap: false,
         }
     }
 
@@ -177,6 +196,9 @@ impl EngineConfig {
         between("max_running", self.max_running, 1, self.max_batch_rows)?;
         between("max_held", self.max_held, self.max_running, int)?;
         between("chunk_tokens", self.chunk_tokens, 1, int)?;
+        between("lookahead_tokens", self.lookahead_tokens, 0, int)?;
+        above_zero("max_step_ms", self.max_step_ms)?;
+        above_zero("age_s", self.age_s)?;
         between(
             "max_draft_tokens",
             self.max_draft_tokens,
@@ -208,5 +230,16 @@ fn between(name: &'static str, given: usize, low: usize, high: usize) -> Result<
         name,
         given: given.to_string(),
         allowed: format!("{low} to {high}"),
+    })
+}
+
+fn above_zero(name: &'static str, given: f64) -> Result<(), EngineError> {
+    if given.is_finite() && given > 0.0 {
+        return Ok(());
+    }
+    Err(EngineError::Config {
+        name,
+        given: given.to_string(),
+        allowed: "a finite number above 0".into(),
     })
 }

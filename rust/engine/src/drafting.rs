@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spectrie_trie::{DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Lesson, SharedTrie};
 
 use crate::config::{EngineConfig, MAX_DRAFT_TOKENS, Recycle, SpeculationMode};
+use crate::interest::Interest;
 use crate::request::Request;
 use crate::tree::SentTree;
 
@@ -16,9 +17,13 @@ const KEPT_BACK_TOKENS: usize = MAX_DRAFT_TOKENS + 1;
 #[derive(Debug)]
 pub(crate) struct Drafting {
     /// `None` when nothing is drafted and no prediction is followed.
-    drafter: Option<Drafter>,
+    /// Boxed: requests move between maps at every step.
+    drafter: Option<Box<Drafter>>,
     mode: SpeculationMode,
     recycle: Recycle,
+    pub(crate) interest: Interest,
+    /// Whether the last plan asked it for drafts; true before the first.
+    pub(crate) is_asked: bool,
     /// Tokens of prompt ++ output after which the drafter has been told what the model gave.
     num_recycled: usize,
     max_nodes: usize,
@@ -60,21 +65,23 @@ impl Drafting {
                 draft_config(config, mode),
                 shared.clone().filter(|_| drafts),
             )
-            .teaches(request.learn);
+            .teaches(request.learn)
+            .trains_later(true);
             if !request.prediction_ids.is_empty() {
                 drafter.set_prediction(&request.prediction_ids);
             }
-            drafter
+            Box::new(drafter)
         });
         Self {
             drafter,
             mode: if drafts { mode } else { SpeculationMode::Off },
             // The fixed modes draft from texts alone.
-            recycle: if drafts && mode == SpeculationMode::Auto {
-                config.recycle
-            } else {
-                Recycle::Off
+            recycle: match mode {
+                SpeculationMode::Auto | SpeculationMode::Tiers if drafts => config.recycle,
+                _ => Recycle::Off,
             },
+            interest: Interest::default(),
+            is_asked: true,
             num_recycled: 0,
             max_nodes,
             memory: shared.filter(|_| request.learn),
@@ -90,14 +97,27 @@ impl Drafting {
         self.mode
     }
 
-    /// Whether the drafter is told what the model gave after each row.
+    /// Most draft nodes of a step.
+    pub(crate) fn max_nodes(&self) -> usize {
+        self.max_nodes
+    }
+
+    /// Whether the drafter is told what the model gave after each row. One that was not asked for
+    /// drafts has no use for it, and the model would look for the likeliest tokens in vain.
     pub(crate) fn recycles(&self) -> bool {
-        self.recycle != Recycle::Off
+        self.recycle != Recycle::Off && self.is_asked
     }
 
     /// The first prompt token whose row is wanted for recycling; `None` when none is.
     pub(crate) fn first_top(&self) -> Option<usize> {
         (self.recycle == Recycle::All).then_some(self.num_recycled)
+    }
+
+    /// Trains its scores with what was emitted since the last call.
+    pub(crate) fn train(&mut self) {
+        if let Some(drafter) = &mut self.drafter {
+            drafter.train();
+        }
     }
 
     /// Tells the drafter what the model gave after `last`, which followed `before`.
@@ -205,7 +225,9 @@ impl Drafting {
 pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> DraftConfig {
     DraftConfig {
         mode: match mode {
-            SpeculationMode::Auto | SpeculationMode::Off => DraftMode::Auto,
+            SpeculationMode::Auto | SpeculationMode::Off | SpeculationMode::Tiers => {
+                DraftMode::Auto
+            }
             SpeculationMode::Bfs => DraftMode::Bfs,
             SpeculationMode::Prob => DraftMode::Prob,
         },

@@ -7,24 +7,33 @@ use std::time::Instant;
 use spectrie_trie::DraftMemory;
 
 use crate::config::{EngineConfig, SpeculationMode};
-use crate::cost::CostCurve;
+use crate::cost::{ContextCost, CostCurve};
 use crate::error::EngineError;
+use crate::helper::Helper;
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::results::StepResults;
 use crate::scheduler::{Cancel, Scheduler};
 
-/// An engine. Nothing but `set_costs` and the calls that run steps ever waits for one.
+/// An engine. Nothing but `set_costs`, `set_costs_at` and the calls that run steps ever waits for one.
 #[derive(Debug)]
 pub struct Engine {
-    inbox: Mutex<Inbox>,
-    core: Mutex<Scheduler>,
+    shared: Arc<Shared>,
+    /// `None` where nothing overlaps.
+    helper: Option<Helper>,
     /// What namespaces learnt; `None` when nothing is drafted.
     pub(crate) memory: Option<Arc<DraftMemory>>,
     pub(crate) tokenizer_fingerprint: Option<String>,
     max_held: usize,
     pub(crate) vocabulary_size: usize,
+}
+
+/// What the helper works on too.
+#[derive(Debug)]
+struct Shared {
+    inbox: Mutex<Inbox>,
+    core: Mutex<Scheduler>,
 }
 
 /// What came in since the last plan.
@@ -35,12 +44,15 @@ struct Inbox {
     held: HashSet<u64>,
     num_submits: usize,
     load: Load,
+    /// The time of the last plan, on the caller's clock and on ours.
+    planned: Option<(f64, Instant)>,
 }
 
 #[derive(Debug)]
 enum Command {
     Submit(Box<Request>, Instant),
     Cancel(Cancel),
+    Forget(String),
 }
 
 impl Engine {
@@ -59,9 +71,19 @@ impl Engine {
             load: core.load(),
             ..Inbox::default()
         };
-        Ok(Self {
+        let overlap = core.config.overlap;
+        let shared = Arc::new(Shared {
             inbox: Mutex::new(inbox),
             core: Mutex::new(core),
+        });
+        let helper = overlap.then(|| {
+            let shared = Arc::clone(&shared);
+            Helper::start(move || shared.do_chore())
+        });
+        Ok(Self {
+            // Without a thread the chores are done between steps.
+            helper: helper.and_then(Result::ok),
+            shared,
             memory,
             tokenizer_fingerprint,
             max_held,
@@ -75,7 +97,7 @@ impl Engine {
     /// [`EngineError::Full`] when `max_held` requests have not ended;
     /// [`EngineError::DuplicateHandle`].
     pub fn submit(&self, request: Request) -> Result<(), EngineError> {
-        let mut inbox = self.inbox();
+        let mut inbox = self.shared.inbox();
         if inbox.held.contains(&request.handle) {
             return Err(EngineError::DuplicateHandle {
                 handle: request.handle,
@@ -92,6 +114,10 @@ impl Engine {
         inbox
             .commands
             .push_back(Command::Submit(Box::new(request), Instant::now()));
+        drop(inbox);
+        if let Some(helper) = &self.helper {
+            helper.nudge();
+        }
         Ok(())
     }
 
@@ -101,7 +127,7 @@ impl Engine {
     /// `keep_tokens` output tokens count in its statistics (all when `None`) and, if it `finished`
     /// well, are learnt.
     pub fn cancel(&self, handle: u64, keep_tokens: Option<u32>, finished: bool) {
-        let mut inbox = self.inbox();
+        let mut inbox = self.shared.inbox();
         // One cancel for each request held: the inbox stays bounded.
         let is_new = !inbox
             .commands
@@ -114,6 +140,41 @@ impl Engine {
                 finished,
             }));
         }
+    }
+
+    /// Drops the keys and values kept of a namespace, at the next plan and before any request that
+    /// comes in after this.
+    pub(crate) fn forget_prefixes(&self, namespace: &str) {
+        let mut inbox = self.shared.inbox();
+        // One command for each namespace since the last request: the inbox stays bounded.
+        let is_known = inbox
+            .commands
+            .iter()
+            .rev()
+            .take_while(|one| !matches!(one, Command::Submit(..)))
+            .any(|one| matches!(one, Command::Forget(other) if other == namespace));
+        if !is_known {
+            inbox
+                .commands
+                .push_back(Command::Forget(namespace.to_owned()));
+        }
+    }
+
+    /// Up to `count` pages of the cache that hold nothing: they may be overwritten until the next
+    /// plan. Kept prefixes are dropped where too few pages are free.
+    ///
+    /// # Errors
+    /// [`EngineError::PlanInFlight`] when the last plan was not committed.
+    pub fn scratch_pages(&self, count: usize) -> Result<Vec<u32>, EngineError> {
+        let mut core = self.shared.core()?;
+        if let Some(open) = &core.in_flight {
+            return Err(EngineError::PlanInFlight {
+                plan_id: open.plan_id,
+            });
+        }
+        let pages = core.pool.scratch(count);
+        self.shared.publish(&core, &[]);
+        Ok(pages)
     }
 
     /// Teaches a namespace's draft memory.
@@ -143,8 +204,21 @@ impl Engine {
     /// [`EngineError::Config`] unless both lists have the same length, rows ascend and times are
     /// above 0.
     pub fn set_costs(&self, rows: &[usize], milliseconds: &[f64]) -> Result<(), EngineError> {
-        let costs = CostCurve::new(rows, milliseconds)?;
-        self.core()?.costs = costs;
+        self.set_costs_at(rows, milliseconds, ContextCost::default())
+    }
+
+    /// As [`Self::set_costs`], and what reading the cache adds.
+    ///
+    /// # Errors
+    /// As [`Self::set_costs`], and for a price of keys that is negative or not finite.
+    pub fn set_costs_at(
+        &self,
+        rows: &[usize],
+        milliseconds: &[f64],
+        context: ContextCost,
+    ) -> Result<(), EngineError> {
+        let costs = CostCurve::new(rows, milliseconds, context)?;
+        self.shared.core()?.costs = costs;
         Ok(())
     }
 
@@ -156,24 +230,43 @@ impl Engine {
     /// # Errors
     /// [`EngineError::PlanInFlight`] when the last plan was not committed.
     pub fn plan(&self, now_s: f64) -> Result<Option<Plan>, EngineError> {
-        let mut core = self.core()?;
+        let mut core = self.core_for_step()?;
         if core.in_flight.is_none() {
             let commands = {
-                let mut inbox = self.inbox();
+                let mut inbox = self.shared.inbox();
                 inbox.num_submits = 0;
+                inbox.planned = Some((now_s, Instant::now()));
                 std::mem::take(&mut inbox.commands)
             };
+            // One moment for all: who was handed in first must not seem to have come later.
+            let drained = Instant::now();
             for command in commands {
                 match command {
                     Command::Submit(request, since) => {
-                        core.submit(*request, now_s - since.elapsed().as_secs_f64(), now_s);
+                        let waited = drained.saturating_duration_since(since);
+                        core.submit(*request, now_s - waited.as_secs_f64(), now_s);
                     }
                     Command::Cancel(cancel) => core.cancel(&cancel, now_s),
+                    Command::Forget(namespace) => core.forget(&namespace),
                 }
             }
+            core.catch_up();
         }
         let plan = core.plan(now_s);
-        self.publish(&core, &[]);
+        if matches!(plan, Ok(None)) {
+            while core.do_chore() {}
+        }
+        self.shared.publish(&core, &[]);
+        let has_chores = !core.chores.is_empty();
+        drop(core);
+        if let Some(helper) = &self.helper
+            && matches!(plan, Ok(Some(_)))
+        {
+            helper.resume();
+            if has_chores {
+                helper.nudge();
+            }
+        }
         plan
     }
 
@@ -183,9 +276,9 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Stopped`].
     pub fn take_outputs(&self) -> Result<Vec<RequestOutput>, EngineError> {
-        let mut core = self.core()?;
+        let mut core = self.shared.core()?;
         let outputs = core.take_outputs();
-        self.publish(&core, &outputs);
+        self.shared.publish(&core, &outputs);
         Ok(outputs)
     }
 
@@ -202,9 +295,9 @@ impl Engine {
         elapsed_ms: f64,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
-        let mut core = self.core()?;
+        let mut core = self.core_for_step()?;
         let outputs = core.commit(plan_id, results, elapsed_ms, now_s)?;
-        self.publish(&core, &outputs);
+        self.shared.publish(&core, &outputs);
         Ok(outputs)
     }
 
@@ -218,16 +311,16 @@ impl Engine {
         message: &str,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
-        let mut core = self.core()?;
+        let mut core = self.core_for_step()?;
         let outputs = core.fail(plan_id, message, now_s)?;
-        self.publish(&core, &outputs);
+        self.shared.publish(&core, &outputs);
         Ok(outputs)
     }
 
     /// How busy the engine was after the last call that ran it; requests since then count as
     /// waiting.
     pub fn load(&self) -> Load {
-        let inbox = self.inbox();
+        let inbox = self.shared.inbox();
         let mut load = Load {
             waiting: inbox.load.waiting + inbox.num_submits,
             ..inbox.load
@@ -240,6 +333,45 @@ impl Engine {
             load.corpus_bytes = memory.corpus_bytes();
         }
         load
+    }
+
+    /// The scheduler for a step: the helper leaves off, until the next plan is made.
+    fn core_for_step(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
+        if let Some(helper) = &self.helper {
+            helper.pause();
+        }
+        self.shared.core()
+    }
+}
+
+impl Shared {
+    /// Does one chore, or takes one request in; false when there was nothing to do.
+    fn do_chore(&self) -> bool {
+        self.core()
+            .is_ok_and(|mut core| core.do_chore() || self.take_in(&mut core))
+    }
+
+    /// Takes in the request that came first, while a forward runs: the next plan finds it ready.
+    fn take_in(&self, core: &mut Scheduler) -> bool {
+        let mut inbox = self.inbox();
+        let Some((planned_s, planned)) = inbox.planned.filter(|_| core.in_flight.is_some()) else {
+            return false;
+        };
+        let (request, since) = match inbox.commands.pop_front() {
+            Some(Command::Submit(request, since)) => (request, since),
+            // Other commands act on what runs: they wait for the plan.
+            Some(other) => {
+                inbox.commands.push_front(other);
+                return false;
+            }
+            None => return false,
+        };
+        inbox.num_submits = inbox.num_submits.saturating_sub(1);
+        drop(inbox);
+        let now_s = planned_s + planned.elapsed().as_secs_f64();
+        core.submit(*request, now_s - since.elapsed().as_secs_f64(), now_s);
+        self.publish(core, &[]);
+        true
     }
 
     fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {

@@ -1,39 +1,72 @@
 //! Scheduler, KV pages, draft budget, sampling and verification as a pure state machine.
 //!
 //! An [`Engine`] turns [`Request`]s into [`Plan`]s, each the rows of one forward, and the model's
-//! answers to a plan into tokens. It computes nothing itself and reads no clock: the time is passed
-//! in. What a request emits depends on its own tokens, its seed and the logits alone, never on its
-//! company, on chunk sizes, on preemption or on what was drafted.
+//! answers to a plan into tokens. It computes nothing itself and decides nothing by a clock: the time
+//! is passed in. What a request emits depends on its own tokens, its seed and the logits alone,
+//! never on its company, on chunk sizes, on preemption or on what was drafted.
 
+// Passes over rows are compiled for the detected instructions only where they are inlined into
+// `wide.rs`.
+#![allow(clippy::inline_always)]
+
+#[cfg(test)]
+extern crate self as spectrie_engine;
+
+mod admission;
+mod argmax;
+#[cfg(test)]
+mod audit;
 mod batch;
 mod budget;
+mod choices;
+mod chores;
 mod config;
 mod cost;
 mod drafting;
 mod engine;
 mod error;
+mod fairness;
 mod gain;
+mod grammar;
+mod helper;
+mod history;
+mod interest;
+mod lessons;
+mod logprobs;
 mod memory;
 pub mod noise;
 mod offers;
+mod order;
 mod output;
 mod pages;
 mod plan;
+mod prefix;
+mod queue;
 mod request;
 mod results;
+mod sampled_rows;
 mod sampler;
 mod scheduler;
 mod sequence;
+mod sharing;
 mod survivors;
+mod tiers;
 mod tree;
+mod typical;
 mod verify;
+mod wide;
 
 pub use config::{EngineConfig, MAX_DRAFT_TOKENS, Recycle, SpeculationMode};
+pub use cost::ContextCost;
 pub use engine::Engine;
 pub use error::EngineError;
+pub use grammar::{Grammar, GrammarCompiler, GrammarSpec};
+pub use logprobs::TokenLogprobs;
 pub use output::{
     CalibrationBin, Finish, FinishKind, Load, NUM_BINS, NUM_SOURCES, RequestOutput, RequestStats,
 };
 pub use plan::{Plan, RowKind};
-pub use request::{MIN_TEMPERATURE, Request, SamplingParameters};
+pub use request::{
+    MAX_BAD_WORD_IDS, MAX_BAD_WORDS, MAX_TOP_LOGPROBS, MIN_TEMPERATURE, Request, SamplingParameters,
+};
 pub use results::{StepResults, TopTokens, Verdicts};

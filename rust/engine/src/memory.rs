@@ -103,9 +103,11 @@ impl Engine {
             .map_or_else(Vec::new, |memory| memory.namespaces())
     }
 
-    /// Forgets all that a namespace learnt; whether there was such a one. Its running requests
-    /// draft from their own text from their next step on, and teach no more.
+    /// Forgets all that a namespace learnt, and drops its kept prefixes; whether it had learnt
+    /// anything. Its running requests draft from their own text from their next step on, teach no
+    /// more and share no more.
     pub fn forget(&self, namespace: &str) -> bool {
+        self.forget_prefixes(namespace);
         self.memory
             .as_ref()
             .is_some_and(|memory| memory.forget(namespace))

@@ -58,7 +58,7 @@ impl NoiseRow {
     }
 
     /// The 32-bit hash of this position and `token`.
-    #[inline]
+    #[inline(always)]
     pub fn bits(self, token: u32) -> u32 {
         let mut hash = absorb(self.state, token) ^ MESSAGE_BYTES;
         hash = (hash ^ (hash >> 16)).wrapping_mul(FINAL_MULTIPLIER_1);
@@ -80,12 +80,13 @@ pub fn gumbel(bits: u32) -> f32 {
 
 /// A value that [`gumbel`] of a hash with so many leading ones never exceeds, without a logarithm:
 /// −ln(−ln u) ≤ −ln(1 − u).
-#[inline]
+#[inline(always)]
 fn gumbel_bound(leading_ones: u32) -> f32 {
     (leading_ones + 1) as f32 * BOUND_PER_BIT
 }
 
 /// The least hash with whose noise `score` might reach `target`; `None` when none can.
+#[inline(always)]
 pub(crate) fn least_bits(target: f32, score: f32) -> Option<u32> {
     // Below 33 leading ones, and one early so that rounding cannot hide the right one.
     let estimate = (target - score) / BOUND_PER_BIT - 2.0;
@@ -110,7 +111,7 @@ pub(crate) fn splitmix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-#[inline]
+#[inline(always)]
 fn absorb(state: u32, word: u32) -> u32 {
     let word = word
         .wrapping_mul(WORD_MULTIPLIER_1)

@@ -1,13 +1,17 @@
 //! The draft nodes of one step: what requests offer, what the budget buys, what pages can hold.
 
+use std::time::Instant;
+
 use spectrie_trie::DraftTree;
 
-use crate::budget::{self, BaseRows, Bid};
+use crate::budget::{self, BaseRows, Bid, Purchase};
+use crate::choices::Step;
 use crate::config::{MAX_DRAFT_TOKENS, SpeculationMode};
+use crate::cost::ForwardSize;
 use crate::gain::Trial;
 use crate::noise::splitmix;
-use crate::scheduler::Scheduler;
-use crate::sequence::OrderKey;
+use crate::order::OrderKey;
+use crate::scheduler::{InFlight, Part, Scheduler, Work};
 use crate::tree::SentTree;
 
 /// A request whose drafts could not pay still scores the first token of one in so many steps: what
@@ -21,21 +25,36 @@ struct Offer {
     tree: DraftTree,
     /// Fixed modes send all they have.
     is_fixed: bool,
+    /// Cached tokens that each of its rows reads.
+    keys: usize,
     /// Every node that may be sent, sorted; then the head that is.
     bids: Vec<Bid>,
 }
 
 impl Scheduler {
-    /// The trees that the decoding requests `keys` send in a step with `num_chunk` prompt rows, and
-    /// what the step says about the gain of drafts.
+    /// The trees that the decoding requests `keys` send in a step with a chunk of the size `chunk`,
+    /// and what the step says about the gain of drafts.
     pub(crate) fn draft(
         &mut self,
         keys: &[OrderKey],
-        num_chunk: usize,
+        chunk: ForwardSize,
     ) -> (Vec<(OrderKey, SentTree)>, Option<Trial>) {
         let is_holdout = self.is_holdout();
-        let mut offers = self.collect_offers(keys, num_chunk, is_holdout);
-        self.buy(&mut offers, num_chunk);
+        let mut base = BaseRows {
+            decoding: keys.len(),
+            chunk: chunk.rows,
+            fixed: 0,
+            keys: self.keys_of(keys),
+            chunk_keys: chunk.keys,
+            left: (self.config.max_batch_rows).saturating_sub(keys.len() + chunk.rows),
+        };
+        let started = Instant::now();
+        let mut offers = self.collect_offers(keys, base, is_holdout);
+        self.totals.drafting_ms_total += started.elapsed().as_secs_f64() * 1e3;
+        let purchase = self.buy(&mut offers, &mut base);
+        if !is_holdout {
+            self.note_earnings(&offers, purchase);
+        }
         let trial = offers.iter().any(|offer| !offer.is_fixed).then_some({
             if is_holdout {
                 Trial::Holdout
@@ -50,21 +69,23 @@ impl Scheduler {
         (trees, trial)
     }
 
+    /// Cached tokens that one row of each of these requests reads.
+    pub(crate) fn keys_of(&self, keys: &[OrderKey]) -> usize {
+        let found = keys.iter().filter_map(|key| self.running.get(key));
+        found.map(|sequence| sequence.kv_len).sum()
+    }
+
     fn collect_offers(
         &mut self,
         keys: &[OrderKey],
-        num_chunk: usize,
+        base: BaseRows,
         is_holdout: bool,
     ) -> Vec<Offer> {
-        let base = BaseRows {
-            decoding: keys.len(),
-            chunk: num_chunk,
-            fixed: 0,
-            left: (self.config.max_batch_rows).saturating_sub(keys.len() + num_chunk),
-        };
         let most_of_all = self.config.max_draft_tokens * keys.len();
         let min_value = budget::min_value(base, most_of_all, &self.costs);
-        let scores = is_holdout || self.last_plan_id.is_multiple_of(SCORE_EVERY);
+        let step = self.last_plan_id;
+        let scores = is_holdout || step.is_multiple_of(SCORE_EVERY);
+        let tier = self.tiers.nodes(keys.len());
         let mut offers = Vec::with_capacity(keys.len());
         for &key in keys {
             let Some(sequence) = self.running.get_mut(&key) else {
@@ -73,25 +94,53 @@ impl Scheduler {
             // A path of n nodes emits up to n + 1 tokens.
             let max_depth = sequence.num_left().saturating_sub(1);
             let in_context = self.config.max_context.saturating_sub(sequence.kv_len + 1);
-            let is_fixed = sequence.drafting.mode() != SpeculationMode::Auto;
-            let most = base.left.min(in_context).min(MAX_DRAFT_TOKENS);
-            let price = if is_fixed {
-                Some(0.0)
+            let mode = sequence.drafting.mode();
+            let is_fixed = mode != SpeculationMode::Auto;
+            let most = match mode {
+                SpeculationMode::Tiers => tier,
+                _ => MAX_DRAFT_TOKENS,
+            };
+            let most = most.min(base.left).min(in_context);
+            let most = most.min(sequence.drafting.max_nodes());
+            let may_send = most.min(max_depth) > 0;
+            let drafting = &mut sequence.drafting;
+            // The most nodes to ask for, and the least value of each.
+            let question = if is_fixed {
+                may_send.then_some((most, 0.0))
+            } else if !drafting.interest.is_due(step) {
+                None
             } else {
-                min_value.filter(|_| !is_holdout)
+                match min_value.filter(|_| !is_holdout && may_send) {
+                    Some(price) => Some((most, price)),
+                    None => scores.then_some((0, 1.0)),
+                }
             };
-            let tree = match price {
-                Some(price) if most.min(max_depth) > 0 => sequence.drafting.draft(most, price),
-                None if scores => sequence.drafting.draft(0, 1.0),
-                _ => DraftTree::default(),
+            drafting.is_asked = question.is_some();
+            let tree = question.map_or_else(DraftTree::default, |(most, price)| {
+                self.totals.draft_calls += u64::from(mode != SpeculationMode::Off);
+                drafting.draft(most, price)
+            });
+            let trust = if is_fixed {
+                1.0
+            } else {
+                drafting.interest.trust()
             };
-            let mut bids = budget::bids(offers.len(), &tree, max_depth);
+            // What a grammar forces costs next to nothing to find, so it is not waited for.
+            let may_buy = is_fixed || (min_value.is_some() && !is_holdout);
+            let tree = if may_send && may_buy {
+                sequence.shape(tree, most)
+            } else {
+                tree
+            };
+            let keys = sequence.kv_len;
+            let mut bids = budget::bids(offers.len(), &tree, keys, max_depth, trust);
             budget::sort(&mut bids);
             bids.truncate(most);
             offers.push(Offer {
                 key,
                 tree,
                 is_fixed,
+                keys,
                 bids,
             });
         }
@@ -99,29 +148,79 @@ impl Scheduler {
     }
 
     /// Leaves each offer the bids that are bought.
-    fn buy(&self, offers: &mut [Offer], num_chunk: usize) {
-        let num_rows = offers.len() + num_chunk;
-        let mut num_left = self.config.max_batch_rows.saturating_sub(num_rows);
-        let mut num_fixed = 0;
+    fn buy(&self, offers: &mut [Offer], base: &mut BaseRows) -> Purchase {
         for offer in offers.iter_mut().filter(|offer| offer.is_fixed) {
-            offer.bids.truncate(num_left);
-            num_left -= offer.bids.len();
-            num_fixed += offer.bids.len();
+            offer.bids.truncate(base.left);
+            base.left -= offer.bids.len();
+            base.fixed += offer.bids.len();
+            base.keys += offer.bids.len() * offer.keys;
         }
         let mut bids: Vec<Bid> = Vec::new();
         for offer in offers.iter_mut().filter(|offer| !offer.is_fixed) {
             bids.append(&mut offer.bids);
         }
         budget::sort(&mut bids);
-        let base = BaseRows {
-            decoding: offers.len(),
-            chunk: num_chunk,
-            fixed: num_fixed,
-            left: num_left,
-        };
-        let bought = budget::num_bought(&bids, base, &self.costs);
-        for bid in &bids[..bought] {
+        let purchase = budget::purchase(&bids, *base, &self.costs);
+        for bid in &bids[..purchase.nodes] {
             offers[bid.offer].bids.push(*bid);
+        }
+        purchase
+    }
+
+    /// Tells the requests that were asked what their drafts should save.
+    fn note_earnings(&mut self, offers: &[Offer], purchase: Purchase) {
+        for offer in offers.iter().filter(|offer| !offer.is_fixed) {
+            if let Some(sequence) = self.running.get_mut(&offer.key)
+                && sequence.drafting.is_asked
+            {
+                let tokens: f64 = offer.bids.iter().map(|bid| f64::from(bid.value)).sum();
+                let price = offer.bids.len() as f64 * purchase.ms_per_node;
+                let interest = &mut sequence.drafting.interest;
+                interest.note_earnings(tokens * purchase.ms_per_token - price);
+            }
+        }
+    }
+
+    /// Cached tokens that the rows of a step of trees alone read.
+    pub(crate) fn keys_of_trees(&self, parts: &[Part]) -> Option<usize> {
+        parts.iter().try_fold(0, |keys, part| match &part.work {
+            Work::Tree(tree) => {
+                let kv_len = self.running.get(&part.key).map_or(0, |one| one.kv_len);
+                Some(keys + (1 + tree.num_nodes()) * kv_len)
+            }
+            Work::Chunk(_) => None,
+        })
+    }
+
+    /// Takes what a step emitted, and the time from its plan to its results, for evidence of what
+    /// drafts gain.
+    pub(crate) fn note_step(&mut self, open: &InFlight, num_tokens: u64, milliseconds: f64) {
+        self.tiers.end_step();
+        let Some(trial) = open.trial else {
+            self.choices.end_step(None);
+            return;
+        };
+        self.totals.note_trial(trial, num_tokens, milliseconds);
+        let num_requests = open.parts.len();
+        let alone = ForwardSize {
+            rows: num_requests,
+            keys: 0,
+        };
+        let more = self.costs.milliseconds(ForwardSize {
+            rows: 2 * num_requests,
+            ..alone
+        });
+        let step = Step {
+            trial,
+            num_requests,
+            num_drafts: open.num_rows - num_requests,
+            num_tokens,
+            milliseconds,
+            break_even: more / self.costs.milliseconds(alone) - 1.0,
+        };
+        if let Some(is_right) = self.choices.end_step(Some(&step)) {
+            self.totals.choices_total += 1;
+            self.totals.choices_right += u64::from(is_right);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What steps give back.
 
+use crate::logprobs::TokenLogprobs;
+
 /// Number of draft sources on the wire, index 0 (unspecified) included.
 pub const NUM_SOURCES: usize = 8;
 
@@ -21,6 +23,8 @@ pub enum FinishKind {
     Refused = 6,
     /// Failed inside the worker; the message says why.
     Failed = 7,
+    /// The grammar leaves nothing that may follow: an end without a token that says so.
+    Complete = 9,
 }
 
 /// Counts and durations of one attempt at a choice.
@@ -63,7 +67,7 @@ pub struct Finish {
 }
 
 /// What one step gave one request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestOutput {
     /// The request.
     pub handle: u64,
@@ -72,6 +76,11 @@ pub struct RequestOutput {
     /// Source number of each new token: 1 for the model's own, else that of the accepted draft
     /// node.
     pub sources: Vec<u8>,
+    /// What the model thought of each new token, where the request asks for log-probabilities.
+    pub logprobs: Option<Vec<TokenLogprobs>>,
+    /// What it thought of each token of the prompt, nothing for the first; once, with the first new
+    /// token, where the request asks for it.
+    pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
     /// Set when the request ended.
     pub finish: Option<Finish>,
 }
@@ -100,8 +109,10 @@ pub struct Load {
     pub running: usize,
     /// Requests that wait.
     pub waiting: usize,
-    /// Pages held.
+    /// Pages that requests hold.
     pub pages_used: usize,
+    /// Pages that no request holds, kept for the prefix they hold.
+    pub pages_cached: usize,
     /// Pages of the cache.
     pub pages_total: usize,
     /// Bytes of draft memory.
@@ -118,6 +129,20 @@ pub struct Load {
     pub generated_tokens: u64,
     /// Requests that lost their pages.
     pub preemptions: u64,
+    /// Prompt tokens that were looked up in the prefix cache, once for each request.
+    pub prefix_query_tokens: u64,
+    /// Those of them that were found there.
+    pub prefix_hit_tokens: u64,
+    /// Times that a request was asked for drafts.
+    pub draft_calls: u64,
+    /// Milliseconds that took; the only figure here read from a clock.
+    pub drafting_ms_total: f64,
+    /// Steps of decoding alone in mode auto whose choice, to draft or not, can be judged.
+    pub choices_total: u64,
+    /// Those whose choice was right by the evidence of their time. Drafts: steps with drafts and as
+    /// many requests emitted as many tokens a millisecond as steps without. None although some were
+    /// offered: the likeliest of such came true too seldom to pay for their rows.
+    pub choices_right: u64,
     /// Bytes of the corpora, which are files in memory and not in `memory_bytes`.
     pub corpus_bytes: usize,
     /// Tokens of text in draft memory.

@@ -62,13 +62,35 @@ pub enum RowKind {
 }
 
 impl Plan {
-    pub(crate) fn new(plan_id: u64) -> Self {
+    /// A plan with room for so many rows, requests and pages.
+    pub(crate) fn new(plan_id: u64, rows: usize, requests: usize, pages: usize) -> Self {
+        let of_rows = || Vec::with_capacity(rows);
+        let of_requests = || Vec::with_capacity(requests);
+        let indptr = || {
+            let mut starts = Vec::with_capacity(requests + 1);
+            starts.push(0);
+            starts
+        };
         Self {
             plan_id,
-            page_indptr: vec![0],
-            sample_indptr: vec![0],
+            row_token: of_rows(),
+            row_position: of_rows(),
+            row_slot: of_rows(),
+            row_owner: of_rows(),
+            row_parent: of_rows(),
+            row_ancestors: Vec::with_capacity(rows),
+            request_row_start: of_requests(),
+            request_row_count: of_requests(),
+            request_kv_len: of_requests(),
+            request_kind: of_requests(),
+            page_indptr: indptr(),
+            page_ids: Vec::with_capacity(pages),
+            sample_rows: of_rows(),
+            sample_indptr: indptr(),
+            top_rows: of_rows(),
+            kv_move_src: Vec::new(),
+            kv_move_dst: Vec::new(),
             is_greedy: true,
-            ..Self::default()
         }
     }
 

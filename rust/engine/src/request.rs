@@ -1,9 +1,17 @@
 //! What a caller asks for, and why a request may be refused.
 
 use crate::config::{EngineConfig, MAX_DRAFT_TOKENS, SpeculationMode};
+use crate::grammar::Grammar;
 
 /// Temperatures below this are greedy: dividing by them would overflow.
 pub const MIN_TEMPERATURE: f32 = 1e-5;
+
+/// Most alternatives a request may ask for beside each token's log-probability.
+pub const MAX_TOP_LOGPROBS: u32 = 20;
+/// Most sequences of `bad_words`.
+pub const MAX_BAD_WORDS: usize = 256;
+/// Most ids of one sequence of `bad_words`.
+pub const MAX_BAD_WORD_IDS: usize = 32;
 
 /// Numbers that decide how a token is drawn from logits.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +24,9 @@ pub struct SamplingParameters {
     pub top_k: u32,
     /// Keeps tokens at least this likely relative to the likeliest; 0 keeps all.
     pub min_p: f32,
+    /// Keeps the smallest set of tokens with this mass whose information is nearest to the expected
+    /// one (Meister et al., Locally Typical Sampling, 2023), out of what is left; 1 keeps all.
+    pub typical_p: f32,
     /// Subtracted per earlier occurrence in the output.
     pub frequency_penalty: f32,
     /// Subtracted once when a token occurred in the output.
@@ -33,6 +44,7 @@ impl Default for SamplingParameters {
             top_p: 1.0,
             top_k: 0,
             min_p: 0.0,
+            typical_p: 1.0,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,
             repetition_penalty: 1.0,
@@ -72,6 +84,14 @@ pub struct Request {
     pub learn: bool,
     /// How tokens are drawn.
     pub sampling: SamplingParameters,
+    /// Sequences of tokens that the output may not contain, each of 1 to [`MAX_BAD_WORD_IDS`] ids.
+    pub bad_words: Vec<Vec<u32>>,
+    /// Alternatives to tell beside the log-probability of each output token, at most
+    /// [`MAX_TOP_LOGPROBS`]; `None` tells no log-probabilities.
+    pub logprobs: Option<u32>,
+    /// The same for the tokens of the prompt but the first. Not told again to a request that comes
+    /// with `emitted_token_ids`: an attempt told it with the first of them.
+    pub prompt_logprobs: Option<u32>,
     /// Seed of the noise of this choice; see [`crate::noise::choice_seed`].
     pub choice_seed: u64,
     /// Most output tokens, those already emitted included.
@@ -84,12 +104,21 @@ pub struct Request {
     pub ignore_eos: bool,
     /// When to give up, on the clock of `plan`; `None` = never.
     pub deadline_s: Option<f64>,
-    /// Larger runs first.
+    /// Larger runs first; −100 to 100, what is beyond counts as that.
     pub priority: i32,
+    /// Whose fair share it takes; `None` = its namespace's.
+    pub tenant: Option<String>,
     /// How draft trees are grown; `None` = as the engine is set.
     pub speculation: Option<SpeculationMode>,
     /// Most draft nodes per step; `None` = as the engine is set.
     pub max_draft_tokens: Option<u32>,
+    /// What the output must be a text of, the prompt not included; `None` = anything.
+    ///
+    /// The answer ends as [`FinishKind::Complete`](crate::FinishKind::Complete) with the token after
+    /// which nothing but its end may follow, or nothing that other options do not bar, even before
+    /// `min_tokens`. Before that an end-of-sequence token may end it exactly where the grammar
+    /// accepts it, never with `ignore_eos`. `max_tokens` and `stop_token_ids` may end it anywhere.
+    pub grammar: Option<Grammar>,
 }
 
 impl Request {
@@ -103,6 +132,9 @@ impl Request {
             namespace: "default".into(),
             learn: true,
             sampling: SamplingParameters::default(),
+            bad_words: Vec::new(),
+            logprobs: None,
+            prompt_logprobs: None,
             choice_seed: 0,
             max_tokens,
             min_tokens: 0,
@@ -110,8 +142,10 @@ impl Request {
             ignore_eos: false,
             deadline_s: None,
             priority: 0,
+            tenant: None,
             speculation: None,
             max_draft_tokens: None,
+            grammar: None,
         }
     }
 
@@ -120,6 +154,7 @@ impl Request {
         self.size_refusal(config)
             .or_else(|| self.token_refusal(config))
             .or_else(|| self.sampling_refusal())
+            .or_else(|| self.list_refusal())
     }
 
     fn size_refusal(&self, config: &EngineConfig) -> Option<String> {
@@ -157,12 +192,14 @@ impl Request {
             .iter()
             .map(|&(token, _)| token)
             .collect();
-        let lists: [(&str, &[u32]); 5] = [
+        let barred = self.bad_words.concat();
+        let lists: [(&str, &[u32]); 6] = [
             ("prompt", &self.prompt_ids),
             ("emitted_token_ids", &self.emitted_token_ids),
             ("prediction", &self.prediction_ids),
             ("stop_token_ids", &self.stop_token_ids),
             ("logit_bias", &biased),
+            ("bad_words", &barred),
         ];
         lists.iter().find_map(|(name, tokens)| {
             let token = tokens
@@ -177,7 +214,7 @@ impl Request {
 
     fn sampling_refusal(&self) -> Option<String> {
         let sampling = &self.sampling;
-        let checks: [(&str, f32, bool, &str); 6] = [
+        let checks: [(&str, f32, bool, &str); 7] = [
             (
                 "temperature",
                 sampling.temperature,
@@ -195,6 +232,12 @@ impl Request {
                 sampling.min_p,
                 (0.0..=1.0).contains(&sampling.min_p),
                 "0 to 1",
+            ),
+            (
+                "typical_p",
+                sampling.typical_p,
+                sampling.typical_p > 0.0 && sampling.typical_p <= 1.0,
+                "above 0, at most 1",
             ),
             (
                 "frequency_penalty",
@@ -233,5 +276,32 @@ impl Request {
             Some(deadline) if deadline.is_nan() => Some("deadline_s is not a number".into()),
             _ => None,
         }
+    }
+
+    fn list_refusal(&self) -> Option<String> {
+        for (name, given) in [
+            ("logprobs", self.logprobs),
+            ("prompt_logprobs", self.prompt_logprobs),
+        ] {
+            if let Some(given) = given.filter(|&given| given > MAX_TOP_LOGPROBS) {
+                return Some(format!(
+                    "{name} is {given}; allowed: 0 to {MAX_TOP_LOGPROBS}"
+                ));
+            }
+        }
+        let given = self.bad_words.len();
+        if given > MAX_BAD_WORDS {
+            return Some(format!(
+                "bad_words holds {given} sequences; allowed: at most {MAX_BAD_WORDS}"
+            ));
+        }
+        let wrong = self
+            .bad_words
+            .iter()
+            .find(|word| word.is_empty() || word.len() > MAX_BAD_WORD_IDS)?;
+        Some(format!(
+            "bad_words holds a sequence of {} ids; allowed: 1 to {MAX_BAD_WORD_IDS}",
+            wrong.len()
+        ))
     }
 }

@@ -49,13 +49,22 @@ pub struct TopTokens<'a> {
 }
 
 impl TopTokens<'_> {
-    /// Tokens and probabilities after one row.
-    pub(crate) fn row(&self, row: usize) -> Vec<(TokenId, f32)> {
+    pub(crate) fn num_rows(&self) -> usize {
+        self.ids.len() / TOP_K
+    }
+
+    /// Hands on the tokens and probabilities after one row.
+    pub(crate) fn with_row(&self, row: usize, take: impl FnOnce(&[(TokenId, f32)])) {
         let range = row * TOP_K..(row + 1) * TOP_K;
-        let ids = self.ids[range.clone()].iter();
-        ids.zip(&self.probabilities[range])
-            .map_while(|(&id, &probability)| Some((u32::try_from(id).ok()?, probability)))
-            .collect()
+        let given = self.ids[range.clone()].iter();
+        let mut tokens = [(0, 0.0); TOP_K];
+        let mut len = 0;
+        for (&id, &probability) in given.zip(&self.probabilities[range]) {
+            let Ok(id) = u32::try_from(id) else { break };
+            tokens[len] = (id, probability);
+            len += 1;
+        }
+        take(&tokens[..len]);
     }
 }
 
@@ -156,7 +165,7 @@ impl Scheduler {
                 continue;
             };
             let samples = match part.work {
-                Work::Chunk(rows) => rows == sequence.num_missing(),
+                Work::Chunk(rows) => !sequence.sampled_indices(rows).is_empty(),
                 Work::Tree(_) => true,
             };
             if samples && !sequence.is_plain_greedy() {

@@ -6,16 +6,26 @@ use std::sync::Arc;
 
 use spectrie_trie::DraftMemory;
 
+use crate::choices::Choices;
+use crate::chores::{Chore, Chores};
 use crate::config::EngineConfig;
 use crate::cost::CostCurve;
 use crate::error::EngineError;
+use crate::fairness::FairShare;
 use crate::gain::Trial;
+use crate::order::OrderKey;
 use crate::output::{Finish, FinishKind, Load, RequestOutput, RequestStats};
 use crate::pages::PagePool;
+use crate::queue::Queue;
 use crate::request::Request;
 use crate::sampler::Sampler;
-use crate::sequence::{OrderKey, Sequence};
+use crate::sequence::Sequence;
+use crate::sharing::share_filled;
+use crate::tiers::Tiers;
 use crate::tree::SentTree;
+
+/// A copy between slots before a forward, for a request: whose, from, to.
+pub(crate) type SlotMove = (OrderKey, i32, i32);
 
 /// A plan whose results are awaited.
 #[derive(Debug)]
@@ -55,17 +65,28 @@ pub(crate) enum Work {
 pub(crate) struct Scheduler {
     pub(crate) config: EngineConfig,
     pub(crate) pool: PagePool,
-    pub(crate) running: BTreeMap<OrderKey, Sequence>,
-    pub(crate) waiting: BTreeMap<OrderKey, Sequence>,
+    /// Boxed: a step takes each out and puts it back.
+    pub(crate) running: BTreeMap<OrderKey, Box<Sequence>>,
+    pub(crate) waiting: Queue,
+    pub(crate) share: FairShare,
+    /// Whether a request lost its pages and none was let in since.
+    pub(crate) is_pressed: bool,
     keys: HashMap<u64, OrderKey>,
     num_arrivals: u64,
     pub(crate) in_flight: Option<InFlight>,
     pub(crate) last_plan_id: u64,
+    /// Copies of slots that the plan in the making does before its forward.
+    pub(crate) copies: Vec<SlotMove>,
+    /// Pages held until the plan in the making is complete, because it copies from them.
+    pub(crate) pins: Vec<u32>,
     pub(crate) sampler: Sampler,
     /// Ends that no step produced, until the next call that gives outputs.
     outputs: Vec<RequestOutput>,
     pub(crate) totals: Load,
     pub(crate) costs: CostCurve,
+    pub(crate) tiers: Tiers,
+    pub(crate) choices: Choices,
+    pub(crate) chores: Chores,
     /// What namespaces learnt; `None` when nothing may be kept or drafted.
     memory: Option<Arc<DraftMemory>>,
 }
@@ -80,15 +101,22 @@ impl Scheduler {
         Ok(Self {
             pool: PagePool::new(config.num_pages, config.page_size),
             running: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: Queue::default(),
+            share: FairShare::default(),
+            is_pressed: false,
             keys: HashMap::new(),
             num_arrivals: 0,
             in_flight: None,
             last_plan_id: 0,
+            copies: Vec::new(),
+            pins: Vec::new(),
             sampler: Sampler::default(),
             outputs: Vec::new(),
             totals: Load::default(),
             costs: CostCurve::default(),
+            tiers: Tiers::default(),
+            choices: Choices::default(),
+            chores: Chores::default(),
             memory,
             config,
         })
@@ -100,20 +128,21 @@ impl Scheduler {
         if let Some(message) = request.refusal(&self.config) {
             self.outputs.push(RequestOutput {
                 handle,
-                token_ids: Vec::new(),
-                sources: Vec::new(),
                 finish: Some(Finish {
                     kind: FinishKind::Refused,
                     message: Some(message),
                     stats: RequestStats::default(),
                 }),
+                ..RequestOutput::default()
             });
             return;
         }
         let key = OrderKey::new(request.priority, self.num_arrivals);
         self.num_arrivals += 1;
-        let sequence = Sequence::new(request, &self.config, self.memory.as_deref(), arrived_s);
+        let memory = self.memory.as_deref();
+        let sequence = Box::new(Sequence::new(request, &self.config, memory, arrived_s));
         let ending = sequence.ending();
+        self.share.enter(&sequence.tenant);
         self.keys.insert(handle, key);
         self.waiting.insert(key, sequence);
         if let Some(kind) = ending {
@@ -133,9 +162,21 @@ impl Scheduler {
         }
     }
 
+    /// Drops the kept pages of a namespace; nobody finds those of its requests any more.
+    pub(crate) fn forget(&mut self, namespace: &str) {
+        self.pool.forget(namespace);
+        let running = self.running.values_mut().map(|one| &mut **one);
+        let held = running.chain(self.waiting.values_mut());
+        for sequence in held.filter(|one| *one.namespace == *namespace) {
+            sequence.shares = false;
+            sequence.num_shared = 0;
+        }
+    }
+
     /// Ends every request whose deadline passed.
     pub(crate) fn expire(&mut self, now_s: f64) {
-        let all = self.running.iter().chain(&self.waiting);
+        let running = self.running.iter().map(|(key, one)| (key, &**one));
+        let all = running.chain(self.waiting.iter());
         let late = all.filter(|(_, one)| {
             one.request
                 .deadline_s
@@ -164,25 +205,25 @@ impl Scheduler {
     /// `running` or `waiting`.
     pub(crate) fn release(
         &mut self,
-        mut sequence: Sequence,
+        mut sequence: Box<Sequence>,
         end: End,
         now_s: f64,
     ) -> RequestOutput {
+        share_filled(&mut self.pool, &mut sequence);
         self.pool.shrink(&mut sequence.pages, 0);
+        self.share.leave(&sequence.tenant);
         self.keys.remove(&sequence.request.handle);
-        if end.learns {
+        let kept = end.learns.then(|| {
             let kept = end.keep_tokens.map_or(usize::MAX, |kept| kept as usize);
-            let kept = kept.min(sequence.num_output());
-            sequence
-                .drafting
-                .teach_rest(&sequence.tokens[..sequence.num_prompt() + kept]);
-        }
-        RequestOutput {
+            sequence.num_prompt() + kept.min(sequence.num_output())
+        });
+        let output = RequestOutput {
             handle: sequence.request.handle,
-            token_ids: Vec::new(),
-            sources: Vec::new(),
             finish: Some(sequence.finish(end.kind, end.message, end.keep_tokens, now_s)),
-        }
+            ..RequestOutput::default()
+        };
+        self.put_off(Chore::End(sequence, kept));
+        output
     }
 
     /// Ends that no step produced: refusals, cancellations, deadlines.
@@ -194,7 +235,8 @@ impl Scheduler {
         Load {
             running: self.running.len(),
             waiting: self.waiting.len(),
-            pages_used: self.pool.num_used(),
+            pages_used: self.pool.num_held(),
+            pages_cached: self.pool.num_idle(),
             pages_total: self.pool.total(),
             ..self.totals
         }
@@ -217,7 +259,7 @@ impl End {
     pub(crate) fn of(kind: FinishKind) -> Self {
         let learns = matches!(
             kind,
-            FinishKind::Eos | FinishKind::StopToken | FinishKind::Length
+            FinishKind::Eos | FinishKind::StopToken | FinishKind::Length | FinishKind::Complete
         );
         Self {
             kind,

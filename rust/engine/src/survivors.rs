@@ -2,12 +2,14 @@
 
 use std::cmp::Ordering;
 
+use crate::argmax::greatest;
+
 /// Bins of one eighth of a natural unit below the greatest score; the last takes all the rest.
 const NUM_BINS: usize = 512;
 const BINS_PER_UNIT: f32 = 8.0;
 
 /// Scores weighed at once.
-const LANES: usize = 64;
+pub(crate) const LANES: usize = 64;
 
 /// A token and its scaled logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,19 +31,21 @@ impl Candidate {
 /// Fills `kept` with the `count` likeliest tokens of `row`, likeliest first.
 ///
 /// Tokens at minus infinity or NaN are left out. Costs one pass and a few partial selections.
+#[inline(always)]
 pub(crate) fn likeliest(row: &[f32], count: usize, kept: &mut Vec<Candidate>) {
     kept.clear();
     let room = (2 * count).max(1024);
     let mut floor = f32::NEG_INFINITY;
-    for (token, &score) in row.iter().enumerate() {
+    for (block, first) in row.chunks(LANES).zip((0..).step_by(LANES)) {
         // A later token of equal score loses its tie, so only a greater one can enter.
-        if score > floor {
-            kept.push(Candidate {
-                score,
-                token: token as u32,
-            });
-            if kept.len() >= room {
-                floor = select(kept, count);
+        if greatest(block) > floor {
+            for (token, &score) in (first..).zip(block) {
+                if score > floor {
+                    kept.push(Candidate { score, token });
+                    if kept.len() >= room {
+                        floor = select(kept, count);
+                    }
+                }
             }
         }
     }
@@ -51,10 +55,29 @@ pub(crate) fn likeliest(row: &[f32], count: usize, kept: &mut Vec<Candidate>) {
     kept.sort_unstable_by(|a, b| a.order(*b));
 }
 
+/// Fills `kept` with the tokens of `row` that fit, by id; none below `floor` does.
+#[inline(always)]
+pub(crate) fn gather(
+    row: &[f32],
+    floor: f32,
+    kept: &mut Vec<Candidate>,
+    fits: impl Fn(Candidate) -> bool,
+) {
+    kept.clear();
+    for (block, first) in row.chunks(LANES).zip((0..).step_by(LANES)) {
+        if greatest(block) >= floor {
+            let tokens = (first..).zip(block);
+            let all = tokens.map(|(token, &score)| Candidate { score, token });
+            kept.extend(all.filter(|&one| fits(one)));
+        }
+    }
+}
+
 /// The last of the smallest set of likeliest tokens of `row` whose mass reaches `share` of the
 /// row's. `max` is the largest score.
 ///
 /// Masses are summed by bins of similar scores, so only the bin where the sum crosses is sorted.
+#[inline(always)]
 pub(crate) fn nucleus_end(
     row: &[f32],
     max: f32,
@@ -62,13 +85,17 @@ pub(crate) fn nucleus_end(
     kept: &mut Vec<Candidate>,
 ) -> Candidate {
     let mut bins = [0.0_f64; NUM_BINS];
-    for chunk in row.chunks(LANES) {
-        let mut scores = [f32::NEG_INFINITY; LANES];
-        scores[..chunk.len()].copy_from_slice(chunk);
-        let weights = scores.map(|score| exp_of_nonpositive(score - max));
-        let places = scores.map(|score| bin(score, max));
-        for (weight, place) in weights.into_iter().zip(places) {
-            bins[place] += f64::from(weight);
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    let mut last = [f32::NEG_INFINITY; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    let (mut weights, mut places) = ([0.0; LANES], [0; LANES]);
+    for scores in chunks.iter().chain([&last]) {
+        for lane in 0..LANES {
+            weights[lane] = exp_of_nonpositive(scores[lane] - max);
+            places[lane] = bin(scores[lane], max) as u32;
+        }
+        for (&weight, &place) in weights.iter().zip(&places) {
+            bins[place as usize] += f64::from(weight);
         }
     }
     let needed = f64::from(share) * bins.iter().sum::<f64>();
@@ -97,7 +124,7 @@ pub(crate) fn nucleus_end(
 
 /// Nearest bin of a score. Adding 2^23 leaves the integer in the low bits, which vector code does
 /// faster than a conversion; NaN counts as far below.
-#[inline]
+#[inline(always)]
 fn bin(score: f32, max: f32) -> usize {
     const INTEGER_BITS: f32 = 8_388_608.0;
     let last = (NUM_BINS - 1) as f32;
@@ -143,14 +170,15 @@ fn select(kept: &mut Vec<Candidate>, count: usize) -> f32 {
 ///
 /// Written so that the compiler turns a loop over it into vector code, and without library calls,
 /// so that its bits are the same on every machine.
-#[inline]
-fn exp_of_nonpositive(x: f32) -> f32 {
-    // Adding and taking away 1.5 * 2^23 rounds to the nearest integer.
+#[inline(always)]
+pub(crate) fn exp_of_nonpositive(x: f32) -> f32 {
+    // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
     const ROUNDER: f32 = 12_582_912.0;
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let inside = if x >= -87.0 { x } else { -87.0 };
-    let power = (inside * std::f32::consts::LOG2_E + ROUNDER) - ROUNDER;
+    let rounded = inside * std::f32::consts::LOG2_E + ROUNDER;
+    let power = rounded - ROUNDER;
     let rest = inside - power * LN2_HIGH - power * LN2_LOW;
     let mut value = 1.987_569_1e-4;
     for coefficient in [
@@ -163,7 +191,7 @@ fn exp_of_nonpositive(x: f32) -> f32 {
         value = value * rest + coefficient;
     }
     let value = value * rest * rest + rest + 1.0;
-    let scale = f32::from_bits(((power as i32 + 127) as u32) << 23);
+    let scale = f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
     if x >= -87.0 { value * scale } else { 0.0 }
 }
 

@@ -52,6 +52,25 @@ impl SentTree {
         self.taken[row - 1]
     }
 
+    /// Tokens that the sent nodes promise.
+    pub(crate) fn promised(&self) -> f64 {
+        let rows = 1..=self.num_nodes();
+        rows.map(|row| f64::from(self.node(row).value)).sum()
+    }
+
+    /// The likeliest first token of what was offered, where nothing was sent.
+    pub(crate) fn likeliest_unsent(&self) -> Option<u32> {
+        let firsts = self
+            .offered
+            .nodes
+            .iter()
+            .filter(|node| node.parent.is_none());
+        let likeliest = firsts.max_by(|a, b| a.value.total_cmp(&b.value));
+        likeliest
+            .filter(|_| self.taken.is_empty())
+            .map(|node| node.token)
+    }
+
     /// The draft node of a row; rows count from 1.
     pub(crate) fn node(&self, row: usize) -> &DraftNode {
         &self.offered.nodes[self.taken[row - 1] as usize]

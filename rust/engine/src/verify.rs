@@ -1,16 +1,20 @@
 //! Acts on a plan's results: draws tokens, walks the trees, moves requests on.
 
+use spectrie_trie::Source;
+
+use crate::chores::Chore;
 use crate::config::SpeculationMode;
+use crate::cost::ForwardSize;
 use crate::error::EngineError;
+use crate::grammar::GrammarEnd;
+use crate::lessons::Lessons;
 use crate::output::{FinishKind, RequestOutput};
-use crate::results::{StepResults, TopTokens, Verdicts};
+use crate::results::StepResults;
+use crate::sampled_rows::{NotDrawn, SampledRows};
 use crate::sampler::{NoToken, Sampler};
 use crate::scheduler::{End, Part, Scheduler, Work};
 use crate::sequence::Sequence;
 use crate::tree::SentTree;
-
-/// What ended a request's step early, beside tokens.
-const NO_TOKEN: &str = "the model gave no finite logit";
 
 impl Scheduler {
     /// Takes the results of the open plan.
@@ -28,25 +32,21 @@ impl Scheduler {
         };
         self.totals.steps += 1;
         // Prompt rows skip the last layer's product with the vocabulary: they cost less than others.
-        if open
-            .parts
-            .iter()
-            .all(|part| matches!(part.work, Work::Tree(_)))
-        {
-            self.costs.observe(open.num_rows, elapsed_ms);
+        if let Some(keys) = self.keys_of_trees(&open.parts) {
+            let rows = open.num_rows;
+            self.costs.observe(ForwardSize { rows, keys }, elapsed_ms);
         }
         let mut outputs = self.take_outputs();
         let mut sampler = std::mem::take(&mut self.sampler);
+        let mut lessons = Lessons::new(results.top);
         let before = self.totals.generated_tokens;
         for part in &open.parts {
-            outputs.extend(self.commit_part(part, results, &mut sampler, now_s));
+            outputs.extend(self.commit_part(part, results, &mut lessons, &mut sampler, now_s));
         }
         self.sampler = sampler;
-        if let Some(trial) = open.trial {
-            let tokens = self.totals.generated_tokens - before;
-            let step_ms = (now_s - open.planned_s) * 1e3;
-            self.totals.note_trial(trial, tokens, step_ms);
-        }
+        self.put_off(Chore::Learn(lessons));
+        let tokens = self.totals.generated_tokens - before;
+        self.note_step(&open, tokens, (now_s - open.planned_s) * 1e3);
         Ok(outputs)
     }
 
@@ -63,10 +63,14 @@ impl Scheduler {
         };
         let mut outputs = self.take_outputs();
         for part in open.parts {
-            if let Some(sequence) = self.running.remove(&part.key) {
+            if let Some(mut sequence) = self.running.remove(&part.key) {
+                // What this plan was to put in place may not be there.
+                sequence.shares = false;
                 outputs.push(self.release(sequence, End::failed(message), now_s));
             }
         }
+        // What the others have in the cache may rest on copies that were not done.
+        self.restart_running();
         Ok(outputs)
     }
 
@@ -74,121 +78,117 @@ impl Scheduler {
         &mut self,
         part: &Part,
         results: &StepResults<'_>,
+        lessons: &mut Lessons,
         sampler: &mut Sampler,
         now_s: f64,
     ) -> Option<RequestOutput> {
         let mut sequence = self.running.remove(&part.key)?;
         let first = sequence.num_emitted();
-        let vocabulary = self.config.vocabulary_size;
-        let mut draw = |sequence: &Sequence, row: usize| {
-            let row = part.first_sample + row;
-            match results.verdicts {
-                Verdicts::Logits {
-                    values, row_stride, ..
-                } => sampler.draw(
-                    &values[row * row_stride..][..vocabulary],
-                    &sequence.next_draw(),
-                ),
-                Verdicts::Tokens(tokens) => u32::try_from(tokens[row]).map_err(|_| NoToken),
-            }
+        let mut sampled = SampledRows {
+            sampler,
+            verdicts: results.verdicts,
+            vocabulary_size: self.config.vocabulary_size,
+            first: part.first_sample,
         };
-        let ended = match &part.work {
+        let (lesson, ended) = match &part.work {
             Work::Chunk(rows) => {
+                // The row of the last token tells the next one, the others those of the prompt.
+                let prompt = sequence.sampled_indices(*rows);
+                let prompt = prompt.start + 1..(prompt.end + 1).min(sequence.tokens.len());
+                let num_read = prompt.len();
+                let read = if sequence.needs_prompt_rows() {
+                    sampled.read_prompt(&mut sequence, prompt)
+                } else {
+                    Ok(())
+                };
                 sequence.kv_len += rows;
-                sequence.drafting.feed(&sequence.tokens[..sequence.kv_len]);
-                sequence
-                    .drafting
-                    .teach_running(&sequence.tokens[..sequence.kv_len]);
-                recycle_chunk(&mut sequence, part, results.top);
-                if sequence.num_missing() > 0 {
+                self.share.charge(&sequence.tenant, *rows);
+                let lesson = lessons.of_chunk(part.key, &sequence, part.tops.clone());
+                if results.top.is_some() {
+                    sequence.drafting.note_recycled(sequence.kv_len);
+                }
+                if read.is_ok() && sequence.num_missing() > 0 {
                     self.running.insert(part.key, sequence);
+                    lessons.push(lesson);
                     return None;
                 }
+                sequence.feed();
                 if sequence.num_emitted() == 0 {
                     self.totals.prompt_tokens += sequence.num_prompt() as u64;
                 }
                 sequence.decoding = true;
-                draw(&sequence, 0).map(|token| {
-                    sequence.push(token, now_s);
-                    sequence.drafting.advance(None, &[token]);
+                let drawn = read
+                    .map_err(NotDrawn::Row)
+                    .and_then(|()| sampled.draw(&mut sequence, num_read));
+                let ended = drawn.map(|drawn| {
+                    sequence.drafting.advance(None, &[drawn.token]);
+                    sequence.push(drawn, now_s);
                     sequence.ending()
-                })
+                });
+                (lesson, ended)
             }
             Work::Tree(tree) => {
                 sequence.note_drafts(tree.num_nodes());
                 self.totals.drafted_tokens += tree.num_nodes() as u64;
                 let base = sequence.kv_len;
-                let walk = walk(&mut sequence, tree, &mut draw, now_s);
+                let walk = walk(&mut sequence, tree, &mut sampled, now_s);
                 self.totals.accepted_tokens += walk.path.len() as u64;
-                if sequence.drafting.mode() == SpeculationMode::Auto {
-                    let ended = !matches!(walk.ended, Ok(None));
-                    self.totals.note_tree(tree, &walk.path, ended);
-                }
                 let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
+                let ended = !matches!(walk.ended, Ok(None));
+                match sequence.drafting.mode() {
+                    SpeculationMode::Auto => {
+                        self.totals.note_tree(tree, &walk.path, ended);
+                        if !ended {
+                            let interest = &mut sequence.drafting.interest;
+                            interest.note_tree(tree.promised(), walk.path.len());
+                        }
+                        if let Some(token) = tree.likeliest_unsent() {
+                            self.choices.note_unsent(emitted.first() == Some(&token));
+                        }
+                    }
+                    SpeculationMode::Tiers => self.tiers.note(walk.path.len()),
+                    _ => {}
+                }
                 sequence.drafting.advance(Some((tree, &walk.path)), emitted);
-                recycle_tree(&mut sequence, base, tree, part, results.top);
-                walk.ended
+                let tops = part.tops.clone();
+                let lesson = lessons.of_tree(part.key, &sequence, base, tree, tops);
+                (lesson, walk.ended)
             }
         };
         let (token_ids, sources) = sequence.emitted_since(first);
         self.totals.generated_tokens += token_ids.len() as u64;
-        let end = match ended {
-            Ok(None) => {
-                sequence.drafting.teach_running(&sequence.tokens);
-                let handle = sequence.request.handle;
-                self.running.insert(part.key, sequence);
-                return Some(RequestOutput {
-                    handle,
-                    token_ids,
-                    sources,
-                    finish: None,
-                });
-            }
-            Ok(Some(kind)) => End::of(kind),
-            Err(NoToken) => End::failed(NO_TOKEN),
-        };
-        let ended = self.release(sequence, end, now_s);
-        Some(RequestOutput {
+        self.share.charge(&sequence.tenant, token_ids.len());
+        let output = RequestOutput {
+            handle: sequence.request.handle,
+            logprobs: sequence.take_logprobs(),
+            prompt_logprobs: (sequence.num_emitted() > 0)
+                .then(|| sequence.take_prompt_logprobs())
+                .flatten(),
             token_ids,
             sources,
-            ..ended
-        })
-    }
-}
-
-/// Hands the drafter what the model gave after the last prompt tokens of a chunk.
-fn recycle_chunk(sequence: &mut Sequence, part: &Part, top: Option<TopTokens<'_>>) {
-    let first = sequence.kv_len - part.tops.len();
-    let Some(top) = top else { return };
-    for (index, row) in (first..sequence.kv_len).zip(part.tops.clone()) {
-        let before = index.checked_sub(1).map(|index| sequence.tokens[index]);
-        let last = sequence.tokens[index];
-        sequence.drafting.recycle(before, last, &top.row(row));
-    }
-    sequence.drafting.note_recycled(sequence.kv_len);
-}
-
-/// Hands the drafter what the model gave after every row of a tree, accepted or not. The root is
-/// the token at `base`.
-fn recycle_tree(
-    sequence: &mut Sequence,
-    base: usize,
-    tree: &SentTree,
-    part: &Part,
-    top: Option<TopTokens<'_>>,
-) {
-    let Some(top) = top else { return };
-    let root = sequence.tokens[base];
-    let token = |row: usize| if row == 0 { root } else { tree.node(row).token };
-    for (row, place) in part.tops.clone().enumerate() {
-        let before = if row == 0 {
-            base.checked_sub(1).map(|index| sequence.tokens[index])
-        } else {
-            Some(token(tree.parent(row)))
+            finish: None,
         };
-        sequence
-            .drafting
-            .recycle(before, token(row), &top.row(place));
+        let end = match ended {
+            Ok(None) => {
+                self.running.insert(part.key, sequence);
+                lessons.push(lesson);
+                return Some(output);
+            }
+            Ok(Some(kind)) => End::of(kind),
+            Err(NotDrawn::Grammar(GrammarEnd::Complete)) => End::of(FinishKind::Complete),
+            Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::failed(&message),
+            Err(NotDrawn::Row(NoToken::Model)) => End::failed("the model gave no finite logit"),
+            Err(NotDrawn::Row(NoToken::Barred)) => End::failed(&format!(
+                "no token is left to choose from: {} bar every token the model allows; loosen them",
+                sequence.bars()
+            )),
+        };
+        lessons.learn(&lesson, &mut sequence);
+        let ended = self.release(sequence, end, now_s);
+        Some(RequestOutput {
+            finish: ended.finish,
+            ..output
+        })
     }
 }
 
@@ -199,7 +199,7 @@ struct Walk {
     path: Vec<usize>,
     num_emitted: usize,
     /// Why the request ended, if it did.
-    ended: Result<Option<FinishKind>, NoToken>,
+    ended: Result<Option<FinishKind>, NotDrawn>,
 }
 
 /// Draws at each visited node as plain decoding would there, and follows the child that carries the
@@ -210,24 +210,30 @@ struct Walk {
 fn walk(
     sequence: &mut Sequence,
     tree: &SentTree,
-    draw: &mut impl FnMut(&Sequence, usize) -> Result<u32, NoToken>,
+    sampled: &mut SampledRows<'_>,
     now_s: f64,
 ) -> Walk {
     let base = sequence.kv_len;
     let mut path = Vec::new();
     let mut row = 0;
     loop {
-        let token = match draw(sequence, row) {
-            Ok(token) => token,
+        let drawn = match sampled.draw(sequence, row) {
+            Ok(drawn) => drawn,
             Err(error) => {
+                let num_emitted = path.len();
+                // Each forward gives one token of the model's own: here it is the last one accepted.
+                if path.pop().is_some() {
+                    sequence.credit_last(Source::Model);
+                }
                 return Walk {
-                    num_emitted: path.len(),
+                    num_emitted,
                     path,
                     ended: Err(error),
                 };
             }
         };
-        sequence.push(token, now_s);
+        let token = drawn.token;
+        sequence.push(drawn, now_s);
         let ending = sequence.ending();
         let child = if ending.is_none() {
             tree.child(row, token)

@@ -49,16 +49,27 @@ proptest! {
     fn tokens_are_those_of_decoding_alone_with_frequency_drafts(scenario in scenario(SpeculationMode::Prob)) {
         check(&scenario);
     }
+
+    #[test]
+    fn tokens_are_those_of_decoding_alone_with_a_helper(mut scenario in scenario(SpeculationMode::Auto)) {
+        scenario.config.overlap = true;
+        check(&scenario);
+    }
+
+    #[test]
+    fn tokens_are_those_of_decoding_alone_with_tiers(scenario in scenario(SpeculationMode::Tiers)) {
+        check(&scenario);
+    }
 }
 
 #[test]
-fn random_traffic_drafts_accepts_moves_and_preempts() {
+fn random_traffic_drafts_accepts_moves_shares_and_preempts() {
     // Guards the tests above: traffic that never exercises the hard parts would prove nothing.
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::new(cases(1, 2));
-    let (mut accepted, mut preemptions, mut normal) = (0, 0, 0);
-    for _ in 0..150 {
+    let (mut accepted, mut preemptions, mut normal, mut cached) = (0, 0, 0, 0);
+    for _ in 0..250 {
         let scenario = scenario(SpeculationMode::Prob)
             .new_tree(&mut runner)
             .unwrap()
@@ -67,11 +78,12 @@ fn random_traffic_drafts_accepts_moves_and_preempts() {
             let finish = seen.finish.unwrap();
             accepted += finish.stats.accepted_tokens;
             preemptions += finish.stats.preemptions;
+            cached += finish.stats.cached_tokens;
             normal += u32::from((finish.kind as u8) <= 3);
         }
     }
     assert!(
-        accepted > 500 && preemptions > 20 && normal > 200,
-        "{accepted} {preemptions} {normal}"
+        accepted > 500 && preemptions > 20 && normal > 200 && cached > 2_000,
+        "{accepted} {preemptions} {normal} {cached}"
     );
 }

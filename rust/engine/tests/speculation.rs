@@ -60,6 +60,9 @@ fn caps_and_modes_of_the_request_hold() {
         (None, Some(0), 0),
         (None, Some(3), 3),
         (Some(SpeculationMode::Prob), Some(2), 2),
+        (Some(SpeculationMode::Tiers), Some(2), 2),
+        // Three tiers of a few requests, of which the middle one is the first.
+        (Some(SpeculationMode::Tiers), None, 3),
     ] {
         let mut driver = Driver::new(config());
         driver.submit(Request {

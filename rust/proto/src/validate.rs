@@ -4,11 +4,15 @@
 //! allowed. Checks against the served model (vocabulary, context) take its size as an argument.
 
 mod checker;
+mod sampling;
+mod structured;
 
 use std::fmt;
 
 use crate::v1;
 use checker::{Checker, check_ids, refuse_id};
+use sampling::{check_output, check_sampling};
+use structured::check_structured;
 
 /// Most completions of one request.
 pub const MAX_CHOICES: u32 = 8;
@@ -24,6 +28,18 @@ pub const MAX_LOGIT_BIAS_ENTRIES: usize = 1024;
 pub const MAX_MESSAGES: usize = 2048;
 /// Longest request id and namespace, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
+/// Most barred texts of one request.
+pub const MAX_BAD_WORDS: usize = 64;
+/// Longest barred text, in bytes.
+pub const MAX_BAD_WORD_BYTES: usize = 128;
+/// Longest token sequence of a barred text.
+pub const MAX_BAD_WORD_TOKENS: usize = 32;
+/// Most of the likeliest tokens reported with one token.
+pub const MAX_LOGPROBS: u32 = 20;
+/// Longest schema, regular expression or grammar, and all texts of a choice together, in bytes.
+pub const MAX_STRUCTURED_BYTES: usize = 65_536;
+/// Most texts that an answer may be chosen from.
+pub const MAX_STRUCTURED_CHOICES: usize = 1024;
 /// Most draft nodes per step that a request may ask for.
 pub const MAX_DRAFT_TOKENS: u32 = 63;
 
@@ -54,6 +70,12 @@ pub fn check_request(request: &v1::GenerateRequest) -> Vec<Violation> {
     check_prompt(&mut checker, request.prompt.as_ref());
     check_sampling(&mut checker, &request.sampling.clone().unwrap_or_default());
     check_stopping(&mut checker, &request.stopping.clone().unwrap_or_default());
+    if let Some(output) = &request.output {
+        check_output(&mut checker, output);
+    }
+    if let Some(structured) = &request.structured {
+        check_structured(&mut checker, structured);
+    }
     if let Some(speculation) = &request.speculation {
         check_speculation(&mut checker, speculation);
     }
@@ -170,65 +192,6 @@ fn check_chat_prompt(checker: &mut Checker, chat: &v1::ChatPrompt) {
     }
 }
 
-fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
-    let at_most_two = |value: f32| (-2.0..=2.0).contains(&value);
-    checker.check_number(
-        sampling.temperature,
-        "sampling.temperature",
-        |value| (0.0..=100.0).contains(&value),
-        "0 to 100",
-    );
-    checker.check_number(
-        sampling.top_p,
-        "sampling.top_p",
-        |value| value > 0.0 && value <= 1.0,
-        "above 0, up to 1",
-    );
-    checker.check_number(
-        sampling.min_p,
-        "sampling.min_p",
-        |value| (0.0..=1.0).contains(&value),
-        "0 to 1",
-    );
-    checker.check_number(
-        sampling.frequency_penalty,
-        "sampling.frequency_penalty",
-        at_most_two,
-        "-2 to 2",
-    );
-    checker.check_number(
-        sampling.presence_penalty,
-        "sampling.presence_penalty",
-        at_most_two,
-        "-2 to 2",
-    );
-    checker.check_number(
-        sampling.repetition_penalty,
-        "sampling.repetition_penalty",
-        |value| value > 0.0 && value <= 10.0,
-        "above 0, up to 10",
-    );
-    if let Some(n) = sampling.n {
-        checker.check((1..=MAX_CHOICES).contains(&n), "sampling.n", || {
-            format!("given {n}, allowed 1 to {MAX_CHOICES}")
-        });
-    }
-    let count = sampling.logit_bias.len();
-    checker.check(
-        count <= MAX_LOGIT_BIAS_ENTRIES,
-        "sampling.logit_bias",
-        || format!("given {count} entries, allowed up to {MAX_LOGIT_BIAS_ENTRIES}"),
-    );
-    if let Some((id, bias)) = sampling
-        .logit_bias
-        .iter()
-        .find(|(_, bias)| !(-100.0..=100.0).contains(*bias))
-    {
-        let field = format!("sampling.logit_bias[{id}]");
-        checker.refuse(field, format!("given {bias}, allowed -100 to 100"));
-    }
-}
-
 fn check_stopping(checker: &mut Checker, stopping: &v1::Stopping) {
     if let Some(max_tokens) = stopping.max_tokens {
         checker.check(max_tokens >= 1, "stopping.max_tokens", || {
@@ -276,7 +239,7 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
         "speculation.mode",
         || {
             format!(
-                "given {mode}, allowed 0 (the server's), 1 (auto), 2 (off), 3 (bfs) or 4 (prob)"
+                "given {mode}, allowed 0 (the server's), 1 (auto), 2 (off), 3 (bfs), 4 (prob) or 5 (tiers)"
             )
         },
     );

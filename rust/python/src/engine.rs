@@ -3,7 +3,7 @@
 mod logits;
 mod memory;
 mod output;
-mod plan;
+pub(crate) mod plan;
 mod request;
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use spectrie_trie::Readers;
 
 use self::logits::LogitsAddress;
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
-use self::output::{Finish, Load, StepOutput};
+use self::output::{Finish, Load, StepOutput, TokenLogprobs};
 use self::plan::Plan;
 use self::request::Request;
 use crate::bigrams::Bigrams;
@@ -32,7 +32,7 @@ create_exception!(
 );
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
-fn engine_error(error: core::EngineError) -> PyErr {
+pub(crate) fn engine_error(error: core::EngineError) -> PyErr {
     EngineError::new_err(error.to_string())
 }
 
@@ -74,7 +74,8 @@ impl Engine {
     #[pyo3(signature = (*, vocabulary_size, eos_token_ids, num_pages, max_context, max_running, page_size=16,
         max_held=4096, chunk_tokens=256, max_batch_rows=512, speculation="auto", max_draft_tokens=16, min_match=1,
         max_match=16, min_breadth=1, max_breadth=10, max_depth=18, memory_bytes=256 << 20, recycle="decode",
-        holdout_every=100, holdout_seed=0, tokenizer_fingerprint=None))]
+        holdout_every=100, holdout_seed=0, tokenizer_fingerprint=None, overlap=false, max_step_ms=200.0,
+        age_s=10.0, lookahead_tokens=64))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         vocabulary_size: usize,
@@ -98,6 +99,10 @@ impl Engine {
         holdout_every: u64,
         holdout_seed: u64,
         tokenizer_fingerprint: Option<String>,
+        overlap: bool,
+        max_step_ms: f64,
+        age_s: f64,
+        lookahead_tokens: usize,
     ) -> PyResult<Self> {
         let config = core::EngineConfig {
             vocabulary_size,
@@ -109,6 +114,9 @@ impl Engine {
             max_held,
             chunk_tokens,
             max_batch_rows,
+            max_step_ms,
+            age_s,
+            lookahead_tokens,
             speculation: core::SpeculationMode::parse(speculation).map_err(engine_error)?,
             max_draft_tokens,
             min_match,
@@ -121,6 +129,7 @@ impl Engine {
             holdout_every,
             holdout_seed,
             tokenizer_fingerprint,
+            overlap,
         };
         let engine = core::Engine::new(config).map_err(engine_error)?;
         Ok(Self {
@@ -138,14 +147,31 @@ impl Engine {
         self.engine.cancel(handle, keep_tokens, finished);
     }
 
+    fn scratch_pages(&self, py: Python<'_>, count: usize) -> PyResult<Vec<u32>> {
+        py.detach(|| self.engine.scratch_pages(count))
+            .map_err(engine_error)
+    }
+
     fn learn(&self, py: Python<'_>, namespace: &str, token_ids: Vec<u32>) -> PyResult<()> {
         py.detach(|| self.engine.learn(namespace, &token_ids))
             .map_err(engine_error)
     }
 
+    #[pyo3(signature = (rows, milliseconds, context_tokens=0, ms_per_key=0.0))]
     #[expect(clippy::needless_pass_by_value, reason = "converted from Python lists")]
-    fn set_costs(&self, py: Python<'_>, rows: Vec<usize>, milliseconds: Vec<f64>) -> PyResult<()> {
-        py.detach(|| self.engine.set_costs(&rows, &milliseconds))
+    fn set_costs(
+        &self,
+        py: Python<'_>,
+        rows: Vec<usize>,
+        milliseconds: Vec<f64>,
+        context_tokens: usize,
+        ms_per_key: f64,
+    ) -> PyResult<()> {
+        let context = core::ContextCost {
+            measured_tokens: context_tokens,
+            ms_per_key,
+        };
+        py.detach(|| self.engine.set_costs_at(&rows, &milliseconds, context))
             .map_err(engine_error)
     }
 
@@ -153,7 +179,7 @@ impl Engine {
         let plan = py
             .detach(|| self.engine.plan(now_s))
             .map_err(engine_error)?;
-        Ok(plan.map(|plan| Plan::new(py, plan)))
+        Ok(plan.map(Plan))
     }
 
     fn take_outputs(&self, py: Python<'_>) -> PyResult<StepOutput> {
@@ -308,6 +334,11 @@ impl Engine {
     }
 }
 
+#[pyfunction]
+fn choice_seed(seed: u64, choice: u32) -> u64 {
+    core::noise::choice_seed(seed, choice)
+}
+
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("EngineError", module.py().get_type::<EngineError>())?;
@@ -315,9 +346,11 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Plan>()?;
     module.add_class::<Finish>()?;
     module.add_class::<StepOutput>()?;
+    module.add_class::<TokenLogprobs>()?;
     module.add_class::<Load>()?;
     module.add_class::<CorpusInfo>()?;
     module.add_class::<NamespaceInfo>()?;
     module.add_class::<SnapshotInfo>()?;
-    module.add_class::<Engine>()
+    module.add_class::<Engine>()?;
+    module.add_function(wrap_pyfunction!(choice_seed, module)?)
 }

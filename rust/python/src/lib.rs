@@ -6,6 +6,7 @@ mod bigrams;
 mod corpus;
 mod cpu;
 mod engine;
+mod grammar;
 mod replay;
 mod router;
 mod text;
@@ -20,6 +21,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     corpus::register(module)?;
     cpu::register(module)?;
     engine::register(module)?;
+    grammar::register(module)?;
     replay::register(module)?;
     router::register(module)?;
     text::register(module)

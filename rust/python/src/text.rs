@@ -25,8 +25,8 @@ fn to_py(error: TextError) -> PyErr {
 
 /// A model's tokenizer and chat template.
 #[pyclass(frozen, module = "spectrie._core")]
-struct Tokenizer {
-    files: TextFiles,
+pub(crate) struct Tokenizer {
+    pub(crate) files: TextFiles,
 }
 
 #[pymethods]

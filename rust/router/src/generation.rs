@@ -1,7 +1,9 @@
 //! One request from its first check to its last event, whichever API it came from.
 
 mod choice;
+mod convert;
 mod live;
+mod logprobs;
 mod prompt;
 mod resolve;
 mod run;
@@ -304,6 +306,7 @@ fn add_event(response: &mut v1::GenerateResponse, event: v1::GenerateEvent) {
             choice.text.push_str(&delta.text);
             choice.token_ids.extend(delta.token_ids);
             choice.sources.extend(delta.sources);
+            choice.logprobs.extend(delta.logprobs);
         }
         Some(Event::Finished(finished)) => {
             let choice = choice_of(&mut response.choices, finished.index);

@@ -81,9 +81,12 @@ impl PieceTable {
         self.ends.len()
     }
 
-    /// The bytes that token `id` adds to a text that has begun.
+    /// The bytes that token `id` adds to a text that has begun; the name of a special token.
     pub(crate) fn bytes_of(&self, id: u32) -> Option<Vec<u8>> {
-        let bytes = self.get(id)?.bytes;
+        let Piece { bytes, special, .. } = self.get(id)?;
+        if special {
+            return Some(bytes.to_vec());
+        }
         Some(match self.joining {
             Joining::Bytes | Joining::Stripped { .. } => bytes.to_vec(),
             Joining::FirstWithout { replacement } => {

@@ -106,6 +106,11 @@ impl Tokenizer {
         self.inner.pieces.bytes_of(id)
     }
 
+    /// Whether token `id` is a special one, which text leaves out unless asked.
+    pub fn is_special_token(&self, id: u32) -> bool {
+        self.inner.pieces.get(id).is_some_and(|piece| piece.special)
+    }
+
     pub(crate) fn pieces(&self) -> &PieceTable {
         &self.inner.pieces
     }

@@ -72,20 +72,26 @@ impl Ord for Open {
 #[derive(Debug)]
 struct Expectation {
     scored: Scored,
-    /// Its candidates, as a range of [`BestFirst::tokens`].
+    /// Its candidates, as a range of [`Expectations::tokens`].
     first: u32,
     last: u32,
 }
 
-/// The search, and what it expected of each node. Kept between drafts for its memory.
+/// What a search expected of each node.
 #[derive(Debug, Default)]
-pub(crate) struct BestFirst {
-    open: BinaryHeap<Open>,
+pub(crate) struct Expectations {
     /// Per node of the sketch; absent for those that were never scored.
-    expectations: Vec<Option<Expectation>>,
+    of_nodes: Vec<Option<Expectation>>,
     tokens: Vec<TokenId>,
     /// What was seen of each token.
     evidence: Vec<Evidence>,
+}
+
+/// The search, and what it expected. Kept between drafts for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct BestFirst {
+    open: BinaryHeap<Open>,
+    pub(crate) expected: Expectations,
 }
 
 /// What the request has learnt about its scores.
@@ -108,9 +114,9 @@ pub(crate) struct Bounds {
 impl BestFirst {
     /// Forgets the last search, as when another mode drafted.
     pub(crate) fn clear(&mut self) {
-        self.expectations.clear();
-        self.tokens.clear();
-        self.evidence.clear();
+        self.expected.of_nodes.clear();
+        self.expected.tokens.clear();
+        self.expected.evidence.clear();
         self.open.clear();
     }
 
@@ -125,7 +131,7 @@ impl BestFirst {
         bounds: Bounds,
     ) {
         self.clear();
-        self.expectations.push(None);
+        self.expected.of_nodes.push(None);
         self.expand(ROOT, sketch, places, prediction, trained, bounds);
         let hope = if places.has_answers() {
             HOPE_OF_ANSWERS
@@ -139,7 +145,7 @@ impl BestFirst {
                 continue;
             };
             let node = sketch.take(open.parent, candidate, open.value, places, prediction);
-            self.expectations.push(None);
+            self.expected.of_nodes.push(None);
             if usize::from(sketch.nodes[node as usize].depth) < bounds.max_depth {
                 self.open.push(Open {
                     value: open.value * hope,
@@ -188,14 +194,17 @@ impl BestFirst {
         let scored = sketch
             .scorer
             .score(context, trained.mixer, &mut sketch.candidates);
-        let first = self.tokens.len() as u32;
-        self.tokens
-            .extend(sketch.candidates.iter().map(|candidate| candidate.token));
-        self.evidence.extend_from_slice(sketch.scorer.evidence());
-        self.expectations[parent as usize] = Some(Expectation {
+        let expected = &mut self.expected;
+        let first = expected.tokens.len() as u32;
+        let tokens = sketch.candidates.iter().map(|candidate| candidate.token);
+        expected.tokens.extend(tokens);
+        expected
+            .evidence
+            .extend_from_slice(sketch.scorer.evidence());
+        expected.of_nodes[parent as usize] = Some(Expectation {
             scored,
             first,
-            last: self.tokens.len() as u32,
+            last: expected.tokens.len() as u32,
         });
         let trust = trained.calibration.trust();
         for candidate in &mut sketch.candidates {
@@ -223,25 +232,32 @@ impl BestFirst {
             }
         }
     }
+}
+
+impl Expectations {
+    fn of(&self, node: u32) -> Option<(&Scored, &[TokenId], &[Evidence])> {
+        let expectation = self.of_nodes.get(node as usize)?.as_ref()?;
+        let range = expectation.first as usize..expectation.last as usize;
+        let evidence = &self.evidence[range.clone()];
+        Some((&expectation.scored, &self.tokens[range], evidence))
+    }
+
+    /// Notes whether what was expected after `node` came with `token`; false where the node was not
+    /// scored.
+    pub(crate) fn label(&self, node: u32, token: TokenId, calibration: &mut Calibration) -> bool {
+        let found = self.of(node);
+        if let Some((scored, candidates, _)) = found {
+            calibration.label(scored.mass, candidates.contains(&token));
+        }
+        found.is_some()
+    }
 
     /// Trains the scores with the token that followed `node`, if it was scored.
-    pub(crate) fn learn(
-        &self,
-        node: u32,
-        token: TokenId,
-        scorer: &Scorer,
-        mixer: &mut Mixer,
-        calibration: &mut Calibration,
-    ) {
-        let Some(Some(expectation)) = self.expectations.get(node as usize) else {
-            return;
-        };
-        let scored = &expectation.scored;
-        let range = expectation.first as usize..expectation.last as usize;
-        let candidates = &self.tokens[range.clone()];
-        let came = candidates.iter().map(|&candidate| candidate == token);
-        scorer.learn(scored, self.evidence[range].iter().zip(came), mixer);
-        calibration.label(scored.mass, candidates.contains(&token));
+    pub(crate) fn learn(&self, node: u32, token: TokenId, scorer: &Scorer, mixer: &mut Mixer) {
+        if let Some((scored, candidates, evidence)) = self.of(node) {
+            let came = candidates.iter().map(|&candidate| candidate == token);
+            scorer.learn(scored, evidence.iter().zip(came), mixer);
+        }
     }
 }
 

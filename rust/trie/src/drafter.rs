@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::best_first::{BestFirst, Bounds, Trained};
+use crate::best_first::{BestFirst, Bounds, Expectations, Trained};
 use crate::calibration::Calibration;
 use crate::chains::{LIMITS, context_of};
 use crate::favourites::Favourites;
@@ -18,6 +18,9 @@ use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, fix
 
 /// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.
 const RECYCLED_KEYS: usize = 4096;
+
+/// A node of a draft that the output reached, and the token that came there.
+type Label = (u32, TokenId);
 
 /// Drafts for one request: owns its prompt, prediction and output, and reads its namespace.
 ///
@@ -55,6 +58,12 @@ pub struct Drafter {
     calibration: Calibration,
     /// The node of the last draft that the output has reached, while it follows the draft.
     reached: Option<u32>,
+    /// Whether labels wait for [`Drafter::train`].
+    trains_later: bool,
+    /// Labels that have not trained the scores yet: of the last draft, and of the one before it
+    /// with what that expected.
+    labels: Vec<Label>,
+    earlier: (Vec<Label>, Expectations),
     /// Shared segments that the last draft read, newest first.
     segment_ids: Vec<u64>,
     favourites: Favourites,
@@ -83,6 +92,9 @@ impl Drafter {
             first_weights: weights,
             calibration: Calibration::default(),
             reached: None,
+            trains_later: false,
+            labels: Vec::new(),
+            earlier: <_>::default(),
             segment_ids: Vec::new(),
             favourites: Favourites::default(),
             taught: Vec::new(),
@@ -94,6 +106,14 @@ impl Drafter {
     #[must_use]
     pub fn teaches(mut self, teaches: bool) -> Self {
         self.teaches = teaches;
+        self
+    }
+
+    /// Whether the scores are trained when [`Drafter::train`] is called, as when there is time for
+    /// it, instead of whenever output is pushed. Default false.
+    #[must_use]
+    pub fn trains_later(mut self, later: bool) -> Self {
+        self.trains_later = later;
         self
     }
 
@@ -146,8 +166,8 @@ impl Drafter {
         }
     }
 
-    /// Appends emitted tokens, in order. They also train the score of the last draft, so each
-    /// emitted token must be pushed, once.
+    /// Appends emitted tokens, in order. They also train the score of the last draft, now or at the
+    /// next [`Drafter::train`], so each emitted token must be pushed, once.
     pub fn push_output(&mut self, tokens: &[TokenId]) {
         let start = *self.output_start.get_or_insert(self.request.tokens().len());
         for &token in tokens {
@@ -155,19 +175,44 @@ impl Drafter {
             self.request.push(token);
             self.prediction.advance(&self.request.tokens()[start..]);
         }
+        if !self.trains_later {
+            self.train();
+        }
     }
 
-    /// Trains the scores at the node of the last draft that the output has reached.
+    /// Labels the node of the last draft that the output has reached.
     fn label(&mut self, token: TokenId) {
         let Some(node) = self.reached else { return };
-        self.search.learn(
-            node,
-            token,
-            &self.sketch.scorer,
-            &mut self.mixer,
-            &mut self.calibration,
-        );
+        let expected = &self.search.expected;
+        if expected.label(node, token, &mut self.calibration) {
+            self.labels.push((node, token));
+        }
         self.reached = self.sketch.child(node, token);
+    }
+
+    /// Trains the scores with the output pushed since the last call. Some microseconds a step.
+    pub fn train(&mut self) {
+        let (earlier, expected) = &mut self.earlier;
+        let old = earlier.drain(..).map(|label| (label, &*expected));
+        let new = self.labels.drain(..);
+        for ((node, token), expected) in old.chain(new.map(|label| (label, &self.search.expected)))
+        {
+            expected.learn(node, token, &self.sketch.scorer, &mut self.mixer);
+        }
+    }
+
+    /// Lays what the last draft expected aside, for labels that nobody had time for.
+    fn lay_labels_aside(&mut self) {
+        if self.labels.is_empty() {
+            return;
+        }
+        let (earlier, expected) = &mut self.earlier;
+        // Only one draft is remembered beside the last one.
+        for (node, token) in earlier.drain(..) {
+            expected.learn(node, token, &self.sketch.scorer, &mut self.mixer);
+        }
+        std::mem::swap(earlier, &mut self.labels);
+        std::mem::swap(expected, &mut self.search.expected);
     }
 
     /// Continuations of everything pushed: at most `max_nodes` nodes, each with a value of at
@@ -176,6 +221,7 @@ impl Drafter {
     /// `min_value` is the price of a row in accepted tokens; the fixed modes ignore it. Costs some
     /// ten microseconds for 16 nodes, whatever the length of the text.
     pub fn draft(&mut self, max_nodes: usize, min_value: f32) -> DraftTree {
+        self.lay_labels_aside();
         let (segments, corpora, recycled, bigrams) = match &self.shared {
             Some(shared) => (
                 shared.snapshot(),
@@ -283,6 +329,7 @@ impl Drafter {
 
 impl Drop for Drafter {
     fn drop(&mut self) {
+        self.train();
         if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
             shared.adopt(&self.first_weights, self.mixer.all());
         }

@@ -6,7 +6,7 @@ mod drafts;
 use drafts::matches_only;
 use spectrie_trie::{
     DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MemoryConfig, SEPARATOR, Source,
-    TokenId,
+    TokenId, Weights,
 };
 
 fn drafter(mode: DraftMode) -> Drafter {
@@ -312,4 +312,38 @@ fn a_request_that_leaves_known_text_backs_off_within_three_steps_and_comes_back(
     }
     let again = expected(&mut drafter);
     assert!(again > 2.0 * unsure, "{unsure} then {again}");
+}
+
+#[test]
+fn training_that_waits_teaches_the_same() {
+    let text = numbers(0..40);
+    let start = |later: bool| {
+        let mut drafter = drafter(DraftMode::Auto).trains_later(later);
+        drafter.push_prompt(&text);
+        drafter.push_output(&text[..4]);
+        drafter.draft(8, 0.0);
+        drafter.push_output(&[4, 5, 6]);
+        drafter
+    };
+    let untouched = Weights::default();
+    let (mut now, mut later) = (start(false), start(true));
+    assert!(now.weights() != &untouched);
+    assert!(later.weights() == &untouched);
+    later.train();
+    assert!(later.weights() == now.weights());
+    // A draft in between leaves what is to be learnt alone.
+    let mut late = start(true);
+    late.draft(8, 0.0);
+    late.train();
+    assert!(late.weights() == now.weights());
+    // What nobody had time for is learnt in the end.
+    let mut never = start(true);
+    for drafter in [&mut now, &mut never] {
+        drafter.draft(0, 1.0);
+        drafter.push_output(&[7, 99]);
+        drafter.draft(0, 1.0);
+    }
+    never.train();
+    assert!(now.weights() != late.weights());
+    assert!(never.weights() == now.weights());
 }

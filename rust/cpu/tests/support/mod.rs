@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses a part
 
 use spectrie_cpu::{
-    Attention, AttentionConfig, Batch, BatchArrays, Element, LayerConfig, PAGE_SIZE,
+    Attention, AttentionConfig, Batch, BatchArrays, Element, LayerConfig, PAGE_SIZE, Team,
 };
 
 /// A small generator with a fixed sequence (xorshift64*).
@@ -263,7 +263,7 @@ pub fn attend<E: Element>(
     let rows = batch.num_rows();
     let mut out = vec![E::default(); rows * shape.out_len()];
     attention
-        .attend(0, &batch, 0..rows, qkv, &mut out, threads)
+        .attend(&Team::new(threads), 0, &batch, 0..rows, qkv, &mut out)
         .expect("fitting buffers");
     out.chunks(shape.out_len()).map(<[E]>::to_vec).collect()
 }

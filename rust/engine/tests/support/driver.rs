@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
+    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TokenLogprobs,
+    TopTokens, Verdicts,
 };
 
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
@@ -34,6 +35,8 @@ pub(crate) struct Driver {
     /// Everything given so far.
     pub(crate) tokens: HashMap<u64, Vec<u32>>,
     pub(crate) sources: HashMap<u64, Vec<u8>>,
+    pub(crate) logprobs: HashMap<u64, Vec<TokenLogprobs>>,
+    pub(crate) prompt_logprobs: HashMap<u64, Vec<Option<TokenLogprobs>>>,
     pub(crate) finishes: HashMap<u64, Finish>,
 }
 
@@ -45,6 +48,8 @@ impl Driver {
             now_s: 0.0,
             tokens: HashMap::new(),
             sources: HashMap::new(),
+            logprobs: HashMap::new(),
+            prompt_logprobs: HashMap::new(),
             finishes: HashMap::new(),
         }
     }
@@ -111,6 +116,13 @@ impl Driver {
                 .entry(output.handle)
                 .or_default()
                 .extend(output.sources);
+            self.logprobs
+                .entry(output.handle)
+                .or_default()
+                .extend(output.logprobs.unwrap_or_default());
+            if let Some(prompt) = output.prompt_logprobs {
+                self.prompt_logprobs.insert(output.handle, prompt);
+            }
             if let Some(finish) = output.finish {
                 self.finishes.insert(output.handle, finish);
             }

@@ -1,7 +1,11 @@
 //! A model that is a hash of its visible prefix, and the plainest possible way to decode with it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod distribution;
 pub(crate) mod driver;
+pub(crate) mod expression;
 pub(crate) mod model;
 pub(crate) mod reference;
 pub(crate) mod scenario;
+pub(crate) mod simulation;
+pub(crate) mod wishes;

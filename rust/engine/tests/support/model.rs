@@ -13,6 +13,9 @@ pub(crate) const STRIDE: usize = VOCABULARY + 3;
 /// Small, so that requests cross pages often.
 pub(crate) const PAGE_SIZE: usize = 4;
 
+/// The hash of no tokens.
+const NO_PREFIX: u64 = 11;
+
 fn mix(seed: u64, value: u64) -> u64 {
     let mut z = (seed ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 32)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -41,9 +44,17 @@ pub(crate) fn logits(prefix: &[u32]) -> Vec<f32> {
         .collect()
 }
 
-/// The cache of the model: the token and position whose key each slot holds.
+/// What a slot holds. As in a real model it depends on all tokens up to its own.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    token: i32,
+    position: i32,
+    prefix: u64,
+}
+
+/// The cache of the model.
 pub(crate) struct FakeModel {
-    slots: Vec<Option<(i32, i32)>>,
+    slots: Vec<Option<Slot>>,
 }
 
 impl FakeModel {
@@ -60,8 +71,12 @@ impl FakeModel {
             self.slots[to as usize] = self.slots[from as usize];
         }
         for row in 0..plan.num_rows() {
-            self.slots[plan.row_slot[row] as usize] =
-                Some((plan.row_token[row], plan.row_position[row]));
+            let token = plan.row_token[row];
+            self.slots[plan.row_slot[row] as usize] = Some(Slot {
+                token,
+                position: plan.row_position[row],
+                prefix: mix(self.prefix_before(plan, row), token as u64),
+            });
         }
         let mut values = vec![f32::NAN; plan.num_samples() * STRIDE];
         for (sample, &row) in plan.sample_rows.iter().enumerate() {
@@ -85,6 +100,23 @@ impl FakeModel {
         (ids, probabilities)
     }
 
+    /// The hash of what a row's parent holds.
+    fn prefix_before(&self, plan: &Plan, row: usize) -> u64 {
+        let owner = plan.row_owner[row] as usize;
+        let (start, kv_len) = (
+            plan.request_row_start[owner] as usize,
+            plan.request_kv_len[owner] as usize,
+        );
+        let above = match plan.row_parent[row] {
+            -1 if kv_len == 0 => return NO_PREFIX,
+            -1 => slot(plan, owner, kv_len - 1),
+            parent => plan.row_slot[start + parent as usize] as usize,
+        };
+        self.slots[above]
+            .expect("a row follows a slot never written")
+            .prefix
+    }
+
     /// The tokens a row sees, by position.
     fn visible(&self, plan: &Plan, row: usize) -> Vec<u32> {
         let owner = plan.row_owner[row] as usize;
@@ -97,15 +129,18 @@ impl FakeModel {
         };
         let num_rows = plan.request_row_count[owner] as usize;
         let mut prefix = Vec::new();
+        let mut hash = NO_PREFIX;
         for index in (0..kv_len + num_rows).filter(|&index| seen(index)) {
-            let (token, position) =
+            let held =
                 self.slots[slot(plan, owner, index)].expect("a row sees a slot never written");
             assert_eq!(
-                position as usize,
+                held.position as usize,
                 prefix.len(),
                 "keys are not in order of position"
             );
-            prefix.push(token as u32);
+            hash = mix(hash, held.token as u64);
+            assert_eq!(held.prefix, hash, "a key was computed behind other tokens");
+            prefix.push(held.token as u32);
         }
         assert_eq!(plan.row_position[row] as usize + 1, prefix.len());
         prefix
@@ -119,7 +154,8 @@ fn slot(plan: &Plan, request: usize, index: usize) -> usize {
 
 /// Everything about the arrays that does not depend on the tokens.
 fn check_shape(plan: &Plan, num_slots: usize) {
-    let mut pages = HashSet::new();
+    let mut written = HashSet::new();
+    let mut read = Vec::new();
     assert!(plan.num_rows() > 0);
     assert!(plan.sample_rows.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(plan.top_rows.windows(2).all(|pair| pair[0] < pair[1]));
@@ -133,9 +169,13 @@ fn check_shape(plan: &Plan, num_slots: usize) {
         let held = &plan.page_ids
             [plan.page_indptr[request] as usize..plan.page_indptr[request + 1] as usize];
         assert_eq!(held.len(), (kv_len + count).div_ceil(PAGE_SIZE));
-        for &page in held {
+        for (index, &page) in held.iter().enumerate() {
             assert!((page as usize) < num_slots / PAGE_SIZE);
-            assert!(pages.insert(page), "page {page} belongs to two requests");
+            if index < kv_len / PAGE_SIZE {
+                read.push(page);
+            } else {
+                assert!(written.insert(page), "two requests write to page {page}");
+            }
         }
         let samples = plan.sample_indptr[request]..plan.sample_indptr[request + 1];
         assert!(
@@ -162,4 +202,6 @@ fn check_shape(plan: &Plan, num_slots: usize) {
             }
         }
     }
+    let shared = read.iter().find(|page| written.contains(page));
+    assert_eq!(shared, None, "a page is written by one and read by another");
 }

@@ -3,10 +3,20 @@
 use spectrie_engine::noise::NoiseRow;
 use spectrie_engine::{FinishKind, MIN_TEMPERATURE, Request, SamplingParameters};
 
+use super::expression::{Expression, TOKENS};
 use super::model::logits;
 
 /// All output tokens of a request, and why it ends.
 pub(crate) fn decode(request: &Request) -> (Vec<u32>, FinishKind) {
+    decode_within(request, None)
+}
+
+/// As [`decode`], the output held to an expression.
+pub(crate) fn decode_within(
+    request: &Request,
+    expression: Option<&Expression>,
+) -> (Vec<u32>, FinishKind) {
+    let mut place = expression.cloned();
     let mut tokens = request.prompt_ids.clone();
     let num_prompt = tokens.len();
     loop {
@@ -20,6 +30,9 @@ pub(crate) fn decode(request: &Request) -> (Vec<u32>, FinishKind) {
                 return (output.to_vec(), FinishKind::StopToken);
             }
         }
+        if place.as_ref().is_some_and(|place| !place.goes_on()) {
+            return (output.to_vec(), FinishKind::Complete);
+        }
         if output.len() >= request.max_tokens as usize {
             return (output.to_vec(), FinishKind::Length);
         }
@@ -30,13 +43,40 @@ pub(crate) fn decode(request: &Request) -> (Vec<u32>, FinishKind) {
                 row[token as usize] = f32::NEG_INFINITY;
             }
         }
-        tokens.push(draw(
-            &row,
-            &request.sampling,
-            request.choice_seed,
-            tokens.len(),
-        ));
+        for word in &request.bad_words {
+            let (last, before) = word.split_last().unwrap();
+            if output.ends_with(before) {
+                row[*last as usize] = f32::NEG_INFINITY;
+            }
+        }
+        if let Some(place) = &place {
+            for (token, logit) in (0..).zip(&mut row) {
+                if !place.allows(token) || (request.ignore_eos && token == 0) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        }
+        let output = output.to_vec();
+        let Some(token) = draw(&row, &request.sampling, request.choice_seed, tokens.len()) else {
+            // What a grammar cannot go on with ends it.
+            let kind = expression.map_or(FinishKind::Failed, |_| FinishKind::Complete);
+            return (output, kind);
+        };
+        place = place.map(|place| place.after(TOKENS[token as usize].as_bytes()));
+        tokens.push(token);
     }
+}
+
+/// Logarithm of the model's probability of `token` after `prefix`, and the likeliest tokens with
+/// theirs.
+pub(crate) fn logprobs(prefix: &[u32], token: u32, num_top: usize) -> (f64, Vec<(u32, f64)>) {
+    let row: Vec<f64> = logits(prefix).into_iter().map(f64::from).collect();
+    let total: f64 = row.iter().map(|logit| logit.exp()).sum();
+    let mut all: Vec<(u32, f64)> = (0..).zip(row.iter().map(|x| x - total.ln())).collect();
+    let own = all[token as usize].1;
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(num_top);
+    (own, all)
 }
 
 fn adjust(row: &mut [f32], sampling: &SamplingParameters, tokens: &[u32], num_prompt: usize) {
@@ -60,15 +100,15 @@ fn adjust(row: &mut [f32], sampling: &SamplingParameters, tokens: &[u32], num_pr
     }
 }
 
-fn draw(row: &[f32], sampling: &SamplingParameters, seed: u64, position: usize) -> u32 {
+fn draw(row: &[f32], sampling: &SamplingParameters, seed: u64, position: usize) -> Option<u32> {
     let greedy = sampling.temperature < MIN_TEMPERATURE;
     let scale = if greedy { 1.0 } else { sampling.temperature };
     let mut kept: Vec<(u32, f32)> = (0..).zip(row.iter().map(|&logit| logit / scale)).collect();
     kept.retain(|&(_, score)| score > f32::NEG_INFINITY);
     kept.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let max = kept[0].1;
+    let max = kept.first()?.1;
     if greedy {
-        return kept[0].0;
+        return Some(kept[0].0);
     }
     if sampling.top_k > 0 {
         kept.truncate(sampling.top_k as usize);
@@ -86,11 +126,33 @@ fn draw(row: &[f32], sampling: &SamplingParameters, seed: u64, position: usize) 
     if sampling.min_p > 0.0 {
         kept.retain(|&(_, score)| score >= max + sampling.min_p.ln());
     }
+    if sampling.typical_p < 1.0 {
+        kept = typical(kept, f64::from(sampling.typical_p));
+    }
     let noise = NoiseRow::new(seed, position as u32);
     let mut noisy: Vec<(u32, f32)> = kept
         .into_iter()
         .map(|(token, score)| (token, score + noise.gumbel(token)))
         .collect();
     noisy.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    noisy[0].0
+    Some(noisy[0].0)
+}
+
+/// Locally typical tokens, by the definition: nearest to the entropy first, until their mass does.
+fn typical(mut kept: Vec<(u32, f32)>, mass: f64) -> Vec<(u32, f32)> {
+    let total: f64 = kept.iter().map(|&(_, score)| f64::from(score).exp()).sum();
+    let information = |score: f32| total.ln() - f64::from(score);
+    let entropy: f64 = kept
+        .iter()
+        .map(|&(_, score)| information(score) * (-information(score)).exp())
+        .sum();
+    let distance = |score: f32| (information(score) - entropy).abs();
+    kept.sort_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
+    let mut sum = 0.0;
+    let last = kept.iter().position(|&(_, score)| {
+        sum += (-information(score)).exp();
+        sum >= mass
+    });
+    kept.truncate(last.map_or(kept.len(), |last| last + 1));
+    kept
 }

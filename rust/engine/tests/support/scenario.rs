@@ -5,12 +5,14 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 use spectrie_engine::{
     Engine, EngineConfig, Finish, FinishKind, Plan, Recycle, Request, RequestOutput,
-    SamplingParameters, SpeculationMode, StepResults, TopTokens, Verdicts,
+    SpeculationMode, StepResults, TokenLogprobs, TopTokens, Verdicts,
 };
 use spectrie_trie::{DraftConfig, Drafter};
 
+use super::expression::{Expression, expression};
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
 use super::reference;
+use super::wishes::{apply_bad_words, bad_words, num_logprobs, sampling, tokens};
 
 /// Longest prompt plus answer.
 const MAX_CONTEXT: usize = 90;
@@ -27,6 +29,15 @@ pub(crate) struct Visit {
     pub(crate) cancelled_at_step: Option<usize>,
     /// Tokens an earlier attempt emitted.
     pub(crate) num_resumed: usize,
+    /// What the output is held to.
+    pub(crate) expression: Option<Expression>,
+}
+
+impl Visit {
+    /// What decoding alone gives.
+    fn expected(&self) -> (Vec<u32>, FinishKind) {
+        reference::decode_within(&self.request, self.expression.as_ref())
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -36,52 +47,20 @@ pub(crate) struct Scenario {
     pub(crate) visits: Vec<Visit>,
 }
 
-fn sampling() -> impl Strategy<Value = SamplingParameters> {
-    let temperature = prop_oneof![Just(0.0_f32), Just(0.0), 0.3_f32..1.5];
-    let top_p = prop_oneof![Just(1.0_f32), 0.3_f32..1.0];
-    let top_k = prop_oneof![Just(0_u32), 1_u32..50];
-    let min_p = prop_oneof![Just(0.0_f32), 0.01_f32..0.5];
-    let penalty = || prop_oneof![3 => Just(0.0_f32), 1 => -1.0_f32..1.5];
-    let repetition = prop_oneof![3 => Just(1.0_f32), 1 => 0.8_f32..1.5];
-    let bias = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec((1..VOCABULARY as u32, -3.0_f32..3.0), 1..4)];
-    (
-        temperature,
-        top_p,
-        top_k,
-        min_p,
-        penalty(),
-        penalty(),
-        repetition,
-        bias,
-    )
-        .prop_map(
-            |(
-                temperature,
-                top_p,
-                top_k,
-                min_p,
-                frequency_penalty,
-                presence_penalty,
-                repetition_penalty,
-                bias,
-            )| {
-                let bias: HashMap<u32, f32> = bias.into_iter().collect();
-                SamplingParameters {
-                    temperature,
-                    top_p,
-                    top_k,
-                    min_p,
-                    frequency_penalty,
-                    presence_penalty,
-                    repetition_penalty,
-                    logit_bias: bias.into_iter().collect(),
-                }
-            },
-        )
-}
-
-fn tokens(most: usize) -> impl Strategy<Value = Vec<u32>> {
-    prop::collection::vec(1..VOCABULARY as u32, 1..most)
+/// A prompt that begins as others do, in one of two namespaces.
+fn prompt() -> impl Strategy<Value = (Vec<u32>, String)> {
+    let beginning = (0_usize..4, 0_usize..30);
+    let own = prop_oneof![2 => prop::collection::vec(1..VOCABULARY as u32, 0..6), 1 => tokens(40)];
+    let namespace = prop_oneof![3 => Just("a"), 1 => Just("b")];
+    (beginning, own, namespace).prop_map(|((text, length), own, namespace)| {
+        let shared = (0..length).map(|index| (7 * index + text) as u32 % 30 + 1);
+        let mut prompt: Vec<u32> = shared.chain(own).collect();
+        prompt.truncate(60);
+        if prompt.is_empty() {
+            prompt.push(1);
+        }
+        (prompt, namespace.to_owned())
+    })
 }
 
 fn visit() -> impl Strategy<Value = Visit> {
@@ -106,34 +85,76 @@ fn visit() -> impl Strategy<Value = Visit> {
         prop::option::weighted(0.15, 0_usize..100),
         0_usize..20,
         -1_i32..2,
+        prop::option::weighted(0.3, Just("other".to_owned())),
     );
-    (tokens(40), sampling(), any::<u64>(), ends, wishes, fate).prop_map(
-        |(prompt_ids, sampling, choice_seed, ends, wishes, fate)| {
-            let (max_tokens, min_tokens, stop_token_ids, ignore_eos) = ends;
-            let (speculation, max_draft_tokens, learn, prediction, deadline) = wishes;
-            let (arrives_at_step, cancelled_after, num_resumed, priority) = fate;
-            Visit {
-                arrives_at_step,
-                cancelled_at_step: cancelled_after.map(|steps| arrives_at_step + steps),
-                num_resumed: num_resumed.saturating_sub(10),
-                request: Request {
-                    sampling,
-                    choice_seed,
-                    min_tokens,
-                    stop_token_ids,
-                    ignore_eos,
-                    speculation,
-                    max_draft_tokens,
-                    learn,
-                    prediction_ids: prediction.unwrap_or_default(),
-                    deadline_s: deadline
-                        .map(|steps| (arrives_at_step as f64 + f64::from(steps)) * STEP_S),
-                    priority,
-                    ..Request::new(0, prompt_ids, max_tokens)
-                },
-            }
-        },
+    let told = (num_logprobs(), num_logprobs(), bad_words());
+    let held = prop::option::weighted(0.2, expression());
+    (
+        prompt(),
+        sampling(),
+        any::<u64>(),
+        ends,
+        wishes,
+        fate,
+        (told, held),
     )
+        .prop_map(
+            |(
+                (prompt_ids, namespace),
+                sampling,
+                choice_seed,
+                ends,
+                wishes,
+                fate,
+                (told, expression),
+            )| {
+                let (logprobs, prompt_logprobs, bad_words) = told;
+                let (max_tokens, min_tokens, stop_token_ids, ignore_eos) = ends;
+                let (speculation, max_draft_tokens, learn, prediction, deadline) = wishes;
+                let (arrives_at_step, cancelled_after, num_resumed, priority, tenant) = fate;
+                Visit {
+                    arrives_at_step,
+                    cancelled_at_step: cancelled_after.map(|steps| arrives_at_step + steps),
+                    num_resumed: num_resumed.saturating_sub(10),
+                    request: apply_bad_words(
+                        bad_words,
+                        Request {
+                            sampling,
+                            logprobs,
+                            prompt_logprobs,
+                            choice_seed,
+                            min_tokens,
+                            stop_token_ids,
+                            ignore_eos,
+                            speculation,
+                            max_draft_tokens,
+                            learn,
+                            prediction_ids: prediction.unwrap_or_default(),
+                            deadline_s: deadline
+                                .map(|steps| (arrives_at_step as f64 + f64::from(steps)) * STEP_S),
+                            priority,
+                            tenant,
+                            namespace,
+                            grammar: expression.as_ref().map(Expression::compiled),
+                            ..Request::new(0, prompt_ids, max_tokens)
+                        },
+                    ),
+                    expression,
+                }
+            },
+        )
+}
+
+/// So many choices of one request.
+fn siblings((visit, num_choices): (Visit, u64)) -> Vec<Visit> {
+    let choice = |index: u64| {
+        let mut choice = visit.clone();
+        choice.request.choice_seed = visit.request.choice_seed.wrapping_add(index);
+        // One may be cancelled while the others wait for what it computes.
+        choice.cancelled_at_step = visit.cancelled_at_step.filter(|_| index == 0);
+        choice
+    };
+    (0..num_choices).map(choice).collect()
 }
 
 /// Random traffic on a small engine with `speculation`.
@@ -147,21 +168,29 @@ pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Sc
         0_u64..4,
     );
     let slope = prop::option::of(0.0_f64..0.2);
+    let limits = (
+        0_usize..12,
+        0.02_f64..1.0,
+        prop_oneof![Just(200.0_f64), Just(15.0)],
+    );
     (
         sizes,
+        limits,
         slope,
         any::<bool>(),
         prop::sample::select(vec![Recycle::Off, Recycle::Decode, Recycle::All]),
-        prop::collection::vec(visit(), 1..12),
+        prop::collection::vec((visit(), 1_u64..4), 1..9),
     )
         .prop_map(
             move |(
                 (num_pages, max_running, chunk, rows, drafts, holdout),
+                (lookahead_tokens, age_s, max_step_ms),
                 slope,
                 has_memory,
                 recycle,
-                mut visits,
+                visits,
             )| {
+                let mut visits: Vec<Visit> = visits.into_iter().flat_map(siblings).collect();
                 for (handle, visit) in (100..).zip(&mut visits) {
                     visit.request.handle = handle;
                 }
@@ -170,6 +199,9 @@ pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Sc
                     page_size: PAGE_SIZE,
                     chunk_tokens: chunk,
                     max_batch_rows: max_running + rows,
+                    max_step_ms,
+                    age_s,
+                    lookahead_tokens,
                     speculation,
                     max_draft_tokens: drafts,
                     memory_bytes: if has_memory { 4 << 20 } else { 0 },
@@ -192,6 +224,8 @@ pub(crate) fn scenario(speculation: SpeculationMode) -> impl Strategy<Value = Sc
 pub(crate) struct Seen {
     pub(crate) tokens: Vec<u32>,
     pub(crate) sources: Vec<u8>,
+    pub(crate) logprobs: Vec<TokenLogprobs>,
+    pub(crate) prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
     pub(crate) finish: Option<Finish>,
 }
 
@@ -279,6 +313,14 @@ fn take(seen: &mut HashMap<u64, Seen>, outputs: Vec<RequestOutput>) {
             .expect("an output of an unknown request");
         assert_eq!(one.finish, None, "an output after the end");
         assert_eq!(output.token_ids.len(), output.sources.len());
+        if let Some(logprobs) = output.logprobs {
+            assert_eq!(output.token_ids.len(), logprobs.len());
+            one.logprobs.extend(logprobs);
+        }
+        if let Some(prompt) = output.prompt_logprobs {
+            assert!(one.tokens.is_empty() && !output.token_ids.is_empty());
+            assert_eq!(one.prompt_logprobs.replace(prompt), None);
+        }
         one.tokens.extend(output.token_ids);
         one.sources.extend(output.sources);
         one.finish = output.finish;
@@ -288,7 +330,9 @@ fn take(seen: &mut HashMap<u64, Seen>, outputs: Vec<RequestOutput>) {
 fn check_load(engine: &Engine, config: &EngineConfig) {
     let load = engine.load();
     assert!(load.running <= config.max_running);
-    assert!(load.pages_used <= load.pages_total && load.pages_total == config.num_pages);
+    assert!(load.pages_used + load.pages_cached <= load.pages_total);
+    assert!(load.pages_total == config.num_pages);
+    assert!(load.prefix_hit_tokens <= load.prefix_query_tokens);
     assert!(load.memory_bytes <= config.memory_bytes);
 }
 
@@ -311,7 +355,7 @@ fn check_limits(plan: &Plan, config: &EngineConfig) {
 fn begin(visit: &Visit) -> Request {
     let mut request = visit.request.clone();
     if visit.num_resumed > 0 {
-        let (mut tokens, _) = reference::decode(&request);
+        let (mut tokens, _) = visit.expected();
         tokens.truncate(visit.num_resumed);
         request.emitted_token_ids = tokens;
     }
@@ -329,7 +373,7 @@ pub(crate) fn check_visit(scenario: &Scenario, visit: &Visit, seen: &Seen) {
         assert!(finish.message.is_some() && seen.tokens.is_empty());
         return;
     }
-    let (expected, kind) = reference::decode(&visit.request);
+    let (expected, kind) = visit.expected();
     let resumed = visit.num_resumed.min(expected.len());
     let rest = &expected[resumed..];
     match finish.kind {
@@ -342,6 +386,71 @@ pub(crate) fn check_visit(scenario: &Scenario, visit: &Visit, seen: &Seen) {
         other => assert_eq!((&seen.tokens[..], other), (rest, kind)),
     }
     check_counts(visit, seen, finish, &expected[..resumed]);
+    check_logprobs(visit, seen, &expected[..resumed]);
+}
+
+/// Checks that what was told of the model is so, and that its bits are those of decoding alone.
+fn check_logprobs(visit: &Visit, seen: &Seen, resumed: &[u32]) {
+    let request = &visit.request;
+    let whole = [&request.prompt_ids[..], resumed, &seen.tokens].concat();
+    let first = whole.len() - seen.tokens.len();
+    match request.logprobs {
+        None => assert!(seen.logprobs.is_empty()),
+        Some(num_top) => {
+            assert_eq!(seen.logprobs.len(), seen.tokens.len());
+            for (index, told) in (first..).zip(&seen.logprobs) {
+                check_told(&whole, index, num_top, told);
+            }
+        }
+    }
+    let prompt = request
+        .prompt_logprobs
+        .filter(|_| !seen.tokens.is_empty() && visit.num_resumed == 0);
+    assert_eq!(seen.prompt_logprobs.is_some(), prompt.is_some());
+    if let (Some(num_top), Some(told)) = (prompt, &seen.prompt_logprobs) {
+        assert_eq!((told.len(), &told[0]), (request.prompt_ids.len(), &None));
+        for (index, told) in told.iter().enumerate().skip(1) {
+            check_told(&whole, index, num_top, told.as_ref().unwrap());
+        }
+    }
+    if request.logprobs.is_none() && request.prompt_logprobs.is_none() {
+        return;
+    }
+    let alone = alone(visit);
+    assert!(alone.logprobs.starts_with(&seen.logprobs));
+    if seen.prompt_logprobs.is_some() {
+        assert_eq!(alone.prompt_logprobs, seen.prompt_logprobs);
+    }
+}
+
+fn check_told(tokens: &[u32], index: usize, num_top: u32, told: &TokenLogprobs) {
+    let (own, top) = reference::logprobs(&tokens[..index], tokens[index], num_top as usize);
+    assert_eq!((told.token, told.top.len()), (tokens[index], top.len()));
+    assert!((f64::from(told.logprob) - own).abs() < 1e-5);
+    for (told, expected) in told.top.iter().zip(top) {
+        assert_eq!(told.0, expected.0);
+        assert!((f64::from(told.1) - expected.1).abs() < 1e-5);
+    }
+}
+
+/// What the request of a visit gives in an engine of its own, without drafts.
+fn alone(visit: &Visit) -> Seen {
+    let mut visit = visit.clone();
+    visit.arrives_at_step = 0;
+    visit.cancelled_at_step = None;
+    visit.request.deadline_s = None;
+    let handle = visit.request.handle;
+    let scenario = Scenario {
+        config: EngineConfig {
+            speculation: SpeculationMode::Off,
+            page_size: PAGE_SIZE,
+            eos_token_ids: vec![0],
+            ..EngineConfig::new(VOCABULARY, MAX_CONTEXT, MAX_CONTEXT, 1)
+        },
+        costs: None,
+        visits: vec![visit],
+    };
+    run(&scenario).remove(&handle).unwrap()
 }
 
 fn check_counts(visit: &Visit, seen: &Seen, finish: &Finish, resumed: &[u32]) {
@@ -356,6 +465,7 @@ fn check_counts(visit: &Visit, seen: &Seen, finish: &Finish, resumed: &[u32]) {
         stats.accepted_tokens
     );
     assert!(stats.accepted_tokens <= stats.drafted_tokens);
+    assert!(stats.cached_tokens as usize <= visit.request.prompt_ids.len());
     let credited = seen.sources.iter().filter(|&&source| source != 1).count() as u32;
     if !matches!(finish.kind, FinishKind::Cancelled | FinishKind::Deadline) {
         assert_eq!(credited, stats.accepted_tokens);

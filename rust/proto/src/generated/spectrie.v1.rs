@@ -22,6 +22,9 @@ pub struct GenerateRequest {
     /// Larger runs first; 0 when absent.
     #[prost(int32, optional, tag = "11")]
     pub priority: ::core::option::Option<i32>,
+    /// The form that the answer must have; any when absent.
+    #[prost(message, optional, tag = "12")]
+    pub structured: ::core::option::Option<Structured>,
     /// What to continue; exactly one must be set.
     #[prost(oneof = "generate_request::Prompt", tags = "3, 4, 5")]
     pub prompt: ::core::option::Option<generate_request::Prompt>,
@@ -96,6 +99,12 @@ pub struct Sampling {
     /// Added to the logits of single tokens, in \[-100, 100\]; at most 1024 entries.
     #[prost(btree_map = "uint32, float", tag = "10")]
     pub logit_bias: ::prost::alloc::collections::BTreeMap<u32, f32>,
+    /// Keeps the tokens whose surprise is closest to the expected one, with this mass (locally typical sampling); 1 (all) when absent. In (0, 1\].
+    #[prost(float, optional, tag = "11")]
+    pub typical_p: ::core::option::Option<f32>,
+    /// Texts that the answer may not contain, as they stand and with a space before them; at most 64 of at most 128 bytes.
+    #[prost(string, repeated, tag = "12")]
+    pub bad_words: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// When a completion ends.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -128,6 +137,45 @@ pub struct Output {
     /// Whether special tokens are left out of the text; true when absent.
     #[prost(bool, optional, tag = "3")]
     pub skip_special_tokens: ::core::option::Option<bool>,
+    /// Log-probabilities of the emitted tokens, each with those of this many of the likeliest tokens; none when absent. At most 20.
+    /// They are the model's own: before bias, penalties, masks and temperature.
+    #[prost(uint32, optional, tag = "4")]
+    pub logprobs: ::core::option::Option<u32>,
+    /// The same of the prompt's tokens, which are then computed anew instead of taken from the prefix cache; none when absent. At most 20.
+    #[prost(uint32, optional, tag = "5")]
+    pub prompt_logprobs: ::core::option::Option<u32>,
+}
+/// The form of an answer; exactly one must be set. Text of a constraint has at most 65536 bytes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Structured {
+    #[prost(oneof = "structured::Constraint", tags = "1, 2, 3, 4, 5")]
+    pub constraint: ::core::option::Option<structured::Constraint>,
+}
+/// Nested message and enum types in `Structured`.
+pub mod structured {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Constraint {
+        /// JSON that this schema (JSON text) allows.
+        #[prost(string, tag = "1")]
+        JsonSchema(::prost::alloc::string::String),
+        /// Any JSON object; only true has a meaning.
+        #[prost(bool, tag = "2")]
+        JsonObject(bool),
+        /// The whole answer matches this regular expression.
+        #[prost(string, tag = "3")]
+        Regex(::prost::alloc::string::String),
+        /// A grammar in Lark's form.
+        #[prost(string, tag = "4")]
+        Grammar(::prost::alloc::string::String),
+        #[prost(message, tag = "5")]
+        Choice(super::Choices),
+    }
+}
+/// The answer is one of these texts; at most 1024.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Choices {
+    #[prost(string, repeated, tag = "1")]
+    pub texts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Per-request wishes about speculation. The output is the same whatever they are.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -198,7 +246,7 @@ pub struct Started {
     pub created: i64,
 }
 /// Newly verified tokens of one choice.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Delta {
     #[prost(uint32, tag = "1")]
     pub index: u32,
@@ -208,6 +256,39 @@ pub struct Delta {
     pub token_ids: ::prost::alloc::vec::Vec<u32>,
     #[prost(enumeration = "Source", repeated, tag = "4")]
     pub sources: ::prost::alloc::vec::Vec<i32>,
+    /// One for each of these tokens, when asked for.
+    #[prost(message, repeated, tag = "5")]
+    pub logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
+}
+/// How likely the model held a token, in natural logarithms.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TokenLogprob {
+    #[prost(uint32, tag = "1")]
+    pub token_id: u32,
+    /// Absent for the first token of a prompt, which follows nothing.
+    #[prost(float, optional, tag = "2")]
+    pub logprob: ::core::option::Option<f32>,
+    /// The likeliest tokens, likeliest first.
+    #[prost(message, repeated, tag = "3")]
+    pub top: ::prost::alloc::vec::Vec<TopLogprob>,
+    /// The token's own bytes, which need not be whole characters; empty for special tokens.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub bytes: ::prost::bytes::Bytes,
+    /// Those bytes as text, with U+FFFD for what is no character; the name of a special token.
+    #[prost(string, tag = "5")]
+    pub text: ::prost::alloc::string::String,
+}
+/// One of the likeliest tokens at a place; fields as those of TokenLogprob.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TopLogprob {
+    #[prost(uint32, tag = "1")]
+    pub token_id: u32,
+    #[prost(float, tag = "2")]
+    pub logprob: f32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub bytes: ::prost::bytes::Bytes,
+    #[prost(string, tag = "4")]
+    pub text: ::prost::alloc::string::String,
 }
 /// The end of one choice.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -222,6 +303,9 @@ pub struct Finished {
     pub speculation: ::core::option::Option<SpeculationStats>,
     #[prost(message, optional, tag = "7")]
     pub timing: ::core::option::Option<Timing>,
+    /// One for each token of the prompt, when asked for; with the first choice only.
+    #[prost(message, repeated, tag = "8")]
+    pub prompt_logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
     /// What stopped it, for FINISH_REASON_STOP.
     #[prost(oneof = "finished::StopReason", tags = "3, 4")]
     pub stop_reason: ::core::option::Option<finished::StopReason>,
@@ -307,6 +391,9 @@ pub struct Choice {
     pub sources: ::prost::alloc::vec::Vec<i32>,
     #[prost(message, optional, tag = "5")]
     pub finished: ::core::option::Option<Finished>,
+    /// One for each token, when asked for.
+    #[prost(message, repeated, tag = "6")]
+    pub logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TokenizeRequest {
@@ -389,6 +476,8 @@ pub enum SpeculationMode {
     Bfs = 3,
     /// Fixed trees by observed frequency.
     Prob = 4,
+    /// 0, 1, 3 or 7 draft tokens by the average length accepted so far.
+    Tiers = 5,
 }
 impl SpeculationMode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -402,6 +491,7 @@ impl SpeculationMode {
             Self::Off => "SPECULATION_MODE_OFF",
             Self::Bfs => "SPECULATION_MODE_BFS",
             Self::Prob => "SPECULATION_MODE_PROB",
+            Self::Tiers => "SPECULATION_MODE_TIERS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -412,6 +502,7 @@ impl SpeculationMode {
             "SPECULATION_MODE_OFF" => Some(Self::Off),
             "SPECULATION_MODE_BFS" => Some(Self::Bfs),
             "SPECULATION_MODE_PROB" => Some(Self::Prob),
+            "SPECULATION_MODE_TIERS" => Some(Self::Tiers),
             _ => None,
         }
     }

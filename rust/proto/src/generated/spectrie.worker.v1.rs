@@ -136,6 +136,44 @@ pub struct SamplingParameters {
     pub repetition_penalty: f32,
     #[prost(btree_map = "uint32, float", tag = "8")]
     pub logit_bias: ::prost::alloc::collections::BTreeMap<u32, f32>,
+    /// 1 keeps all; 0, from a router that does not know the field, means 1.
+    #[prost(float, tag = "9")]
+    pub typical_p: f32,
+    /// Token sequences that the output may not contain.
+    #[prost(message, repeated, tag = "10")]
+    pub bad_words: ::prost::alloc::vec::Vec<TokenIds>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TokenIds {
+    #[prost(uint32, repeated, tag = "1")]
+    pub ids: ::prost::alloc::vec::Vec<u32>,
+}
+/// The form of an answer, as spectrie.v1.Structured.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Structured {
+    #[prost(oneof = "structured::Constraint", tags = "1, 2, 3, 4, 5")]
+    pub constraint: ::core::option::Option<structured::Constraint>,
+}
+/// Nested message and enum types in `Structured`.
+pub mod structured {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Constraint {
+        #[prost(string, tag = "1")]
+        JsonSchema(::prost::alloc::string::String),
+        #[prost(bool, tag = "2")]
+        JsonObject(bool),
+        #[prost(string, tag = "3")]
+        Regex(::prost::alloc::string::String),
+        #[prost(string, tag = "4")]
+        Grammar(::prost::alloc::string::String),
+        #[prost(message, tag = "5")]
+        Choice(super::Choices),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Choices {
+    #[prost(string, repeated, tag = "1")]
+    pub texts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Begin or resume one choice of a request.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -179,6 +217,18 @@ pub struct Start {
     /// The worker's cap when absent.
     #[prost(uint32, optional, tag = "17")]
     pub max_draft_tokens: ::core::option::Option<u32>,
+    /// How many of the likeliest tokens are reported with each emitted token's log-probability; none are when absent.
+    #[prost(uint32, optional, tag = "18")]
+    pub logprobs: ::core::option::Option<u32>,
+    /// The same for the tokens of the prompt.
+    #[prost(uint32, optional, tag = "19")]
+    pub prompt_logprobs: ::core::option::Option<u32>,
+    /// Any form when absent.
+    #[prost(message, optional, tag = "20")]
+    pub structured: ::core::option::Option<Structured>,
+    /// Whose share of the worker it uses; the namespace's when absent.
+    #[prost(string, optional, tag = "21")]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Stop a choice. Acknowledged by an output with FINISH_CANCELLED, unless it already ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -213,7 +263,7 @@ pub struct StepOutput {
     #[prost(message, repeated, tag = "2")]
     pub outputs: ::prost::alloc::vec::Vec<RequestOutput>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RequestOutput {
     #[prost(string, tag = "1")]
     pub request_id: ::prost::alloc::string::String,
@@ -231,6 +281,25 @@ pub struct RequestOutput {
     /// Set with `finish`.
     #[prost(message, optional, tag = "7")]
     pub stats: ::core::option::Option<RequestStats>,
+    /// One for each of `token_ids`, when asked for.
+    #[prost(message, repeated, tag = "8")]
+    pub logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
+    /// One for each token of the prompt, when asked for; sent once, with the first token.
+    #[prost(message, repeated, tag = "9")]
+    pub prompt_logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TokenLogprob {
+    #[prost(uint32, tag = "1")]
+    pub token_id: u32,
+    /// Absent for the first token of a prompt.
+    #[prost(float, optional, tag = "2")]
+    pub logprob: ::core::option::Option<f32>,
+    /// Likeliest first, and how likely each is.
+    #[prost(uint32, repeated, tag = "3")]
+    pub top_ids: ::prost::alloc::vec::Vec<u32>,
+    #[prost(float, repeated, tag = "4")]
+    pub top_logprobs: ::prost::alloc::vec::Vec<f32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RequestStats {
@@ -322,6 +391,19 @@ pub struct Load {
     pub corpus_bytes: u64,
     #[prost(bool, tag = "24")]
     pub recycling: bool,
+    /// Pages that no request holds, kept for the prefix they hold.
+    #[prost(uint32, tag = "25")]
+    pub pages_cached: u32,
+    /// Prompt tokens looked up in the prefix cache, and those found.
+    #[prost(uint64, tag = "26")]
+    pub prefix_query_tokens: u64,
+    #[prost(uint64, tag = "27")]
+    pub prefix_hit_tokens: u64,
+    /// Steps of decoding alone whose choice, to draft or not, can be judged, and those that were right.
+    #[prost(uint64, tag = "28")]
+    pub choices_total: u64,
+    #[prost(uint64, tag = "29")]
+    pub choices_right: u64,
 }
 /// Draft tokens whose parent was accepted, by their expected chance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -489,6 +571,7 @@ pub enum SpeculationMode {
     Off = 1,
     Bfs = 2,
     Prob = 3,
+    Tiers = 5,
 }
 impl SpeculationMode {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -501,6 +584,7 @@ impl SpeculationMode {
             Self::Off => "SPECULATION_MODE_OFF",
             Self::Bfs => "SPECULATION_MODE_BFS",
             Self::Prob => "SPECULATION_MODE_PROB",
+            Self::Tiers => "SPECULATION_MODE_TIERS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -510,6 +594,7 @@ impl SpeculationMode {
             "SPECULATION_MODE_OFF" => Some(Self::Off),
             "SPECULATION_MODE_BFS" => Some(Self::Bfs),
             "SPECULATION_MODE_PROB" => Some(Self::Prob),
+            "SPECULATION_MODE_TIERS" => Some(Self::Tiers),
             _ => None,
         }
     }
@@ -523,10 +608,14 @@ pub enum FinishKind {
     FinishLength = 3,
     FinishCancelled = 4,
     FinishDeadline = 5,
-    /// Refused at admission; `message` says why.
+    /// This worker does not take it now, another may; `message` says why.
     FinishRefused = 6,
     /// Failed inside the worker; `message` says why, without internals.
     FinishFailed = 7,
+    /// No worker can run it as it stands; `message` says what is wrong with it.
+    FinishInvalid = 8,
+    /// A stop without a token that says so: the grammar leaves nothing that may follow.
+    FinishComplete = 9,
 }
 impl FinishKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -543,6 +632,8 @@ impl FinishKind {
             Self::FinishDeadline => "FINISH_DEADLINE",
             Self::FinishRefused => "FINISH_REFUSED",
             Self::FinishFailed => "FINISH_FAILED",
+            Self::FinishInvalid => "FINISH_INVALID",
+            Self::FinishComplete => "FINISH_COMPLETE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -556,6 +647,8 @@ impl FinishKind {
             "FINISH_DEADLINE" => Some(Self::FinishDeadline),
             "FINISH_REFUSED" => Some(Self::FinishRefused),
             "FINISH_FAILED" => Some(Self::FinishFailed),
+            "FINISH_INVALID" => Some(Self::FinishInvalid),
+            "FINISH_COMPLETE" => Some(Self::FinishComplete),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Outputs, ends and load as Python reads them.
 
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use spectrie_engine as core;
 
@@ -40,14 +41,41 @@ impl Finish {
     }
 }
 
+/// What the model thought of one token.
+#[pyclass(frozen, get_all, name = "TokenLogprobs", module = "spectrie._core")]
+pub(super) struct TokenLogprobs {
+    token_id: u32,
+    logprob: f32,
+    top_ids: Vec<u32>,
+    top_logprobs: Vec<f32>,
+}
+
+impl TokenLogprobs {
+    fn new(told: &core::TokenLogprobs) -> Self {
+        Self {
+            token_id: told.token,
+            logprob: told.logprob,
+            top_ids: told.top.iter().map(|&(token, _)| token).collect(),
+            top_logprobs: told.top.iter().map(|&(_, logprob)| logprob).collect(),
+        }
+    }
+}
+
 /// What requests emitted: tokens of request i are `token_ids[token_indptr[i]:token_indptr[i + 1]]`.
-#[pyclass(frozen, get_all, name = "StepOutput", module = "spectrie._core")]
+#[pyclass(frozen, name = "StepOutput", module = "spectrie._core")]
 pub(super) struct StepOutput {
+    #[pyo3(get)]
     handles: Vec<u64>,
+    #[pyo3(get)]
     token_indptr: Vec<usize>,
+    #[pyo3(get)]
     token_ids: Vec<u32>,
+    #[pyo3(get)]
     sources: Vec<u32>,
+    #[pyo3(get)]
     finishes: Vec<Option<Py<Finish>>>,
+    logprobs: Vec<Option<Vec<core::TokenLogprobs>>>,
+    prompt_logprobs: Vec<Option<Vec<Option<core::TokenLogprobs>>>>,
 }
 
 impl StepOutput {
@@ -58,6 +86,8 @@ impl StepOutput {
             token_ids: Vec::new(),
             sources: Vec::new(),
             finishes: Vec::with_capacity(outputs.len()),
+            logprobs: Vec::with_capacity(outputs.len()),
+            prompt_logprobs: Vec::with_capacity(outputs.len()),
         };
         for output in outputs {
             step.handles.push(output.handle);
@@ -65,6 +95,8 @@ impl StepOutput {
             step.sources
                 .extend(output.sources.into_iter().map(u32::from));
             step.token_indptr.push(step.token_ids.len());
+            step.logprobs.push(output.logprobs);
+            step.prompt_logprobs.push(output.prompt_logprobs);
             let finish = output
                 .finish
                 .map(|finish| Py::new(py, Finish::new(finish)))
@@ -75,12 +107,38 @@ impl StepOutput {
     }
 }
 
+#[pymethods]
+impl StepOutput {
+    fn logprobs(&self, index: usize) -> PyResult<Option<Vec<TokenLogprobs>>> {
+        let told = of_request(&self.logprobs, index)?.as_ref();
+        Ok(told.map(|told| told.iter().map(TokenLogprobs::new).collect()))
+    }
+
+    fn prompt_logprobs(&self, index: usize) -> PyResult<Option<Vec<Option<TokenLogprobs>>>> {
+        let told = of_request(&self.prompt_logprobs, index)?.as_ref();
+        Ok(told.map(|told| {
+            let each = told.iter().map(Option::as_ref);
+            each.map(|one| one.map(TokenLogprobs::new)).collect()
+        }))
+    }
+}
+
+fn of_request<T>(values: &[T], index: usize) -> PyResult<&T> {
+    values.get(index).ok_or_else(|| {
+        let num_requests = values.len();
+        PyIndexError::new_err(format!(
+            "request {index} of this step; allowed: below {num_requests}"
+        ))
+    })
+}
+
 /// How busy an engine is.
 #[pyclass(frozen, get_all, name = "Load", module = "spectrie._core")]
 pub(super) struct Load {
     running: usize,
     waiting: usize,
     pages_used: usize,
+    pages_cached: usize,
     pages_total: usize,
     memory_bytes: usize,
     steps: u64,
@@ -89,6 +147,12 @@ pub(super) struct Load {
     prompt_tokens: u64,
     generated_tokens: u64,
     preemptions: u64,
+    prefix_query_tokens: u64,
+    prefix_hit_tokens: u64,
+    draft_calls: u64,
+    drafting_ms_total: f64,
+    choices_total: u64,
+    choices_right: u64,
     corpus_bytes: usize,
     memory_tokens: u64,
     evicted_tokens: u64,
@@ -109,6 +173,7 @@ impl Load {
             running: load.running,
             waiting: load.waiting,
             pages_used: load.pages_used,
+            pages_cached: load.pages_cached,
             pages_total: load.pages_total,
             memory_bytes: load.memory_bytes,
             steps: load.steps,
@@ -117,6 +182,12 @@ impl Load {
             prompt_tokens: load.prompt_tokens,
             generated_tokens: load.generated_tokens,
             preemptions: load.preemptions,
+            prefix_query_tokens: load.prefix_query_tokens,
+            prefix_hit_tokens: load.prefix_hit_tokens,
+            draft_calls: load.draft_calls,
+            drafting_ms_total: load.drafting_ms_total,
+            choices_total: load.choices_total,
+            choices_right: load.choices_right,
             corpus_bytes: load.corpus_bytes,
             memory_tokens: load.memory_tokens,
             evicted_tokens: load.evicted_tokens,

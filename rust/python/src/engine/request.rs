@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use spectrie_engine as core;
 
 use super::engine_error;
+use crate::grammar::Grammar;
 
 /// One choice of a request, begun or resumed.
 #[pyclass(frozen, name = "Request", module = "spectrie._core")]
@@ -18,7 +19,8 @@ impl Request {
         namespace="default".to_owned(), learn=true, temperature=1.0, top_p=1.0, top_k=0, min_p=0.0,
         frequency_penalty=0.0, presence_penalty=0.0, repetition_penalty=1.0, logit_bias=HashMap::new(), seed=0,
         min_tokens=0, stop_token_ids=vec![], ignore_eos=false, deadline_s=None, priority=0, speculation=None,
-        max_draft_tokens=None))]
+        max_draft_tokens=None, typical_p=1.0, bad_words=vec![], logprobs=None, prompt_logprobs=None,
+        grammar=None, tenant=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         handle: u64,
@@ -44,6 +46,12 @@ impl Request {
         priority: i32,
         speculation: Option<&str>,
         max_draft_tokens: Option<u32>,
+        typical_p: f32,
+        bad_words: Vec<Vec<u32>>,
+        logprobs: Option<u32>,
+        prompt_logprobs: Option<u32>,
+        grammar: Option<&Grammar>,
+        tenant: Option<String>,
     ) -> PyResult<Self> {
         let speculation = speculation
             .map(core::SpeculationMode::parse)
@@ -61,11 +69,15 @@ impl Request {
                 top_p,
                 top_k,
                 min_p,
+                typical_p,
                 frequency_penalty,
                 presence_penalty,
                 repetition_penalty,
                 logit_bias: logit_bias.into_iter().collect(),
             },
+            bad_words,
+            logprobs,
+            prompt_logprobs,
             choice_seed: seed,
             max_tokens,
             min_tokens,
@@ -73,8 +85,10 @@ impl Request {
             ignore_eos,
             deadline_s,
             priority,
+            tenant,
             speculation,
             max_draft_tokens,
+            grammar: grammar.map(|grammar| grammar.grammar.clone()),
         }))
     }
 

@@ -1,9 +1,10 @@
 //! One choice of a running request: its text, its counts and its end.
 
 use spectrie_proto::v1;
-use spectrie_proto::worker_v1::{FinishKind, RequestStats};
+use spectrie_proto::worker_v1::{FinishKind, RequestStats, TokenLogprob};
 use spectrie_text::TextStream;
 
+use super::logprobs;
 use super::resolve::Resolved;
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::{ChoiceGuard, Inbox};
@@ -33,6 +34,8 @@ pub(crate) struct Choice {
     last_token: Option<u32>,
     /// The stop text that ended it.
     stop: Option<String>,
+    /// Of the prompt's tokens, for its end.
+    prompt_logprobs: Vec<TokenLogprob>,
 }
 
 impl Choice {
@@ -54,6 +57,7 @@ impl Choice {
             num_tokens: 0,
             last_token: None,
             stop: None,
+            prompt_logprobs: Vec::new(),
         })
     }
 
@@ -75,17 +79,21 @@ impl Choice {
         let Inbox {
             mut token_ids,
             mut sources,
+            mut logprobs,
+            prompt_logprobs,
             finish,
             lost,
             num_steps: _,
         } = inbox;
         let mut text = String::new();
+        self.prompt_logprobs.extend(prompt_logprobs);
         if self.stop.is_some() {
             // Behind a stop text: neither sent nor counted.
             token_ids.clear();
             sources.clear();
+            logprobs.clear();
         } else if !token_ids.is_empty() {
-            if let Err(error) = self.check(resolved, &token_ids, &sources) {
+            if let Err(error) = self.check(resolved, &token_ids, &sources, &logprobs) {
                 return Outcome::Failed(error);
             }
             let delta = self.text.push(&token_ids);
@@ -95,6 +103,7 @@ impl Choice {
                 let keep = delta.keep_tokens.unwrap_or(before + token_ids.len());
                 token_ids.truncate(keep.saturating_sub(before));
                 sources.truncate(token_ids.len());
+                logprobs.truncate(token_ids.len());
                 self.stop = Some(stop);
             }
             self.num_tokens += token_ids.len() as u32;
@@ -109,7 +118,7 @@ impl Choice {
         if ended && self.stop.is_none() {
             text.push_str(&self.text.finish());
         }
-        self.push_delta(resolved, text, token_ids, sources, push);
+        self.push_delta(resolved, text, token_ids, sources, logprobs, push);
         match finish {
             Some(finish) => self.end(resolved, finish.kind, finish.message, finish.stats),
             // The text is complete: only the worker's statistics are missing.
@@ -130,6 +139,7 @@ impl Choice {
         resolved: &Resolved,
         token_ids: &[u32],
         sources: &[u32],
+        logprobs: &[TokenLogprob],
     ) -> Result<(), RequestError> {
         let total = self.num_tokens as usize + token_ids.len();
         let fault = if total > resolved.max_tokens as usize {
@@ -144,14 +154,34 @@ impl Choice {
             )
         } else if sources.len() != token_ids.len() {
             format!("{} sources for {} tokens", sources.len(), token_ids.len())
+        } else if resolved.output.logprobs.is_some() && logprobs.len() != token_ids.len() {
+            format!(
+                "{} log-probabilities for {} tokens",
+                logprobs.len(),
+                token_ids.len()
+            )
         } else {
             return Ok(());
         };
-        tracing::error!(request = %resolved.request_id, fault, "bad output of a worker");
-        Err(RequestError::new(
-            ErrorKind::Internal,
-            "the worker sent a bad output",
-        ))
+        Err(bad_output(resolved, &fault))
+    }
+
+    /// The prompt's log-probabilities, where this choice was to bring them.
+    fn take_prompt_logprobs(
+        &mut self,
+        resolved: &Resolved,
+    ) -> Result<Vec<v1::TokenLogprob>, RequestError> {
+        let given = std::mem::take(&mut self.prompt_logprobs);
+        if resolved.prompt_logprobs(self.index).is_none() {
+            return Ok(Vec::new());
+        }
+        let expected = resolved.prompt_ids.len();
+        if given.len() != expected {
+            let count = given.len();
+            let fault = format!("{count} log-probabilities for a prompt of {expected} tokens");
+            return Err(bad_output(resolved, &fault));
+        }
+        Ok(logprobs::named(&resolved.model.tokenizer, given))
     }
 
     fn push_delta(
@@ -160,6 +190,7 @@ impl Choice {
         text: String,
         token_ids: Vec<u32>,
         sources: Vec<u32>,
+        logprobs: Vec<TokenLogprob>,
         push: impl FnOnce(v1::Delta),
     ) {
         let num_tokens = token_ids.len();
@@ -179,6 +210,7 @@ impl Choice {
                 text,
                 token_ids,
                 sources,
+                logprobs: logprobs::named(&resolved.model.tokenizer, logprobs),
             });
         }
     }
@@ -199,6 +231,7 @@ impl Choice {
                 v1::FinishReason::Stop,
                 self.last_token.map(v1::finished::StopReason::StopTokenId),
             )),
+            (FinishKind::FinishComplete, None) => Ok((v1::FinishReason::Stop, None)),
             (FinishKind::FinishLength, None) => Ok((v1::FinishReason::Length, None)),
             (FinishKind::FinishDeadline, None) => Err(Outcome::Failed(RequestError::new(
                 ErrorKind::DeadlineExceeded,
@@ -209,6 +242,13 @@ impl Choice {
                 let delay = super::RETRY_DELAY;
                 let error = RequestError::retry(ErrorKind::QueueFull, message, delay);
                 Err(Outcome::Lost(Some(error)))
+            }
+            (FinishKind::FinishInvalid, None) => {
+                let message = message.unwrap_or_else(|| "the worker cannot run the request".into());
+                Err(Outcome::Failed(RequestError::new(
+                    ErrorKind::InvalidField,
+                    message,
+                )))
             }
             (FinishKind::FinishCancelled, None) => Err(Outcome::Lost(None)),
             (FinishKind::FinishFailed | FinishKind::FinishNone, None) => {
@@ -224,6 +264,10 @@ impl Choice {
             Err(outcome) => return outcome,
         };
         self.guard = None;
+        let prompt_logprobs = match self.take_prompt_logprobs(resolved) {
+            Ok(logprobs) => logprobs,
+            Err(error) => return Outcome::Failed(error),
+        };
         let finished = v1::Finished {
             index: self.index,
             reason: reason.into(),
@@ -235,6 +279,7 @@ impl Choice {
                 prefill_ns: stats.prefill_ns,
                 decode_ns: stats.decode_ns,
             }),
+            prompt_logprobs,
         };
         Outcome::Finished(Box::new(finished), stats)
     }
@@ -252,10 +297,18 @@ impl Choice {
     }
 }
 
+fn bad_output(resolved: &Resolved, fault: &str) -> RequestError {
+    tracing::error!(request = %resolved.request_id, fault, "bad output of a worker");
+    RequestError::new(ErrorKind::Internal, "the worker sent a bad output")
+}
+
 fn is_good_end(kind: FinishKind) -> bool {
     matches!(
         kind,
-        FinishKind::FinishEos | FinishKind::FinishStopToken | FinishKind::FinishLength
+        FinishKind::FinishEos
+            | FinishKind::FinishStopToken
+            | FinishKind::FinishLength
+            | FinishKind::FinishComplete
     )
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
+use spectrie_proto::validate::MAX_BAD_WORD_TOKENS;
+use spectrie_proto::{v1, worker_v1};
 use spectrie_text::TemplateOptions;
 
 use crate::error::{ErrorKind, RequestError};
@@ -59,6 +60,38 @@ pub(crate) async fn prediction_ids(
         return Err(RequestError::context_length(field, message));
     }
     Ok(ids)
+}
+
+/// Token sequences of texts that the output may not contain: each as it stands and behind a space,
+/// since within a sentence a word's first token holds the space before it.
+pub(crate) async fn bad_word_ids(
+    model: &Arc<ServedModel>,
+    words: Vec<String>,
+) -> Result<Vec<worker_v1::TokenIds>, RequestError> {
+    let num_bytes = words.iter().map(String::len).sum();
+    let model = model.clone();
+    run(num_bytes, move || {
+        let mut sequences: Vec<worker_v1::TokenIds> = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            let refuse =
+                |message| RequestError::invalid(format!("sampling.bad_words[{index}]"), message);
+            for text in [word.clone(), format!(" {word}")] {
+                let ids = model.tokenizer.encode(&text, false);
+                let ids = ids.map_err(|error| refuse(error.to_string()))?;
+                if !(1..=MAX_BAD_WORD_TOKENS).contains(&ids.len()) {
+                    let count = ids.len();
+                    let message =
+                        format!("given {count} tokens, allowed 1 to {MAX_BAD_WORD_TOKENS}");
+                    return Err(refuse(message));
+                }
+                if !sequences.iter().any(|sequence| sequence.ids == ids) {
+                    sequences.push(worker_v1::TokenIds { ids });
+                }
+            }
+        }
+        Ok(sequences)
+    })
+    .await
 }
 
 /// Text and token ids of a chat in the model's template.

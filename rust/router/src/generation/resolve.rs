@@ -6,12 +6,16 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use spectrie_proto::validate::{self, Violation};
 use spectrie_proto::{v1, worker_v1};
 
+use super::convert::{sampling_parameters, speculation_mode, worker_structured};
 use super::prompt;
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::ServedModel;
 
 /// Namespace of callers without one.
 const DEFAULT_NAMESPACE: &str = "default";
+
+/// Most log-probabilities of a prompt: about 7 MB as a message.
+const MAX_PROMPT_LOGPROBS: usize = 1 << 18;
 
 /// Everything that is the same for all choices of a request.
 #[derive(Debug)]
@@ -32,6 +36,9 @@ pub(crate) struct Resolved {
     pub(crate) speculation: Option<worker_v1::SpeculationMode>,
     pub(crate) max_draft_tokens: Option<u32>,
     pub(crate) output: OutputWishes,
+    pub(crate) structured: Option<worker_v1::Structured>,
+    /// Whose share of the worker it uses; its namespace's when none.
+    pub(crate) tenant: Option<String>,
     pub(crate) deadline: Instant,
     pub(crate) deadline_ms: i64,
 }
@@ -42,6 +49,10 @@ pub(crate) struct OutputWishes {
     pub(crate) token_ids: bool,
     pub(crate) sources: bool,
     pub(crate) skip_special_tokens: bool,
+    /// How many of the likeliest tokens are told with each token.
+    pub(crate) logprobs: Option<u32>,
+    /// The same with each token of the prompt.
+    pub(crate) prompt_logprobs: Option<u32>,
 }
 
 /// What a request is resolved against.
@@ -76,7 +87,7 @@ pub(crate) async fn resolve(
     if !violations.is_empty() {
         return Err(RequestError::invalid_fields(violations));
     }
-    let namespace = resolve_namespace(request.namespace, tenant, allow_client_namespaces)?;
+    let namespace = resolve_namespace(request.namespace, tenant.clone(), allow_client_namespaces)?;
     let speculation = request.speculation.unwrap_or_default();
     let prediction = speculation
         .prediction
@@ -89,15 +100,18 @@ pub(crate) async fn resolve(
     };
     let stopping = request.stopping.unwrap_or_default();
     let max_tokens = check_context(prompt_ids.len(), &stopping, max_context)?;
-    let sampling = request.sampling.unwrap_or_default();
+    let mut sampling = request.sampling.unwrap_or_default();
+    let bad_words = std::mem::take(&mut sampling.bad_words);
+    let bad_words = prompt::bad_word_ids(&model, bad_words).await?;
     let output = request.output.unwrap_or_default();
+    check_prompt_logprobs(prompt_ids.len(), output.prompt_logprobs)?;
     Ok(Resolved {
         request_id,
         prompt_ids,
         prediction_ids,
         seed: sampling.seed.unwrap_or_else(rand::random),
         num_choices: sampling.n.unwrap_or(1),
-        sampling: sampling_parameters(sampling, &model),
+        sampling: sampling_parameters(sampling, bad_words, &model),
         max_tokens,
         stopping,
         namespace,
@@ -109,7 +123,11 @@ pub(crate) async fn resolve(
             token_ids: output.token_ids.unwrap_or(true),
             sources: output.sources.unwrap_or(false),
             skip_special_tokens: output.skip_special_tokens.unwrap_or(true),
+            logprobs: output.logprobs,
+            prompt_logprobs: output.prompt_logprobs,
         },
+        structured: request.structured.map(worker_structured),
+        tenant,
         deadline,
         deadline_ms: unix_ms(deadline),
         model,
@@ -142,7 +160,17 @@ impl Resolved {
             priority: self.priority,
             speculation: self.speculation.map(Into::into),
             max_draft_tokens: self.max_draft_tokens,
+            logprobs: self.output.logprobs,
+            prompt_logprobs: self.prompt_logprobs(index),
+            structured: self.structured.clone(),
+            tenant: self.tenant.clone(),
         }
+    }
+
+    /// How many of the likeliest tokens choice `index` tells with each token of the prompt: they are
+    /// the same for every choice, so the first tells them.
+    pub(crate) fn prompt_logprobs(&self, index: u32) -> Option<u32> {
+        self.output.prompt_logprobs.filter(|_| index == 0)
     }
 
     /// Tokens that a worker needs to hold for one choice.
@@ -224,39 +252,23 @@ fn resolve_namespace(
     }
 }
 
-fn sampling_parameters(
-    sampling: v1::Sampling,
-    model: &ServedModel,
-) -> worker_v1::SamplingParameters {
-    let defaults = &model.defaults;
-    worker_v1::SamplingParameters {
-        temperature: sampling.temperature.or(defaults.temperature).unwrap_or(1.0),
-        top_p: sampling.top_p.or(defaults.top_p).unwrap_or(1.0),
-        top_k: sampling.top_k.or(defaults.top_k).unwrap_or(0),
-        min_p: sampling.min_p.or(defaults.min_p).unwrap_or(0.0),
-        frequency_penalty: sampling.frequency_penalty.unwrap_or(0.0),
-        presence_penalty: sampling.presence_penalty.unwrap_or(0.0),
-        repetition_penalty: sampling
-            .repetition_penalty
-            .or(defaults.repetition_penalty)
-            .unwrap_or(1.0),
-        logit_bias: sampling.logit_bias,
+/// Refuses prompts whose log-probabilities would make a larger message than a stream carries.
+fn check_prompt_logprobs(
+    num_prompt_tokens: usize,
+    num_top: Option<u32>,
+) -> Result<(), RequestError> {
+    let Some(num_top) = num_top else {
+        return Ok(());
+    };
+    let num_values = num_prompt_tokens.saturating_mul(num_top as usize + 1);
+    if num_values > MAX_PROMPT_LOGPROBS {
+        let message = format!(
+            "given {num_top} for a prompt of {num_prompt_tokens} tokens, allowed up to \
+             {MAX_PROMPT_LOGPROBS} log-probabilities in all, one and {num_top} for each token"
+        );
+        return Err(RequestError::invalid("output.prompt_logprobs", message));
     }
-}
-
-/// The mode to ask for; the worker's own setting when the request has no wish.
-fn speculation_mode(speculation: &v1::Speculation) -> Option<worker_v1::SpeculationMode> {
-    use worker_v1::SpeculationMode as Worker;
-    if speculation.enabled == Some(false) {
-        return Some(Worker::Off);
-    }
-    match speculation.mode() {
-        v1::SpeculationMode::Unspecified => speculation.enabled.map(|_| Worker::Auto),
-        v1::SpeculationMode::Auto => Some(Worker::Auto),
-        v1::SpeculationMode::Off => Some(Worker::Off),
-        v1::SpeculationMode::Bfs => Some(Worker::Bfs),
-        v1::SpeculationMode::Prob => Some(Worker::Prob),
-    }
+    Ok(())
 }
 
 /// Unix time of a moment, in milliseconds.
@@ -317,27 +329,5 @@ mod tests {
             resolve(Some("bob"), None, false),
             Err(ErrorKind::PermissionDenied)
         );
-    }
-
-    #[test]
-    fn mode_is_the_wish_of_the_request_or_none() {
-        use worker_v1::SpeculationMode as Worker;
-        let wish = |enabled, mode: v1::SpeculationMode| {
-            speculation_mode(&v1::Speculation {
-                enabled,
-                mode: mode.into(),
-                ..Default::default()
-            })
-        };
-        assert_eq!(wish(None, v1::SpeculationMode::Unspecified), None);
-        assert_eq!(
-            wish(Some(true), v1::SpeculationMode::Unspecified),
-            Some(Worker::Auto)
-        );
-        assert_eq!(
-            wish(Some(false), v1::SpeculationMode::Bfs),
-            Some(Worker::Off)
-        );
-        assert_eq!(wish(None, v1::SpeculationMode::Prob), Some(Worker::Prob));
     }
 }

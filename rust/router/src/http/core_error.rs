@@ -54,6 +54,18 @@ impl Names {
             .strip_prefix("sampling.")
             .or_else(|| field.strip_prefix("stopping."))
             .unwrap_or(field);
+        match field {
+            "output.logprobs" => return self.logprobs.to_owned(),
+            "output.prompt_logprobs" => return "prompt_logprobs".to_owned(),
+            "structured.json_schema" => return self.schema.to_owned(),
+            _ => {}
+        }
+        if let Some(kind) = field.strip_prefix("structured.") {
+            return format!(
+                "structured_outputs.{}",
+                kind.replacen("choice.texts", "choice", 1)
+            );
+        }
         if field == "max_tokens" {
             return self.max_tokens.to_owned();
         }
@@ -83,6 +95,8 @@ mod tests {
     const NAMES: Names = Names {
         max_tokens: "max_completion_tokens",
         prompt: "messages",
+        logprobs: "top_logprobs",
+        schema: "response_format.json_schema.schema",
     };
 
     #[test]
@@ -102,6 +116,15 @@ mod tests {
             ),
             ("speculation.prediction.text", "prediction.content"),
             ("namespace", "namespace"),
+            ("sampling.bad_words[3]", "bad_words[3]"),
+            ("output.logprobs", "top_logprobs"),
+            ("output.prompt_logprobs", "prompt_logprobs"),
+            (
+                "structured.json_schema",
+                "response_format.json_schema.schema",
+            ),
+            ("structured.regex", "structured_outputs.regex"),
+            ("structured.choice.texts[1]", "structured_outputs.choice[1]"),
         ] {
             assert_eq!(NAMES.rename(core), client);
         }

@@ -51,6 +51,11 @@ impl Fields {
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether a field is there and `false`.
+    pub(super) fn is_false(&self, name: &str) -> bool {
+        self.map.get(name) == Some(&Value::Bool(false))
+    }
+
     /// Takes a field of any type; `None` when absent or null.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.map.remove(name).filter(|value| !value.is_null())
@@ -158,6 +163,17 @@ impl Fields {
 pub(super) fn to_token_ids(path: &str, items: &[Value]) -> Field<Vec<u32>> {
     let ids = items.iter().enumerate();
     ids.map(|(index, item)| to_u32(&format!("{path}[{index}]"), item, "a token id"))
+        .collect()
+}
+
+/// Reads a list whose items must all be strings.
+pub(super) fn to_strings(path: &str, items: Vec<Value>) -> Field<Vec<String>> {
+    let items = items.into_iter().enumerate();
+    items
+        .map(|(index, item)| match item {
+            Value::String(text) => Ok(text),
+            other => Err(wrong(&format!("{path}[{index}]"), &other, "a string")),
+        })
         .collect()
 }
 

@@ -23,6 +23,7 @@ use crate::generation::Caller;
 use super::body;
 use super::error::HttpError;
 use super::layers::{RequestId, Tenant, X_SPECTRIE_IGNORED};
+use super::logprobs::{Logprobs, PromptLogprobs};
 use super::request::{ApiRequest, Endpoint, convert};
 use super::response::{Answer, Choice, Message, Stop, finish_reason};
 use super::running::{Happened, Running};
@@ -115,6 +116,7 @@ async fn decode(endpoint: Endpoint, bytes: Bytes) -> Result<ApiRequest, HttpErro
 struct Grown {
     text: String,
     token_ids: Vec<u32>,
+    logprobs: Vec<v1::TokenLogprob>,
     finished: v1::Finished,
 }
 
@@ -127,6 +129,7 @@ async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response
                 if let Some(choice) = grown.get_mut(index as usize) {
                     choice.text.push_str(&delta.text);
                     choice.token_ids.extend_from_slice(&delta.token_ids);
+                    choice.logprobs.extend(delta.logprobs);
                 }
             }
             Happened::Finished(index, finished) => {
@@ -146,6 +149,11 @@ async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response
             finish_reason: Some(finish_reason(&choice.finished)),
             stop_reason: Stop::of(&choice.finished),
             token_ids: api.wishes.return_token_ids.then_some(&choice.token_ids[..]),
+            logprobs: api.wishes.logprobs.then(|| {
+                let shows_special = api.wishes.shows_special;
+                Logprobs::new(api.endpoint, &choice.logprobs, shows_special, &mut 0)
+            }),
+            prompt_logprobs: PromptLogprobs::new(&choice.finished.prompt_logprobs),
             ..Choice::default()
         })
         .collect();

@@ -11,6 +11,7 @@ mod fallback;
 mod fields;
 mod generate;
 mod layers;
+mod logprobs;
 mod models;
 mod options;
 mod probes;
@@ -20,6 +21,7 @@ mod response;
 mod running;
 mod server;
 mod sse;
+mod structured;
 mod totals;
 mod unsupported;
 

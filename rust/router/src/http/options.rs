@@ -6,10 +6,11 @@ use serde_json::Value;
 use spectrie_proto::v1;
 
 use super::error::HttpError;
-use super::fields::{Field, Fields, to_f32, wrong};
+use super::fields::{Field, Fields, to_f32, to_strings, wrong};
+use super::request::Endpoint;
 
 const PENALTY: &str = "a number from -2 to 2";
-const MODES: &str = "\"auto\", \"off\", \"bfs\" or \"prob\"";
+const MODES: &str = "\"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"";
 
 /// Reads how each token is drawn.
 ///
@@ -28,7 +29,57 @@ pub(super) fn take_sampling(body: &mut Fields) -> Field<v1::Sampling> {
         repetition_penalty: body
             .take_f32("repetition_penalty", "a number above 0 and at most 10")?,
         logit_bias: take_logit_bias(body)?,
+        typical_p: body.take_f32("typical_p", "a number above 0 and at most 1")?,
+        bad_words: take_bad_words(body)?,
     })
+}
+
+fn take_bad_words(body: &mut Fields) -> Field<Vec<String>> {
+    match body.take("bad_words") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => to_strings("bad_words", items),
+        Some(other) => Err(wrong("bad_words", &other, "a list of strings")),
+    }
+}
+
+/// Reads what the answer carries beside text, and whether token ids are part of it.
+///
+/// # Errors
+/// A field of the wrong type; `top_logprobs` without `logprobs`.
+pub(super) fn take_output(body: &mut Fields, endpoint: Endpoint) -> Field<v1::Output> {
+    Ok(v1::Output {
+        token_ids: Some(body.take_bool("return_token_ids")?.unwrap_or(false)),
+        sources: None,
+        skip_special_tokens: body.take_bool("skip_special_tokens")?,
+        logprobs: match endpoint {
+            Endpoint::Chat => take_chat_logprobs(body)?,
+            Endpoint::Completions => take_count(body, "logprobs")?,
+        },
+        prompt_logprobs: take_count(body, "prompt_logprobs")?,
+    })
+}
+
+/// How many alternatives a chat asks for with each token.
+fn take_chat_logprobs(body: &mut Fields) -> Field<Option<u32>> {
+    let wanted = body.take_bool("logprobs")?.unwrap_or(false);
+    let num_top = take_count(body, "top_logprobs")?;
+    match num_top {
+        Some(num_top) if num_top > 0 && !wanted => Err(HttpError::invalid(
+            "top_logprobs",
+            format!("top_logprobs: given {num_top} without logprobs, allowed with logprobs true"),
+        )),
+        num_top => Ok(wanted.then(|| num_top.unwrap_or(0))),
+    }
+}
+
+/// Reads a number of alternatives; `false`, which some clients send, asks for nothing.
+fn take_count(body: &mut Fields, name: &str) -> Field<Option<u32>> {
+    const ALLOWED: &str = "an integer from 0 to 20";
+    if body.is_false(name) {
+        body.take(name);
+        return Ok(None);
+    }
+    body.take_u32(name, ALLOWED)
 }
 
 fn take_logit_bias(body: &mut Fields) -> Field<BTreeMap<u32, f32>> {
@@ -105,13 +156,7 @@ fn take_stop(body: &mut Fields) -> Field<Vec<String>> {
         Some(Value::Array(items)) => items,
         Some(other) => return Err(wrong("stop", &other, "a string or a list of strings")),
     };
-    let items = items.into_iter().enumerate();
-    items
-        .map(|(index, item)| match item {
-            Value::String(text) => Ok(text),
-            other => Err(wrong(&format!("stop[{index}]"), &other, "a string")),
-        })
-        .collect()
+    to_strings("stop", items)
 }
 
 /// Reads `speculation {enabled, max_draft_tokens, mode, learn}`; `None` when absent.
@@ -131,6 +176,7 @@ pub(super) fn take_speculation(
         Some("off") => v1::SpeculationMode::Off,
         Some("bfs") => v1::SpeculationMode::Bfs,
         Some("prob") => v1::SpeculationMode::Prob,
+        Some("tiers") => v1::SpeculationMode::Tiers,
         Some(other) => {
             let given = Value::String(other.to_owned());
             return Err(wrong("speculation.mode", &given, MODES));

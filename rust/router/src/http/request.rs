@@ -7,8 +7,9 @@ use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
 
 use super::fields::{Field, Fields};
-use super::options::{take_sampling, take_speculation, take_stopping};
+use super::options::{take_output, take_sampling, take_speculation, take_stopping};
 use super::prompt::{take_chat_prompt, take_prediction, take_prompts};
+use super::structured::{STRUCTURED_OUTPUTS_SCHEMA, take_structured};
 use super::unsupported::take_unsupported;
 
 /// OpenAI's default length of `/v1/completions`.
@@ -47,11 +48,19 @@ pub(super) struct ApiRequest {
 
 /// What the client wants to see beside text.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one field of the body"
+)]
 pub(super) struct Wishes {
     /// Whether a stream ends with a chunk that carries the usage.
     pub(super) include_usage: bool,
     /// Whether the answer carries token ids.
     pub(super) return_token_ids: bool,
+    /// Whether the answer carries log-probabilities.
+    pub(super) logprobs: bool,
+    /// Whether special tokens are part of the text.
+    pub(super) shows_special: bool,
     /// Whether the client spoke of speculation, and so gets its figures in a stream too.
     pub(super) report_speculation: bool,
 }
@@ -61,6 +70,10 @@ pub(super) struct Wishes {
 pub(super) struct Names {
     pub(super) max_tokens: &'static str,
     pub(super) prompt: &'static str,
+    /// How many alternatives are told with each token.
+    pub(super) logprobs: &'static str,
+    /// The schema of the answer.
+    pub(super) schema: &'static str,
 }
 
 /// Converts a JSON body.
@@ -90,12 +103,8 @@ pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
     let speculation = take_speculation(&mut body, &mut ignored)?;
     let stream = body.take_bool("stream")?.unwrap_or(false);
     let include_usage = take_include_usage(&mut body, &mut ignored)?;
-    let return_token_ids = body.take_bool("return_token_ids")?.unwrap_or(false);
-    let output = v1::Output {
-        token_ids: Some(return_token_ids),
-        sources: None,
-        skip_special_tokens: body.take_bool("skip_special_tokens")?,
-    };
+    let output = take_output(&mut body, endpoint)?;
+    let (structured, schema_name) = take_structured(&mut body, &mut ignored)?;
     let namespace = body.take_string("namespace", "a string")?;
     let priority = body.take_i32("priority")?;
     take_unsupported(&mut body, endpoint == Endpoint::Completions)?;
@@ -118,6 +127,7 @@ pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
         },
         namespace,
         priority,
+        structured,
     };
     let choices_per_prompt = sampling_n(&template);
     let num_prompts = u32::try_from(prompts.len()).unwrap_or(u32::MAX);
@@ -130,7 +140,9 @@ pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
         stream,
         wishes: Wishes {
             include_usage,
-            return_token_ids,
+            return_token_ids: output.token_ids == Some(true),
+            logprobs: output.logprobs.is_some(),
+            shows_special: output.skip_special_tokens == Some(false),
             report_speculation,
         },
         ignored: ignored.into_iter().collect(),
@@ -141,6 +153,11 @@ pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
             } else {
                 prompt_name
             },
+            logprobs: match endpoint {
+                Endpoint::Chat => "top_logprobs",
+                Endpoint::Completions => "logprobs",
+            },
+            schema: schema_name,
         },
     })
 }
@@ -150,6 +167,8 @@ impl Default for Names {
         Self {
             max_tokens: "max_tokens",
             prompt: "prompt",
+            logprobs: "logprobs",
+            schema: STRUCTURED_OUTPUTS_SCHEMA,
         }
     }
 }
@@ -185,5 +204,7 @@ fn take_include_usage(body: &mut Fields, ignored: &mut BTreeSet<String>) -> Fiel
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod refusals;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use serde::Serialize;
 use spectrie_proto::v1;
 use spectrie_proto::v1::finished::StopReason;
 
+use super::logprobs::{Logprobs, PromptLogprobs};
 use super::request::Endpoint;
 use super::totals::{Report, Usage};
 
@@ -128,13 +129,15 @@ pub(super) struct Choice<'a> {
     pub(super) delta: Option<Delta<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<&'a str>,
-    /// Always null: OpenAI's clients expect the field.
-    pub(super) logprobs: Option<()>,
+    /// Null unless asked for: OpenAI's clients expect the field.
+    pub(super) logprobs: Option<Logprobs<'a>>,
     pub(super) finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stop_reason: Option<Stop<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) token_ids: Option<&'a [u32]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prompt_logprobs: Option<PromptLogprobs<'a>>,
 }
 
 /// The whole message of a chat choice.

@@ -6,12 +6,13 @@
 //! key `error`, after which the stream ends without `[DONE]`: several clients take a `[DONE]`
 //! behind an error for an empty success.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use spectrie_proto::v1;
 
 use super::error::HttpError;
+use super::logprobs::{Logprobs, PromptLogprobs};
 use super::request::{Endpoint, Wishes};
 use super::response::{Answer, Choice, Delta, Identity, Stop, finish_reason};
 use super::totals::Totals;
@@ -26,6 +27,8 @@ pub(super) struct Encoder {
     wishes: Wishes,
     /// Choices whose role was sent.
     opened: HashSet<u32>,
+    /// Characters of each choice that log-probabilities were sent for.
+    offsets: HashMap<u32, usize>,
 }
 
 impl Encoder {
@@ -34,6 +37,7 @@ impl Encoder {
             identity,
             wishes,
             opened: HashSet::new(),
+            offsets: HashMap::new(),
         }
     }
 
@@ -41,14 +45,25 @@ impl Encoder {
     pub(super) fn delta(&mut self, index: u32, delta: &v1::Delta) -> Bytes {
         let mut out = BytesMut::new();
         self.open(index, &mut out);
-        // Tokens that do not yet make a character carry no text: nothing to say unless ids are
-        // wanted.
-        if delta.text.is_empty() && !self.wishes.return_token_ids {
+        // Tokens that do not yet make a character carry no text: nothing to say unless more than
+        // text is wanted.
+        if delta.text.is_empty() && !self.wishes.return_token_ids && delta.logprobs.is_empty() {
             return out.freeze();
         }
+        let shows_special = self.wishes.shows_special;
+        let offset = self.offsets.entry(index).or_default();
+        let logprobs = (!delta.logprobs.is_empty()).then(|| {
+            Logprobs::new(
+                self.identity.endpoint,
+                &delta.logprobs,
+                shows_special,
+                offset,
+            )
+        });
         let token_ids = self.wishes.return_token_ids.then_some(&delta.token_ids[..]);
         let choice = Choice {
             index,
+            logprobs,
             token_ids,
             ..self.choice_with(Some(&delta.text))
         };
@@ -64,6 +79,7 @@ impl Encoder {
             index,
             finish_reason: Some(finish_reason(finished)),
             stop_reason: Stop::of(finished),
+            prompt_logprobs: PromptLogprobs::new(&finished.prompt_logprobs),
             ..self.choice_with(None)
         };
         self.write_choice(choice, &mut out);
@@ -257,6 +273,36 @@ mod tests {
         assert_eq!(chunks[0]["choices"][0]["index"], 2);
         assert_eq!(chunks[0]["choices"][0]["token_ids"], json!([3, 4]));
         assert_eq!(chunks[0]["choices"][0].get("delta"), None);
+    }
+
+    #[test]
+    fn logprobs_come_with_their_tokens_and_count_on() {
+        let wishes = Wishes {
+            logprobs: true,
+            ..Wishes::default()
+        };
+        let mut encoder = encoder(Endpoint::Completions, wishes);
+        let entry = |text: &'static str| v1::TokenLogprob {
+            logprob: Some(-0.5),
+            bytes: text.as_bytes().into(),
+            text: text.into(),
+            ..Default::default()
+        };
+        let mut silent = delta("");
+        silent.logprobs = vec![entry("ab"), entry("c")];
+        let first = events(&encoder.delta(1, &silent));
+        assert_eq!(first[0]["choices"][0]["text"], "");
+        assert_eq!(
+            first[0]["choices"][0]["logprobs"]["text_offset"],
+            json!([0, 2])
+        );
+        let mut next = delta("abcd");
+        next.logprobs = vec![entry("d")];
+        let next = events(&encoder.delta(1, &next));
+        assert_eq!(next[0]["choices"][0]["logprobs"]["tokens"], json!(["d"]));
+        assert_eq!(next[0]["choices"][0]["logprobs"]["text_offset"], json!([3]));
+        let end = events(&encoder.finished(1, &v1::Finished::default()));
+        assert_eq!(end[0]["choices"][0]["logprobs"], Value::Null);
     }
 
     #[test]

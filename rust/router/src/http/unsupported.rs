@@ -2,7 +2,7 @@
 //! alone.
 //!
 //! A field is refused when ignoring it would give a client another kind of answer than it asked
-//! for. Values that ask for nothing (`"tools": []`, `"logprobs": false`) are fine, since clients
+//! for. Values that ask for nothing (`"tools": []`, `"echo": false`) are fine, since clients
 //! send them by default.
 
 use serde_json::Value;
@@ -33,21 +33,6 @@ const WITHOUT_EFFECT: &[&str] = &[
 
 const REFUSED: &[Refused] = &[
     refused(
-        "logprobs",
-        is_false,
-        "log probabilities are not supported: leave it out",
-    ),
-    refused(
-        "top_logprobs",
-        is_zero,
-        "log probabilities are not supported: leave it out",
-    ),
-    refused(
-        "prompt_logprobs",
-        is_false,
-        "log probabilities are not supported: leave it out",
-    ),
-    refused(
         "tools",
         is_empty,
         "tools are not supported: leave it out or send an empty list",
@@ -67,12 +52,6 @@ const REFUSED: &[Refused] = &[
         is_none_or_auto,
         "functions are not supported: leave it out",
     ),
-    refused(
-        "response_format",
-        is_text_format,
-        "structured output is not supported: leave it out or send {\"type\": \"text\"}",
-    ),
-    refused("structured_outputs", never, STRUCTURED),
     refused("guided_json", never, STRUCTURED),
     refused("guided_regex", never, STRUCTURED),
     refused("guided_choice", never, STRUCTURED),
@@ -90,11 +69,6 @@ const REFUSED: &[Refused] = &[
         "allowed_token_ids",
         is_empty,
         "a list of allowed tokens is not supported: leave it out",
-    ),
-    refused(
-        "bad_words",
-        is_empty,
-        "a list of banned words is not supported: use logit_bias",
     ),
     refused(
         "use_beam_search",
@@ -137,7 +111,8 @@ const REFUSED_IN_COMPLETIONS: &[Refused] = &[
     ),
 ];
 
-const STRUCTURED: &str = "structured output is not supported: leave it out";
+const STRUCTURED: &str = "structured output goes by another name here: use structured_outputs or \
+     response_format";
 
 const fn refused(
     name: &'static str,
@@ -186,10 +161,6 @@ fn is_false(value: &Value) -> bool {
     value == &Value::Bool(false)
 }
 
-fn is_zero(value: &Value) -> bool {
-    value.as_u64() == Some(0)
-}
-
 fn is_one(value: &Value) -> bool {
     value.as_u64() == Some(1)
 }
@@ -204,10 +175,6 @@ fn is_empty_string(value: &Value) -> bool {
 
 fn is_none_or_auto(value: &Value) -> bool {
     matches!(value.as_str(), Some("none" | "auto"))
-}
-
-fn is_text_format(value: &Value) -> bool {
-    value.get("type").and_then(Value::as_str) == Some("text")
 }
 
 fn is_text_list(value: &Value) -> bool {

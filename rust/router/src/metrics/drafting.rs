@@ -1,4 +1,4 @@
-//! What workers tell of their drafting: totals become counters of their model.
+//! What workers tell of their drafting and prefix cache: totals become counters of their model.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ struct Told {
     gone: VecDeque<String>,
 }
 
-/// Gauges and counters of drafting.
+/// Gauges and counters of drafting and of the prefix cache.
 #[derive(Debug)]
 pub(super) struct Drafting {
     tokens: Family<WorkerLabels, Gauge>,
@@ -40,6 +40,11 @@ pub(super) struct Drafting {
     bin_accepted: Family<DecileLabels, Counter>,
     net_gain: Family<WorkerLabels, Amount>,
     recycling: Family<WorkerLabels, Gauge>,
+    choices: Family<ModelLabel, Counter>,
+    choices_right: Family<ModelLabel, Counter>,
+    cached: Family<WorkerLabels, Amount>,
+    prefix_queries: Family<ModelLabel, Counter>,
+    prefix_hits: Family<ModelLabel, Counter>,
     told: Mutex<Told>,
 }
 
@@ -55,6 +60,11 @@ impl Drafting {
             bin_accepted: all.add("spec_calibration_accepted", Family::default()),
             net_gain: all.add("spec_net_gain_ratio", Family::default()),
             recycling: all.add("spec_recycling", Family::default()),
+            choices: all.add("spec_choices", Family::default()),
+            choices_right: all.add("spec_choices_right", Family::default()),
+            cached: all.add("kv_cached_ratio", Family::default()),
+            prefix_queries: all.add("prefix_cache_queries", Family::default()),
+            prefix_hits: all.add("prefix_cache_hits", Family::default()),
             told: Mutex::default(),
         }
     }
@@ -68,6 +78,9 @@ impl Drafting {
         gauge(&self.tokens, load.memory_tokens);
         gauge(&self.corpus_bytes, load.corpus_bytes);
         gauge(&self.recycling, u64::from(load.recycling));
+        let pages = f64::from(load.pages_total.max(1));
+        let cached = f64::from(load.pages_cached) / pages;
+        self.cached.get_or_create(&labels).set(cached);
         if let Some(gain) = net_gain(load) {
             self.net_gain.get_or_create(&labels).set(gain);
         }
@@ -78,9 +91,29 @@ impl Drafting {
             before.unwrap_or_default()
         };
         let model_label = model_label(model);
-        self.evicted
-            .get_or_create(&model_label)
-            .inc_by(load.evicted_tokens.saturating_sub(before.evicted_tokens));
+        for (family, now, before) in [
+            (&self.evicted, load.evicted_tokens, before.evicted_tokens),
+            (&self.choices, load.choices_total, before.choices_total),
+            (
+                &self.choices_right,
+                load.choices_right,
+                before.choices_right,
+            ),
+            (
+                &self.prefix_queries,
+                load.prefix_query_tokens,
+                before.prefix_query_tokens,
+            ),
+            (
+                &self.prefix_hits,
+                load.prefix_hit_tokens,
+                before.prefix_hit_tokens,
+            ),
+        ] {
+            family
+                .get_or_create(&model_label)
+                .inc_by(now.saturating_sub(before));
+        }
         self.expected
             .get_or_create(&model_label)
             .inc_by((load.expected_accepted - before.expected_accepted).max(0.0));
@@ -106,6 +139,7 @@ impl Drafting {
             gauge.remove(labels);
         }
         self.net_gain.remove(labels);
+        self.cached.remove(labels);
         let mut told = lock(&self.told);
         told.gone.push_back(instance.to_owned());
         if told.gone.len() > MAX_GONE
@@ -146,6 +180,12 @@ mod tests {
             holdout_tokens: 2,
             holdout_ms: 1.0,
             recycling: true,
+            choices_total: 10 * tokens,
+            choices_right: 9 * tokens,
+            pages_cached: 3,
+            pages_total: 4,
+            prefix_query_tokens: 3 * tokens,
+            prefix_hit_tokens: tokens,
             ..Default::default()
         }
     }
@@ -167,6 +207,11 @@ mod tests {
             "spectrie_spec_calibration_accepted_total{model=\"m\",decile=\"1\"} 16",
             "spectrie_spec_net_gain_ratio{model=\"m\",worker=\"w2\"} 1.5",
             "spectrie_spec_recycling{model=\"m\",worker=\"w3\"} 1",
+            "spectrie_kv_cached_ratio{model=\"m\",worker=\"w2\"} 0.75",
+            "spectrie_prefix_cache_queries_total{model=\"m\"} 48",
+            "spectrie_prefix_cache_hits_total{model=\"m\"} 16",
+            "spectrie_spec_choices_total{model=\"m\"} 160",
+            "spectrie_spec_choices_right_total{model=\"m\"} 144",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -81,6 +81,20 @@ pub const TABLE: &[(&str, &str)] = &[
         "spec_recycling",
         "1 while the model's runner-up tokens are drafted from",
     ),
+    (
+        "spec_choices",
+        "Steps of decoding alone whose choice, to draft or not, can be judged",
+    ),
+    ("spec_choices_right", "Those of them whose choice was right"),
+    (
+        "kv_cached_ratio",
+        "Pages that no request holds, kept for the prefix they hold, 0 to 1",
+    ),
+    (
+        "prefix_cache_queries",
+        "Prompt tokens looked up in the prefix cache",
+    ),
+    ("prefix_cache_hits", "Prompt tokens found there"),
 ];
 
 /// Registers metrics in the order of the table.

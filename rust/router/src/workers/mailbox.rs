@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats};
+use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats, TokenLogprob};
 use tokio::sync::Notify;
 
 use crate::sync::lock;
@@ -24,6 +24,10 @@ pub(crate) struct Inbox {
     pub(crate) token_ids: Vec<u32>,
     /// One `spectrie.v1.Source` per token.
     pub(crate) sources: Vec<u32>,
+    /// One per token, when asked for.
+    pub(crate) logprobs: Vec<TokenLogprob>,
+    /// One per token of the prompt, when asked for.
+    pub(crate) prompt_logprobs: Vec<TokenLogprob>,
     pub(crate) finish: Option<WorkerFinish>,
     /// The worker is gone; nothing more will come from this attempt.
     pub(crate) lost: bool,
@@ -61,10 +65,13 @@ impl Mailbox {
             if inbox.token_ids.is_empty() {
                 inbox.token_ids = output.token_ids;
                 inbox.sources = output.sources;
+                inbox.logprobs = output.logprobs;
             } else {
                 inbox.token_ids.extend_from_slice(&output.token_ids);
                 inbox.sources.extend_from_slice(&output.sources);
+                inbox.logprobs.extend(output.logprobs);
             }
+            inbox.prompt_logprobs.extend(output.prompt_logprobs);
             if kind != FinishKind::FinishNone {
                 inbox.finish = Some(WorkerFinish {
                     kind,

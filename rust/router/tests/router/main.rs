@@ -4,6 +4,8 @@
 mod admin;
 mod corpora;
 mod generate;
+mod logprobs;
+mod options;
 mod refusals;
 mod services;
 #[path = "../support/mod.rs"]

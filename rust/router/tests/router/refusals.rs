@@ -27,6 +27,10 @@ fn stopping(request: &mut v1::GenerateRequest) -> &mut v1::Stopping {
     request.stopping.get_or_insert_default()
 }
 
+fn output(request: &mut v1::GenerateRequest) -> &mut v1::Output {
+    request.output.get_or_insert_default()
+}
+
 fn speculation(request: &mut v1::GenerateRequest) -> &mut v1::Speculation {
     request.speculation.get_or_insert_default()
 }
@@ -263,6 +267,36 @@ const CASES: &[Case] = &[
         |r| r.namespace = Some(String::new()),
         "namespace",
         "0 bytes",
+    ),
+    invalid(
+        "typical mass of zero",
+        |r| sampling(r).typical_p = Some(0.0),
+        "sampling.typical_p",
+        "given 0, allowed above 0, up to 1",
+    ),
+    invalid(
+        "too many barred texts",
+        |r| sampling(r).bad_words = vec!["a".into(); 65],
+        "sampling.bad_words",
+        "given 65 texts, allowed up to 64",
+    ),
+    invalid(
+        "barred text of too many tokens",
+        |r| sampling(r).bad_words = vec!["a".into(), "x".repeat(33)],
+        "sampling.bad_words[1]",
+        "given 33 tokens, allowed 1 to 32",
+    ),
+    invalid(
+        "log-probabilities of too many tokens",
+        |r| output(r).logprobs = Some(21),
+        "output.logprobs",
+        "given 21, allowed 0 to 20",
+    ),
+    invalid(
+        "form without a constraint",
+        |r| r.structured = Some(v1::Structured::default()),
+        "structured",
+        "one of json_schema, json_object, regex, grammar and choice",
     ),
     Case {
         name: "namespace where none may be named",

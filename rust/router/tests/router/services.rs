@@ -135,6 +135,7 @@ async fn key_is_needed_where_keys_are_set_and_gives_the_namespace() {
         panic!("no start")
     };
     assert_eq!(start.namespace, "ann");
+    assert_eq!(start.tenant.as_deref(), Some("ann"));
     let health = HealthClient::new(router.channel().await)
         .check(HealthCheckRequest {
             service: String::new(),

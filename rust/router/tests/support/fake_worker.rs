@@ -13,8 +13,8 @@ use spectrie_proto::WORKER_PROTOCOL;
 use spectrie_proto::worker_v1::worker_hub_client::WorkerHubClient;
 use spectrie_proto::worker_v1::{
     ArtifactChunk, Cancel, Capacity, FinishKind, Heartbeat, Hello, Learned, Load, Ready,
-    RequestOutput, RequestStats, RouterMessage, Start, StepOutput, WorkerMessage, router_message,
-    worker_message::Message,
+    RequestOutput, RequestStats, RouterMessage, Start, StepOutput, TokenLogprob, WorkerMessage,
+    router_message, worker_message::Message,
 };
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -29,6 +29,7 @@ pub const VOCABULARY_SIZE: u32 = 257;
 
 /// How a fake worker behaves.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one misbehaviour")]
 pub struct FakeWorker {
     /// Served model name.
     pub model: String,
@@ -48,6 +49,10 @@ pub struct FakeWorker {
     pub die_after_tokens: Option<usize>,
     /// Refuses every choice with this message.
     pub refusal: Option<String>,
+    /// Says of every choice that no worker can run it, with this message.
+    pub fault: Option<String>,
+    /// Tells no log-probabilities, whatever is asked for.
+    pub hides_logprobs: bool,
     /// Sends a token outside the vocabulary instead of the first one.
     pub bad_token: bool,
     /// Never steps.
@@ -72,6 +77,8 @@ impl Default for FakeWorker {
             max_context: 512,
             die_after_tokens: None,
             refusal: None,
+            fault: None,
+            hides_logprobs: false,
             bad_token: false,
             is_frozen: false,
             is_silent: false,
@@ -206,12 +213,20 @@ impl FakeWorker {
         match message.message {
             Some(router_message::Message::Start(start)) => {
                 let key = (start.request_id.clone(), start.attempt);
-                if let Some(refusal) = &self.refusal {
+                let refusal = self
+                    .refusal
+                    .as_ref()
+                    .map(|why| (why, FinishKind::FinishRefused));
+                let fault = self
+                    .fault
+                    .as_ref()
+                    .map(|why| (why, FinishKind::FinishInvalid));
+                if let Some((why, kind)) = refusal.or(fault) {
                     let output = RequestOutput {
                         request_id: key.0,
                         attempt: key.1,
-                        finish: FinishKind::FinishRefused.into(),
-                        message: Some(refusal.clone()),
+                        finish: kind.into(),
+                        message: Some(why.clone()),
                         ..Default::default()
                     };
                     return send(
@@ -284,6 +299,20 @@ impl FakeWorker {
                 *first = VOCABULARY_SIZE;
             }
             let ended = finish != FinishKind::FinishNone;
+            let is_first = choice.steps == 1;
+            let asked = |num_top: Option<u32>| num_top.filter(|_| !self.hides_logprobs);
+            let logprobs = asked(choice.start.logprobs)
+                .map(|num_top| token_ids.iter().map(|id| logprob(*id, num_top)).collect());
+            let prompt = asked(choice.start.prompt_logprobs.filter(|_| is_first));
+            let prompt_logprobs = prompt.map(|num_top| {
+                let ids = choice.start.prompt_ids.iter();
+                let mut entries: Vec<_> = ids.map(|id| logprob(*id, num_top)).collect();
+                entries[0] = TokenLogprob {
+                    token_id: entries[0].token_id,
+                    ..Default::default()
+                };
+                entries
+            });
             if ended && choice.start.learn {
                 learned.push(Learned {
                     namespace: choice.start.namespace.clone(),
@@ -298,6 +327,8 @@ impl FakeWorker {
                 finish: finish.into(),
                 message: None,
                 stats: ended.then(|| choice.stats()),
+                logprobs: logprobs.unwrap_or_default(),
+                prompt_logprobs: prompt_logprobs.unwrap_or_default(),
             });
             !ended
         });
@@ -364,6 +395,18 @@ impl Running {
             accepted_prediction_tokens: predicted as u32,
             ..Default::default()
         }
+    }
+}
+
+/// The token itself is the likeliest, those after it follow.
+fn logprob(token_id: u32, num_top: u32) -> TokenLogprob {
+    let top = (0..num_top).map(|rank| ((token_id + rank) % VOCABULARY_SIZE, -0.125 - rank as f32));
+    let (top_ids, top_logprobs) = top.unzip();
+    TokenLogprob {
+        token_id,
+        logprob: Some(-0.125),
+        top_ids,
+        top_logprobs,
     }
 }
 

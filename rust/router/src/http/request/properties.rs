@@ -28,6 +28,11 @@ const NAMES: &[&str] = &[
     "namespace",
     "priority",
     "logprobs",
+    "top_logprobs",
+    "prompt_logprobs",
+    "bad_words",
+    "typical_p",
+    "structured_outputs",
     "tools",
     "response_format",
     "modalities",
@@ -37,7 +42,19 @@ const NAMES: &[&str] = &[
 
 /// Keys of inner objects, so that they are sometimes the right ones.
 const INNER: &[&str] = &[
-    "role", "content", "type", "text", "enabled", "mode", "7", "learn",
+    "role",
+    "content",
+    "type",
+    "text",
+    "enabled",
+    "mode",
+    "7",
+    "learn",
+    "json_schema",
+    "schema",
+    "json",
+    "regex",
+    "choice",
 ];
 
 fn number() -> impl Strategy<Value = Value> {

@@ -2,11 +2,12 @@ use serde_json::{Value, json};
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
+use spectrie_proto::v1::structured::Constraint;
 
 use super::*;
 use crate::http::error::HttpError;
 
-fn chat(extra: Value) -> Result<ApiRequest, HttpError> {
+pub(super) fn chat(extra: Value) -> Result<ApiRequest, HttpError> {
     with(
         Endpoint::Chat,
         json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}),
@@ -14,7 +15,7 @@ fn chat(extra: Value) -> Result<ApiRequest, HttpError> {
     )
 }
 
-fn completion(extra: Value) -> Result<ApiRequest, HttpError> {
+pub(super) fn completion(extra: Value) -> Result<ApiRequest, HttpError> {
     with(
         Endpoint::Completions,
         json!({"model": "m", "prompt": "hi"}),
@@ -59,6 +60,12 @@ fn every_field_reaches_the_core() {
         "speculation": {"enabled": true, "max_draft_tokens": 8, "mode": "prob", "learn": false},
         "namespace": "team",
         "priority": -2,
+        "typical_p": 0.75,
+        "bad_words": ["no"],
+        "logprobs": true,
+        "top_logprobs": 4,
+        "prompt_logprobs": 0,
+        "structured_outputs": {"choice": ["yes", "no"]},
         "return_token_ids": true,
         "skip_special_tokens": false
     }))
@@ -87,6 +94,8 @@ fn every_field_reaches_the_core() {
             presence_penalty: Some(-1.5),
             repetition_penalty: Some(1.25),
             logit_bias: [(3, 0.5), (11, -100.0)].into(),
+            typical_p: Some(0.75),
+            bad_words: vec!["no".into()],
         }),
         stopping: Some(v1::Stopping {
             max_tokens: Some(9),
@@ -99,6 +108,8 @@ fn every_field_reaches_the_core() {
             token_ids: Some(true),
             sources: None,
             skip_special_tokens: Some(false),
+            logprobs: Some(4),
+            prompt_logprobs: Some(0),
         }),
         speculation: Some(v1::Speculation {
             enabled: Some(true),
@@ -111,6 +122,11 @@ fn every_field_reaches_the_core() {
         }),
         namespace: Some("team".into()),
         priority: Some(-2),
+        structured: Some(v1::Structured {
+            constraint: Some(Constraint::Choice(v1::Choices {
+                texts: vec!["yes".into(), "no".into()],
+            })),
+        }),
     };
     assert_eq!(api.requests, [expected]);
 }
@@ -198,261 +214,45 @@ fn fields_without_effect_are_accepted_and_the_unknown_ones_named() {
     assert!(api.wishes.report_speculation);
 }
 
-/// (extra field of a chat body, param, code, message)
-fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
-    const INVALID: &str = "invalid_value";
-    const UNSUPPORTED: &str = "unsupported_value";
-    vec![
-        (
-            json!({"temperature": "hot"}),
-            "temperature",
-            INVALID,
-            "temperature: given the string \"hot\", allowed a number from 0 to 100",
-        ),
-        (
-            json!({"top_p": 1e300}),
-            "top_p",
-            INVALID,
-            "top_p: given 1e+300, allowed a number above 0 and at most 1",
-        ),
-        (
-            json!({"max_tokens": 5.5}),
-            "max_tokens",
-            INVALID,
-            "max_tokens: given 5.5, allowed an integer, 1 or more",
-        ),
-        (
-            json!({"n": -1}),
-            "n",
-            INVALID,
-            "n: given -1, allowed an integer from 1 to 8",
-        ),
-        (
-            json!({"n": 4_294_967_296_u64}),
-            "n",
-            INVALID,
-            "n: given 4294967296, allowed an integer from 1 to 8",
-        ),
-        (
-            json!({"seed": 1.5}),
-            "seed",
-            INVALID,
-            "seed: given 1.5, allowed an integer from -9223372036854775808 to 18446744073709551615",
-        ),
-        (
-            json!({"stop": [1]}),
-            "stop[0]",
-            INVALID,
-            "stop[0]: given 1, allowed a string",
-        ),
-        (
-            json!({"stream": "yes"}),
-            "stream",
-            INVALID,
-            "stream: given the string \"yes\", allowed true or false",
-        ),
-        (
-            json!({"logit_bias": {"x": 1}}),
-            "logit_bias",
-            INVALID,
-            "logit_bias: given the key \"x\", allowed an object from token ids to numbers from -100 to 100",
-        ),
-        (
-            json!({"logit_bias": [1]}),
-            "logit_bias",
-            INVALID,
-            "logit_bias: given a list of 1, allowed an object from token ids to numbers from -100 to 100",
-        ),
-        (
-            json!({"max_tokens": 4, "max_completion_tokens": 5}),
-            "max_completion_tokens",
-            INVALID,
-            "max_completion_tokens: given 5 together with max_tokens 4, allowed one of them",
-        ),
-        (
-            json!({"messages": []}),
-            "messages",
-            INVALID,
-            "messages: absent, needed is a list with at least one message",
-        ),
-        (
-            json!({"messages": ["hi"]}),
-            "messages[0]",
-            INVALID,
-            "messages[0]: given the string \"hi\", allowed an object",
-        ),
-        (
-            json!({"messages": [{"content": "x"}]}),
-            "messages[0].role",
-            INVALID,
-            "messages[0].role: absent, needed is \"system\", \"developer\", \"user\" or \"assistant\"",
-        ),
-        (
-            json!({"messages": [{"role": "robot", "content": "x"}]}),
-            "messages[0].role",
-            INVALID,
-            "messages[0].role: given the string \"robot\", allowed \"system\", \"developer\", \"user\" or \"assistant\"",
-        ),
-        (
-            json!({"messages": [{"role": "tool", "content": "x"}]}),
-            "messages[0].role",
-            UNSUPPORTED,
-            "messages[0].role: given \"tool\", allowed \"system\", \"developer\", \"user\" or \"assistant\": tools are not supported",
-        ),
-        (
-            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
-            "messages[0].content[0].type",
-            UNSUPPORTED,
-            "messages[0].content[0].type: given \"image_url\", allowed \"text\"",
-        ),
-        (
-            json!({"messages": [{"role": "user", "content": null}]}),
-            "messages[0].content",
-            INVALID,
-            "messages[0].content: absent, needed is a string or a list of {\"type\": \"text\", \"text\": ...} parts",
-        ),
-        (
-            json!({"prompt_token_ids": [1]}),
-            "prompt_token_ids",
-            INVALID,
-            "prompt_token_ids: given together with messages, allowed one of them",
-        ),
-        (
-            json!({"prediction": "x"}),
-            "prediction",
-            INVALID,
-            "prediction: given the string \"x\", allowed an object",
-        ),
-        (
-            json!({"prediction": {"type": "file", "content": "x"}}),
-            "prediction.type",
-            UNSUPPORTED,
-            "prediction.type: given \"file\", allowed \"content\"",
-        ),
-        (
-            json!({"prediction": {"type": "content", "content": 5}}),
-            "prediction.content",
-            INVALID,
-            "prediction.content: given 5, allowed a string or a list of {\"type\": \"text\", \"text\": ...} parts",
-        ),
-        (
-            json!({"speculation": true}),
-            "speculation",
-            INVALID,
-            "speculation: given true, allowed an object",
-        ),
-        (
-            json!({"speculation": {"mode": "fast"}}),
-            "speculation.mode",
-            INVALID,
-            "speculation.mode: given the string \"fast\", allowed \"auto\", \"off\", \"bfs\" or \"prob\"",
-        ),
-        (
-            json!({"logprobs": true}),
-            "logprobs",
-            UNSUPPORTED,
-            "logprobs: given true, log probabilities are not supported: leave it out",
-        ),
-        (
-            json!({"tools": [{}]}),
-            "tools",
-            UNSUPPORTED,
-            "tools: given a list of 1, tools are not supported: leave it out or send an empty list",
-        ),
-        (
-            json!({"response_format": {"type": "json_object"}}),
-            "response_format",
-            UNSUPPORTED,
-            "response_format: given an object, structured output is not supported: leave it out or send {\"type\": \"text\"}",
-        ),
-        (
-            json!({"modalities": ["text", "audio"]}),
-            "modalities",
-            UNSUPPORTED,
-            "modalities: given a list of 2, only text is supported: leave it out or send [\"text\"]",
-        ),
-    ]
-}
-
 #[test]
-fn wrong_chat_fields_are_refused_by_name_with_what_is_allowed() {
-    for (extra, param, code, message) in refusals() {
-        let error = chat(extra).unwrap_err();
-        assert_eq!(error.message, message);
-        assert_eq!(error.status, 400, "{message}");
-        assert_eq!(error.param.as_deref(), Some(param), "{message}");
-        assert_eq!(error.code, Some(code), "{message}");
-        assert_eq!(error.kind, "invalid_request_error", "{message}");
-    }
-}
-
-#[test]
-fn wrong_completion_fields_are_refused_by_name() {
-    for (extra, param, message) in [
-        (
-            json!({"prompt": null}),
-            "prompt",
-            "prompt: absent, needed is a string, a list of token ids, or a list of strings or of lists of token ids",
-        ),
-        (
-            json!({"prompt": []}),
-            "prompt",
-            "prompt: given an empty list, allowed a string, a list of token ids, or a list of strings or of lists of token ids",
-        ),
-        (
-            json!({"prompt": [1, -2]}),
-            "prompt[1]",
-            "prompt[1]: given -2, allowed a token id",
-        ),
-        (
-            json!({"prompt": ["a", 1]}),
-            "prompt[1]",
-            "prompt[1]: given 1, allowed a string or a list of token ids",
-        ),
-        (
-            json!({"prompt": vec!["a"; 65]}),
-            "prompt",
-            "prompt: given 65 prompts, allowed up to 64",
-        ),
-        (
-            json!({"echo": true}),
-            "echo",
-            "echo: given true, repeating the prompt is not supported: leave it out or send false",
-        ),
-        (
-            json!({"suffix": "x"}),
-            "suffix",
-            "suffix: given the string \"x\", inserting before a suffix is not supported: leave it out",
-        ),
-        (
-            json!({"best_of": 4}),
-            "best_of",
-            "best_of: given 4, choosing the best of several is not supported: use n to get them all",
-        ),
-        (
-            json!({"logprobs": 0}),
-            "logprobs",
-            "logprobs: given 0, log probabilities are not supported: leave it out",
-        ),
+fn form_of_the_answer_is_read_in_either_place_and_keeps_the_order_of_a_schema() {
+    let constraint = |extra: Value| {
+        let structured = chat(extra).unwrap().requests[0].structured.clone();
+        structured.map(|structured| structured.constraint.unwrap())
+    };
+    let schema = json!({"properties": {"z": {}, "a": {}}, "additionalProperties": false});
+    let written = schema.to_string();
+    assert!(written.find("\"z\"") < written.find("\"a\""));
+    let expected = Some(Constraint::JsonSchema(written.clone()));
+    let format = json!({"name": "n", "description": "d", "strict": true, "schema": schema});
+    for extra in [
+        json!({"response_format": {"type": "json_schema", "json_schema": format}}),
+        json!({"structured_outputs": {"json": schema}}),
+        json!({"structured_outputs": {"json": written}}),
     ] {
-        let error = completion(extra).unwrap_err();
-        assert_eq!(error.message, message);
-        assert_eq!(error.param.as_deref(), Some(param), "{message}");
+        assert_eq!(constraint(extra), expected);
     }
-}
-
-#[test]
-fn body_that_is_no_object_is_refused_without_a_param() {
-    let error = convert(Endpoint::Chat, json!([1])).unwrap_err();
-    assert_eq!(error.param, None);
     assert_eq!(
-        error.message,
-        "body: given a list of 1, allowed a JSON object"
+        constraint(json!({"response_format": {"type": "json_object"}})),
+        Some(Constraint::JsonObject(true))
+    );
+    assert_eq!(
+        constraint(json!({"structured_outputs": {"grammar": "start: \"a\""}})),
+        Some(Constraint::Grammar("start: \"a\"".into()))
+    );
+    assert_eq!(
+        constraint(json!({"response_format": {"type": "text"}})),
+        None
     );
 }
 
 #[test]
-fn long_values_are_cut_in_messages() {
-    let error = chat(json!({"temperature": "é".repeat(1000)})).unwrap_err();
-    assert!(error.message.contains("...") && error.message.len() < 250);
+fn alternatives_are_counted_in_each_endpoints_own_way() {
+    let count = |api: ApiRequest| api.requests[0].output.unwrap().logprobs;
+    assert_eq!(count(chat(json!({"logprobs": true})).unwrap()), Some(0));
+    let none = json!({"logprobs": false, "top_logprobs": 0, "prompt_logprobs": false});
+    assert_eq!(count(chat(none).unwrap()), None);
+    assert_eq!(count(completion(json!({"logprobs": 0})).unwrap()), Some(0));
+    assert_eq!(count(completion(json!({"logprobs": 5})).unwrap()), Some(5));
+    assert_eq!(count(completion(json!({"logprobs": false})).unwrap()), None);
 }

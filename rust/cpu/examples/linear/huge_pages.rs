@@ -1,9 +1,4 @@
-//! Large memory pages for weights.
-//!
-//! Decoding streams every weight once per step. With 4 KiB pages the processor looks up an address
-//! translation every 64 cache lines, which under virtualisation halves the bandwidth: 17 against
-//! 34 GB/s of one core, measured on a Zen 4 guest. The matrix library allocates with `malloc`, so the
-//! advice is given afterwards, to all large anonymous mappings of the process.
+//! Large memory pages for what the plain read is timed on, as packed weights have them.
 #![allow(unsafe_code)] // advice about mappings listed by the system
 
 /// Since Linux 6.1; collapses at once instead of in the background.
@@ -14,21 +9,16 @@ const SMALLEST_BYTES: usize = 16 << 20;
 /// Size of a large page on x86-64, and of the default one on aarch64.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Asks for large pages wherever the process has a big anonymous mapping, and gives the bytes asked
-/// for. Content does not change. Where the system refuses or has none, nothing happens.
-///
-/// Call it once after loading weights; it takes about the time of copying them.
-pub fn use_huge_pages() -> usize {
+/// Asks for large pages wherever the process has a big anonymous mapping. Content does not change.
+/// Where the system refuses or has none, nothing happens.
+pub(crate) fn use_huge_pages() {
     #[cfg(target_os = "linux")]
     {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        maps.lines()
-            .filter_map(anonymous_range)
-            .map(|(start, len)| advise(start, len))
-            .sum()
+        for (start, len) in maps.lines().filter_map(anonymous_range) {
+            advise(start, len);
+        }
     }
-    #[cfg(not(target_os = "linux"))]
-    0
 }
 
 /// Start and length of the whole large pages in a line of `/proc/self/maps`, if it is a big private
@@ -51,16 +41,13 @@ fn anonymous_range(line: &str) -> Option<(usize, usize)> {
 }
 
 #[cfg(target_os = "linux")]
-fn advise(start: usize, len: usize) -> usize {
+fn advise(start: usize, len: usize) {
     // SAFETY: neither advice changes content or access; a range unmapped meanwhile gives an error.
     unsafe {
         let address = start as *mut libc::c_void;
-        if libc::madvise(address, len, libc::MADV_HUGEPAGE) != 0 {
-            return 0;
-        }
+        libc::madvise(address, len, libc::MADV_HUGEPAGE);
         libc::madvise(address, len, MADV_COLLAPSE);
     }
-    len
 }
 
 #[cfg(test)]

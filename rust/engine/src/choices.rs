@@ -1,0 +1,195 @@
+//! How often it was right to draft, or not to.
+//!
+//! The evidence is kept by the number of decoding requests and fades, so that it is of now.
+//!
+//! - A step with drafts was right while such steps emit at least as many tokens a millisecond as
+//!   those without: holdout steps and those whose drafts nobody bought. Without drafts every
+//!   request emits one token, whatever the text, so the two may be compared.
+//! - A step that bought none of the drafts it was offered was right while the likeliest first token
+//!   of such offers comes true too seldom to pay for its row. The model says whether it does
+//!   although it was not sent.
+
+use crate::gain::Trial;
+
+/// What is left of the evidence after one more step of its kind.
+const DECAY: f64 = 0.98;
+
+/// Least evidence that a judgement rests on, in steps.
+const LEAST_STEPS: f64 = 2.5;
+
+/// Numbers of requests are told apart by powers of two up to 64.
+const NUM_SIZES: usize = 7;
+
+/// A step of decoding alone, as it turned out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) trial: Trial,
+    pub(crate) num_requests: usize,
+    pub(crate) num_drafts: usize,
+    pub(crate) num_tokens: u64,
+    pub(crate) milliseconds: f64,
+    /// How often the likeliest unsent token must come true to pay for its row.
+    pub(crate) break_even: f64,
+}
+
+/// The evidence, and what is known of the open step.
+#[derive(Debug, Default)]
+pub(crate) struct Choices {
+    sizes: [Evidence; NUM_SIZES],
+    /// Requests of the open step whose offer was not bought, and likeliest first tokens of theirs
+    /// that the model said.
+    num_unsent: usize,
+    num_hits: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Evidence {
+    drafted: Rate,
+    plain: Rate,
+    unsent: f64,
+    hits: f64,
+    unsent_steps: f64,
+}
+
+/// Tokens and milliseconds of some steps.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rate {
+    steps: f64,
+    tokens: f64,
+    milliseconds: f64,
+}
+
+impl Rate {
+    fn note(&mut self, step: &Step) {
+        self.steps = DECAY * self.steps + 1.0;
+        self.tokens = DECAY * self.tokens + step.num_tokens as f64;
+        self.milliseconds = DECAY * self.milliseconds + step.milliseconds;
+    }
+
+    fn per_ms(&self) -> f64 {
+        self.tokens / self.milliseconds.max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Choices {
+    /// Notes an offer of the open step of which nothing was sent, and whether the model said its
+    /// likeliest first token.
+    pub(crate) fn note_unsent(&mut self, is_hit: bool) {
+        self.num_unsent += 1;
+        self.num_hits += usize::from(is_hit);
+    }
+
+    /// Ends the open step. Whether its choice was right; `None` where it made none, or nothing is
+    /// known to compare it with.
+    pub(crate) fn end_step(&mut self, step: Option<&Step>) -> Option<bool> {
+        let unsent = std::mem::take(&mut self.num_unsent) as f64;
+        let hits = std::mem::take(&mut self.num_hits) as f64;
+        let step = step?;
+        let size = step.num_requests.max(1).ilog2() as usize;
+        let evidence = &mut self.sizes[size.min(NUM_SIZES - 1)];
+        if step.num_drafts == 0 {
+            evidence.plain.note(step);
+        } else {
+            evidence.drafted.note(step);
+        }
+        if step.trial == Trial::Holdout {
+            return None;
+        }
+        if step.num_drafts > 0 {
+            let known = evidence.plain.steps.min(evidence.drafted.steps) >= LEAST_STEPS;
+            return known.then(|| evidence.drafted.per_ms() >= evidence.plain.per_ms());
+        }
+        if unsent == 0.0 {
+            return None;
+        }
+        evidence.unsent_steps = DECAY * evidence.unsent_steps + 1.0;
+        evidence.unsent = DECAY * evidence.unsent + unsent;
+        evidence.hits = DECAY * evidence.hits + hits;
+        let known = evidence.unsent_steps >= LEAST_STEPS;
+        known.then_some(evidence.hits <= step.break_even * evidence.unsent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Step = Step {
+        trial: Trial::Offered,
+        num_requests: 4,
+        num_drafts: 0,
+        num_tokens: 4,
+        milliseconds: 10.0,
+        break_even: 0.3,
+    };
+
+    fn drafted(num_tokens: u64) -> Step {
+        Step {
+            num_drafts: 8,
+            num_tokens,
+            milliseconds: 12.0,
+            ..STEP
+        }
+    }
+
+    /// Judgements of `count` steps: none, wrong, right.
+    fn judge(choices: &mut Choices, step: &Step, unsent: &[bool], count: usize) -> [usize; 3] {
+        let mut judged = [0; 3];
+        for _ in 0..count {
+            for &hit in unsent {
+                choices.note_unsent(hit);
+            }
+            let index = choices
+                .end_step(Some(step))
+                .map_or(0, |right| 1 + usize::from(right));
+            judged[index] += 1;
+        }
+        judged
+    }
+
+    fn holdout() -> Step {
+        Step {
+            trial: Trial::Holdout,
+            ..STEP
+        }
+    }
+
+    #[test]
+    fn drafts_are_right_while_they_beat_steps_without() {
+        let mut choices = Choices::default();
+        assert_eq!(judge(&mut choices, &drafted(6), &[], 5), [5, 0, 0]);
+        assert_eq!(judge(&mut choices, &holdout(), &[], 5), [5, 0, 0]);
+        // 6 tokens in 12 ms against 4 in 10.
+        assert_eq!(judge(&mut choices, &drafted(6), &[], 10), [0, 0, 10]);
+        let [_, wrong, right] = judge(&mut choices, &drafted(4), &[], 300);
+        assert!(wrong > 200 && right > 0, "{wrong} {right}");
+    }
+
+    #[test]
+    fn sizes_of_batches_are_judged_apart() {
+        let mut choices = Choices::default();
+        judge(&mut choices, &holdout(), &[], 5);
+        let single = Step {
+            num_requests: 1,
+            ..drafted(6)
+        };
+        assert_eq!(judge(&mut choices, &single, &[], 10), [10, 0, 0]);
+        let seven = Step {
+            num_requests: 7,
+            ..drafted(10)
+        };
+        assert_eq!(judge(&mut choices, &seven, &[], 10), [2, 0, 8]);
+    }
+
+    #[test]
+    fn no_drafts_are_right_while_the_likeliest_would_not_have_paid() {
+        let mut choices = Choices::default();
+        assert_eq!(judge(&mut choices, &STEP, &[], 10), [10, 0, 0]);
+        let seldom = [true, false, false, false];
+        assert_eq!(judge(&mut choices, &STEP, &seldom, 10), [2, 0, 8]);
+        let often = [true, true, true, false];
+        let [_, wrong, _] = judge(&mut choices, &STEP, &often, 100);
+        assert!(wrong > 90, "{wrong}");
+        assert_eq!(choices.end_step(None), None);
+    }
+}

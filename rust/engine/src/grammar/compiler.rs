@@ -1,0 +1,227 @@
+//! Compiles constraints, within limits.
+
+use std::fmt;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use llguidance::ParserFactory;
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::InferenceCapabilities;
+
+use super::machine::{Machine, Mask, brief};
+use super::vocabulary::{Encode, Vocabulary};
+use super::{Grammar, GrammarSpec};
+use crate::error::EngineError;
+
+/// Grammars kept for the next request that asks for the same.
+const MAX_CACHED: usize = 64;
+
+/// Compilations at once, those given up on included; others wait for their turn.
+const MAX_COMPILING: usize = 4;
+
+/// How long one compilation may take. The library's own limits end nearly all in less than a second.
+const MAX_COMPILE_TIME: Duration = Duration::from_secs(10);
+
+/// Stack of a compilation: the library recurses into nested rules, and the 64 KiB of a constraint
+/// hold thousands of them.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Most states of one grammar's lexer, of 1 to 2 kB each.
+const MAX_LEXER_STATES: usize = 32_768;
+
+/// Compiles constraints for one vocabulary and keeps the last ones. Threads may share it.
+pub struct GrammarCompiler {
+    shared: Arc<Shared>,
+    /// The latest last.
+    cache: Mutex<Vec<(GrammarSpec, Grammar)>>,
+}
+
+struct Shared {
+    factory: ParserFactory,
+    vocabulary: Arc<Vocabulary>,
+    num_compiling: Mutex<usize>,
+    turn_ended: Condvar,
+}
+
+impl GrammarCompiler {
+    /// Prepares the vocabulary: 0.3 s for 49,152 tokens.
+    ///
+    /// `token_bytes` holds what each token adds to a text, by id. Tokens without bytes are never
+    /// drawn under a grammar; special tokens are, where it names them, if their bytes are 255 and
+    /// then their name. An answer may end with one of `eos_token_ids` exactly where its grammar
+    /// accepts it.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] without tokens, or for an end token that has no place among them.
+    pub fn new(token_bytes: Vec<Vec<u8>>, eos_token_ids: &[u32]) -> Result<Self, EngineError> {
+        Self::build(token_bytes, eos_token_ids, None)
+    }
+
+    /// As [`Self::new`], for a model whose usual way to write a text is known: `encode` gives its
+    /// tokens. Text that a grammar forces must be written so.
+    ///
+    /// Otherwise a model that would rather say something else writes it in fragments, and loses the
+    /// thread.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn with_tokenizer(
+        token_bytes: Vec<Vec<u8>>,
+        eos_token_ids: &[u32],
+        encode: impl Fn(&str) -> Vec<u32> + Send + Sync + 'static,
+    ) -> Result<Self, EngineError> {
+        Self::build(token_bytes, eos_token_ids, Some(Arc::new(encode)))
+    }
+
+    fn build(
+        token_bytes: Vec<Vec<u8>>,
+        eos_token_ids: &[u32],
+        encode: Option<Arc<Encode>>,
+    ) -> Result<Self, EngineError> {
+        let vocabulary = Vocabulary::new(token_bytes, eos_token_ids, encode)?;
+        let mut factory = ParserFactory::new(
+            &vocabulary.spelling(),
+            InferenceCapabilities::default(),
+            &SlicedBiasComputer::json_slices(),
+        )
+        .map_err(|error| EngineError::Grammar {
+            name: "vocabulary",
+            reason: brief(&error.to_string()),
+        })?;
+        factory.quiet();
+        let limits = factory.limits_mut();
+        limits.verbose_errors = false;
+        limits.max_lexer_states = MAX_LEXER_STATES;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                factory,
+                vocabulary: Arc::new(vocabulary),
+                num_compiling: Mutex::new(0),
+                turn_ended: Condvar::new(),
+            }),
+            cache: Mutex::default(),
+        })
+    }
+
+    /// The grammar of `spec`, from the cache if it is there. Takes milliseconds to, seldom, seconds:
+    /// do not call it from the step loop.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] for a constraint over a limit, [`EngineError::Grammar`] for one that
+    /// cannot be compiled or that no text meets, [`EngineError::Full`] when others have been
+    /// compiled for too long.
+    pub fn compile(&self, spec: &GrammarSpec) -> Result<Grammar, EngineError> {
+        spec.check()?;
+        if let Some(grammar) = self.cached(spec) {
+            return Ok(grammar);
+        }
+        let turn = Turn::await_one(&self.shared)?;
+        // Of many who ask for the same at once, the first ones compile it.
+        if let Some(grammar) = self.cached(spec) {
+            return Ok(grammar);
+        }
+        let grammar = compile_apart(spec, turn)?;
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|(known, _)| known != spec);
+        if cache.len() == MAX_CACHED {
+            cache.remove(0);
+        }
+        cache.push((spec.clone(), grammar.clone()));
+        Ok(grammar)
+    }
+
+    fn cached(&self, spec: &GrammarSpec) -> Option<Grammar> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = cache.iter().position(|(known, _)| known == spec)?;
+        let entry = cache.remove(index);
+        let grammar = (!entry.1.is_spoiled()).then(|| entry.1.clone())?;
+        cache.push(entry);
+        Some(grammar)
+    }
+}
+
+/// Compiles on a thread of its own, whose stack is large and which can be given up on.
+fn compile_apart(spec: &GrammarSpec, turn: Turn) -> Result<Grammar, EngineError> {
+    let refused = |reason: String| EngineError::Grammar {
+        name: spec.name(),
+        reason,
+    };
+    let (sender, receiver) = mpsc::channel();
+    let wanted = spec.clone();
+    thread::Builder::new()
+        .name("grammar".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let grammar = turn.0.compile(&wanted);
+            drop(turn);
+            // Nobody waits any more where the time is over.
+            let _ = sender.send(grammar);
+        })
+        .map_err(|error| refused(format!("no thread to compile on: {error}")))?;
+    match receiver.recv_timeout(MAX_COMPILE_TIME) {
+        Ok(grammar) => grammar.map_err(refused),
+        Err(RecvTimeoutError::Timeout) => Err(refused(format!(
+            "compiling took more than {} s; simplify it",
+            MAX_COMPILE_TIME.as_secs()
+        ))),
+        Err(RecvTimeoutError::Disconnected) => Err(refused("the compiler failed".into())),
+    }
+}
+
+/// One of the compilations that may run at once; ends when dropped, by a panic too.
+struct Turn(Arc<Shared>);
+
+impl Turn {
+    /// Waits until fewer than [`MAX_COMPILING`] others compile, at most as long as one may take.
+    fn await_one(shared: &Arc<Shared>) -> Result<Self, EngineError> {
+        let num_compiling = shared
+            .num_compiling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (mut num_compiling, waited) = shared
+            .turn_ended
+            .wait_timeout_while(num_compiling, MAX_COMPILE_TIME, |num| *num >= MAX_COMPILING)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(EngineError::Full {
+                what: "grammars in compilation",
+                limit: MAX_COMPILING,
+            });
+        }
+        *num_compiling += 1;
+        Ok(Self(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let lock = self.0.num_compiling.lock();
+        *lock.unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.turn_ended.notify_one();
+    }
+}
+
+impl Shared {
+    fn compile(&self, spec: &GrammarSpec) -> Result<Grammar, String> {
+        let parser = self
+            .factory
+            .create_parser(spec.read()?)
+            .map_err(|error| brief(&error.to_string()))?;
+        let machine = Machine::new(parser);
+        if !machine.can_rollback() {
+            return Err("max_tokens= and stop= inside a grammar are not supported; use the request's max_tokens, or suffix=".into());
+        }
+        match machine.clone().mask()? {
+            Mask::Tokens(_) => Ok(Grammar::new(machine, Arc::clone(&self.vocabulary))),
+            Mask::Nothing => Err("no text of this vocabulary meets it".into()),
+        }
+    }
+}
+
+impl fmt::Debug for GrammarCompiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrammarCompiler").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,213 @@
+//! Drafts under a grammar: what it does not allow is left out, what it forces is put in.
+
+use spectrie_trie::{DraftNode, DraftTree, Source};
+
+use super::Grammar;
+use super::machine::Machine;
+
+/// Paths less likely than this are not followed to what the grammar forces behind them.
+const MIN_FORCED_VALUE: f32 = 0.25;
+
+/// How often the model spells forced text in the longest tokens where it is free to do otherwise:
+/// where a token could also spell what follows.
+const OPEN_END_VALUE: f32 = 0.9;
+
+/// A second machine that follows the answer, for drafts alone.
+pub(super) struct GrammarDrafts {
+    machine: Machine,
+    grammar: Grammar,
+    /// Tokens of the answer that the machine has yet to take.
+    pending: Vec<u32>,
+    /// Whether the machine can still be asked; without it drafts stay as they are.
+    works: bool,
+}
+
+impl GrammarDrafts {
+    pub(super) fn new(machine: &Machine, grammar: &Grammar) -> Self {
+        Self {
+            machine: machine.clone(),
+            grammar: grammar.clone(),
+            pending: Vec::new(),
+            works: true,
+        }
+    }
+
+    /// Notes the next token of the answer.
+    pub(super) fn push(&mut self, token: u32) {
+        if self.works {
+            self.pending.push(token);
+        }
+    }
+
+    /// See [`super::GrammarState::shape`].
+    pub(super) fn shape(&mut self, tree: DraftTree, most: usize, forces: bool) -> DraftTree {
+        let pending = std::mem::take(&mut self.pending);
+        let caught_up = pending
+            .iter()
+            .try_for_each(|&token| self.machine.step(token));
+        if !self.works || caught_up.is_err() {
+            self.works = false;
+            return tree;
+        }
+        let mut walk = Walk {
+            machine: &mut self.machine,
+            grammar: &self.grammar,
+            children: children(&tree),
+            offered: &tree,
+            shaped: Vec::with_capacity(tree.len() + most),
+            num_left: if forces { most } else { 0 },
+        };
+        let root = Place {
+            offered: None,
+            shaped: None,
+            depth: 0,
+            value: 1.0,
+        };
+        if walk.visit(root, &[]).is_ok() {
+            return DraftTree { nodes: walk.shaped };
+        }
+        // The machine is lost somewhere inside the tree.
+        self.works = false;
+        tree
+    }
+}
+
+/// Children of the root, then of each node, in their order.
+fn children(tree: &DraftTree) -> Vec<Vec<u32>> {
+    let mut children = vec![Vec::new(); tree.len() + 1];
+    for (index, node) in (0..).zip(&tree.nodes) {
+        let parent = node.parent.map_or(0, |parent| parent as usize + 1);
+        children[parent].push(index);
+    }
+    children
+}
+
+/// A node that is being visited, or the root.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Its index among the offered nodes; `None` for the root and for nodes nobody offered.
+    offered: Option<u32>,
+    /// Its index among the shaped nodes; `None` for the root.
+    shaped: Option<u32>,
+    depth: u16,
+    value: f32,
+}
+
+/// A token that the grammar forces, and how likely it is spelt so.
+type Forced = (u32, f32);
+
+/// One pass over a tree, depth first. The machine stands where the pass is.
+struct Walk<'a> {
+    machine: &'a mut Machine,
+    grammar: &'a Grammar,
+    offered: &'a DraftTree,
+    children: Vec<Vec<u32>>,
+    shaped: Vec<DraftNode>,
+    /// Forced nodes that may still be added.
+    num_left: usize,
+}
+
+impl Walk<'_> {
+    /// Shapes what follows `place`. `run` is what is known to be forced there.
+    fn visit(&mut self, place: Place, run: &[Forced]) -> Result<(), String> {
+        let found = if run.is_empty() {
+            self.run(place)?
+        } else {
+            Vec::new()
+        };
+        let run = if run.is_empty() { &found[..] } else { run };
+        let index = match (place.offered, place.shaped) {
+            (Some(index), _) => Some(index as usize + 1),
+            (None, None) => Some(0),
+            (None, Some(_)) => None,
+        };
+        let offered =
+            index.map_or_else(Vec::new, |index| std::mem::take(&mut self.children[index]));
+        let first = run.first().map(|&(token, _)| token);
+        if let Some((&(token, share), rest)) = run.split_first() {
+            let known = offered
+                .iter()
+                .copied()
+                .find(|&child| self.offered.nodes[child as usize].token == token);
+            if known.is_some() || self.num_left > 0 {
+                self.num_left -= usize::from(known.is_none());
+                let promised = known.map_or(0.0, |child| self.offered.nodes[child as usize].value);
+                let node = DraftNode {
+                    token,
+                    parent: place.shaped,
+                    depth: place.depth + 1,
+                    value: promised.max(share * place.value).min(place.value),
+                    source: known.map_or(Source::Grammar, |child| {
+                        self.offered.nodes[child as usize].source
+                    }),
+                };
+                self.enter(node, known, rest)?;
+            }
+        }
+        for child in offered {
+            let node = self.offered.nodes[child as usize];
+            if Some(node.token) != first && self.is_allowed(node.token)? {
+                let node = DraftNode {
+                    parent: place.shaped,
+                    value: node.value.min(place.value),
+                    ..node
+                };
+                self.enter(node, Some(child), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a node that the grammar allows, and shapes what follows it.
+    fn enter(
+        &mut self,
+        node: DraftNode,
+        offered: Option<u32>,
+        run: &[Forced],
+    ) -> Result<(), String> {
+        let place = Place {
+            offered,
+            shaped: Some(self.shaped.len() as u32),
+            depth: node.depth,
+            value: node.value,
+        };
+        self.shaped.push(node);
+        let is_leaf = offered.is_none_or(|index| self.children[index as usize + 1].is_empty());
+        if is_leaf && run.is_empty() && !self.may_force(node.value) {
+            return Ok(());
+        }
+        self.machine
+            .step(self.grammar.vocabulary().first_of(node.token))?;
+        self.visit(place, run)?;
+        self.machine.step_back()
+    }
+
+    /// An end of the answer is never drafted: the token that ends it is the model's own.
+    fn is_allowed(&mut self, token: u32) -> Result<bool, String> {
+        let vocabulary = self.grammar.vocabulary();
+        if !vocabulary.knows(token) || vocabulary.is_eos(token) {
+            return Ok(false);
+        }
+        self.machine.allows(vocabulary.first_of(token))
+    }
+
+    fn may_force(&self, value: f32) -> bool {
+        self.num_left > 0 && value >= MIN_FORCED_VALUE
+    }
+
+    /// What the grammar forces at `place`.
+    fn run(&mut self, place: Place) -> Result<Vec<Forced>, String> {
+        if !self.may_force(place.value) {
+            return Ok(Vec::new());
+        }
+        let (tokens, open_end) = self.machine.forced()?;
+        let mut run: Vec<Forced> = tokens.into_iter().map(|token| (token, 1.0)).collect();
+        let end = self.grammar.vocabulary().split(&open_end);
+        run.extend(
+            end.unwrap_or_default()
+                .into_iter()
+                .map(|token| (token, OPEN_END_VALUE)),
+        );
+        Ok(run)
+    }
+}

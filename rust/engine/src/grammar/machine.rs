@@ -1,0 +1,125 @@
+//! One parser of the grammar library; its panics become errors, its errors one line.
+
+use std::panic::AssertUnwindSafe;
+
+use llguidance::api::StopReason;
+use llguidance::toktrie::SimpleVob;
+use llguidance::{TokenParser, panic_utils};
+
+/// Longest message taken over from the library, in bytes.
+const MAX_MESSAGE_BYTES: usize = 400;
+
+/// A parser somewhere in an answer. After an error it is of no use.
+#[derive(Clone)]
+pub(super) struct Machine {
+    parser: TokenParser,
+}
+
+/// What a mask says.
+#[derive(Debug)]
+pub(super) enum Mask {
+    /// These tokens may follow, the ends of an answer among them where it may end.
+    Tokens(SimpleVob),
+    /// Nothing can follow.
+    Nothing,
+}
+
+impl Machine {
+    pub(super) fn new(mut parser: TokenParser) -> Self {
+        if parser.is_fresh() {
+            parser.start_without_prompt();
+        }
+        Self { parser }
+    }
+
+    /// Whether steps can be taken back.
+    pub(super) fn can_rollback(&self) -> bool {
+        self.parser.parser.grammar().lexer_spec().can_rollback()
+    }
+
+    /// The tokens that may follow.
+    pub(super) fn mask(&mut self) -> Result<Mask, String> {
+        if self.is_complete() {
+            return Ok(Mask::Nothing);
+        }
+        let parser = &mut self.parser;
+        match guarded(|| parser.compute_mask()) {
+            Ok(tokens) => Ok(Mask::Tokens(tokens)),
+            Err(_) if parser.stop_reason() == StopReason::NoExtensionBias => Ok(Mask::Nothing),
+            Err(message) => Err(message),
+        }
+    }
+
+    /// Goes on by a token that may follow.
+    pub(super) fn step(&mut self, token: u32) -> Result<(), String> {
+        let parser = &mut self.parser;
+        guarded(|| {
+            parser.consume_token(token)?;
+            parser.check_stop()?;
+            Ok(())
+        })
+    }
+
+    /// Takes the last step back.
+    pub(super) fn step_back(&mut self) -> Result<(), String> {
+        let parser = &mut self.parser;
+        guarded(|| parser.rollback(1))
+    }
+
+    /// Whether `token` may follow; changes nothing.
+    pub(super) fn allows(&mut self, token: u32) -> Result<bool, String> {
+        let parser = &mut self.parser;
+        guarded(|| parser.validate_token(token))
+    }
+
+    /// Whether the answer may end here.
+    pub(super) fn is_accepting(&mut self) -> Result<bool, String> {
+        let parser = &mut self.parser;
+        guarded(|| Ok(parser.is_accepting()))
+    }
+
+    /// Whether the answer can only end here.
+    pub(super) fn is_complete(&self) -> bool {
+        self.parser.stop_reason() != StopReason::NotStopped
+    }
+
+    /// Text that must follow: the tokens its beginning is spelt in, and the bytes left.
+    pub(super) fn forced(&mut self) -> Result<(Vec<u32>, Vec<u8>), String> {
+        if self.is_complete() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let parser = &mut self.parser;
+        guarded(|| {
+            let tokens = parser.compute_ff_tokens();
+            let bytes = parser.force_bytes();
+            let spelt = parser.token_env.tok_trie().decode_raw(&tokens).len();
+            Ok((tokens, bytes[spelt.min(bytes.len())..].to_vec()))
+        })
+    }
+}
+
+/// Runs the library: a panic or error becomes its message.
+fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> Result<T, String> {
+    panic_utils::catch_unwind(AssertUnwindSafe(work)).map_err(|error| brief(&error.to_string()))
+}
+
+/// A message of the library on one line, without traces, its middle left out where it is long.
+pub(super) fn brief(message: &str) -> String {
+    let told = ["\n<backtrace>", "\n<non-verbose/>"]
+        .iter()
+        .filter_map(|mark| message.find(mark))
+        .min()
+        .map_or(message, |end| &message[..end]);
+    let line = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.len() <= MAX_MESSAGE_BYTES {
+        return line;
+    }
+    let half = MAX_MESSAGE_BYTES / 2;
+    let head = (0..=half).rev().find(|&at| line.is_char_boundary(at));
+    let tail = (line.len() - half..line.len()).find(|&at| line.is_char_boundary(at));
+    format!(
+        "{} … {}",
+        &line[..head.unwrap_or(0)],
+        &line[tail.unwrap_or(line.len())..]
+    )
+}

@@ -1,0 +1,162 @@
+//! How far one answer has come in its grammar.
+
+use std::fmt;
+
+use llguidance::toktrie::SimpleVob;
+use spectrie_trie::DraftTree;
+
+use super::Grammar;
+use super::drafts::GrammarDrafts;
+use super::machine::{Machine, Mask};
+
+/// Why an answer goes no further in its grammar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GrammarEnd {
+    /// Nothing may follow.
+    Complete,
+    /// What may follow cannot be found out any more, and why.
+    Failed(String),
+}
+
+/// The place of an answer in its grammar.
+///
+/// What may follow is asked and told in the same order with and without drafts, of a machine that
+/// drafts never touch: nothing they do can reach the tokens. (Both machines fill one table of lexer
+/// states, so a grammar at the limit of that table may fail earlier with drafts.)
+pub(crate) struct GrammarState {
+    grammar: Grammar,
+    machine: Machine,
+    /// What may follow, once it was asked for.
+    mask: Option<SimpleVob>,
+    /// Whether a token that ends the answer may be drawn.
+    heeds_eos: bool,
+    end: Option<GrammarEnd>,
+    drafts: Option<GrammarDrafts>,
+}
+
+impl GrammarState {
+    /// The beginning of an answer. It `heeds_eos` if tokens of this kind end it; `drafts` if its
+    /// drafts will be shaped.
+    pub(crate) fn new(grammar: Grammar, heeds_eos: bool, drafts: bool) -> Self {
+        let machine = grammar.compiled.machine.clone();
+        let drafts = drafts.then(|| GrammarDrafts::new(&machine, &grammar));
+        Self {
+            grammar,
+            machine,
+            mask: None,
+            heeds_eos,
+            end: None,
+            drafts,
+        }
+    }
+
+    /// Goes on by tokens of the answer.
+    pub(crate) fn push(&mut self, tokens: &[u32]) {
+        if tokens.is_empty() {
+            return;
+        }
+        for &token in tokens {
+            self.step(token);
+        }
+        if self.end.is_none() {
+            match self.machine.is_accepting() {
+                // Where the answer may end, it does at once if nothing else is left.
+                Ok(true) => drop(self.prepare()),
+                Ok(false) => {}
+                Err(message) => self.fail(&message),
+            }
+        }
+    }
+
+    fn step(&mut self, token: u32) {
+        if self.end.is_some() {
+            return;
+        }
+        self.mask = None;
+        let vocabulary = self.grammar.vocabulary();
+        if !vocabulary.knows(token) {
+            self.fail(&format!("token {token} is not in its vocabulary"));
+            return;
+        }
+        let first = vocabulary.first_of(token);
+        match self.machine.step(first) {
+            Ok(()) if self.machine.is_complete() => self.end = Some(GrammarEnd::Complete),
+            Ok(()) => {}
+            Err(message) => self.fail(&message),
+        }
+        if let Some(drafts) = &mut self.drafts {
+            drafts.push(first);
+        }
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.grammar.spoil();
+        let reason = format!("the grammar could not be followed further: {message}; simplify it");
+        self.end = Some(GrammarEnd::Failed(reason));
+    }
+
+    /// Whether nothing more may follow.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end == Some(GrammarEnd::Complete)
+    }
+
+    /// Finds out what may follow.
+    ///
+    /// # Errors
+    /// Nothing may, or nobody knows.
+    pub(crate) fn prepare(&mut self) -> Result<(), GrammarEnd> {
+        if self.end.is_none() && self.mask.is_none() {
+            match self.machine.mask() {
+                Ok(Mask::Tokens(mask)) => self.take_mask(mask),
+                Ok(Mask::Nothing) => self.end = Some(GrammarEnd::Complete),
+                Err(message) => self.fail(&message),
+            }
+        }
+        self.end.clone().map_or(Ok(()), Err)
+    }
+
+    fn take_mask(&mut self, mut mask: SimpleVob) {
+        let vocabulary = self.grammar.vocabulary();
+        let eos = vocabulary.eos_token_ids();
+        let can_end = eos.iter().any(|&token| mask.is_allowed(token));
+        for &token in eos {
+            mask.disallow_token(token);
+        }
+        if mask.is_zero() {
+            self.end = Some(GrammarEnd::Complete);
+            return;
+        }
+        vocabulary.allow_twins(&mut mask);
+        if can_end && self.heeds_eos {
+            for &token in eos {
+                mask.allow_token(token);
+            }
+        }
+        self.mask = Some(mask);
+    }
+
+    /// What may follow, after [`Self::prepare`]: bit `v % 32` of word `v / 32` for token `v`.
+    pub(crate) fn allowed(&self) -> Option<&[u32]> {
+        self.mask.as_ref().map(SimpleVob::as_slice)
+    }
+
+    /// `tree` without what the grammar does not allow and, if it `forces`, with what it forces, at
+    /// most `most` nodes of that.
+    pub(crate) fn shape(&mut self, tree: DraftTree, most: usize, forces: bool) -> DraftTree {
+        if self.end.is_some() {
+            return DraftTree::default();
+        }
+        match &mut self.drafts {
+            Some(drafts) => drafts.shape(tree, most, forces),
+            None => tree,
+        }
+    }
+}
+
+impl fmt::Debug for GrammarState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrammarState")
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! The thread that does an engine's chores while a forward runs.
+//!
+//! Waking a thread costs the one that wakes it some ten microseconds, which would lie between two
+//! forwards. So while there are steps it looks for work by itself, every so often.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long it rests between two looks for work.
+const REST: Duration = Duration::from_micros(250);
+
+/// Looks in vain after which it rests until it is woken.
+const MAX_VAIN: u32 = 400;
+
+/// A thread that is told when there is something to do, and when to leave it.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Somebody waits for what the chores hold.
+    is_wanted: AtomicBool,
+    /// It looks for work by itself.
+    is_awake: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    has_work: bool,
+    is_over: bool,
+}
+
+impl Helper {
+    /// Starts the thread; `chore` does one piece of work and says whether there may be more.
+    ///
+    /// # Errors
+    /// What the system says where it gives no thread.
+    pub(crate) fn start(chore: impl Fn() -> bool + Send + 'static) -> std::io::Result<Self> {
+        let signal = Arc::new(Signal::default());
+        let thread = std::thread::Builder::new()
+            .name("spectrie-chores".into())
+            .spawn({
+                let signal = Arc::clone(&signal);
+                move || signal.run(chore)
+            })?;
+        Ok(Self {
+            signal,
+            thread: Some(thread),
+        })
+    }
+
+    /// Nobody waits from now on; call `nudge` where there is work.
+    pub(crate) fn resume(&self) {
+        self.signal.is_wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// There is work, to be done unless somebody waits.
+    pub(crate) fn nudge(&self) {
+        if self.signal.is_awake.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.signal.lock();
+        state.has_work = true;
+        drop(state);
+        self.signal.changed.notify_one();
+    }
+
+    /// Somebody waits: the helper leaves off after the piece at hand.
+    pub(crate) fn pause(&self) {
+        self.signal.is_wanted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Signal {
+    fn run(&self, chore: impl Fn() -> bool) {
+        let mut vain = 0;
+        loop {
+            let mut state = self.lock();
+            if !state.has_work && !state.is_over {
+                state = if self.is_awake.load(Ordering::Relaxed) {
+                    let waited = self.changed.wait_timeout(state, REST);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                } else {
+                    let waited = self.changed.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                };
+            }
+            if state.is_over {
+                return;
+            }
+            if std::mem::take(&mut state.has_work) {
+                vain = 0;
+                self.is_awake.store(true, Ordering::Release);
+            }
+            drop(state);
+            vain += 1;
+            if vain == MAX_VAIN {
+                // Before the last look: work that comes after it finds nobody awake and says so.
+                self.is_awake.store(false, Ordering::Release);
+            }
+            while !self.is_wanted.load(Ordering::Relaxed) && chore() {
+                vain = 0;
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Two flags are always whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.pause();
+        self.signal.lock().is_over = true;
+        self.signal.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It fails only where a chore panicked, and then the engine already says so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn work_is_done_when_told_and_left_when_somebody_waits() {
+        let (done, seen) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let helper = Helper::start(move || done.send(()).is_ok() && may_go.recv().is_ok()).unwrap();
+        assert!(seen.recv_timeout(Duration::from_millis(20)).is_err());
+        helper.nudge();
+        seen.recv().unwrap();
+        go.send(()).unwrap();
+        seen.recv().unwrap();
+        helper.pause();
+        go.send(()).unwrap();
+        assert!(seen.recv_timeout(Duration::from_millis(20)).is_err());
+        helper.nudge();
+        assert!(seen.recv_timeout(Duration::from_millis(20)).is_err());
+        helper.resume();
+        helper.nudge();
+        seen.recv().unwrap();
+        drop(go);
+        drop(helper);
+    }
+}

@@ -1,0 +1,370 @@
+//! Which pages hold which text, so that requests with equal beginnings compute them once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// More uses than this make a page no more worth keeping: what was popular once must fade.
+const MAX_USES: u64 = 8;
+
+/// What a page holds: a page full of tokens, behind those of its parent. The tokens themselves are
+/// compared, so equal hashes cannot mix up texts; what parents hold is told by their page, because a
+/// page that has children stays.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    namespace: Arc<str>,
+    parent: Option<u32>,
+    tokens: Box<[u32]>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Arc<Key>,
+    /// Which of all pages ever entered it is.
+    number: u64,
+    children: BTreeSet<u32>,
+    /// Requests that computed it or found it.
+    num_uses: u64,
+    worth: u64,
+    last_use: u64,
+    is_idle: bool,
+    /// Whether it outlives the requests that hold it.
+    is_kept: bool,
+}
+
+/// Full pages by namespace and text, in trees.
+///
+/// Each page is worth one page of prefill as often as it is used. Where a page must go, it is an
+/// idle one without children (a page is of no use without those before it) whose worth is least:
+/// its uses, at most 8, plus the worth of the last page that went when it was last used (greedy-dual
+/// ageing: what is not used falls behind by one use for each generation of pages). Among equals the
+/// one that was not used for longest goes.
+#[derive(Debug, Default)]
+pub(crate) struct PrefixCache {
+    pages: HashMap<Arc<Key>, u32>,
+    entries: BTreeMap<u32, Entry>,
+    /// Pages that begin a text.
+    roots: HashMap<Arc<str>, BTreeSet<u32>>,
+    /// Idle pages without children, by worth and last use.
+    evictable: BTreeSet<(u64, u64, u32)>,
+    num_idle: usize,
+    evicted_worth: u64,
+    num_touches: u64,
+    num_entered: u64,
+}
+
+impl PrefixCache {
+    /// Pages that nobody holds.
+    pub(crate) fn num_idle(&self) -> usize {
+        self.num_idle
+    }
+
+    pub(crate) fn is_idle(&self, page: u32) -> bool {
+        self.entries.get(&page).is_some_and(|entry| entry.is_idle)
+    }
+
+    /// Whether a page outlives the requests that hold it.
+    pub(crate) fn is_kept(&self, page: u32) -> bool {
+        self.entries.get(&page).is_some_and(|entry| entry.is_kept)
+    }
+
+    /// The page with exactly `tokens` behind `parent`.
+    pub(crate) fn find(
+        &self,
+        namespace: &Arc<str>,
+        parent: Option<u32>,
+        tokens: &[u32],
+    ) -> Option<u32> {
+        let key = Key {
+            namespace: Arc::clone(namespace),
+            parent,
+            tokens: tokens.into(),
+        };
+        self.pages.get(&key).copied()
+    }
+
+    /// A number that stays the same as long as a page holds the same text, and those before it.
+    pub(crate) fn number(&self, page: u32) -> Option<u64> {
+        self.entries.get(&page).map(|entry| entry.number)
+    }
+
+    /// The page behind `parent` that begins with most of `tokens`, and with how many; `None` where
+    /// none begins with any.
+    pub(crate) fn find_beginning(
+        &self,
+        namespace: &str,
+        parent: Option<u32>,
+        tokens: &[u32],
+    ) -> Option<(u32, usize)> {
+        let siblings = match parent {
+            Some(parent) => &self.entries.get(&parent)?.children,
+            None => self.roots.get(namespace)?,
+        };
+        let lengths = siblings.iter().filter_map(|&page| {
+            let entry = self.entries.get(&page)?;
+            Some((page, num_common(&entry.key.tokens, tokens)))
+        });
+        lengths
+            .max_by_key(|&(page, length)| (length, std::cmp::Reverse(page)))
+            .filter(|&(_, length)| length > 0)
+    }
+
+    /// Enters a held page; no other may hold this text. `parent` is entered.
+    pub(crate) fn insert(
+        &mut self,
+        page: u32,
+        namespace: &Arc<str>,
+        parent: Option<u32>,
+        tokens: &[u32],
+    ) {
+        let key = Arc::new(Key {
+            namespace: Arc::clone(namespace),
+            parent,
+            tokens: tokens.into(),
+        });
+        if let Some(siblings) = self.siblings_of(&key) {
+            siblings.insert(page);
+        }
+        self.pages.insert(Arc::clone(&key), page);
+        self.num_entered += 1;
+        let entry = Entry {
+            key,
+            number: self.num_entered,
+            children: BTreeSet::new(),
+            num_uses: 0,
+            worth: 0,
+            last_use: 0,
+            is_idle: false,
+            is_kept: false,
+        };
+        self.entries.insert(page, entry);
+    }
+
+    /// Counts a use of a held page; `keep` makes it outlive those who hold it.
+    pub(crate) fn touch(&mut self, page: u32, keep: bool) {
+        self.num_touches += 1;
+        if let Some(entry) = self.entries.get_mut(&page) {
+            entry.num_uses = (entry.num_uses + 1).min(MAX_USES);
+            entry.worth = self.evicted_worth + entry.num_uses;
+            entry.last_use = self.num_touches;
+            entry.is_kept |= keep;
+        }
+    }
+
+    /// Says whether anybody holds a page.
+    pub(crate) fn set_idle(&mut self, page: u32, is_idle: bool) {
+        let Some(entry) = self.entries.get_mut(&page) else {
+            return;
+        };
+        if entry.is_idle == is_idle {
+            return;
+        }
+        entry.is_idle = is_idle;
+        let rank = (entry.worth, entry.last_use, page);
+        if is_idle {
+            self.num_idle += 1;
+            if entry.children.is_empty() {
+                self.evictable.insert(rank);
+            }
+        } else {
+            self.num_idle -= 1;
+            self.evictable.remove(&rank);
+        }
+    }
+
+    /// Gives up the idle page that is worth least.
+    pub(crate) fn evict(&mut self) -> Option<u32> {
+        let &(worth, _, page) = self.evictable.first()?;
+        self.evicted_worth = self.evicted_worth.max(worth);
+        self.remove(page);
+        Some(page)
+    }
+
+    /// Takes out a page without children.
+    pub(crate) fn remove(&mut self, page: u32) {
+        self.set_idle(page, false);
+        let Some(entry) = self.entries.remove(&page) else {
+            return;
+        };
+        debug_assert!(entry.children.is_empty(), "page {page} has children");
+        self.pages.remove(&entry.key);
+        let Some(siblings) = self.siblings_of(&entry.key) else {
+            return;
+        };
+        siblings.remove(&page);
+        let is_empty = siblings.is_empty();
+        match entry.key.parent {
+            None if is_empty => {
+                self.roots.remove(&entry.key.namespace);
+            }
+            Some(parent) if is_empty => {
+                if let Some(above) = self.entries.get(&parent).filter(|above| above.is_idle) {
+                    self.evictable.insert((above.worth, above.last_use, parent));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes out all pages of a namespace; gives those that nobody holds.
+    pub(crate) fn forget(&mut self, namespace: &str) -> Vec<u32> {
+        let mut found: Vec<u32> = Vec::new();
+        let mut next: Vec<u32> = self
+            .roots
+            .get(namespace)
+            .map_or_else(Vec::new, |roots| roots.iter().copied().collect());
+        while let Some(page) = next.pop() {
+            if let Some(entry) = self.entries.get(&page) {
+                next.extend(&entry.children);
+            }
+            found.push(page);
+        }
+        let mut idle = Vec::new();
+        // Children come behind their parents.
+        for &page in found.iter().rev() {
+            if self.is_idle(page) {
+                idle.push(page);
+            }
+            self.remove(page);
+        }
+        idle
+    }
+
+    fn siblings_of(&mut self, key: &Key) -> Option<&mut BTreeSet<u32>> {
+        match key.parent {
+            None => Some(self.roots.entry(Arc::clone(&key.namespace)).or_default()),
+            Some(parent) => self
+                .entries
+                .get_mut(&parent)
+                .map(|entry| &mut entry.children),
+        }
+    }
+}
+
+/// Tokens that `a` and `b` begin with alike.
+pub(crate) fn num_common(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+impl PrefixCache {
+    /// Checks that the indices agree with the entries; gives the idle ones.
+    pub(crate) fn check(&self) -> usize {
+        assert_eq!(self.pages.len(), self.entries.len());
+        let mut num_leaves = 0;
+        for (page, entry) in &self.entries {
+            assert_eq!(self.pages.get(&entry.key), Some(page));
+            let is_leaf = entry.is_idle && entry.children.is_empty();
+            let rank = (entry.worth, entry.last_use, *page);
+            assert_eq!(self.evictable.contains(&rank), is_leaf, "page {page}");
+            num_leaves += usize::from(is_leaf);
+            for child in &entry.children {
+                assert_eq!(self.entries[child].key.parent, Some(*page));
+                assert!(!entry.is_idle || self.entries[child].is_idle);
+            }
+        }
+        assert_eq!(self.evictable.len(), num_leaves);
+        self.entries.values().filter(|entry| entry.is_idle).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
+    /// A chain of pages 0, 1, 2 and a page 3 of its own, idle, each used once in this order.
+    fn cache() -> PrefixCache {
+        let mut cache = PrefixCache::default();
+        for (page, parent, tokens) in [
+            (0, None, [1, 1]),
+            (1, Some(0), [2, 2]),
+            (2, Some(1), [3, 3]),
+            (3, None, [1, 2]),
+        ] {
+            cache.insert(page, &name("a"), parent, &tokens);
+            cache.touch(page, true);
+        }
+        for page in 0..4 {
+            cache.set_idle(page, true);
+        }
+        cache
+    }
+
+    #[test]
+    fn a_page_is_found_by_namespace_parent_and_every_token() {
+        let cache = cache();
+        assert_eq!(cache.find(&name("a"), None, &[1, 1]), Some(0));
+        assert_eq!(cache.find(&name("a"), Some(0), &[2, 2]), Some(1));
+        assert_eq!(cache.find(&name("b"), None, &[1, 1]), None);
+        assert_eq!(cache.find(&name("a"), Some(3), &[2, 2]), None);
+        assert_eq!(cache.find(&name("a"), Some(0), &[2, 3]), None);
+    }
+
+    #[test]
+    fn the_page_with_the_longest_equal_beginning_is_found() {
+        let cache = cache();
+        assert_eq!(cache.find_beginning("a", None, &[1, 2, 9]), Some((3, 2)));
+        assert_eq!(cache.find_beginning("a", None, &[1, 9]), Some((0, 1)));
+        assert_eq!(cache.find_beginning("a", None, &[9, 1]), None);
+        assert_eq!(cache.find_beginning("b", None, &[1, 1]), None);
+        assert_eq!(cache.find_beginning("a", Some(1), &[3]), Some((2, 1)));
+    }
+
+    #[test]
+    fn leaves_go_before_their_parents_and_used_pages_last() {
+        let mut cache = cache();
+        cache.set_idle(0, false);
+        cache.touch(0, true);
+        cache.set_idle(0, true);
+        let order: Vec<u32> = std::iter::from_fn(|| cache.evict()).collect();
+        assert_eq!(order, [2, 1, 3, 0]);
+        assert_eq!((cache.num_idle(), cache.roots.len()), (0, 0));
+    }
+
+    #[test]
+    fn pages_that_are_not_used_fall_behind_new_ones() {
+        let mut cache = PrefixCache::default();
+        let enter = |cache: &mut PrefixCache, page: u32, uses: usize| {
+            cache.insert(page, &name("a"), None, &[page, 7]);
+            for _ in 0..uses {
+                cache.touch(page, true);
+            }
+            cache.set_idle(page, true);
+        };
+        enter(&mut cache, 0, 3);
+        // Of two pages the one used three times stays for two generations of the others.
+        let mut gone = Vec::new();
+        for page in 1..5 {
+            enter(&mut cache, page, 1);
+            gone.extend(cache.evict());
+        }
+        assert_eq!(gone, [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn held_pages_stay() {
+        let mut cache = cache();
+        cache.set_idle(3, false);
+        cache.set_idle(0, false);
+        let order: Vec<u32> = std::iter::from_fn(|| cache.evict()).collect();
+        assert_eq!(order, [2, 1]);
+        assert_eq!(cache.find(&name("a"), None, &[1, 2]), Some(3));
+    }
+
+    #[test]
+    fn a_forgotten_namespace_is_found_no_more() {
+        let mut cache = cache();
+        cache.insert(9, &name("b"), None, &[1, 1]);
+        cache.set_idle(1, false);
+        cache.set_idle(0, false);
+        let mut idle = cache.forget("a");
+        idle.sort_unstable();
+        assert_eq!(idle, [2, 3]);
+        assert_eq!(cache.find(&name("a"), None, &[1, 1]), None);
+        assert_eq!(cache.find(&name("b"), None, &[1, 1]), Some(9));
+        assert_eq!(cache.num_idle(), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! Requests that wait, in one line for each tenant and priority.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use crate::order::{OrderKey, priority};
+use crate::sequence::Sequence;
+
+/// Whose line it is: tenant and priority.
+type LineKey = (Arc<str>, i32);
+
+#[derive(Debug, Default)]
+struct Line {
+    /// By when they are due, then by arrival.
+    members: BTreeSet<(i64, OrderKey)>,
+    /// When one of them last left to run.
+    left_s: f64,
+}
+
+/// The first of a line.
+#[derive(Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) key: OrderKey,
+    pub(crate) sequence: &'a Sequence,
+    /// Since when neither it nor anybody before it in the line was let in.
+    pub(crate) waiting_since_s: f64,
+}
+
+/// Requests that hold no pages.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    sequences: BTreeMap<OrderKey, Box<Sequence>>,
+    lines: BTreeMap<LineKey, Line>,
+}
+
+impl Queue {
+    pub(crate) fn len(&self) -> usize {
+        self.sequences.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OrderKey, &Sequence)> {
+        self.sequences.iter().map(|(key, one)| (key, &**one))
+    }
+
+    pub(crate) fn get(&self, key: &OrderKey) -> Option<&Sequence> {
+        self.sequences.get(key).map(|one| &**one)
+    }
+
+    /// For changes that leave its line and its place there alone.
+    pub(crate) fn get_mut(&mut self, key: &OrderKey) -> Option<&mut Sequence> {
+        self.sequences.get_mut(key).map(|one| &mut **one)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Sequence> {
+        self.sequences.values_mut().map(|one| &mut **one)
+    }
+
+    pub(crate) fn insert(&mut self, key: OrderKey, sequence: Box<Sequence>) {
+        let line = self.lines.entry(line_of(&sequence)).or_default();
+        line.members.insert((sequence.due_us(), key));
+        self.sequences.insert(key, sequence);
+    }
+
+    pub(crate) fn remove(&mut self, key: &OrderKey) -> Option<Box<Sequence>> {
+        let sequence = self.sequences.remove(key)?;
+        let name = line_of(&sequence);
+        if let Some(line) = self.lines.get_mut(&name) {
+            line.members.remove(&(sequence.due_us(), *key));
+            // Whoever comes next to an empty line came after it was last left.
+            if line.members.is_empty() {
+                self.lines.remove(&name);
+            }
+        }
+        Some(sequence)
+    }
+
+    /// Takes out a request that is let in.
+    pub(crate) fn admit(&mut self, key: &OrderKey, now_s: f64) -> Option<Box<Sequence>> {
+        let name = line_of(self.sequences.get(key)?);
+        if let Some(line) = self.lines.get_mut(&name) {
+            line.left_s = now_s;
+        }
+        self.remove(key)
+    }
+
+    /// The first of each line who is not passed over.
+    pub(crate) fn heads<'a, 'b>(
+        &'a self,
+        passed_over: &'b HashSet<OrderKey>,
+    ) -> impl Iterator<Item = Head<'a>> + use<'a, 'b> {
+        self.lines.values().filter_map(|line| {
+            let mut members = line.members.iter();
+            let &(_, key) = members.find(|(_, key)| !passed_over.contains(key))?;
+            let sequence = self.sequences.get(&key)?;
+            Some(Head {
+                key,
+                sequence,
+                waiting_since_s: sequence.waiting_since_s.max(line.left_s),
+            })
+        })
+    }
+}
+
+fn line_of(sequence: &Sequence) -> LineKey {
+    let priority = priority(sequence.request.priority);
+    (Arc::clone(&sequence.tenant), priority)
+}

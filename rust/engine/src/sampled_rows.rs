@@ -1,0 +1,86 @@
+//! The sampled rows of one request, and what is drawn from them.
+
+use crate::grammar::GrammarEnd;
+use crate::results::Verdicts;
+use crate::sampler::{NoToken, Sampler};
+use crate::sequence::{Drawn, Sequence};
+
+/// Why a row gave no token.
+#[derive(Debug)]
+pub(crate) enum NotDrawn {
+    /// It has none.
+    Row(NoToken),
+    /// The answer goes no further in its grammar.
+    Grammar(GrammarEnd),
+}
+
+impl From<NoToken> for NotDrawn {
+    fn from(error: NoToken) -> Self {
+        Self::Row(error)
+    }
+}
+
+/// The rows of a plan that give one request's tokens.
+pub(crate) struct SampledRows<'a> {
+    pub(crate) sampler: &'a mut Sampler,
+    pub(crate) verdicts: Verdicts<'a>,
+    pub(crate) vocabulary_size: usize,
+    /// Index of its first row among all sampled rows.
+    pub(crate) first: usize,
+}
+
+impl SampledRows<'_> {
+    /// The next token of `sequence`, drawn from its `row`-th sampled row.
+    pub(crate) fn draw(&mut self, sequence: &mut Sequence, row: usize) -> Result<Drawn, NotDrawn> {
+        sequence.prepare_draw().map_err(NotDrawn::Grammar)?;
+        match self.verdicts {
+            Verdicts::Logits {
+                values, row_stride, ..
+            } => {
+                let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
+                let token = self.sampler.draw(logits, &sequence.next_draw());
+                let token = token.map_err(|error| match error {
+                    // All that the grammar allows is barred: it cannot go on.
+                    NoToken::Barred if sequence.has_grammar() => {
+                        NotDrawn::Grammar(GrammarEnd::Complete)
+                    }
+                    other => NotDrawn::Row(other),
+                })?;
+                let wanted = sequence.request.logprobs;
+                let logprobs = wanted.map(|num| self.sampler.logprobs(logits, token, num));
+                Ok(Drawn {
+                    token,
+                    logprobs: logprobs.transpose()?,
+                })
+            }
+            Verdicts::Tokens(tokens) => Ok(Drawn {
+                token: u32::try_from(tokens[self.first + row]).map_err(|_| NoToken::Model)?,
+                logprobs: None,
+            }),
+        }
+    }
+
+    /// Notes what the model thought of the prompt's tokens at `indices`, told by the first sampled
+    /// rows.
+    pub(crate) fn read_prompt(
+        &mut self,
+        sequence: &mut Sequence,
+        indices: std::ops::Range<usize>,
+    ) -> Result<(), NoToken> {
+        let (
+            Verdicts::Logits {
+                values, row_stride, ..
+            },
+            Some(num_top),
+        ) = (self.verdicts, sequence.request.prompt_logprobs)
+        else {
+            return Ok(());
+        };
+        for (row, index) in indices.enumerate() {
+            let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
+            let token = sequence.tokens[index];
+            sequence.push_prompt_logprobs(self.sampler.logprobs(logits, token, num_top)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What a helper does while a forward runs.
+
+#[cfg(test)]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use spectrie_engine::EngineConfig;
+use support::driver::{Driver, config, request};
+
+fn overlapping() -> Driver {
+    Driver::new(EngineConfig {
+        overlap: true,
+        ..config()
+    })
+}
+
+/// Waits for what another thread does; false when it never comes.
+fn comes_true(condition: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+#[test]
+fn text_is_learnt_while_the_next_forward_runs() {
+    let mut driver = overlapping();
+    driver.submit(request(1, &[3, 4, 5], 20));
+    driver.step();
+    assert_eq!(driver.engine.load().memory_tokens, 0);
+    let plan = driver.plan().unwrap();
+    assert!(comes_true(|| driver.engine.load().memory_tokens >= 3));
+    driver.commit(&plan);
+}
+
+#[test]
+fn requests_are_taken_in_while_a_forward_runs_and_keep_their_order() {
+    let mut driver = overlapping();
+    driver.submit(request(1, &[3, 4, 5], 30));
+    let plan = driver.plan().unwrap();
+    for handle in 2..6 {
+        driver.submit(request(handle, &[3, handle as u32], 2));
+    }
+    // A refusal shows that a request was looked at: its output waits for the commit.
+    driver.submit(request(6, &[3; 200], 2));
+    assert!(comes_true(|| driver.engine.load().waiting == 4));
+    driver.commit(&plan);
+    assert!(driver.finishes.contains_key(&6));
+    driver.run();
+    assert_eq!(driver.finishes.len(), 6);
+}
+
+#[test]
+fn everything_is_learnt_once_the_engine_is_idle() {
+    let taught = |mut driver: Driver| {
+        for handle in 1..4 {
+            driver.submit(request(handle, &[3, 4, handle as u32], 20));
+        }
+        driver.run();
+        driver.engine.load().memory_tokens
+    };
+    assert_eq!(taught(overlapping()), taught(Driver::new(config())));
+    assert!(taught(overlapping()) >= 3 * 22);
+}
+
+#[test]
+fn what_the_model_gave_is_drafted_from_though_it_is_learnt_later() {
+    let mut driver = overlapping();
+    for handle in [1, 2] {
+        driver.submit(request(handle, &[handle as u32, 4, 5], 90));
+        driver.run();
+    }
+    let accepted = [1, 2].map(|handle| driver.finishes[&handle].stats.accepted_by_source[6]);
+    assert!(accepted.iter().sum::<u32>() > 0, "{accepted:?}");
+}

@@ -1,0 +1,183 @@
+//! An engine on a simulated clock: the time of a forward is a function of its rows, and asking for
+//! drafts and looking for likeliest tokens cost too.
+
+use std::collections::HashMap;
+
+use spectrie_engine::{
+    Engine, EngineConfig, Load, Request, SpeculationMode, StepResults, TopTokens, Verdicts,
+};
+use spectrie_trie::TOP_K;
+
+const VOCABULARY: usize = 2000;
+/// What asking one request for drafts takes.
+const DRAFTING_MS: f64 = 0.04;
+/// What looking for the likeliest tokens after one row takes.
+const TOP_MS: f64 = 0.02;
+/// Forwards as a small model on two cores has them: rows and milliseconds.
+const CURVE: ([usize; 8], [f64; 8]) = (
+    [1, 2, 4, 8, 16, 32, 64, 512],
+    [15.0, 16.5, 19.0, 24.0, 33.0, 52.0, 90.0, 720.0],
+);
+
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn noise(seed: u64) -> u32 {
+    (mix(seed) % VOCABULARY as u64) as u32
+}
+
+/// A text whose token at a position is `noise` or repeats what stood 40 tokens before.
+pub(crate) fn text(seed: u64, len: usize, repeats: impl Fn(usize) -> bool) -> Vec<u32> {
+    let mut tokens: Vec<u32> = Vec::with_capacity(len);
+    for at in 0..len {
+        let token = if at >= 40 && repeats(at) {
+            tokens[at - 40]
+        } else {
+            noise(seed << 32 | at as u64)
+        };
+        tokens.push(token);
+    }
+    tokens
+}
+
+fn milliseconds(rows: usize) -> f64 {
+    let (counts, times) = CURVE;
+    let right = counts.iter().position(|&count| count >= rows).unwrap_or(7);
+    if right == 0 {
+        return times[0];
+    }
+    let share = (rows - counts[right - 1]) as f64 / (counts[right] - counts[right - 1]) as f64;
+    times[right - 1] + share * (times[right] - times[right - 1])
+}
+
+/// What a run took and gave.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) milliseconds: f64,
+    pub(crate) tokens: u64,
+    pub(crate) top_rows: usize,
+    pub(crate) load: Load,
+}
+
+impl Outcome {
+    pub(crate) fn rate(&self) -> f64 {
+        self.tokens as f64 / self.milliseconds
+    }
+}
+
+/// How a run drafts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Policy {
+    pub(crate) mode: SpeculationMode,
+    pub(crate) max_draft_tokens: usize,
+    pub(crate) holdout_every: u64,
+}
+
+impl Policy {
+    pub(crate) fn of(mode: SpeculationMode) -> Self {
+        Self {
+            mode,
+            max_draft_tokens: 16,
+            holdout_every: 100,
+        }
+    }
+}
+
+/// Decodes the last `num_output` tokens of each text. Prompts are not counted.
+pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outcome {
+    let config = EngineConfig {
+        speculation: policy.mode,
+        max_draft_tokens: policy.max_draft_tokens,
+        holdout_every: policy.holdout_every,
+        memory_bytes: 16 << 20,
+        ..EngineConfig::new(VOCABULARY, 8192, 4096, 64)
+    };
+    let engine = Engine::new(config).unwrap();
+    engine.set_costs(&CURVE.0, &CURVE.1).unwrap();
+    for (handle, text) in (0..).zip(texts) {
+        let prompt = text[..text.len() - num_output].to_vec();
+        let mut request = Request::new(handle, prompt, num_output as u32);
+        request.sampling.temperature = 0.0;
+        request.ignore_eos = true;
+        engine.submit(request).unwrap();
+    }
+    let mut owners: HashMap<i32, usize> = HashMap::new();
+    let (mut now_ms, mut counted_ms, mut top_rows, mut tokens) = (0.0, 0.0, 0, 0);
+    while let Some(plan) = engine.plan(now_ms / 1e3).unwrap() {
+        let owner_of: Vec<usize> = (0..plan.num_requests())
+            .map(|request| {
+                let page = plan.page_ids[plan.page_indptr[request] as usize];
+                if plan.request_kv_len[request] == 0 {
+                    let first = plan.row_token[plan.request_row_start[request] as usize] as u32;
+                    let owner = texts.iter().position(|text| text[0] == first).unwrap();
+                    owners.insert(page, owner);
+                }
+                owners[&page]
+            })
+            .collect();
+        let next = |row: usize| {
+            let text = &texts[owner_of[plan.row_owner[row] as usize]];
+            let at = plan.row_position[row] as usize + 1;
+            *text.get(at).unwrap_or(&0) as i32
+        };
+        let verdicts: Vec<i32> = plan
+            .sample_rows
+            .iter()
+            .map(|&row| next(row as usize))
+            .collect();
+        // A hot model: nothing it says is likely.
+        let (mut ids, mut probabilities) = (Vec::new(), Vec::new());
+        for &row in &plan.top_rows {
+            let seed = u64::from(plan.row_token[row as usize] as u32) << 20;
+            ids.extend((0..TOP_K as u64).map(|index| noise(seed + index) as i32));
+            probabilities.extend([0.02_f32; TOP_K]);
+        }
+        let forward_ms = milliseconds(plan.num_rows());
+        let calls = engine.load().draft_calls;
+        now_ms += forward_ms;
+        let results = StepResults {
+            verdicts: Verdicts::Tokens(&verdicts),
+            top: Some(TopTokens {
+                ids: &ids,
+                probabilities: &probabilities,
+            }),
+        };
+        let outputs = engine
+            .commit(plan.plan_id, &results, forward_ms, now_ms / 1e3)
+            .unwrap();
+        if plan.request_kind.iter().all(|&kind| kind == 1) {
+            counted_ms += forward_ms + TOP_MS * plan.top_rows.len() as f64;
+            top_rows += plan.top_rows.len();
+            tokens += outputs
+                .iter()
+                .map(|one| one.token_ids.len() as u64)
+                .sum::<u64>();
+        }
+        debug_assert_eq!(calls, engine.load().draft_calls);
+    }
+    let load = engine.load();
+    Outcome {
+        milliseconds: counted_ms + DRAFTING_MS * load.draft_calls as f64,
+        tokens,
+        top_rows,
+        load,
+    }
+}
+
+pub(crate) fn noisy(num_requests: usize, len: usize) -> Vec<Vec<u32>> {
+    (1..=num_requests as u64)
+        .map(|seed| text(seed, len, |_| false))
+        .collect()
+}
+
+/// Noise, then 200 tokens that repeat, then noise, and so on.
+pub(crate) fn phased(num_requests: usize, len: usize) -> Vec<Vec<u32>> {
+    let phase = |at: usize| at / 200 % 2 == 1;
+    (1..=num_requests as u64)
+        .map(|seed| text(seed, len, phase))
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! How tokens are drawn, and what is told of them.
+
+use super::checker::Checker;
+use super::{MAX_BAD_WORD_BYTES, MAX_BAD_WORDS, MAX_CHOICES, MAX_LOGIT_BIAS_ENTRIES, MAX_LOGPROBS};
+use crate::v1;
+
+/// Checks how tokens are drawn.
+pub(super) fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
+    let at_most_two = |value: f32| (-2.0..=2.0).contains(&value);
+    checker.check_number(
+        sampling.temperature,
+        "sampling.temperature",
+        |value| (0.0..=100.0).contains(&value),
+        "0 to 100",
+    );
+    checker.check_number(
+        sampling.top_p,
+        "sampling.top_p",
+        |value| value > 0.0 && value <= 1.0,
+        "above 0, up to 1",
+    );
+    checker.check_number(
+        sampling.min_p,
+        "sampling.min_p",
+        |value| (0.0..=1.0).contains(&value),
+        "0 to 1",
+    );
+    checker.check_number(
+        sampling.typical_p,
+        "sampling.typical_p",
+        |value| value > 0.0 && value <= 1.0,
+        "above 0, up to 1",
+    );
+    checker.check_number(
+        sampling.frequency_penalty,
+        "sampling.frequency_penalty",
+        at_most_two,
+        "-2 to 2",
+    );
+    checker.check_number(
+        sampling.presence_penalty,
+        "sampling.presence_penalty",
+        at_most_two,
+        "-2 to 2",
+    );
+    checker.check_number(
+        sampling.repetition_penalty,
+        "sampling.repetition_penalty",
+        |value| value > 0.0 && value <= 10.0,
+        "above 0, up to 10",
+    );
+    if let Some(n) = sampling.n {
+        checker.check((1..=MAX_CHOICES).contains(&n), "sampling.n", || {
+            format!("given {n}, allowed 1 to {MAX_CHOICES}")
+        });
+    }
+    let count = sampling.logit_bias.len();
+    checker.check(
+        count <= MAX_LOGIT_BIAS_ENTRIES,
+        "sampling.logit_bias",
+        || format!("given {count} entries, allowed up to {MAX_LOGIT_BIAS_ENTRIES}"),
+    );
+    if let Some((id, bias)) = sampling
+        .logit_bias
+        .iter()
+        .find(|(_, bias)| !(-100.0..=100.0).contains(*bias))
+    {
+        let field = format!("sampling.logit_bias[{id}]");
+        checker.refuse(field, format!("given {bias}, allowed -100 to 100"));
+    }
+    check_bad_words(checker, &sampling.bad_words);
+}
+
+fn check_bad_words(checker: &mut Checker, words: &[String]) {
+    let count = words.len();
+    checker.check(count <= MAX_BAD_WORDS, "sampling.bad_words", || {
+        format!("given {count} texts, allowed up to {MAX_BAD_WORDS}")
+    });
+    for (index, word) in words.iter().take(MAX_BAD_WORDS).enumerate() {
+        if !(1..=MAX_BAD_WORD_BYTES).contains(&word.len()) {
+            checker.refuse(
+                format!("sampling.bad_words[{index}]"),
+                format!(
+                    "given {} bytes, allowed 1 to {MAX_BAD_WORD_BYTES}",
+                    word.len()
+                ),
+            );
+        }
+    }
+}
+
+/// Checks what the answer carries.
+pub(super) fn check_output(checker: &mut Checker, output: &v1::Output) {
+    for (field, count) in [
+        ("output.logprobs", output.logprobs),
+        ("output.prompt_logprobs", output.prompt_logprobs),
+    ] {
+        let count = count.unwrap_or(0);
+        checker.check(count <= MAX_LOGPROBS, field, || {
+            format!("given {count}, allowed 0 to {MAX_LOGPROBS}")
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(check: impl FnOnce(&mut Checker)) -> Vec<String> {
+        let mut checker = Checker::default();
+        check(&mut checker);
+        let violations = checker.violations.into_iter();
+        violations.map(|violation| violation.field).collect()
+    }
+
+    #[test]
+    fn typical_mass_is_above_zero_and_at_most_one() {
+        let check = |value| {
+            let sampling = v1::Sampling {
+                typical_p: Some(value),
+                ..Default::default()
+            };
+            fields(|checker| check_sampling(checker, &sampling)).is_empty()
+        };
+        assert!(check(0.5) && check(1.0));
+        assert!(!check(0.0) && !check(1.5) && !check(f32::NAN));
+    }
+
+    #[test]
+    fn barred_texts_are_counted_and_measured() {
+        let check = |bad_words: Vec<String>| {
+            let sampling = v1::Sampling {
+                bad_words,
+                ..Default::default()
+            };
+            fields(|checker| check_sampling(checker, &sampling))
+        };
+        assert!(check(vec!["x".repeat(MAX_BAD_WORD_BYTES); MAX_BAD_WORDS]).is_empty());
+        assert_eq!(
+            check(vec!["x".into(), String::new(), "x".repeat(129)]),
+            ["sampling.bad_words[1]", "sampling.bad_words[2]"]
+        );
+        assert_eq!(check(vec!["x".into(); 65]), ["sampling.bad_words"]);
+    }
+
+    #[test]
+    fn log_probabilities_of_at_most_twenty_tokens_are_reported() {
+        let output = |logprobs, prompt_logprobs| v1::Output {
+            logprobs: Some(logprobs),
+            prompt_logprobs: Some(prompt_logprobs),
+            ..Default::default()
+        };
+        assert!(fields(|checker| check_output(checker, &output(0, 20))).is_empty());
+        assert_eq!(
+            fields(|checker| check_output(checker, &output(21, 99))),
+            ["output.logprobs", "output.prompt_logprobs"]
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The forward of a decoder, one call from Python.
+#![allow(unsafe_code)] // arrays are made from the decoder's own logits
+
+use std::sync::{Arc, Mutex};
+
+use numpy::ndarray::ArrayView2;
+use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use spectrie_cpu::{
+    AttentionConfig, Bf16, CpuError, Decoder, LayerConfig, Step, TOP_K, Team, TopTokens,
+};
+
+use super::exchange::{Gather, Part};
+use super::plan::{batch_of, numbers};
+use super::weights::{AnyParts, CpuWeights};
+use super::{lock, to_py};
+
+enum AnyDecoder {
+    F32(Decoder<f32>),
+    Bf16(Decoder<Bf16>),
+}
+
+impl AnyDecoder {
+    fn forward(&mut self, team: &Team, step: &Step<'_>) -> Result<TopTokens, CpuError> {
+        match self {
+            Self::F32(decoder) => decoder.forward(team, step),
+            Self::Bf16(decoder) => decoder.forward(team, step),
+        }
+    }
+
+    fn logits(&self) -> (&[f32], usize) {
+        match self {
+            Self::F32(decoder) => (decoder.logits(), decoder.vocabulary()),
+            Self::Bf16(decoder) => (decoder.logits(), decoder.vocabulary()),
+        }
+    }
+}
+
+struct Engine {
+    decoder: AnyDecoder,
+    team: Team,
+}
+
+/// A decoder with its weights and key-value cache.
+#[pyclass(frozen)]
+pub(super) struct CpuDecoder {
+    inner: Mutex<Engine>,
+    gather: Option<Arc<Gather>>,
+    num_pages: usize,
+    max_context: usize,
+}
+
+type LayerTuple = (bool, Option<usize>, Option<Vec<f32>>, Option<Vec<f32>>);
+type StepArrays<'py> = (
+    Bound<'py, PyArray2<f32>>,
+    Bound<'py, PyArray2<i32>>,
+    Bound<'py, PyArray2<f32>>,
+);
+
+#[pymethods]
+impl CpuDecoder {
+    #[new]
+    #[pyo3(signature = (weights, *, heads, kv_heads, head_dim, num_pages, max_context, max_rows,
+                        scale, norm_epsilon, cosines, sines, layers, threads, part=None))]
+    #[allow(clippy::too_many_arguments)] // keyword-only: the fields of one config
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python
+    fn new(
+        weights: &CpuWeights,
+        heads: usize,
+        kv_heads: usize,
+        head_dim: usize,
+        num_pages: usize,
+        max_context: usize,
+        max_rows: usize,
+        scale: f32,
+        norm_epsilon: f32,
+        cosines: PyReadonlyArray2<'_, f32>,
+        sines: PyReadonlyArray2<'_, f32>,
+        layers: Vec<LayerTuple>,
+        threads: usize,
+        part: Option<Part>,
+    ) -> PyResult<Self> {
+        let (split, gather) = part.map(Part::split).unzip();
+        let layers = layers
+            .into_iter()
+            .map(|(rotary, window, query_norm, key_norm)| LayerConfig {
+                rotary,
+                window,
+                query_norm,
+                key_norm,
+            })
+            .collect();
+        let attention = AttentionConfig {
+            heads,
+            kv_heads,
+            head_dim,
+            num_pages,
+            max_context,
+            scale,
+            norm_epsilon,
+            cosines: cosines.as_slice()?.to_vec(),
+            sines: sines.as_slice()?.to_vec(),
+            layers,
+        };
+        let decoder = match weights.take()? {
+            AnyParts::F32(parts) => AnyDecoder::F32(parts.build(attention, max_rows, split)?),
+            AnyParts::Bf16(parts) => AnyDecoder::Bf16(parts.build(attention, max_rows, split)?),
+        };
+        let team = Team::new(threads);
+        Ok(Self {
+            inner: Mutex::new(Engine { decoder, team }),
+            gather,
+            num_pages,
+            max_context,
+        })
+    }
+
+    /// Memory that weights and workspaces take.
+    #[getter]
+    fn num_bytes(&self, py: Python<'_>) -> usize {
+        // A forward under way may need the interpreter before it lets go of the decoder.
+        py.detach(|| match &lock(&self.inner).decoder {
+            AnyDecoder::F32(decoder) => decoder.bytes(),
+            AnyDecoder::Bf16(decoder) => decoder.bytes(),
+        })
+    }
+
+    fn set_threads(&self, py: Python<'_>, threads: usize) {
+        py.detach(|| lock(&self.inner).team = Team::new(threads));
+    }
+
+    fn forward<'py>(slf: &Bound<'py, Self>, plan: &Bound<'py, PyAny>) -> PyResult<StepArrays<'py>> {
+        let py = slf.py();
+        let this = slf.get();
+        let batch = batch_of(plan, this.num_pages, this.max_context)?;
+        let tokens = numbers!(plan, row_token);
+        let (samples, tops) = (numbers!(plan, sample_rows), numbers!(plan, top_rows));
+        let step = Step {
+            batch: &batch,
+            tokens: tokens.as_slice()?,
+            sample_rows: samples.as_slice()?,
+            top_rows: tops.as_slice()?,
+        };
+        let top = py
+            .detach(|| {
+                let mut inner = lock(&this.inner);
+                let Engine { decoder, team } = &mut *inner;
+                decoder.forward(team, &step)
+            })
+            .map_err(to_py)?;
+        if let Some(error) = this.gather.as_ref().and_then(|gather| gather.take_error()) {
+            return Err(error);
+        }
+        let num_top = step.top_rows.len();
+        let shape = [num_top, TOP_K];
+        let inner = lock(&this.inner);
+        let (logits, vocabulary) = inner.decoder.logits();
+        let rows = step.sample_rows.len();
+        let view = ArrayView2::from_shape((rows, vocabulary), &logits[..rows * vocabulary])
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        // SAFETY: the logits stay where they are for as long as the decoder lives, which the array
+        // keeps alive; that the next forward overwrites them is what the wrapper tells its callers.
+        let logits = unsafe { PyArray2::borrow_from_array(&view, slf.clone().into_any()) };
+        Ok((
+            logits,
+            top.ids.into_pyarray(py).reshape(shape)?,
+            top.probabilities.into_pyarray(py).reshape(shape)?,
+        ))
+    }
+}

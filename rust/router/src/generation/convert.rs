@@ -1,0 +1,90 @@
+//! What a request wishes for, in the messages of the worker's stream.
+
+use spectrie_proto::{v1, worker_v1};
+
+use crate::workers::ServedModel;
+
+/// Every number that decides a token: the request's, else the model's, else the API's default.
+pub(super) fn sampling_parameters(
+    sampling: v1::Sampling,
+    bad_words: Vec<worker_v1::TokenIds>,
+    model: &ServedModel,
+) -> worker_v1::SamplingParameters {
+    let defaults = &model.defaults;
+    worker_v1::SamplingParameters {
+        temperature: sampling.temperature.or(defaults.temperature).unwrap_or(1.0),
+        top_p: sampling.top_p.or(defaults.top_p).unwrap_or(1.0),
+        top_k: sampling.top_k.or(defaults.top_k).unwrap_or(0),
+        min_p: sampling.min_p.or(defaults.min_p).unwrap_or(0.0),
+        frequency_penalty: sampling.frequency_penalty.unwrap_or(0.0),
+        presence_penalty: sampling.presence_penalty.unwrap_or(0.0),
+        repetition_penalty: sampling
+            .repetition_penalty
+            .or(defaults.repetition_penalty)
+            .unwrap_or(1.0),
+        logit_bias: sampling.logit_bias,
+        typical_p: sampling.typical_p.unwrap_or(1.0),
+        bad_words,
+    }
+}
+
+/// The form of the answer.
+pub(super) fn worker_structured(structured: v1::Structured) -> worker_v1::Structured {
+    use v1::structured::Constraint;
+    use worker_v1::structured::Constraint as Worker;
+    let constraint = structured.constraint.map(|constraint| match constraint {
+        Constraint::JsonSchema(text) => Worker::JsonSchema(text),
+        Constraint::JsonObject(wanted) => Worker::JsonObject(wanted),
+        Constraint::Regex(text) => Worker::Regex(text),
+        Constraint::Grammar(text) => Worker::Grammar(text),
+        Constraint::Choice(choices) => Worker::Choice(worker_v1::Choices {
+            texts: choices.texts,
+        }),
+    });
+    worker_v1::Structured { constraint }
+}
+
+/// The mode to ask for; the worker's own setting when the request has no wish.
+pub(super) fn speculation_mode(
+    speculation: &v1::Speculation,
+) -> Option<worker_v1::SpeculationMode> {
+    use worker_v1::SpeculationMode as Worker;
+    if speculation.enabled == Some(false) {
+        return Some(Worker::Off);
+    }
+    match speculation.mode() {
+        v1::SpeculationMode::Unspecified => speculation.enabled.map(|_| Worker::Auto),
+        v1::SpeculationMode::Auto => Some(Worker::Auto),
+        v1::SpeculationMode::Off => Some(Worker::Off),
+        v1::SpeculationMode::Bfs => Some(Worker::Bfs),
+        v1::SpeculationMode::Prob => Some(Worker::Prob),
+        v1::SpeculationMode::Tiers => Some(Worker::Tiers),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mode_is_the_wish_of_the_request_or_none() {
+        use worker_v1::SpeculationMode as Worker;
+        let wish = |enabled, mode: v1::SpeculationMode| {
+            speculation_mode(&v1::Speculation {
+                enabled,
+                mode: mode.into(),
+                ..Default::default()
+            })
+        };
+        assert_eq!(wish(None, v1::SpeculationMode::Unspecified), None);
+        assert_eq!(
+            wish(Some(true), v1::SpeculationMode::Unspecified),
+            Some(Worker::Auto)
+        );
+        assert_eq!(
+            wish(Some(false), v1::SpeculationMode::Bfs),
+            Some(Worker::Off)
+        );
+        assert_eq!(wish(None, v1::SpeculationMode::Prob), Some(Worker::Prob));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a worker is told of a request's options, and what becomes of those it cannot serve.
+
+use crate::support::fake_worker::FakeWorker;
+use crate::support::{TestRouter, TestWorker, request, within};
+
+use spectrie_proto::v1;
+use spectrie_proto::worker_v1::{self, Start, router_message::Message};
+use tonic::Code;
+
+async fn start_of(worker: &mut TestWorker) -> Start {
+    loop {
+        if let Message::Start(start) = worker.hear().await {
+            return start;
+        }
+    }
+}
+
+fn ids(text: &str) -> worker_v1::TokenIds {
+    worker_v1::TokenIds {
+        ids: text.bytes().map(u32::from).collect(),
+    }
+}
+
+#[tokio::test]
+async fn absent_options_change_nothing() {
+    let router = TestRouter::start().await;
+    let mut worker = router.worker(FakeWorker::default()).await;
+    within(router.client().await.generate(request("abc")))
+        .await
+        .unwrap();
+    let start = start_of(&mut worker).await;
+    let sampling = start.sampling.unwrap();
+    assert_eq!(sampling.typical_p.to_string(), "1");
+    assert!(sampling.bad_words.is_empty());
+    assert_eq!((start.logprobs, start.prompt_logprobs), (None, None));
+    assert_eq!((start.structured, start.tenant), (None, None));
+}
+
+#[tokio::test]
+async fn every_option_reaches_the_worker_and_the_prompt_is_told_once() {
+    let router = TestRouter::start().await;
+    let mut worker = router.worker(FakeWorker::default()).await;
+    let mut asked = request("abc");
+    asked.sampling = Some(v1::Sampling {
+        typical_p: Some(0.5),
+        bad_words: vec!["no".into(), "no".into(), " so".into()],
+        n: Some(2),
+        ..Default::default()
+    });
+    asked.output = Some(v1::Output {
+        logprobs: Some(2),
+        prompt_logprobs: Some(0),
+        ..Default::default()
+    });
+    asked.structured = Some(v1::Structured {
+        constraint: Some(v1::structured::Constraint::Regex("[abc]+".into())),
+    });
+    asked.speculation = Some(v1::Speculation {
+        mode: v1::SpeculationMode::Tiers.into(),
+        ..Default::default()
+    });
+    within(router.client().await.generate(asked)).await.unwrap();
+    let mut starts = [start_of(&mut worker).await, start_of(&mut worker).await];
+    starts.sort_by(|one, other| one.request_id.cmp(&other.request_id));
+    for start in &starts {
+        let sampling = start.sampling.as_ref().unwrap();
+        assert_eq!(sampling.typical_p.to_string(), "0.5");
+        let barred = ["no", " no", " so", "  so"].map(ids);
+        assert_eq!(sampling.bad_words, barred);
+        assert_eq!(start.logprobs, Some(2));
+        let constraint = start.structured.clone().unwrap().constraint;
+        let expected = worker_v1::structured::Constraint::Regex("[abc]+".into());
+        assert_eq!(constraint, Some(expected));
+        assert_eq!(start.speculation(), worker_v1::SpeculationMode::Tiers);
+    }
+    assert_eq!(starts.map(|start| start.prompt_logprobs), [Some(0), None]);
+}
+
+#[tokio::test]
+async fn what_no_worker_can_run_is_the_callers_fault_and_tried_once() {
+    let router = TestRouter::start().await;
+    let worker = || FakeWorker {
+        fault: Some("structured.regex: unclosed group".into()),
+        ..FakeWorker::default()
+    };
+    let mut workers = [router.worker(worker()).await, router.worker(worker()).await];
+    let status = within(router.client().await.generate(request("abc")))
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.message(), "structured.regex: unclosed group");
+    let starts = workers.iter_mut().filter_map(|worker| {
+        let heard = std::iter::from_fn(|| worker.heard.try_recv().ok());
+        let starts = heard.filter(|message| matches!(message.message, Some(Message::Start(_))));
+        Some(starts.count()).filter(|count| *count > 0)
+    });
+    assert_eq!(starts.sum::<usize>(), 1);
+}
