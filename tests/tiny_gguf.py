@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spectrie.model.catalog import Alias
+from tests.gguf_blocks import quantised
 
 __all__ = ["HEAD_DIM", "KV_HEADS", "Weights", "tiny_alias", "write_tiny_gguf"]
 
@@ -36,14 +37,18 @@ def write_tiny_gguf(
     pre: str | None = "smollm",
     tokenizer: str = "gpt2",
     metadata: dict[str, Any] | None = None,
-    extra: Weights | None = None,
+    extra: dict[str, npt.NDArray[Any]] | None = None,
+    hidden: int = HIDDEN,
+    mlp: int = MLP,
+    layers: int = LAYERS,
+    scale: float = 1.0,
 ) -> Weights:
-    """Writes a two-layer model and returns its tensors in the Hugging Face layout.
+    """Writes a small model and returns its tensors in the Hugging Face layout.
 
     Args:
         path: The file.
-        architecture: `llama` (q and k rows are permuted, as llama.cpp's converter does), `qwen2`
-            (with biases) or `qwen3` (with q and k norms).
+        architecture: `llama` and `smollm3` (q and k rows are permuted, as llama.cpp's converter
+            does), `qwen2` (with biases) or `qwen3` (with q and k norms).
         matrices: Storage of the matrices; vectors are float32.
         tied: Whether the output projection is left out.
         pre: The pre-tokenizer named in the file, None for no such key.
@@ -51,12 +56,16 @@ def write_tiny_gguf(
             alone.
         metadata: Further keys: integers, floats and strings.
         extra: Further tensors, by GGUF name.
+        hidden: Width of the rows; quantised types need multiples of their blocks.
+        mlp: Width of the inner rows.
+        layers: Number of layers.
+        scale: Standard deviation of the weights.
     """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(128)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(MLP)
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(mlp)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
@@ -68,15 +77,27 @@ def write_tiny_gguf(
     else:
         _add_tokenizer(writer, pre)
     for key, value in (metadata or {}).items():
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        add = {
+            bool: writer.add_bool,
+            int: writer.add_uint32,
+            float: writer.add_float32,
+            str: writer.add_string,
+            list: writer.add_array,
+        }
         add[type(value)](key, value)
-    weights = _random_weights(architecture, tied, len(PIECES if tokenizer == "llama" else TOKENS))
+    vocabulary = len(PIECES if tokenizer == "llama" else TOKENS)
+    shapes = _shapes(architecture, tied, vocabulary, (hidden, mlp, layers))
+    random = np.random.default_rng(7)
+    weights = {
+        name: (random.standard_normal(shape) * scale).astype(np.float32)
+        for name, shape in shapes.items()
+    }
     for name, values in weights.items():
         stored = values
-        if architecture == "llama" and (".q_proj" in name or ".k_proj" in name):
+        if architecture in ("llama", "smollm3") and (".q_proj" in name or ".k_proj" in name):
             stored = _permuted(values, HEADS if ".q_proj" in name else KV_HEADS)
         kind = matrices if values.ndim == 2 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(_gguf_name(name), gguf.quantize(stored, kind), raw_dtype=kind)
+        writer.add_tensor(_gguf_name(name), quantised(stored, kind)[0], raw_dtype=kind)
     for name, values in (extra or {}).items():
         writer.add_tensor(name, values)
     writer.write_header_to_file()
@@ -135,22 +156,25 @@ def _add_pieces(writer: gguf.GGUFWriter) -> None:
     writer.add_unk_token_id(0)
 
 
-def _random_weights(architecture: str, tied: bool, vocabulary: int) -> Weights:
-    random = np.random.default_rng(7)
-    q_rows, kv_rows = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, HIDDEN)}
-    for layer in range(LAYERS):
+def _shapes(
+    architecture: str, tied: bool, vocabulary: int, sizes: tuple[int, int, int]
+) -> dict[str, tuple[int, ...]]:
+    hidden, mlp, layers = sizes
+    head_dim = hidden // HEADS
+    q_rows, kv_rows = HEADS * head_dim, KV_HEADS * head_dim
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, hidden)}
+    for layer in range(layers):
         prefix = f"model.layers.{layer}."
         shapes |= {
-            prefix + "input_layernorm.weight": (HIDDEN,),
-            prefix + "self_attn.q_proj.weight": (q_rows, HIDDEN),
-            prefix + "self_attn.k_proj.weight": (kv_rows, HIDDEN),
-            prefix + "self_attn.v_proj.weight": (kv_rows, HIDDEN),
-            prefix + "self_attn.o_proj.weight": (HIDDEN, q_rows),
-            prefix + "post_attention_layernorm.weight": (HIDDEN,),
-            prefix + "mlp.gate_proj.weight": (MLP, HIDDEN),
-            prefix + "mlp.up_proj.weight": (MLP, HIDDEN),
-            prefix + "mlp.down_proj.weight": (HIDDEN, MLP),
+            prefix + "input_layernorm.weight": (hidden,),
+            prefix + "self_attn.q_proj.weight": (q_rows, hidden),
+            prefix + "self_attn.k_proj.weight": (kv_rows, hidden),
+            prefix + "self_attn.v_proj.weight": (kv_rows, hidden),
+            prefix + "self_attn.o_proj.weight": (hidden, q_rows),
+            prefix + "post_attention_layernorm.weight": (hidden,),
+            prefix + "mlp.gate_proj.weight": (mlp, hidden),
+            prefix + "mlp.up_proj.weight": (mlp, hidden),
+            prefix + "mlp.down_proj.weight": (hidden, mlp),
         }
         if architecture == "qwen2":
             shapes |= {
@@ -160,20 +184,21 @@ def _random_weights(architecture: str, tied: bool, vocabulary: int) -> Weights:
             }
         if architecture == "qwen3":
             shapes |= {
-                prefix + "self_attn.q_norm.weight": (HEAD_DIM,),
-                prefix + "self_attn.k_norm.weight": (HEAD_DIM,),
+                prefix + "self_attn.q_norm.weight": (head_dim,),
+                prefix + "self_attn.k_norm.weight": (head_dim,),
             }
-    shapes["model.norm.weight"] = (HIDDEN,)
+    shapes["model.norm.weight"] = (hidden,)
     if not tied:
-        shapes["lm_head.weight"] = (vocabulary, HIDDEN)
-    return {n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+        shapes["lm_head.weight"] = (vocabulary, hidden)
+    return shapes
 
 
 def _permuted(values: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
     """Row 2i of a head from row i, row 2i + 1 from row i + half."""
-    half = HEAD_DIM // 2
+    head_dim = len(values) // heads
+    half = head_dim // 2
     order = [
-        head * HEAD_DIM + part * half + i
+        head * head_dim + part * half + i
         for head in range(heads)
         for i in range(half)
         for part in range(2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The checks of the draft memory that need nightly Rust: Miri and ThreadSanitizer.
+# The checks of the draft memory and of the CPU products that need nightly Rust: Miri and ThreadSanitizer.
 # Without nightly they are left out, and the last line says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +16,9 @@ if [[ $installed == *miri* && $installed == *rust-src* ]]; then
     segment:: corpus::fuzz snapshot::fuzz durable:: chains:: recycled::tests::the
   echo "==> Miri: readers beside writers, with weak memory"
   cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency readers_see_only_whole_text_while
+  echo "==> Miri: threads that run a forward together, and what they write"
+  cargo "+$toolchain" miri test --locked -p spectrie-cpu --lib -- team:: memory::
+  cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- narrow_ a_packed
 else
   skipped+=(Miri)
 fi

@@ -20,6 +20,7 @@ from spectrie.types import (
     SpeculationOptions,
     SpeculationStats,
     Timing,
+    TokenLogprobs,
     Usage,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "SpeculationOptions",
     "SpeculationStats",
     "Timing",
+    "TokenLogprobs",
     "Usage",
     "__version__",
     "errors",

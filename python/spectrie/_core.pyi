@@ -49,10 +49,47 @@ class Request:
         priority: int = 0,
         speculation: str | None = None,
         max_draft_tokens: int | None = None,
+        typical_p: float = 1.0,
+        bad_words: Sequence[Sequence[int]] = ...,
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+        grammar: Grammar | None = None,
+        tenant: str | None = None,
     ) -> Self: ...
     @property
     def handle(self) -> int:
         """The caller's name for it; unique among requests that have not ended."""
+
+@final
+class Grammar:
+    """What an answer must be a text of, compiled; requests may share one."""
+
+@final
+class GrammarCompiler:
+    """Compiles constraints for one tokenizer and keeps the last 64; shared between threads.
+
+    Making one takes 0.3 s for 49,152 tokens.
+
+    Args:
+        tokenizer: The model's.
+        eos_token_ids: Tokens that may end an answer where its grammar accepts it.
+
+    Raises:
+        EngineError: An end token that the tokenizer does not know.
+    """
+
+    def __new__(cls, tokenizer: Tokenizer, eos_token_ids: Sequence[int]) -> Self: ...
+    def compile(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar:
+        """Compiles one constraint, in milliseconds to, seldom, seconds; other Python threads go on.
+
+        Args:
+            kind: `json_schema`, `json_object` (no text), `regex`, `grammar` (Lark) or `choice`
+                (several texts).
+            text: At most 64 KiB.
+
+        Raises:
+            EngineError: It is over a limit, cannot be compiled, or no text meets it.
+        """
 
 @final
 class Plan:
@@ -170,6 +207,37 @@ class StepOutput:
     @property
     def finishes(self) -> list[Finish | None]:
         """Set for each handle that ended."""
+    def logprobs(self, index: int) -> list[TokenLogprobs] | None:
+        """What the model thought of each token of the `index`-th handle; None unless it asked.
+
+        Raises:
+            IndexError: There are fewer handles.
+        """
+    def prompt_logprobs(self, index: int) -> list[TokenLogprobs | None] | None:
+        """The same for its prompt's tokens, None for the first; once, with its first token.
+
+        Raises:
+            IndexError: There are fewer handles.
+        """
+
+@final
+class TokenLogprobs:
+    """Natural logarithms of the model's probabilities of one token and of the likeliest ones, at
+    temperature 1, before bias, penalties and masks."""
+
+    @property
+    def token_id(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def top_ids(self) -> list[int]:
+        """Likeliest first, ties by the lowest id."""
+    @property
+    def top_logprobs(self) -> list[float]:
+        """One for each of `top_ids`."""
+
+def choice_seed(seed: int, choice: int) -> int:
+    """The seed of one choice of a request: the request's own for choice 0, else a hash of both."""
 
 @final
 class Load:
@@ -184,7 +252,11 @@ class Load:
     @property
     def waiting(self) -> int: ...
     @property
-    def pages_used(self) -> int: ...
+    def pages_used(self) -> int:
+        """Pages that requests hold."""
+    @property
+    def pages_cached(self) -> int:
+        """Pages that no request holds, kept for the prefix they hold."""
     @property
     def pages_total(self) -> int: ...
     @property
@@ -201,6 +273,29 @@ class Load:
     def generated_tokens(self) -> int: ...
     @property
     def preemptions(self) -> int: ...
+    @property
+    def prefix_query_tokens(self) -> int:
+        """Prompt tokens that were looked up in the prefix cache, once for each request."""
+    @property
+    def prefix_hit_tokens(self) -> int:
+        """Those of them that were found there."""
+    @property
+    def draft_calls(self) -> int:
+        """Times that a request was asked for drafts."""
+    @property
+    def drafting_ms_total(self) -> float:
+        """Milliseconds that took."""
+    @property
+    def choices_total(self) -> int:
+        """Steps of decoding alone in mode auto whose choice, to draft or not, can be judged."""
+    @property
+    def choices_right(self) -> int:
+        """Those whose choice was right by the evidence of their time.
+
+        Drafts: steps with drafts and as many requests emitted as many tokens a millisecond as steps
+        without. None although some were offered: the likeliest of such came true too seldom to pay
+        for their rows.
+        """
     @property
     def corpus_bytes(self) -> int:
         """Size of the corpora, which are files in memory and not in `memory_bytes`."""
@@ -300,7 +395,12 @@ class Engine:
         max_held: Most requests held, running and waiting.
         chunk_tokens: Most prompt tokens of one step, over all requests.
         max_batch_rows: Most rows of one step.
-        speculation: "auto", "off", "bfs" or "prob".
+        max_step_ms: Milliseconds that a step may take where prompts are computed beside running
+            answers: their share of it shrinks, to one page at least.
+        age_s: Seconds of waiting that make up for one level of priority.
+        lookahead_tokens: Tokens by which each running request is expected to grow: another one is let
+            in where there is room for them.
+        speculation: "auto", "off", "bfs", "prob" or "tiers".
         max_draft_tokens: Most draft nodes of one request and step, 0 to 63.
         memory_bytes: Bytes of shared draft memory; 0 keeps none.
         recycle: After which rows the drafters are told the model's likeliest tokens: "off",
@@ -309,6 +409,8 @@ class Engine:
         holdout_seed: Which steps those are.
         tokenizer_fingerprint: As `tokenizer_fingerprint` gives it; corpora of other tokenizers are
             refused. None takes any.
+        overlap: Whether a thread of the engine's does what the next plan does not need, and takes
+            requests in, while a forward runs.
 
     Raises:
         EngineError: Naming the first value out of range.
@@ -338,6 +440,10 @@ class Engine:
         holdout_every: int = 100,
         holdout_seed: int = 0,
         tokenizer_fingerprint: str | None = None,
+        overlap: bool = False,
+        max_step_ms: float = 200.0,
+        age_s: float = 10.0,
+        lookahead_tokens: int = 64,
     ) -> Self: ...
     def submit(self, request: Request) -> None:
         """Hands a request in; one that can never run ends with a refused output.
@@ -350,17 +456,36 @@ class Engine:
 
         `keep_tokens` output tokens count (all when None) and, if it `finished` well, are learnt.
         """
+    def scratch_pages(self, count: int) -> list[int]:
+        """Up to `count` pages of the cache that hold nothing: they may be overwritten until the next
+        plan. Kept prefixes are dropped where too few pages are free.
+
+        Raises:
+            EngineError: The last plan was not committed.
+        """
     def learn(self, namespace: str, token_ids: Sequence[int]) -> None:
         """Teaches a namespace's draft memory.
 
         Raises:
             EngineError: A token is outside the vocabulary.
         """
-    def set_costs(self, rows: Sequence[int], milliseconds: Sequence[float]) -> None:
-        """Sets what a forward of so many rows costs; ascending rows.
+    def set_costs(
+        self,
+        rows: Sequence[int],
+        milliseconds: Sequence[float],
+        context_tokens: int = 0,
+        ms_per_key: float = 0.0,
+    ) -> None:
+        """Sets what a forward costs, as measured at the start; later steps correct it.
+
+        Args:
+            rows: Rows of the forwards that were timed, ascending.
+            milliseconds: What each took.
+            context_tokens: Cached tokens that each of their rows read.
+            ms_per_key: Milliseconds for each row and cached token that it reads.
 
         Raises:
-            EngineError: When the lists do not fit together.
+            EngineError: When the lists do not fit together, or the price is negative.
         """
     def plan(self, now_s: float) -> Plan | None:
         """The next forward; None when nothing is left to compute: wait for a submit.
@@ -463,42 +588,62 @@ class Engine:
                 memory stays as it was.
         """
     def forget(self, namespace: str) -> bool:
-        """Forgets all that a namespace learnt; whether there was such a one.
+        """Forgets all that a namespace learnt, and its kept prefixes; whether it had learnt anything.
 
-        Its running requests draft from their own text from their next step on, and teach no more.
+        Its running requests draft from their own text from their next step on, teach no more and
+        share no more.
         """
 
-# CPU operators (crate spectrie-cpu). Tensors are passed as addresses; `spectrie.model.operators.cpu`
-# checks their shapes.
+# ---- the forward on a CPU (rust/python/src/cpu.rs) -----------------------------------------------
+# `spectrie.model.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.
 
 CPU_PAGE_SIZE: int
 """Slots of a page in the CPU key-value cache."""
 
 CPU_TOP_K: int
-"""Tokens that `cpu_top_k` gives for each row."""
+"""Likeliest tokens that a forward gives for each top row."""
 
 @final
-class CpuBatch:
-    """A checked plan; see `spectrie.model.plan.PlanArrays`.
+class CpuWeights:
+    """A decoder's weights, packed by several threads; float32 or bfloat16."""
 
-    Raises:
-        ValueError: The plan contradicts itself or leaves the cache.
-    """
+    def __new__(cls, *, bfloat16: bool, threads: int) -> CpuWeights: ...
+    def add_layers(self, layers: Sequence[Any]) -> None:
+        """Packs the next layers.
 
-    def __new__(cls, plan: Any, num_pages: int, max_context: int) -> CpuBatch: ...
-    @property
-    def num_rows(self) -> int:
-        """Rows of the plan."""
+        Args:
+            layers: Objects with `attention_norm` and `mlp_norm` (float32 [hidden]), `qkv`, `output` and
+                `mlp`. An MLP has `gate_up` and `down`; a mixture `router`, `experts` (MLPs), `chosen`
+                (experts of a row) and `normalised` (whether their weights sum to 1). Products have
+                `parts` (stacked tensors), `bias` (float32 or None) and `in_features`.
+
+        Raises:
+            ValueError: Sizes that do not fit, an address that cannot be one, or no memory.
+        """
+    def set_ends(
+        self, *, embedding: tuple[int, str, int] | None, final_norm: NDArray[np.float32], head: Any
+    ) -> None:
+        """Packs the head; without an `embedding` its rows are the token vectors.
+
+        Raises:
+            ValueError: As `add_layers`.
+        """
 
 @final
-class CpuAttention:
-    """Attention of all layers, with the paged key-value cache it owns.
+class CpuDecoder:
+    """A decoder with its weights and paged key-value cache.
 
     Args:
+        weights: Taken over; empty afterwards.
+        max_rows: Most rows of a plan.
         cosines: float32 [max_context, rotated / 2].
         sines: Likewise.
         layers: Per layer: rotate, window, query norm weights, key norm weights.
-        bfloat16: Whether activations and cache are bfloat16, else float32.
+        part: Of one rank among several: first, number and total of its columns as `attended`,
+            `hidden`, `gated`, `expert` and `vocabulary`, and `gather`, called in a forward with what
+            to gather (0 to 4 in that order), the address of rows, and how many; it fills in the
+            columns that are not this rank's. Heads are this rank's; the embedding is then a table of
+            its own.
 
     Raises:
         ValueError: Sizes that do not fit, or no memory for the cache.
@@ -506,61 +651,42 @@ class CpuAttention:
 
     def __new__(
         cls,
+        weights: CpuWeights,
         *,
         heads: int,
         kv_heads: int,
         head_dim: int,
         num_pages: int,
         max_context: int,
+        max_rows: int,
         scale: float,
         norm_epsilon: float,
         cosines: NDArray[np.float32],
         sines: NDArray[np.float32],
         layers: list[tuple[bool, int | None, list[float] | None, list[float] | None]],
-        bfloat16: bool,
-    ) -> CpuAttention: ...
-    def move_slots(self, batch: CpuBatch) -> None:
-        """Does the plan's cache moves in every layer."""
-    def attend(
-        self,
-        layer: int,
-        batch: CpuBatch,
-        first_row: int,
-        num_rows: int,
-        qkv: int,
-        out: int,
         threads: int,
-    ) -> None:
-        """Writes keys and values, then attends, for some rows of the batch."""
+        part: Any | None = None,
+    ) -> CpuDecoder: ...
+    @property
+    def num_bytes(self) -> int:
+        """Memory that weights and workspaces take, without cache and logits."""
+    def set_threads(self, threads: int) -> None:
+        """Shares a forward among this many threads."""
+    def forward(
+        self, plan: Any
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
+        """One forward, with the GIL released; see `spectrie.model.plan.PlanArrays`.
 
-def cpu_add_rms_norm(
-    residual: int,
-    delta: int,
-    weight: int,
-    out: int,
-    rows: int,
-    width: int,
-    epsilon: float,
-    bfloat16: bool,
-    threads: int,
-) -> None:
-    """Adds delta (0 = none) to the float32 residual in place and writes the norm of the sum."""
+        Returns:
+            Logits of the sample rows, on memory of the decoder that the next forward overwrites, and
+            ids and probabilities of the likeliest tokens of the top rows.
 
-def cpu_silu_mul(
-    gate_up: int, out: int, rows: int, width: int, bfloat16: bool, threads: int
-) -> None:
-    """Writes silu(gate) * up of rows [gate | up]."""
+        Raises:
+            ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
+        """
 
-def cpu_top_k(
-    logits: int, ids: int, probabilities: int, rows: int, width: int, threads: int
-) -> None:
-    """Writes the likeliest tokens (int32) and their probabilities of float32 rows, likeliest first."""
-
-def cpu_use_huge_pages() -> int:
-    """Asks for large memory pages under all big anonymous mappings; gives the bytes asked for."""
-
-def cpu_arithmetic() -> str:
-    """Name of the operators' arithmetic: equal names give equal bits."""
+def cpu_arithmetic(*, bfloat16: bool) -> str:
+    """Name of the arithmetic of bfloat16, else of float32: equal names give equal bits."""
 
 # ---- text (rust/python/src/text.rs) --------------------------------------------------------------
 

@@ -21,6 +21,7 @@ __all__ = [
     "OutOfRange",
     "PartialFailure",
     "PermissionDenied",
+    "RankLost",
     "ResourceExhausted",
     "SpectrieError",
     "StatusError",
@@ -43,6 +44,10 @@ class ConfigError(SpectrieError):
 
 class ModelError(SpectrieError):
     """A model that cannot be found, read, converted or run."""
+
+
+class RankLost(SpectrieError):
+    """A rank of a model that several share is gone or does not answer: the model cannot go on."""
 
 
 class ConnectFailed(SpectrieError):

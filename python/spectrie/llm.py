@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import itertools
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
 from spectrie.errors import Cancelled, Internal, SpectrieError
 from spectrie.options import GenerateOptions
+from spectrie.progress import Progress
 from spectrie.types import Completion, Message
 from spectrie.worker.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.worker.defaults import read_sampling_defaults
 from spectrie.worker.generation import LocalStream, Piece
+from spectrie.worker.grammars import Grammars
 from spectrie.worker.host import EngineHost
 from spectrie.worker.prompt import PromptReader
-from spectrie.worker.request import ModelLimits, build_request
+from spectrie.worker.request import ModelLimits, RequestPlan, build_requests
 
 if TYPE_CHECKING:
     from spectrie import _core
 
 __all__ = ["LLM"]
+
+# Choices under way at a time in one call: enough to keep any engine full, and far below what it holds.
+_MAX_STREAMS = 1024
+
+
+# Text, token ids or messages: one of them.
+_Prompt = tuple[str | None, Sequence[int] | None, Sequence[Message] | None]
 
 
 class LLM:
@@ -36,11 +47,14 @@ class LLM:
     Args:
         model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
         dtype: `auto` (by CPU feature, never by timing), `float32`, `bfloat16` or `float16`.
-        speculation: `auto` or True; False or `off`; or the fixed modes `bfs` and `prob`.
+        speculation: `auto` or True; False or `off`; or the fixed modes `bfs`,
+            `prob` and `tiers`.
         max_draft_tokens: At most this many draft tokens per request and step, 0 to 63.
         threads: CPU threads of a forward; None measures briefly and remembers.
         device: `auto`, `cpu` or `cuda`.
         max_context: Longest prompt plus answer in tokens; None is the model's own limit.
+        tensor_parallel: Processes that share the model, this one included, on a GPU each or on one
+            CPU; answers do not depend on it.
         max_running: Most requests that run at once; None follows from the cache's size.
         kv_memory_bytes: Bytes of the key/value cache; None follows from free memory.
         num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`.
@@ -67,11 +81,12 @@ class LLM:
         model: str | Path,
         *,
         dtype: str = "auto",
-        speculation: Literal["auto", "off", "bfs", "prob"] | bool = "auto",
+        speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool = "auto",
         max_draft_tokens: int = 16,
         threads: int | None = None,
         device: str = "auto",
         max_context: int | None = None,
+        tensor_parallel: int = 1,
         max_running: int | None = None,
         kv_memory_bytes: int | None = None,
         num_pages: int | None = None,
@@ -109,6 +124,7 @@ class LLM:
                 num_pages=num_pages,
                 kv_memory_bytes=kv_memory_bytes,
                 max_context=max_context,
+                tensor_parallel=tensor_parallel,
             ),
             engine=EngineOptions(
                 speculation=speculation,
@@ -129,6 +145,7 @@ class LLM:
         # A step must not run while the interpreter takes torch down.
         atexit.register(self._host.close)
         runner = self._host.runner
+        self._grammars = Grammars(lambda: self.tokenizer, runner.eos_token_ids)
         self._limits = ModelLimits(
             vocabulary_size=runner.vocabulary_size,
             max_context=runner.max_context,
@@ -170,17 +187,29 @@ class LLM:
         prompt: str | None = None,
         *,
         prompt_token_ids: Sequence[int] | None = None,
+        n: int = 1,
+        progress: bool = False,
         **options: Unpack[GenerateOptions],
     ) -> Completion: ...
 
     @overload
     def generate(
-        self, prompt: list[str] | tuple[str, ...], **options: Unpack[GenerateOptions]
+        self,
+        prompt: list[str] | tuple[str, ...],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
     ) -> list[Completion]: ...
 
     @overload
     def generate(
-        self, *, prompt_token_ids: Sequence[Sequence[int]], **options: Unpack[GenerateOptions]
+        self,
+        *,
+        prompt_token_ids: Sequence[Sequence[int]],
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
     ) -> list[Completion]: ...
 
     def generate(
@@ -188,6 +217,8 @@ class LLM:
         prompt: str | list[str] | tuple[str, ...] | None = None,
         *,
         prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        n: int = 1,
+        progress: bool = False,
         **options: Unpack[GenerateOptions],
     ) -> Completion | list[Completion]:
         """Continues one prompt, or every prompt of a list side by side.
@@ -195,30 +226,45 @@ class LLM:
         Args:
             prompt: Text, or a list of texts.
             prompt_token_ids: Token ids instead, or a list of lists.
+            n: Independent answers to each prompt, 1 to 8: the first is given and has all as its
+                `choices`. Answer `i` is the one of seed `choice_seed(seed, i)`.
+            progress: Whether to show a bar of finished prompts on stderr.
             options: See `GenerateOptions`; they hold for every prompt of a list.
 
         Raises:
             InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
             SpectrieError: The request failed.
         """
-        if isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids)):
-            with self.stream(prompt, prompt_token_ids=prompt_token_ids, **options) as stream:  # type: ignore[arg-type]
-                return stream.final()
-        streams: list[LocalStream] = []
-        try:
-            for text in prompt or ():
-                streams.append(self.stream(text, **options))
-            for ids in prompt_token_ids or ():
-                streams.append(self.stream(prompt_token_ids=ids, **options))  # type: ignore[arg-type]
-            return [stream.final() for stream in streams]
-        finally:
-            for stream in streams:
-                stream.cancel()
+        prompts: list[_Prompt]
+        one = isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids))
+        if one:
+            prompts = [(prompt, prompt_token_ids, None)]  # type: ignore[list-item]
+        else:
+            prompts = [(text, None, None) for text in prompt or ()]
+            prompts += [(None, ids, None) for ids in prompt_token_ids or ()]  # type: ignore[misc]
+        with Progress("generate", len(prompts)) as bar:
+            answers: list[Completion] = []
+            num_tokens = 0
+            for answer in self._answers(prompts, n, options):
+                answers.append(answer)
+                num_tokens += sum(len(choice.token_ids) for choice in answer.choices)
+                if progress:
+                    note = f"{len(answers)}/{len(prompts)} prompts, {num_tokens} tokens"
+                    bar.show(len(answers), note)
+        return answers[0] if one else answers
 
-    def chat(self, messages: Sequence[Message], **options: Unpack[GenerateOptions]) -> Completion:
-        """Answers a chat: messages of `role` (system, user, assistant) and `content`."""
-        with self.stream(messages=messages, **options) as stream:
-            return stream.final()
+    def chat(
+        self, messages: Sequence[Message], *, n: int = 1, **options: Unpack[GenerateOptions]
+    ) -> Completion:
+        """Answers a chat: messages of `role` (system, user, assistant) and `content`.
+
+        Args:
+            messages: The chat so far.
+            n: Independent answers, as in `generate`.
+            options: See `GenerateOptions`.
+        """
+        (answer,) = self._answers([(None, None, messages)], n, options)
+        return answer
 
     def stream(
         self,
@@ -233,12 +279,56 @@ class LLM:
         Raises:
             InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
         """
+        (stream,) = self._start((prompt, prompt_token_ids, messages), 1, options)
+        return stream
+
+    def _answers(
+        self, prompts: Sequence[_Prompt], n: int, options: GenerateOptions
+    ) -> Iterator[Completion]:
+        """Answers in order, each with all its choices; many prompts are under way at a time."""
+        started: deque[list[LocalStream]] = deque()
+        waiting = iter(prompts)
+        try:
+            while True:
+                while len(started) * n < _MAX_STREAMS and (given := next(waiting, None)):
+                    started.append(self._start(given, n, options))
+                if not started:
+                    return
+                first, *others = (stream.final() for stream in started[0])
+                started.popleft()
+                yield dataclasses.replace(first, other_choices=tuple(others)) if others else first
+        finally:
+            for stream in itertools.chain.from_iterable(started):
+                stream.cancel()
+
+    def _start(self, prompt: _Prompt, n: int, options: GenerateOptions) -> list[LocalStream]:
+        """Begins every choice of one prompt."""
+        prompt_ids = self._reader.prompt_ids(*prompt)
+        plans = build_requests(
+            lambda: next(self._handles),
+            prompt_ids,
+            self._reader.prediction_ids(options.get("prediction")),
+            self.tokenizer.encode,
+            self._grammars,
+            self._limits,
+            options,
+            n,
+        )
+        request_id = options.get("request_id") or f"local-{uuid.uuid4().hex[:16]}"
+        streams: list[LocalStream] = []
+        try:
+            for plan in plans:
+                streams.append(self._submit(plan, request_id))
+        except BaseException:
+            for stream in streams:
+                stream.cancel()
+            raise
+        return streams
+
+    def _submit(self, plan: RequestPlan, request_id: str) -> LocalStream:
         from spectrie import _core
 
-        prompt_ids = self._reader.prompt_ids(prompt, prompt_token_ids, messages)
-        prediction_ids = self._reader.prediction_ids(options.get("prediction"))
-        handle = next(self._handles)
-        plan = build_request(handle, prompt_ids, prediction_ids, self._limits, options)
+        handle = plan.request.handle
         stream = LocalStream(
             plan,
             _core.TextStream(
@@ -248,7 +338,7 @@ class LLM:
             ),
             lambda keep, finished: self._host.cancel(handle, keep, finished),
             model=self.model_name,
-            request_id=options.get("request_id") or f"local-{uuid.uuid4().hex[:16]}",
+            request_id=request_id,
         )
         with self._lock:
             if self._error is not None:
@@ -288,7 +378,14 @@ class LLM:
                 )
             if stream is not None:
                 span = slice(bounds[index], bounds[index + 1])
-                stream.push(Piece(token_ids[span], sources[span], finish))
+                piece = Piece(
+                    token_ids[span],
+                    sources[span],
+                    finish,
+                    logprobs=output.logprobs(index),
+                    prompt_logprobs=output.prompt_logprobs(index),
+                )
+                stream.push(piece)
 
     def _die(self, error: BaseException) -> None:
         self._fail_all(Internal(f"the model stopped working: {error}"))

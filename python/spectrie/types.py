@@ -17,6 +17,7 @@ __all__ = [
     "SpeculationOptions",
     "SpeculationStats",
     "Timing",
+    "TokenLogprobs",
     "Usage",
 ]
 
@@ -55,13 +56,13 @@ class SpeculationOptions:
     Attributes:
         enabled: Whether to speculate; None is the server's setting.
         max_draft_tokens: At most this many draft tokens per step, 0 to 63; None is the server's cap.
-        mode: `auto`, `off`, `bfs` or `prob`; None is the server's setting.
+        mode: `auto`, `off`, `bfs`, `prob` or `tiers`; None is the server's setting.
         learn: Whether the server may learn from this request's text.
     """
 
     enabled: bool | None = None
     max_draft_tokens: int | None = None
-    mode: Literal["auto", "off", "bfs", "prob"] | None = None
+    mode: Literal["auto", "off", "bfs", "prob", "tiers"] | None = None
     learn: bool = True
 
 
@@ -129,6 +130,23 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """What the model thought of one token: natural logarithms of its own probabilities.
+
+    They are those before bias, penalties, masks and temperature, so they can be minus infinity.
+
+    Attributes:
+        token_id: The token.
+        logprob: Its log-probability.
+        top: Those of the likeliest tokens by id, likeliest first; as many as asked for.
+    """
+
+    token_id: int
+    logprob: float
+    top: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
     """Newly verified tokens of one choice of a stream.
 
@@ -137,12 +155,14 @@ class Delta:
         token_ids: The new tokens.
         sources: Where each token came from, when asked for.
         index: Which of the `n` choices this belongs to.
+        logprobs: What the model thought of each token, when asked for.
     """
 
     text: str
     token_ids: tuple[int, ...] = ()
     sources: tuple[Source, ...] = ()
     index: int = 0
+    logprobs: tuple[TokenLogprobs, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +183,10 @@ class Completion:
         model: Name of the model that answered.
         request_id: The server's name for the request.
         seed: The seed in use, given or drawn: with it the same tokens come again.
+        logprobs: What the model thought of each token, when asked for.
+        prompt_logprobs: What it thought of each token of the prompt, None for the first, when asked
+            for; on the first choice only.
+        other_choices: The further choices of the same prompt, on the first of several only.
     """
 
     text: str
@@ -178,6 +202,14 @@ class Completion:
     model: str | None = None
     request_id: str | None = None
     seed: int | None = None
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    other_choices: tuple[Completion, ...] = ()
+
+    @property
+    def choices(self) -> tuple[Completion, ...]:
+        """This choice and the further ones, in order."""
+        return (self, *self.other_choices)
 
 
 @dataclass(frozen=True, slots=True)

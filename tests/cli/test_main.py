@@ -95,20 +95,19 @@ def test_doctor_names_what_it_looked_at(
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
     main(["doctor", "smollm2-135m"])
     output = capsys.readouterr().out
-    for name in ("python", "core", "torch", "processor", "memory", "cache", "port 8000"):
+    for name in (
+        "python",
+        "core",
+        "torch",
+        "processor",
+        "memory",
+        "cache",
+        "exactness",
+        "port 8000",
+    ):
         assert name in output
     assert f"{tmp_path}" in output
     assert "spectrie models fetch smollm2-135m" in output
-
-
-def test_doctor_tells_which_products_are_not_exact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
-    answers = {"packing 8x9 torch.float32 rows128": ["plain", 0], "packing 8x8 x": ["onednn", 8]}
-    (tmp_path / "measurements.json").write_text(json.dumps(answers))
-    main(["doctor"])
-    assert "rows of 8x9 products depend on their company" in capsys.readouterr().out
 
 
 def test_closed_pipe_ends_quietly() -> None:

@@ -32,6 +32,19 @@ def test_final_gives_the_whole_answer(server: Server) -> None:
         assert client.stream("x").final().text == "abcd"
 
 
+def test_deltas_and_the_whole_answer_tell_log_probabilities(server: Server) -> None:
+    first = delta("ab", 1, 2)
+    for token in (1, 2):
+        first.delta.logprobs.add(token_id=token, logprob=-token)
+    server.script.streams = [[started(), first, delta("cd", 3), finished()]]
+    with spectrie.Client(server.target) as client, client.stream("x", logprobs=0) as stream:
+        deltas = list(stream)
+        completion = stream.final()
+    expected = (spectrie.TokenLogprobs(1, -1.0, {}), spectrie.TokenLogprobs(2, -2.0, {}))
+    assert [one.logprobs for one in deltas] == [expected, None]
+    assert completion.logprobs == expected
+
+
 def test_failure_before_the_first_token_is_retried(server: Server, sleeps: list[float]) -> None:
     server.script.streams = [
         [started(), fail(UNAVAILABLE, "worker lost")],

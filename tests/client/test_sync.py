@@ -107,6 +107,11 @@ def test_chat_sends_messages_in_order(server: Server) -> None:
         ({"speculation": "yes"}, "speculation", "'yes'"),
         ({"prediction": Path("/no/such/file")}, "speculation.prediction", "/no/such/file"),
         ({"model": 3}, "model", "3"),
+        ({"bad_words": "no"}, "sampling.bad_words", "'no'"),
+        ({"logprobs": True}, "output.logprobs", "True"),
+        ({"regex": "a", "choice": ["b"]}, "structured", "['regex', 'choice']"),
+        ({"choice": ["b", 1]}, "structured.choice[1]", "1"),
+        ({"json_schema": {"a": {1}}}, "structured.json_schema", "{'a': {1}}"),
     ],
 )
 def test_wrong_type_is_refused_by_field_and_value(
@@ -304,3 +309,50 @@ def test_stream_and_delta_types(server: Server) -> None:
     assert deltas[0].sources == (spectrie.Source.REQUEST,) * 2
     assert completion.token_ids == (1, 2, 3, 4)
     assert stream.request_id == "r1"
+
+
+def test_answer_tells_what_was_thought_of_its_tokens_and_the_prompts(server: Server) -> None:
+    answer = whole_answer()
+    choice = answer.choices[0]
+    for token in choice.token_ids:
+        top = [pb.TopLogprob(token_id=token, logprob=-0.5), pb.TopLogprob(token_id=9, logprob=-1)]
+        choice.logprobs.add(token_id=token, logprob=-0.5, top=top, text="x")
+    choice.finished.prompt_logprobs.add(token_id=7)
+    choice.finished.prompt_logprobs.add(token_id=8, logprob=-2)
+    server.script.unary = [answer, whole_answer()]
+    with spectrie.Client(server.target) as client:
+        completion = client.generate("hello", logprobs=2, prompt_logprobs=0)
+        silent = client.generate("hello")
+    output = server.script.requests[0].output
+    assert (output.logprobs, output.prompt_logprobs) == (2, 0)
+    assert output.HasField("prompt_logprobs")
+    assert completion.logprobs is not None
+    assert [entry.token_id for entry in completion.logprobs] == [1, 2, 3, 4]
+    assert completion.logprobs[0] == spectrie.TokenLogprobs(1, -0.5, {1: -0.5, 9: -1.0})
+    assert completion.prompt_logprobs == (None, spectrie.TokenLogprobs(8, -2.0, {}))
+    assert (silent.logprobs, silent.prompt_logprobs) == (None, None)
+    assert not server.script.requests[1].output.HasField("logprobs")
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "expected"),
+    [
+        ({"json_schema": {"type": "object"}}, "json_schema", '{"type": "object"}'),
+        ({"json_schema": "{}"}, "json_schema", "{}"),
+        ({"json_object": True}, "json_object", True),
+        ({"regex": "a+"}, "regex", "a+"),
+        ({"grammar": 'start: "a"'}, "grammar", 'start: "a"'),
+        ({"choice": ["yes", "no"]}, "choice", pb.Choices(texts=["yes", "no"])),
+    ],
+)
+def test_form_of_the_answer_reaches_the_wire(
+    server: Server, options: Any, field: str, expected: object
+) -> None:
+    server.script.unary = [whole_answer()]
+    with spectrie.Client(server.target) as client:
+        client.generate("hello", typical_p=0.5, bad_words=["no", " so"], **options)
+    request = server.script.requests[0]
+    assert request.structured.WhichOneof("constraint") == field
+    assert getattr(request.structured, field) == expected
+    assert request.sampling.typical_p == 0.5
+    assert list(request.sampling.bad_words) == ["no", " so"]

@@ -1,193 +1,183 @@
-"""The requests and the ways to run them that must all give the same answers."""
+"""The ways to run requests that must all give the same answers."""
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import count, product
+from typing import Any
 from unittest import mock
 
-import spectrie.model
 from spectrie.llm import LLM
-from spectrie.types import Completion, Usage
-from tests import prompts
+from spectrie.types import Completion, TokenLogprobs, Usage
+from spectrie.worker.config import EngineOptions
+from tests.exactness.cases import Case, share
+from tests.exactness.pairwise import cover
+from tests.exactness.runners import (
+    AMPLE_PAGES,
+    MAX_CONTEXT,
+    SCARCE_PAGES,
+    Runners,
+    SharedRunner,
+    native,
+)
 
-if TYPE_CHECKING:
-    from spectrie.model import Runner
+__all__ = ["COVERING", "FULL", "REFERENCES", "Answer", "Combination", "Outcome", "run"]
 
-__all__ = [
-    "COVERING",
-    "FULL",
-    "NUM_PROMPTS",
-    "REFERENCE",
-    "Answer",
-    "Case",
-    "Combination",
-    "Outcome",
-    "cases",
-    "run",
-]
-
-PER_KIND = 8
-NUM_PROMPTS = PER_KIND * len(prompts.KINDS)
-NEW_TOKENS = 48
-AMPLE_PAGES = 512
-SCARCE_PAGES = 28
-"""448 tokens: enough for the longest request alone, not for four together."""
-
-MAX_CONTEXT = SCARCE_PAGES * 16
-
-SAMPLINGS: dict[str, dict[str, Any]] = {
-    "greedy": {"temperature": 0.0},
-    "seeded": {"temperature": 0.8, "top_p": 0.95},
+DIMENSIONS: dict[str, Sequence[Any]] = {
+    "dtype": ("bfloat16", "float32"),
+    "speculation": ("auto", "off", "bfs", "prob", "tiers"),
+    "concurrency": (4, 32, 1),
+    "chunk_tokens": (256, 32),
+    "num_pages": (AMPLE_PAGES, SCARCE_PAGES),
+    "overlap": ("off", "on"),
+    "threads": (2, 1),
+    "tensor_parallel": (1, 2),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One request.
-
-    Attributes:
-        id: Prompt and sampling, such as `HumanEval/13 greedy`.
-        prompt: Text or chat.
-        sampling: `greedy` or `seeded`.
-        seed: Seed of the noise.
-    """
-
-    id: str
-    prompt: prompts.Prompt
-    sampling: str
-    seed: int
-
-    def options(self) -> dict[str, Any]:
-        """Arguments of `LLM.stream`."""
-        options: dict[str, Any] = {
-            "max_tokens": NEW_TOKENS,
-            "seed": self.seed,
-            "prediction": self.prompt.prediction,
-            **SAMPLINGS[self.sampling],
-        }
-        if self.prompt.text is not None:
-            # A stop text here and there: what lies behind it must not count.
-            options |= {"prompt": self.prompt.text, "stop": ["\nclass", "\nprint("]}
-        else:
-            options |= {"messages": self.prompt.messages}
-        return options
+MOST_PARTS = 24
+SOME_PARTS = 8
+FEW_PARTS = 2
+"""A combination answers one case in so many, and one of each form at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One way to run the requests.
+    """One way to run requests.
 
     Attributes:
-        speculation: `off`, `auto`, `bfs` or `prob`.
+        dtype: `bfloat16`, taken as `float32` where the CPU does not compute it natively, or `float32`.
+        speculation: `off`, `auto`, `bfs`, `prob` or `tiers`.
         concurrency: Requests that run at once.
         chunk_tokens: Longest prompt chunk of one step.
         num_pages: Pages of the cache; few of them force preemption.
+        overlap: Whether a thread learns while a forward runs: `on` or `off`.
+        threads: Threads of a forward, of each rank.
+        tensor_parallel: Ranks that share the model.
     """
 
-    speculation: str
-    concurrency: int
-    chunk_tokens: int
+    dtype: str = "float32"
+    speculation: str = "off"
+    concurrency: int = 32
+    chunk_tokens: int = 256
     num_pages: int = AMPLE_PAGES
+    overlap: str = "off"
+    threads: int = 2
+    tensor_parallel: int = 1
 
     @property
-    def preempts(self) -> bool:
-        """Whether requests must lose their pages on the way."""
+    def may_preempt(self) -> bool:
+        """Whether requests may lose their pages on the way."""
         return self.num_pages == SCARCE_PAGES and self.concurrency > 1
+
+    @property
+    def must_preempt(self) -> bool:
+        """Whether they do so in any order of arrival."""
+        return self.may_preempt and self.concurrency >= 32
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it has more threads than a test machine has cores."""
+        return self.threads * self.tensor_parallel > 2
 
     def __str__(self) -> str:
         pages = "scarce" if self.num_pages == SCARCE_PAGES else "ample"
-        return f"{self.speculation}-x{self.concurrency}-chunk{self.chunk_tokens}-{pages}"
+        return (
+            f"{self.dtype}-{self.speculation}-x{self.concurrency}-chunk{self.chunk_tokens}-{pages}"
+            f"-overlap{self.overlap}-threads{self.threads}-ranks{self.tensor_parallel}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What must not depend on the combination."""
+    """One choice: what must not depend on the combination."""
 
     token_ids: tuple[int, ...]
     text: str
     finish_reason: str
     stop_text: str | None
     usage: Usage
+    logprobs: tuple[TokenLogprobs, ...] | None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Answers by case id, and totals."""
+    """Answers by case id, one for each choice, and totals."""
 
-    answers: dict[str, Answer]
-    accepted_tokens: int
+    answers: dict[str, tuple[Answer, ...]]
+    accepted_by_source: dict[str, int]
+    cached_tokens: int
     preemptions: int
+    most_requests: int
 
 
-REFERENCE = Combination("off", 1, 256)
+REFERENCES = tuple(Combination(dtype=dtype) for dtype in DIMENSIONS["dtype"])
+"""Without speculation, on one rank, many at once since that is quickest: what the others are compared
+with, requests alone among them."""
 
-# Each value of speculation, company, chunk and cache with most values of the others.
-COVERING = (
-    Combination("auto", 1, 32),
-    Combination("auto", 4, 256),
-    Combination("off", 4, 32),
-    Combination("off", 4, 256, SCARCE_PAGES),
-    Combination("auto", 4, 32, SCARCE_PAGES),
-    Combination("prob", 4, 256),
-)
-
-FULL = tuple(
-    Combination(*values)
-    for values in product(
-        ("off", "auto", "bfs", "prob"), (1, 4), (32, 256), (AMPLE_PAGES, SCARCE_PAGES)
-    )
-    if Combination(*values) != REFERENCE
-)
+CROWDED = Combination(dtype="bfloat16", speculation="auto", overlap="on", tensor_parallel=2)
+"""The one where four threads spin beside each other on the two cores of a test machine."""
 
 
-def cases() -> list[Case]:
-    """Every prompt with every sampling."""
-    chosen = [prompt for kind in prompts.KINDS for prompt in prompts.load(kind, PER_KIND)]
-    return [
-        Case(f"{prompt.id} {sampling}", prompt, sampling, seed=1000 + index)
-        for index, prompt in enumerate(chosen)
-        for sampling in SAMPLINGS
-    ]
+def _covering() -> list[Combination]:
+    given = [dataclasses.asdict(one) for one in (*REFERENCES, CROWDED)]
+    rows = cover(DIMENSIONS, given, lambda row: not Combination(**row).is_crowded)
+    return [CROWDED, *(Combination(**row) for row in rows)]
 
 
-class SharedRunner:
-    """A loaded model of which a combination sees `num_pages` pages.
-
-    Loading takes most of a combination's time otherwise. What the pages hold from before is never
-    read, as in any run: a row is written before it is read.
-    """
-
-    def __init__(self, runner: Runner, num_pages: int) -> None:
-        self._runner = runner
-        self.num_pages = num_pages
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._runner, name)
+def _product() -> list[Combination]:
+    rows = (dict(zip(DIMENSIONS, values, strict=True)) for values in product(*DIMENSIONS.values()))
+    found = (Combination(**row) for row in rows)
+    return [CROWDED, *(one for one in found if not one.is_crowded)]
 
 
-@cache
-def load(model: Path, dtype: str) -> Runner:
-    """The model of a number format, loaded once."""
-    return spectrie.model.load_runner(
-        model, dtype=dtype, num_pages=AMPLE_PAGES, max_context=MAX_CONTEXT
-    )
+def _with_cases(
+    found: Sequence[Combination], num_parts: Callable[[Combination], int]
+) -> tuple[tuple[Combination, tuple[Case, ...]], ...]:
+    """A part of the cases for each, and those that run on the same loaded model side by side."""
+    parts: defaultdict[int, Iterator[int]] = defaultdict(count)
+    chosen = []
+    for one in found:
+        num = num_parts(one)
+        chosen.append((one, tuple(share(next(parts[num]), num))))
+    return tuple(sorted(chosen, key=lambda pair: (pair[0].tensor_parallel, pair[0].dtype)))
 
 
-def run(model: Path, dtype: str, combination: Combination, chosen: list[Case]) -> Outcome:
+def _num_parts(one: Combination) -> int:
+    """Such that each takes about as long: many at once cost little more than few."""
+    if one.is_crowded or (one.tensor_parallel > 1 and one.concurrency == 1):
+        return MOST_PARTS
+    return FEW_PARTS if one.concurrency >= 32 and not one.may_preempt else SOME_PARTS
+
+
+COVERING = _with_cases(_covering(), _num_parts)
+"""With the references every pair of values of two dimensions, with a part of the cases each."""
+
+FULL = _with_cases(_product(), lambda one: MOST_PARTS)
+"""The full product but for the other crowded ones, with a small part of the cases each: some hours."""
+
+
+def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> Outcome:
     """Answers every case under a combination, in an order of the combination's own."""
     order = list(chosen)
-    if combination != REFERENCE:
+    dtype = native(combination.dtype)
+    if combination not in REFERENCES:
         random.Random(str(combination)).shuffle(order)
-    shared = SharedRunner(load(model, dtype), combination.num_pages)
+    runner = runners.get(dtype, combination.tensor_parallel)
+    runner.set_threads(combination.threads)
+    shared = SharedRunner(runner, combination.num_pages)
+    # With room for what they will grow by, requests would never lose their pages.
+    options = partial(EngineOptions, overlap=combination.overlap, lookahead_tokens=0)
     with (
         mock.patch("spectrie.model.load_runner", lambda *_, **__: shared),
+        mock.patch("spectrie.llm.EngineOptions", options),
         LLM(
-            model,
+            runners.model,
             dtype=dtype,
             speculation=combination.speculation,  # type: ignore[arg-type]
             max_running=combination.concurrency,
@@ -195,25 +185,42 @@ def run(model: Path, dtype: str, combination: Combination, chosen: list[Case]) -
             num_pages=combination.num_pages,
             max_context=MAX_CONTEXT,
         ) as llm,
+        # Each waits for its answer: all are submitted, and the engine runs some of them.
+        ThreadPoolExecutor(len(order)) as callers,
     ):
-        streams = [llm.stream(**case.options()) for case in order]
-        completions = [stream.final() for stream in streams]
+        completions = list(callers.map(lambda case: _ask(llm, case), order))
         preemptions = llm.load().preemptions
+    choices = [choice for completion in completions for choice in completion.choices]
+    by_source: dict[str, int] = {}
+    for choice in choices:
+        for source, accepted in choice.speculation.accepted_by_source.items():
+            by_source[source] = by_source.get(source, 0) + accepted
     return Outcome(
         answers={
-            case.id: _answer(completion)
+            case.id: tuple(map(_answer, completion.choices))
             for case, completion in zip(order, completions, strict=True)
         },
-        accepted_tokens=sum(c.speculation.accepted_tokens for c in completions),
+        accepted_by_source=by_source,
+        cached_tokens=sum(choice.usage.cached_tokens for choice in choices),
         preemptions=preemptions,
+        most_requests=shared.most_requests,
     )
 
 
-def _answer(completion: Completion) -> Answer:
+def _ask(llm: LLM, case: Case) -> Completion:
+    if case.prompt.text is not None:
+        return llm.generate(case.prompt.text, **case.options())
+    return llm.chat(case.prompt.messages or [], **case.options())  # type: ignore[arg-type]
+
+
+def _answer(choice: Completion) -> Answer:
     return Answer(
-        token_ids=completion.token_ids,
-        text=completion.text,
-        finish_reason=completion.finish_reason,
-        stop_text=completion.stop_text,
-        usage=completion.usage,
+        token_ids=choice.token_ids,
+        text=choice.text,
+        finish_reason=choice.finish_reason,
+        stop_text=choice.stop_text,
+        # What was cached depends on who came before, and is told for that reason.
+        usage=dataclasses.replace(choice.usage, cached_tokens=0),
+        logprobs=choice.logprobs,
+        prompt_logprobs=choice.prompt_logprobs,
     )

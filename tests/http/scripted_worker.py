@@ -2,7 +2,9 @@
 
 Its tokens are bytes: token id = byte, 256 ends the sequence. What it does depends on a word in
 the prompt: REFUSE; FAIL and DIE (after eight tokens, when told); HANG (after eight tokens, until
-cancelled). Anything else is answered by `ANSWER`, preceded by the choice's seed when sampling.
+cancelled). Anything else is answered by `ANSWER`, preceded by the choice's seed when sampling; a
+schema is answered by itself, another constraint by a text that meets it, and one that says INVALID
+is refused. Token `t` has log-probability -0.25, as the likeliest before `t + 1` and so on.
 """
 
 from __future__ import annotations
@@ -73,6 +75,26 @@ def _byte_tokenizer() -> str:
             },
         }
     )
+
+
+def _told(token: int, num_top: int) -> pb.TokenLogprob:
+    ranks = range(num_top)
+    return pb.TokenLogprob(
+        token_id=token,
+        logprob=-0.25,
+        top_ids=[(token + rank) % (EOS_ID + 1) for rank in ranks],
+        top_logprobs=[-0.25 - rank for rank in ranks],
+    )
+
+
+def _meeting(structured: pb.Structured) -> str:
+    """A text of the form asked for; the schema itself for a schema."""
+    kind = structured.WhichOneof("constraint")
+    if kind == "json_schema":
+        return structured.json_schema
+    if kind == "choice":
+        return structured.choice.texts[-1]
+    return '{"any": true}' if kind == "json_object" else "aaa"
 
 
 @dataclass
@@ -181,8 +203,12 @@ class ScriptedWorker:
         text = ANSWER
         if start.sampling.temperature > 0:
             text = f"{start.choice_seed} {text}"
+        if start.HasField("structured"):
+            text = _meeting(start.structured)
         job = _Job(start, list(text.encode()))
-        if "REFUSE" in prompt:
+        if start.HasField("structured") and "INVALID" in text:
+            self._finish(job, pb.FINISH_INVALID, "the script cannot compile it")
+        elif "REFUSE" in prompt:
             self._finish(job, pb.FINISH_REFUSED, "the script refuses")
         elif "FAIL" in prompt or "DIE" in prompt:
             self._may_fail.clear()
@@ -215,7 +241,15 @@ class ScriptedWorker:
             job.sent += len(ids)
             job.steps += 1
             sources = [1] + [3] * (len(ids) - 1)
-            self._put(job, pb.RequestOutput(token_ids=ids, sources=sources))
+            output = pb.RequestOutput(token_ids=ids, sources=sources)
+            start = job.start
+            if start.HasField("logprobs"):
+                output.logprobs.extend(_told(token, start.logprobs) for token in ids)
+            if start.HasField("prompt_logprobs") and job.steps == 1:
+                first, *others = start.prompt_ids
+                output.prompt_logprobs.add(token_id=first)
+                output.prompt_logprobs.extend(_told(id, start.prompt_logprobs) for id in others)
+            self._put(job, output)
 
     def _finish(self, job: _Job, kind: pb.FinishKind.ValueType, message: str | None = None) -> None:
         accepted = job.sent - job.steps

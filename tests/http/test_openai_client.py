@@ -237,7 +237,8 @@ def test_request_id_is_sent_back(client: openai.OpenAI) -> None:
             openai.BadRequestError,
             "context_length_exceeded",
         ),
-        ({"logprobs": True}, openai.BadRequestError, "unsupported_value"),
+        ({"top_logprobs": 5}, openai.BadRequestError, "invalid_value"),
+        ({"tools": [{}]}, openai.BadRequestError, "unsupported_value"),
         ({"model": "gpt-9"}, openai.NotFoundError, "model_not_found"),
         (
             {"messages": [{"role": "user", "content": "x" * 5_000_000}]},

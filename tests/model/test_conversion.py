@@ -15,8 +15,10 @@ from safetensors.torch import load_file
 
 from spectrie._core import Tokenizer
 from spectrie.errors import ModelError
+from spectrie.model.config import ModelConfig
 from spectrie.model.conversion import convert
 from spectrie.model.gguf_file import GgufFile
+from tests.gguf_blocks import quantised
 from tests.tiny_gguf import HEAD_DIM, write_tiny_gguf
 
 
@@ -32,7 +34,7 @@ def read(path: Path) -> dict[str, Any]:
     return contents
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "smollm3"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_float32_weights_come_back_bit_for_bit_in_their_own_order(
     tmp_path: Path, architecture: str, tied: bool
@@ -47,17 +49,31 @@ def test_float32_weights_come_back_bit_for_bit_in_their_own_order(
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
-    [(Kind.BF16, torch.bfloat16), (Kind.F16, torch.float16), (Kind.Q8_0, torch.float32)],
+    [
+        (Kind.BF16, torch.bfloat16),
+        (Kind.F16, torch.float16),
+        *(
+            (kind, torch.float32)
+            for kind in (Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0)
+        ),
+        *((kind, torch.float32) for kind in (Kind.Q4_K, Kind.Q5_K, Kind.Q6_K)),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kind) else None,
 )
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 def test_matrices_keep_half_types_and_quantised_ones_become_float32(
-    tmp_path: Path, kind: Kind, dtype: torch.dtype
+    tmp_path: Path, architecture: str, kind: Kind, dtype: torch.dtype
 ) -> None:
-    source = write_tiny_gguf(tmp_path / "m.gguf", architecture="qwen3", matrices=kind)
+    source = write_tiny_gguf(
+        tmp_path / "m.gguf", architecture=architecture, matrices=kind, hidden=256, mlp=512, layers=1
+    )
     tensors = converted(tmp_path / "m.gguf", tmp_path / "out")
-    name = "model.layers.1.mlp.up_proj.weight"
-    expected = gguf.dequantize(gguf.quantize(source[name], kind), kind)
-    assert tensors[name].dtype == dtype
-    assert torch.equal(tensors[name].float(), torch.from_numpy(expected))
+    for name in ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"):
+        name = f"model.layers.0.{name}.weight"
+        # Rows are permuted after the loss, and each row's blocks are its own.
+        expected = quantised(source[name], kind)[1]
+        assert tensors[name].dtype == dtype
+        assert torch.equal(tensors[name].float(), torch.from_numpy(expected)), name
     assert tensors["model.norm.weight"].dtype == torch.float32
     assert read(tmp_path / "out/config.json")["torch_dtype"] == str(dtype).removeprefix("torch.")
 
@@ -116,6 +132,47 @@ def test_a_sentencepiece_tokenizer_joins_by_score_and_falls_back_to_bytes(tmp_pa
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+def test_tekken_splits_words_by_case_and_keeps_whole_words(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", pre="tekken")
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    contents = read(tmp_path / "out/tokenizer.json")
+    assert contents["model"]["ignore_merges"] is True
+    split = Tokenizer.from_folder(tmp_path / "out")
+    assert split.encode("ab ab") == [split.token_id("ab"), split.token_id("Ġab")]
+
+
+def test_a_sliding_window_makes_a_llama_file_a_mistral(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", metadata={"llama.attention.sliding_window": 8})
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    assert ModelConfig.from_folder(tmp_path / "out").layer_windows == (8, 8)
+
+
+def test_biases_of_the_file_are_announced(tmp_path: Path) -> None:
+    biases = {
+        f"blk.{layer}.{name}.bias": np.ones(size, np.float32)
+        for layer in range(2)
+        for name, size in (("attn_q", 64), ("attn_k", 32), ("attn_v", 32), ("attn_output", 64))
+    }
+    write_tiny_gguf(tmp_path / "m.gguf", extra=biases)
+    tensors = converted(tmp_path / "m.gguf", tmp_path / "out")
+    assert ModelConfig.from_folder(tmp_path / "out").output_bias
+    assert "model.layers.1.self_attn.o_proj.bias" in tensors
+
+
+def test_yarn_scaling_is_taken_over(tmp_path: Path) -> None:
+    prefix = "llama.rope.scaling."
+    metadata = {
+        prefix + "type": "yarn",
+        prefix + "factor": 4.0,
+        prefix + "original_context_length": 128,
+        prefix + "yarn_beta_fast": 16.0,
+    }
+    write_tiny_gguf(tmp_path / "m.gguf", metadata=metadata)
+    converted(tmp_path / "m.gguf", tmp_path / "out")
+    config = ModelConfig.from_folder(tmp_path / "out")
+    assert (config.rope.kind, config.rope.fast_turns, config.max_context) == ("yarn", 16.0, 512)
+
+
 def test_rope_scaling_is_taken_over(tmp_path: Path) -> None:
     metadata = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
     write_tiny_gguf(tmp_path / "m.gguf", metadata=metadata)
@@ -157,13 +214,33 @@ def test_frequency_factors_of_llama3_are_recognised_and_others_refused(tmp_path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"architecture": "gemma"}, "'gemma'; supported are llama, qwen2, qwen3"),
-        ({"metadata": {"llama.expert_count": 8}}, "mixture of 8 experts"),
+        ({"architecture": "gemma"}, "'gemma'; supported are llama, qwen2, qwen3, smollm3"),
+        (
+            {"metadata": {"llama.expert_count": 8}},
+            "mixture of 8 experts, .* take the model's safetensors",
+        ),
+        ({"metadata": {"llama.logit_scale": 8.0}}, r"not supported .* llama.logit_scale \(8\.0\)"),
+        ({"metadata": {"llama.attn_logit_softcapping": 50.0}}, "attn_logit_softcapping"),
+        ({"metadata": {"llama.rope.dimension_count": 8}}, "rope.dimension_count is 8; .* keys, 16"),
+        ({"metadata": {"llama.attention.value_length": 8}}, "value_length is 8"),
+        ({"metadata": {"llama.attention.sliding_window": [8, 4]}}, "one positive number for all"),
+        ({"metadata": {"split.count": 3}}, "one of 3 parts: join them with"),
+        (
+            {
+                "metadata": {
+                    "llama.rope.scaling.type": "yarn",
+                    "llama.rope.scaling.factor": 2.0,
+                    "llama.rope.scaling.original_context_length": 64,
+                    "llama.rope.scaling.attn_factor": 1.5,
+                }
+            },
+            "scaling.attn_factor is 1.5",
+        ),
         (
             {"metadata": {"llama.rope.scaling.type": "longrope", "llama.rope.scaling.factor": 1.0}},
             "'longrope'",
         ),
-        ({"pre": "tekken"}, "pre-tokenizer 'tekken'"),
+        ({"pre": "falcon"}, "pre-tokenizer 'falcon'"),
         ({"tokenizer": "rwkv"}, "tokenizer of kind 'rwkv'"),
         ({"extra": {"blk.0.ssm_a.weight": np.zeros((2, 2), np.float32)}}, "ssm_a"),
     ],
@@ -174,6 +251,22 @@ def test_what_cannot_be_converted_is_named(
     write_tiny_gguf(tmp_path / "m.gguf", **options)
     with pytest.raises(ModelError, match=message):
         converted(tmp_path / "m.gguf", tmp_path / "out")
+
+
+def test_storage_types_that_cannot_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = np.zeros(4)
+    write_tiny_gguf(tmp_path / "m.gguf", extra={"blk.0.attn_norm.bias": numbers})
+    with pytest.raises(ModelError, match=r"attn_norm\.bias has storage type F64.*such as Q4_K_M"):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+
+    def refuse(*_arguments: object) -> None:
+        raise ValueError("97 is not a valid GGMLQuantizationType")
+
+    monkeypatch.setattr(gguf, "GGUFReader", refuse)
+    with pytest.raises(ModelError, match="storage type number 97, which the installed gguf"):
+        GgufFile(tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize("kept", [3, 64, 900, 60_000])

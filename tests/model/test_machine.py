@@ -43,6 +43,34 @@ def test_cgroup_one_limits_memory(cgroup: Path) -> None:
     assert machine.available_memory_bytes() == 10 * MIB
 
 
+def test_the_limits_of_its_own_group_and_of_those_around_it_hold(
+    cgroup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = cgroup / "own"
+    own.write_text("0::/system.slice/worker.service\n")
+    monkeypatch.setattr(machine, "_OWN_CGROUP", own)
+    used = {"memory.current": str(10 * MIB)}
+    write(
+        cgroup / "system.slice", {"memory.max": str(80 * MIB), **used, "cpu.max": "100000 100000"}
+    )
+    write(cgroup / "system.slice" / "worker.service", {"memory.max": "max", **used})
+    assert machine.available_memory_bytes() == 70 * MIB
+    assert machine.num_cores() == 1
+    write(cgroup / "system.slice" / "worker.service", {"memory.high": str(30 * MIB)})
+    assert machine.available_memory_bytes() == 20 * MIB
+
+
+def test_a_group_of_version_one_is_found_by_its_controller(
+    cgroup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = cgroup / "own"
+    own.write_text("5:cpu,cpuacct:/\n4:memory:/jobs/1\n0::/\n")
+    monkeypatch.setattr(machine, "_OWN_CGROUP", own)
+    limits = {"memory.limit_in_bytes": str(40 * MIB), "memory.usage_in_bytes": str(30 * MIB)}
+    write(cgroup / "memory" / "jobs" / "1", limits)
+    assert machine.available_memory_bytes() == 10 * MIB
+
+
 def test_cgroup_without_limits_leaves_the_machine(cgroup: Path) -> None:
     unlimited = machine.available_memory_bytes()
     write(cgroup, {"memory.max": "max", "memory.current": "5", "cpu.max": "max 100000"})

@@ -8,15 +8,17 @@ import pytest
 import torch
 
 from spectrie.model import load_runner, machine, resolve
-from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS, choose_packing, pack, rows_are_independent
+from spectrie.model.config import ModelConfig
+from spectrie.model.cpu import CpuDecoder, CpuWeights
 from spectrie.model.plan import StepPlan
+from spectrie.model.sizing import CacheSize
 from spectrie.model.weights import Weights
 from tests.model.stepping import in_pieces
 
 pytestmark = pytest.mark.model
 
 TEXT = Path(__file__).parent.joinpath("test_decoder.py")
-NATIVE_BF16 = bool(machine.cpu_flags() & {"avx512_bf16", "amx_bf16"})
+NATIVE_BF16 = bool(machine.bf16_flags())
 DTYPES = ["float32", *(["bfloat16"] if NATIVE_BF16 else [])]
 
 
@@ -72,31 +74,32 @@ def test_logit_bytes_do_not_depend_on_company(folder: Path, ids: list[int], dtyp
             assert torch.equal(logits[3 * depth], whole[120 + depth]), depth
 
 
-@pytest.mark.parametrize("dtype", [getattr(torch, name) for name in DTYPES])
-def test_rows_of_every_linear_shape_are_independent(folder: Path, dtype: torch.dtype) -> None:
-    weights = Weights(folder)
-    layer = "model.layers.0."
-    hidden, inner = 576, 1536
-    qkv = [
-        weights.take(f"{layer}self_attn.{name}_proj.weight", (size, hidden))
-        for name, size in (("q", 576), ("k", 192), ("v", 192))
-    ]
-    gate_up = [
-        weights.take(f"{layer}mlp.{name}_proj.weight", (inner, hidden)) for name in ("gate", "up")
-    ]
-    shapes = {
-        "qkv": torch.cat(qkv),
-        "output": weights.take(f"{layer}self_attn.o_proj.weight", (hidden, hidden)),
-        "gate_up": torch.cat(gate_up),
-        "down": weights.take(f"{layer}mlp.down_proj.weight", (hidden, inner)),
-        "head": weights.take("model.embed_tokens.weight", (49152, hidden)),
-    }
-    torch.manual_seed(1)
-    for name, weight in shapes.items():
-        weight = weight.to(dtype)
-        rows = HEAD_ROWS if name == "head" else BLOCK_ROWS
-        packing = choose_packing(weight, None, rows)
-        assert packing.exact, name
-        # With other numbers than those it was chosen by.
-        x = torch.randn(rows, weight.shape[1]).to(dtype)
-        assert rows_are_independent(pack(weight, None, packing), x), name
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_take_little_more_memory_than_their_numbers(
+    folder: Path, dtype: torch.dtype
+) -> None:
+    config, weights = ModelConfig.from_folder(folder), Weights(folder)
+    parts = CpuWeights(config, weights, dtype=dtype, threads=2, report=lambda line: None)
+    decoder = CpuDecoder(config, parts, CacheSize(4, 0, 64), max_batch_rows=64, threads=1)
+    # The tied table counts once; norms are a thousandth.
+    numbers = config.vocabulary_size * config.hidden_size
+    queries = config.num_heads * config.head_dim
+    per_layer = (config.qkv_size + queries + 3 * config.intermediate_size) * config.hidden_size
+    least = (numbers + config.num_layers * per_layer) * dtype.itemsize
+    assert least <= decoder.num_bytes <= 1.02 * least
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1800)
+def test_a_prompt_of_8000_tokens_goes_on_the_same_with_and_without_drafts(folder: Path) -> None:
+    from spectrie import LLM
+
+    text = Path(torch.__file__).parent.joinpath("_tensor.py").read_text()
+    answers = []
+    for speculation in (False, True):
+        with LLM(folder, dtype="float32", speculation=speculation) as llm:
+            prompt = llm.tokenizer.encode(text)[:8000]
+            answers.append(llm.generate(prompt_token_ids=prompt, max_tokens=48, temperature=0.0))
+    assert answers[0].usage.prompt_tokens == 8000
+    assert len(answers[0].token_ids) == 48
+    assert answers[0].token_ids == answers[1].token_ids

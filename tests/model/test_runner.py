@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from spectrie.errors import ConfigError
-from spectrie.model import load_runner, machine
+from spectrie.model import Runner, load_runner, machine
 from spectrie.model.fingerprint import model_hash
 from spectrie.model.measurements import Measurements
-from spectrie.model.plan import StepPlan
+from spectrie.model.plan import PlanArrays, StepPlan, StepResult
+from tests.tiny_model import write_tiny_model
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -95,23 +96,54 @@ def test_costs_of_a_small_cache_stay_inside_it(tiny: Path) -> None:
     rows, times = runner.measure_costs()
     assert rows == [1, 2, 4, 8]
     assert len(times) == 4
+    assert runner.measure_context_cost()[1] == 0.0
+
+
+def test_costs_are_those_of_tokens_unlike_each_other(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectrie.model.runner._COST_SECONDS", 0.0)
+    loaded = load_runner(tiny, dtype="float32", threads=1, num_pages=30)
+    seen: list[list[int]] = []
+
+    class Recording:
+        def forward(self, plan: PlanArrays, /) -> StepResult:
+            seen.append(plan.row_token.tolist())
+            return loaded.step(plan)
+
+        def set_threads(self, threads: int, /) -> None:
+            loaded.set_threads(threads)
+
+    Runner(Recording(), loaded.info, Measurements(None), threads=1).measure_costs()
+    assert max(map(len, seen)) == 64
+    assert all(len(set(tokens)) == len(tokens) for tokens in seen)
+
+
+def test_cached_tokens_have_a_price_that_is_kept(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "is_busy", lambda: False)
+    folder = write_tiny_model(tmp_path / "long", max_context=1024)
+    runner = load_runner(folder, dtype="float32", threads=1, num_pages=64)
+    context, price = runner.measure_context_cost()
+    assert context == 256
+    assert price > 0.0
+    again = load_runner(folder, dtype="float32", threads=1, num_pages=64)
+    assert again.measure_context_cost() == (context, price)
 
 
 def test_the_thread_count_is_one_of_the_cores(tiny: Path) -> None:
     before = torch.get_num_threads()
-    try:
-        runner = load_runner(tiny, dtype="float32", num_pages=30)
-        assert 1 <= runner.threads <= machine.num_cores()
-        assert torch.get_num_threads() == runner.threads
-    finally:
-        torch.set_num_threads(before)
+    runner = load_runner(tiny, dtype="float32", num_pages=30)
+    assert 1 <= runner.threads <= machine.num_cores()
+    assert torch.get_num_threads() == before
 
 
 def test_progress_is_told_in_lines(tiny: Path) -> None:
     lines: list[str] = []
     load_runner(tiny, dtype="float32", threads=1, num_pages=4, progress=lines.append)
     assert lines[0] == "reading weights"
-    assert "packing layer 3 of 3" in lines
+    assert "packing layers 1 to 3 of 3" in lines
 
 
 def test_measurements_survive_a_restart_and_a_broken_file(tmp_path: Path) -> None:

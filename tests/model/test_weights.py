@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -49,9 +50,36 @@ def test_shards_give_the_same_model(copy: Path, tiny: Path) -> None:
     (copy / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     (copy / "model.safetensors").unlink()
     assert torch.equal(logits(copy), logits(tiny))
+
+    lost = names[1]
+    rest = {name: tensors[name] for name in names[1::2] if name != lost}
+    save_file(rest, copy / "b.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=rf"tensor {re.escape(lost)} is missing"):
+        logits(copy)
+    (copy / "b.safetensors").write_bytes(b"cut")
+    with pytest.raises(ModelError, match=r"cannot read .*b\.safetensors"):
+        Weights(copy)
     (copy / "b.safetensors").unlink()
     with pytest.raises(ModelError, match=r"shards named by the index are missing: b\.safetensors"):
         Weights(copy)
+
+
+@pytest.mark.parametrize("index", ["{", "{}", '{"weight_map": {"a": 5}}', '{"weight_map": []}'])
+def test_an_index_that_cannot_be_used_is_named(copy: Path, index: str) -> None:
+    (copy / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ModelError, match=r"cannot read .*model\.safetensors\.index\.json"):
+        Weights(copy)
+
+
+@pytest.mark.parametrize("beside", ["qweight", "weight_scale_inv", "weight_packed"])
+def test_quantised_weights_are_refused_even_where_the_configuration_is_silent(
+    copy: Path, beside: str
+) -> None:
+    kept = {} if beside == "weight_scale_inv" else {"model__layers__0__mlp__up_proj__weight": None}
+    rewrite(copy, **kept, **{f"model.layers.0.mlp.up_proj.{beside}": torch.ones(1)})
+    message = rf"up_proj\.weight is quantised \(there is .*\.{beside}\)"
+    with pytest.raises(ModelError, match=message):
+        logits(copy)
 
 
 def test_bfloat16_and_float16_checkpoints_load(copy: Path, tiny: Path) -> None:

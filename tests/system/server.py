@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 from spectrie.worker.ready import read_ready
 
-__all__ = ["Program", "serve"]
+__all__ = ["Program", "gone", "serve"]
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 180.0
@@ -125,3 +125,17 @@ def serve(model: Path, *arguments: str) -> Program:
         "--memory=16MiB",
         *arguments,
     )
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, waiting for it a while."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False

@@ -26,6 +26,52 @@ def test_llm_and_server_give_the_same_sampled_answer(server: dict[str, Any], tin
     assert there.usage == here.usage
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"regex": "[a-z]{3} [a-z]{3,12}"},
+        {"choice": ["two", "one two three"]},
+        {"json_schema": {"type": "object", "properties": {"n": {"enum": [1, 2]}}}},
+    ],
+)
+def test_llm_and_server_agree_on_every_option(
+    server: dict[str, Any], tiny: Path, form: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {
+        "max_tokens": 40,
+        "temperature": 0.9,
+        "top_p": 0.97,
+        "typical_p": 0.95,
+        "frequency_penalty": 0.3,
+        "bad_words": ["three one"],
+        "seed": 12,
+        "logprobs": 3,
+        "prompt_logprobs": 2,
+        **form,
+    }
+    with spectrie.LLM(tiny, dtype="float32", threads=1, kv_memory_bytes=64 << 20) as llm:
+        here = llm.generate(PROMPT, **options)
+    with spectrie.Client(server["grpc"]) as client:
+        there = client.generate(PROMPT, **options)
+        pieces = list(client.stream(PROMPT, **options))
+    assert there.token_ids == here.token_ids
+    assert (there.text, there.finish_reason) == (here.text, here.finish_reason)
+    assert here.logprobs is not None and len(here.logprobs) == len(here.token_ids)
+    assert there.logprobs == here.logprobs
+    assert here.prompt_logprobs is not None and here.prompt_logprobs[0] is None
+    assert there.prompt_logprobs == here.prompt_logprobs
+    streamed = [entry for piece in pieces for entry in piece.logprobs or ()]
+    assert tuple(streamed) == here.logprobs
+
+
+def test_form_that_cannot_be_compiled_is_refused_with_the_reason(server: dict[str, Any]) -> None:
+    with spectrie.Client(server["grpc"]) as client:
+        with pytest.raises(errors.InvalidArgument, match="regex cannot be used"):
+            client.generate(PROMPT, regex="(a")
+        assert client.generate(PROMPT, choice=["two"]).text == "two"
+
+
 def test_choices_differ_and_the_first_is_the_single_answer(server: dict[str, Any]) -> None:
     with spectrie.Client(server["grpc"]) as client:
         single = client.generate(PROMPT, max_tokens=16, temperature=1.0, seed=5)

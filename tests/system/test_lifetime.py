@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import time
@@ -12,22 +11,9 @@ from typing import Any
 import pytest
 
 from spectrie.client import Client
-from spectrie.errors import StreamInterrupted, Unavailable
-from tests.system.server import Program, serve
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended, waiting for it a while."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+from spectrie.errors import StreamInterrupted
+from tests.system.interruption import assert_interrupted
+from tests.system.server import Program, gone, serve
 
 
 def test_start_up_tells_addresses_and_ends_with_the_ready_line(tiny: Path) -> None:
@@ -50,15 +36,7 @@ def test_killed_worker_ends_its_stream_with_retry_and_the_next_request_succeeds(
         facts = program.wait_ready()
         pid = facts["workers"][0]["pid"]
         with Client(facts["grpc"], max_retries=0) as client:
-            stream = client.stream("def", ignore_eos=True, speculation=False)
-            next(stream)
-            os.kill(pid, signal.SIGKILL)
-            with pytest.raises(StreamInterrupted) as caught:
-                stream.final()
-            cause = caught.value.__cause__
-            assert isinstance(cause, Unavailable)
-            assert cause.retry_after_s is not None
-            assert cause.reason == "WORKER_LOST"
+            assert_interrupted(client, pid)
             answer = client.generate("def", max_tokens=4, ignore_eos=True, timeout=60)
             assert answer.usage.completion_tokens == 4
         assert "starting it again" in program.output
@@ -159,6 +137,8 @@ def test_router_and_worker_find_each_other_in_any_order(tiny: Path, tmp_path: Pa
         (("serve", "{tiny}", "--grpc=nonsense"), "--grpc: 'nonsense' is not an address"),
         (("serve", "{tiny}", "--api-keys=/no/keys"), "/no/keys"),
         (("serve", "{tiny}", "--corpus=/no/such.corpus"), "no corpus '/no/such.corpus'"),
+        (("serve", "{tiny}", "--tensor-parallel=0"), "--tensor-parallel: 0 is out of range"),
+        (("serve", "{tiny}", "--tensor-parallel=5"), "tensor_parallel is 5; "),
         (("worker", "{tiny}"), "--router is required"),
         (("router", "--worker-listen=127.0.0.1:0"), "token"),
     ],

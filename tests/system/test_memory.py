@@ -83,6 +83,19 @@ def plain(served: Served) -> tuple[int, ...]:
     return served.answer("dora", learn=False).token_ids
 
 
+@pytest.fixture(scope="module")
+def fingerprint(served: Served) -> str:
+    """Of the served model's tokenizer."""
+    return _core.tokenizer_fingerprint(served.model / "tokenizer.json")
+
+
+@pytest.fixture(scope="module")
+def document(served: Served, plain: tuple[int, ...]) -> list[int]:
+    """The prompt and its answer."""
+    with Client(served.facts["grpc"], api_key="key-of-carl") as client:
+        return [*client.tokenize(PROMPT), *plain]
+
+
 def accepted(completion: Completion, source: str) -> int:
     return completion.speculation.accepted_by_source.get(source, 0)
 
@@ -121,12 +134,14 @@ def test_request_that_is_not_to_be_learnt_leaves_no_trace(
 
 
 def test_corpus_is_added_and_removed_while_a_stream_runs(
-    served: Served, plain: tuple[int, ...], tmp_path: Path
+    served: Served,
+    plain: tuple[int, ...],
+    document: list[int],
+    fingerprint: str,
+    tmp_path: Path,
 ) -> None:
-    fingerprint = _core.tokenizer_fingerprint(served.model / "tokenizer.json")
+    path = write_corpus(tmp_path, "seen", document, fingerprint)
     with Client(served.facts["grpc"], api_key="key-of-carl") as client:
-        document = [*client.tokenize(PROMPT), *plain]
-        path = write_corpus(tmp_path, "seen", document, fingerprint)
         stream = client.stream(
             PROMPT,
             max_tokens=1500,
@@ -157,11 +172,12 @@ def test_corpus_is_added_and_removed_while_a_stream_runs(
 
 
 def test_corpus_added_while_serving_outlives_a_restart_and_gives_way_to_the_option(
-    served: Served, plain: tuple[int, ...], tmp_path: Path
+    served: Served,
+    plain: tuple[int, ...],
+    document: list[int],
+    fingerprint: str,
+    tmp_path: Path,
 ) -> None:
-    fingerprint = _core.tokenizer_fingerprint(served.model / "tokenizer.json")
-    with Client(served.facts["grpc"], api_key="key-of-carl") as client:
-        document = [*client.tokenize(PROMPT), *plain]
     path = write_corpus(tmp_path, "seen", document, fingerprint)
     fleeting = write_corpus(tmp_path, "fleeting", document[:4], fingerprint)
     with served.admin() as admin:

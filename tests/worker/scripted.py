@@ -15,7 +15,7 @@ import torch
 from spectrie._proto import worker_pb2, worker_pb2_grpc
 from spectrie.model.plan import StepResult
 
-__all__ = ["CountingRunner", "Hub"]
+__all__ = ["EOS_ID", "WAIT_S", "CountingRunner", "Hub"]
 
 WAIT_S = 15.0
 VOCABULARY_SIZE = 64
@@ -51,13 +51,23 @@ class CountingRunner:
         ids[:, 0] = (plan.row_token[plan.top_rows] + 1) % 60
         return StepResult(
             torch.from_numpy(logits),
-            torch.from_numpy(ids),
-            torch.from_numpy((ids >= 0) * np.float32(1)),
+            ids,
+            (ids >= 0) * np.float32(1),
         )
+
+    def check(self) -> None:
+        """Nothing can be lost."""
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
         """Cost of a forward by rows."""
         return [1, 16], [1.0, 1.1]
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def measure_context_cost(self) -> tuple[int, float]:
+        """Cached tokens cost nothing."""
+        return 0, 0.0
 
 
 class Hub(worker_pb2_grpc.WorkerHubServicer):

@@ -21,6 +21,9 @@ class RecordingEngine:
     def __init__(self) -> None:
         self.known: list[int] = []
 
+    def scratch_pages(self, count: int) -> list[int]:
+        return list(range(count))
+
     def set_bigrams(self, table: _core.Bigrams) -> None:
         self.known.append(table.num_known)
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import spectrie.model
+from spectrie import _core
 from spectrie._proto import worker_pb2
 from spectrie.worker.config import EngineOptions, LinkOptions, RunnerOptions
+from spectrie.worker.grammars import Constraint
 from spectrie.worker.host import EngineHost
 from spectrie.worker.link import CHANNEL_OPTIONS, RouterLink
-from tests.worker.scripted import EOS_ID, CountingRunner, Hub
+from tests.worker.scripted import EOS_ID, WAIT_S, CountingRunner, Hub
 
 
 class Worker:
@@ -94,8 +96,97 @@ def test_request_gets_its_tokens_and_its_statistics(worker: Worker, hub: Hub) ->
 def test_impossible_request_is_refused_with_the_limit(worker: Worker, hub: Hub) -> None:
     hub.start("big", max_tokens=1000)
     (output,) = hub.outputs("big")
-    assert output.finish == worker_pb2.FINISH_REFUSED
+    assert output.finish == worker_pb2.FINISH_INVALID
     assert "256" in output.message
+
+
+def test_log_probabilities_come_with_their_tokens_and_the_prompts_once(
+    worker: Worker, hub: Hub
+) -> None:
+    hub.start("told", logprobs=1, prompt_logprobs=0)
+    outputs = hub.outputs("told")
+    entries = [entry for output in outputs for entry in output.logprobs]
+    ids = [token for output in outputs for token in output.token_ids]
+    assert [entry.token_id for entry in entries] == ids == [4, 5, 6, 7, 8]
+    for entry in entries:
+        # One logit of 20 among 64, the others 0: a probability of almost one.
+        assert entry.logprob == pytest.approx(0.0, abs=1e-6)
+        assert list(entry.top_ids) == [entry.token_id]
+        assert entry.top_logprobs[0] == entry.logprob
+    told = [output.prompt_logprobs for output in outputs if output.prompt_logprobs]
+    assert len(told) == 1
+    assert [entry.token_id for entry in told[0]] == [1, 2, 3]
+    assert [entry.HasField("logprob") for entry in told[0]] == [False, True, True]
+    hub.start("silent")
+    assert not any(output.logprobs or output.prompt_logprobs for output in hub.outputs("silent"))
+
+
+def test_barred_words_and_odd_masses_reach_the_engine(worker: Worker, hub: Hub) -> None:
+    sampling = worker_pb2.SamplingParameters(
+        top_p=1, repetition_penalty=1, bad_words=[worker_pb2.TokenIds(ids=[4, 5])]
+    )
+    hub.start("barred", sampling=sampling)
+    ids = [token for output in hub.outputs("barred") for token in output.token_ids]
+    assert ids[0] == 4 and ids[1] != 5
+    sampling = worker_pb2.SamplingParameters(top_p=1, repetition_penalty=1, typical_p=2)
+    hub.start("odd", sampling=sampling)
+    output = hub.outputs("odd")[-1]
+    assert output.finish == worker_pb2.FINISH_INVALID
+    assert "typical_p" in output.message
+
+
+class SlowGrammars:
+    """Compiles nothing, as slowly as a test wants."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.compiled: list[Constraint] = []
+
+    def compile(self, constraint: Constraint) -> None:
+        self.compiled.append(constraint)
+        self.may_end.wait(WAIT_S)
+        if constraint.kind == "regex":
+            raise _core.EngineError("regex cannot be used: unclosed group")
+
+
+def test_nobody_waits_for_a_grammar_and_its_request_can_be_cancelled(
+    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammars = SlowGrammars()
+    monkeypatch.setattr(worker.host, "grammars", grammars)
+    choice = worker_pb2.Structured(choice=worker_pb2.Choices(texts=["a", "b"]))
+    hub.start("left", structured=choice)
+    hub.start("quick")
+    assert hub.outputs("quick")[-1].finish == worker_pb2.FINISH_LENGTH
+    hub.send(cancel=worker_pb2.Cancel(request_id="left"))
+    hub.start("after")
+    assert hub.outputs("after")[-1].finish == worker_pb2.FINISH_LENGTH
+    grammars.may_end.set()
+    (output,) = hub.outputs("left")
+    assert output.finish == worker_pb2.FINISH_CANCELLED
+    hub.start("held", structured=worker_pb2.Structured(json_object=True))
+    assert hub.outputs("held")[-1].finish == worker_pb2.FINISH_LENGTH
+    assert grammars.compiled == [
+        Constraint("choice", ["a", "b"]),
+        Constraint("json_object", None),
+    ]
+
+
+def test_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason(
+    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammars = SlowGrammars()
+    grammars.may_end.set()
+    monkeypatch.setattr(worker.host, "grammars", grammars)
+    hub.start("bad", structured=worker_pb2.Structured(regex="(a"))
+    (output,) = hub.outputs("bad")
+    assert output.finish == worker_pb2.FINISH_INVALID
+    assert output.message == "regex cannot be used: unclosed group"
+    hub.start("unknown", structured=worker_pb2.Structured())
+    (output,) = hub.outputs("unknown")
+    assert output.finish == worker_pb2.FINISH_INVALID
+    assert "does not know" in output.message
+    assert worker.link.num_running == 0
 
 
 def test_requests_run_side_by_side_and_end_once_each(worker: Worker, hub: Hub) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from spectrie.errors import RankLost
 from spectrie.model.plan import StepResult
 from spectrie.worker import loop
 from spectrie.worker.loop import MAX_CONSECUTIVE_FAILURES, StepLoop
@@ -20,8 +22,8 @@ WAIT_S = 10.0
 
 def one_row(*_: Any) -> StepResult:
     """What a step of one row over four tokens gives."""
-    ids = torch.full((1, 8), -1, dtype=torch.int32)
-    return StepResult(torch.zeros(1, 4), ids, torch.zeros(1, 8))
+    ids = np.full((1, 8), -1, np.int32)
+    return StepResult(torch.zeros(1, 4), ids, np.zeros((1, 8), np.float32))
 
 
 @dataclass
@@ -33,18 +35,24 @@ class ScriptedEngine:
     failed: list[tuple[int, str]] = field(default_factory=list)
     ends: list[SimpleNamespace] = field(default_factory=list)
     next_plan: int = 0
+    greedy: list[bool] = field(default_factory=list)
 
     def plan(self, now_s: float) -> SimpleNamespace | None:
         if self.queued == 0:
             return None
         self.queued -= 1
         self.next_plan += 1
-        return SimpleNamespace(plan_id=self.next_plan)
+        is_greedy = self.greedy.pop(0) if self.greedy else False
+        return SimpleNamespace(plan_id=self.next_plan, is_greedy=is_greedy)
 
     def take_outputs(self) -> SimpleNamespace:
         return self.ends.pop() if self.ends else SimpleNamespace(handles=[])
 
     def commit_logits(self, *arguments: Any) -> SimpleNamespace:
+        self.committed.append(arguments)
+        return SimpleNamespace(handles=[7], step=arguments[0])
+
+    def commit_tokens(self, *arguments: Any) -> SimpleNamespace:
         self.committed.append(arguments)
         return SimpleNamespace(handles=[7], step=arguments[0])
 
@@ -109,6 +117,18 @@ def test_each_planned_step_is_committed_and_delivered_once(start: Any) -> None:
     assert [array.shape for array in harness.engine.committed[0][6:]] == [(1, 8), (1, 8)]
 
 
+def test_tokens_of_the_forward_spare_the_search_in_logits_where_the_plan_is_greedy(
+    start: Any,
+) -> None:
+    harness = start(lambda plan: replace(one_row(), tokens=np.array([3], np.int32)))
+    harness.engine.greedy = [True, False]
+    harness.queue(2)
+    harness.await_deliveries(2)
+    first, second = harness.engine.committed
+    assert first[1].tolist() == [3]
+    assert second[2:4] == (1, 4)
+
+
 def test_idle_loop_takes_up_work_that_comes_later(start: Any) -> None:
     harness = start(one_row)
     harness.queue(1)
@@ -151,6 +171,18 @@ def test_failures_in_a_row_end_the_loop(start: Any) -> None:
     assert harness.died.wait(WAIT_S)
     assert f"{MAX_CONSECUTIVE_FAILURES} steps failed in a row" in str(harness.death[0])
     assert len(harness.engine.failed) == MAX_CONSECUTIVE_FAILURES - 1
+
+
+def test_a_lost_rank_ends_the_loop_at_once(start: Any) -> None:
+    def step(plan: Any) -> StepResult:
+        raise RankLost("another rank is gone")
+
+    harness = start(step)
+    harness.queue(3)
+    assert harness.died.wait(WAIT_S)
+    assert isinstance(harness.death[0], RankLost)
+    assert harness.engine.next_plan == 1
+    assert harness.engine.failed == []
 
 
 def test_broken_engine_ends_the_loop(start: Any) -> None:

@@ -29,6 +29,7 @@ class _SpeculationModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Specu
     SPECULATION_MODE_OFF: _SpeculationMode.ValueType  # 1
     SPECULATION_MODE_BFS: _SpeculationMode.ValueType  # 2
     SPECULATION_MODE_PROB: _SpeculationMode.ValueType  # 3
+    SPECULATION_MODE_TIERS: _SpeculationMode.ValueType  # 5
 
 class SpeculationMode(_SpeculationMode, metaclass=_SpeculationModeEnumTypeWrapper): ...
 
@@ -36,6 +37,7 @@ SPECULATION_MODE_AUTO: SpeculationMode.ValueType  # 0
 SPECULATION_MODE_OFF: SpeculationMode.ValueType  # 1
 SPECULATION_MODE_BFS: SpeculationMode.ValueType  # 2
 SPECULATION_MODE_PROB: SpeculationMode.ValueType  # 3
+SPECULATION_MODE_TIERS: SpeculationMode.ValueType  # 5
 Global___SpeculationMode: _TypeAlias = SpeculationMode  # noqa: Y015
 
 class _FinishKind:
@@ -51,9 +53,13 @@ class _FinishKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishKind
     FINISH_CANCELLED: _FinishKind.ValueType  # 4
     FINISH_DEADLINE: _FinishKind.ValueType  # 5
     FINISH_REFUSED: _FinishKind.ValueType  # 6
-    """Refused at admission; `message` says why."""
+    """This worker does not take it now, another may; `message` says why."""
     FINISH_FAILED: _FinishKind.ValueType  # 7
     """Failed inside the worker; `message` says why, without internals."""
+    FINISH_INVALID: _FinishKind.ValueType  # 8
+    """No worker can run it as it stands; `message` says what is wrong with it."""
+    FINISH_COMPLETE: _FinishKind.ValueType  # 9
+    """A stop without a token that says so: the grammar leaves nothing that may follow."""
 
 class FinishKind(_FinishKind, metaclass=_FinishKindEnumTypeWrapper): ...
 
@@ -64,9 +70,13 @@ FINISH_LENGTH: FinishKind.ValueType  # 3
 FINISH_CANCELLED: FinishKind.ValueType  # 4
 FINISH_DEADLINE: FinishKind.ValueType  # 5
 FINISH_REFUSED: FinishKind.ValueType  # 6
-"""Refused at admission; `message` says why."""
+"""This worker does not take it now, another may; `message` says why."""
 FINISH_FAILED: FinishKind.ValueType  # 7
 """Failed inside the worker; `message` says why, without internals."""
+FINISH_INVALID: FinishKind.ValueType  # 8
+"""No worker can run it as it stands; `message` says what is wrong with it."""
+FINISH_COMPLETE: FinishKind.ValueType  # 9
+"""A stop without a token that says so: the grammar leaves nothing that may follow."""
 Global___FinishKind: _TypeAlias = FinishKind  # noqa: Y015
 
 @_typing.final
@@ -360,6 +370,8 @@ class SamplingParameters(_message.Message):
     PRESENCE_PENALTY_FIELD_NUMBER: _builtins.int
     REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
+    TYPICAL_P_FIELD_NUMBER: _builtins.int
+    BAD_WORDS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     top_p: _builtins.float
     top_k: _builtins.int
@@ -367,8 +379,14 @@ class SamplingParameters(_message.Message):
     frequency_penalty: _builtins.float
     presence_penalty: _builtins.float
     repetition_penalty: _builtins.float
+    typical_p: _builtins.float
+    """1 keeps all; 0, from a router that does not know the field, means 1."""
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]: ...
+    @_builtins.property
+    def bad_words(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenIds]:
+        """Token sequences that the output may not contain."""
+
     def __init__(
         self,
         *,
@@ -380,14 +398,92 @@ class SamplingParameters(_message.Message):
         presence_penalty: _builtins.float = ...,
         repetition_penalty: _builtins.float = ...,
         logit_bias: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
+        typical_p: _builtins.float = ...,
+        bad_words: _abc.Iterable[Global___TokenIds] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_words", b"bad_words", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p", "typical_p", b"typical_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SamplingParameters: _TypeAlias = SamplingParameters  # noqa: Y015
+
+@_typing.final
+class TokenIds(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenIds: _TypeAlias = TokenIds  # noqa: Y015
+
+@_typing.final
+class Structured(_message.Message):
+    """The form of an answer, as spectrie.v1.Structured."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    JSON_OBJECT_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    json_schema: _builtins.str
+    json_object: _builtins.bool
+    regex: _builtins.str
+    grammar: _builtins.str
+    @_builtins.property
+    def choice(self) -> Global___Choices: ...
+    def __init__(
+        self,
+        *,
+        json_schema: _builtins.str = ...,
+        json_object: _builtins.bool = ...,
+        regex: _builtins.str = ...,
+        grammar: _builtins.str = ...,
+        choice: Global___Choices | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "constraint", b"constraint", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "regex", b"regex"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "constraint", b"constraint", "grammar", b"grammar", "json_object", b"json_object", "json_schema", b"json_schema", "regex", b"regex"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_constraint: _TypeAlias = _typing.Literal["json_schema", "json_object", "regex", "grammar", "choice"]  # noqa: Y015
+    _WhichOneofArgType_constraint: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_constraint) -> _WhichOneofReturnType_constraint | None: ...
+
+Global___Structured: _TypeAlias = Structured  # noqa: Y015
+
+@_typing.final
+class Choices(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        texts: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["texts", b"texts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Choices: _TypeAlias = Choices  # noqa: Y015
 
 @_typing.final
 class Start(_message.Message):
@@ -412,6 +508,10 @@ class Start(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     SPECULATION_FIELD_NUMBER: _builtins.int
     MAX_DRAFT_TOKENS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    STRUCTURED_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     attempt: _builtins.int
     namespace: _builtins.str
@@ -428,6 +528,12 @@ class Start(_message.Message):
     """The worker's setting when absent."""
     max_draft_tokens: _builtins.int
     """The worker's cap when absent."""
+    logprobs: _builtins.int
+    """How many of the likeliest tokens are reported with each emitted token's log-probability; none are when absent."""
+    prompt_logprobs: _builtins.int
+    """The same for the tokens of the prompt."""
+    tenant: _builtins.str
+    """Whose share of the worker it uses; the namespace's when absent."""
     @_builtins.property
     def prompt_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -440,6 +546,10 @@ class Start(_message.Message):
     def sampling(self) -> Global___SamplingParameters: ...
     @_builtins.property
     def stop_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def structured(self) -> Global___Structured:
+        """Any form when absent."""
+
     def __init__(
         self,
         *,
@@ -460,23 +570,43 @@ class Start(_message.Message):
         priority: _builtins.int = ...,
         speculation: Global___SpeculationMode.ValueType | None = ...,
         max_draft_tokens: _builtins.int | None = ...,
+        logprobs: _builtins.int | None = ...,
+        prompt_logprobs: _builtins.int | None = ...,
+        structured: Global___Structured | None = ...,
+        tenant: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_draft_tokens", b"_max_draft_tokens", "_speculation", b"_speculation", "deadline_ms", b"deadline_ms", "max_draft_tokens", b"max_draft_tokens", "sampling", b"sampling", "speculation", b"speculation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "deadline_ms", b"deadline_ms", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "prompt_logprobs", b"prompt_logprobs", "sampling", b"sampling", "speculation", b"speculation", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_max_draft_tokens", b"_max_draft_tokens", "_speculation", b"_speculation", "attempt", b"attempt", "choice_seed", b"choice_seed", "deadline_ms", b"deadline_ms", "emitted_token_ids", b"emitted_token_ids", "ignore_eos", b"ignore_eos", "learn", b"learn", "max_draft_tokens", b"max_draft_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "namespace", b"namespace", "prediction_ids", b"prediction_ids", "priority", b"priority", "prompt_ids", b"prompt_ids", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop_token_ids", b"stop_token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "attempt", b"attempt", "choice_seed", b"choice_seed", "deadline_ms", b"deadline_ms", "emitted_token_ids", b"emitted_token_ids", "ignore_eos", b"ignore_eos", "learn", b"learn", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "namespace", b"namespace", "prediction_ids", b"prediction_ids", "priority", b"priority", "prompt_ids", b"prompt_ids", "prompt_logprobs", b"prompt_logprobs", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop_token_ids", b"stop_token_ids", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
     _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
+    _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
+    _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
     _WhichOneofReturnType__max_draft_tokens: _TypeAlias = _typing.Literal["max_draft_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_draft_tokens: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__prompt_logprobs: _TypeAlias = _typing.Literal["prompt_logprobs"]  # noqa: Y015
+    _WhichOneofArgType__prompt_logprobs: _TypeAlias = _typing.Literal["_prompt_logprobs", b"_prompt_logprobs"]  # noqa: Y015
     _WhichOneofReturnType__speculation: _TypeAlias = _typing.Literal["speculation"]  # noqa: Y015
     _WhichOneofArgType__speculation: _TypeAlias = _typing.Literal["_speculation", b"_speculation"]  # noqa: Y015
+    _WhichOneofReturnType__structured: _TypeAlias = _typing.Literal["structured"]  # noqa: Y015
+    _WhichOneofArgType__structured: _TypeAlias = _typing.Literal["_structured", b"_structured"]  # noqa: Y015
+    _WhichOneofReturnType__tenant: _TypeAlias = _typing.Literal["tenant"]  # noqa: Y015
+    _WhichOneofArgType__tenant: _TypeAlias = _typing.Literal["_tenant", b"_tenant"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__deadline_ms) -> _WhichOneofReturnType__deadline_ms | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_draft_tokens) -> _WhichOneofReturnType__max_draft_tokens | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_logprobs) -> _WhichOneofReturnType__prompt_logprobs | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__speculation) -> _WhichOneofReturnType__speculation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__structured) -> _WhichOneofReturnType__structured | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tenant) -> _WhichOneofReturnType__tenant | None: ...
 
 Global___Start: _TypeAlias = Start  # noqa: Y015
 
@@ -592,6 +722,8 @@ class RequestOutput(_message.Message):
     FINISH_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     STATS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     attempt: _builtins.int
     finish: Global___FinishKind.ValueType
@@ -606,6 +738,14 @@ class RequestOutput(_message.Message):
     def stats(self) -> Global___RequestStats:
         """Set with `finish`."""
 
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
+        """One for each of `token_ids`, when asked for."""
+
+    @_builtins.property
+    def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
+        """One for each token of the prompt, when asked for; sent once, with the first token."""
+
     def __init__(
         self,
         *,
@@ -616,16 +756,53 @@ class RequestOutput(_message.Message):
         finish: Global___FinishKind.ValueType = ...,
         message: _builtins.str | None = ...,
         stats: Global___RequestStats | None = ...,
+        logprobs: _abc.Iterable[Global___TokenLogprob] | None = ...,
+        prompt_logprobs: _abc.Iterable[Global___TokenLogprob] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_message", b"_message", "message", b"message", "stats", b"stats"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message", b"_message", "attempt", b"attempt", "finish", b"finish", "message", b"message", "request_id", b"request_id", "sources", b"sources", "stats", b"stats", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message", b"_message", "attempt", b"attempt", "finish", b"finish", "logprobs", b"logprobs", "message", b"message", "prompt_logprobs", b"prompt_logprobs", "request_id", b"request_id", "sources", b"sources", "stats", b"stats", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__message: _TypeAlias = _typing.Literal["message"]  # noqa: Y015
     _WhichOneofArgType__message: _TypeAlias = _typing.Literal["_message", b"_message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__message) -> _WhichOneofReturnType__message | None: ...
 
 Global___RequestOutput: _TypeAlias = RequestOutput  # noqa: Y015
+
+@_typing.final
+class TokenLogprob(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    TOP_IDS_FIELD_NUMBER: _builtins.int
+    TOP_LOGPROBS_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.int
+    logprob: _builtins.float
+    """Absent for the first token of a prompt."""
+    @_builtins.property
+    def top_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Likeliest first, and how likely each is."""
+
+    @_builtins.property
+    def top_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.int = ...,
+        logprob: _builtins.float | None = ...,
+        top_ids: _abc.Iterable[_builtins.int] | None = ...,
+        top_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprob", b"_logprob", "logprob", b"logprob"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprob", b"_logprob", "logprob", b"logprob", "token_id", b"token_id", "top_ids", b"top_ids", "top_logprobs", b"top_logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__logprob: _TypeAlias = _typing.Literal["logprob"]  # noqa: Y015
+    _WhichOneofArgType__logprob: _TypeAlias = _typing.Literal["_logprob", b"_logprob"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__logprob) -> _WhichOneofReturnType__logprob | None: ...
+
+Global___TokenLogprob: _TypeAlias = TokenLogprob  # noqa: Y015
 
 @_typing.final
 class RequestStats(_message.Message):
@@ -732,6 +909,11 @@ class Load(_message.Message):
     EVICTED_TOKENS_FIELD_NUMBER: _builtins.int
     CORPUS_BYTES_FIELD_NUMBER: _builtins.int
     RECYCLING_FIELD_NUMBER: _builtins.int
+    PAGES_CACHED_FIELD_NUMBER: _builtins.int
+    PREFIX_QUERY_TOKENS_FIELD_NUMBER: _builtins.int
+    PREFIX_HIT_TOKENS_FIELD_NUMBER: _builtins.int
+    CHOICES_TOTAL_FIELD_NUMBER: _builtins.int
+    CHOICES_RIGHT_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -758,6 +940,14 @@ class Load(_message.Message):
     corpus_bytes: _builtins.int
     """Mapped corpora; not part of memory_bytes."""
     recycling: _builtins.bool
+    pages_cached: _builtins.int
+    """Pages that no request holds, kept for the prefix they hold."""
+    prefix_query_tokens: _builtins.int
+    """Prompt tokens looked up in the prefix cache, and those found."""
+    prefix_hit_tokens: _builtins.int
+    choices_total: _builtins.int
+    """Steps of decoding alone whose choice, to draft or not, can be judged, and those that were right."""
+    choices_right: _builtins.int
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
         """Index = tenth of the expected chance."""
@@ -793,10 +983,15 @@ class Load(_message.Message):
         evicted_tokens: _builtins.int = ...,
         corpus_bytes: _builtins.int = ...,
         recycling: _builtins.bool = ...,
+        pages_cached: _builtins.int = ...,
+        prefix_query_tokens: _builtins.int = ...,
+        prefix_hit_tokens: _builtins.int = ...,
+        choices_total: _builtins.int = ...,
+        choices_right: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from spectrie.errors import SpectrieError
-from spectrie.model.measurements import Measurements
+from spectrie.model.machine import bf16_flags, cpu_flags
 from spectrie.model.store import cache_folder, entry
 
 __all__ = ["Check", "run_checks"]
@@ -80,24 +80,13 @@ def _torch() -> Check:
     return Check("torch", "ok", metadata.version("torch"))
 
 
-def cpu_flags() -> frozenset[str]:
-    """The instruction sets that Linux reports; empty elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return frozenset()
-    flags = next((line for line in lines if line.startswith("flags")), "")
-    return frozenset(flags.partition(":")[2].split())
-
-
 def _processor() -> Check:
-    flags = cpu_flags()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if flags & {"avx512_bf16", "amx_bf16"}:
+    if bf16_flags():
         return Check(
             "processor", "ok", f"{cores} cores, bfloat16 instructions: dtype auto is bfloat16"
         )
-    if "avx2" in flags:
+    if "avx2" in cpu_flags():
         return Check("processor", "ok", f"{cores} cores, AVX2: dtype auto is float32")
     return Check("processor", "note", f"{cores} cores, no AVX2 seen: float32, and slow")
 
@@ -154,16 +143,11 @@ def _model(model: str) -> Check:
 
 
 def _exactness() -> Check:
-    """What the byte checks of earlier model loads found on this machine."""
-    kept = Measurements(cache_folder() / "measurements.json").items("packing ")
-    if not kept:
-        return Check("exactness", "ok", "checked when a model is first loaded")
-    plain = sorted({key.split()[1] for key, packing in kept if packing[0] == "plain"})
-    if plain:
-        shapes = ", ".join(plain)
-        text = f"rows of {shapes} products depend on their company: speculation stays off"
-        return Check("exactness", "note", text)
-    return Check("exactness", "ok", f"rows keep their bytes in {len(kept)} checked products")
+    """What a row's bits depend on besides its own tokens."""
+    from spectrie._core import cpu_arithmetic
+
+    text = f"on the processor each row is computed alone, with {cpu_arithmetic(bfloat16=True)} arithmetic"
+    return Check("exactness", "ok", text)
 
 
 def _port(port: int, flag: str) -> Check:

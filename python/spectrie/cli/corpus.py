@@ -15,10 +15,10 @@ from spectrie.cli.arguments import add_value, read_value
 from spectrie.cli.documents import DocumentReader
 from spectrie.cli.operator import add_server, operate, rows
 from spectrie.cli.parser import add_command
-from spectrie.cli.progress import Progress
 from spectrie.cli.vocabulary import Vocabulary, load_vocabulary, stored_models
 from spectrie.errors import ConfigError
 from spectrie.model.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
+from spectrie.progress import Progress
 
 if TYPE_CHECKING:
     from spectrie.client import CorpusReport

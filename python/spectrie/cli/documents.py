@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectrie.cli.progress import Progress
 from spectrie.cli.records import Record, RecordError, Records, describe, is_json_lines, token_ids
 from spectrie.cli.vocabulary import Vocabulary
 from spectrie.errors import ConfigError
+from spectrie.progress import Progress
 
 if TYPE_CHECKING:
     from spectrie._core import CorpusBuilder

@@ -29,7 +29,9 @@ _SAMPLING: tuple[tuple[str, Kind, str], ...] = (
     ("top_p", values.number(0, 1), "keep the likeliest tokens of this mass [1]"),
     ("top_k", values.integer(0), "keep the likeliest k tokens, 0 keeps all [0]"),
     ("min_p", values.number(0, 1), "keep tokens this likely relative to the best [0]"),
+    ("typical_p", values.number(0, 1), "keep the tokens of typical surprise of this mass [1]"),
     ("seed", values.integer(0, 2**64 - 1), "same seed, same tokens [drawn]"),
+    ("logprobs", values.integer(0, 20), "with --json: tell of each token and this many others"),
 )
 _LOCAL_ONLY = ("device", "dtype", "threads", "max_context", "kv_memory", "max_draft_tokens")
 
@@ -45,6 +47,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, dest=name, metavar=kind.metavar, help=help_text)
     parser.add_argument(
         "--stop", action="append", metavar="TEXT", help="text that ends the answer; repeat for more"
+    )
+    parser.add_argument(
+        "--bad-word",
+        action="append",
+        metavar="TEXT",
+        help="text that the answer may not contain; repeat for more",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json-schema", metavar="FILE|JSON", help="the answer is JSON that this schema allows"
+    )
+    form.add_argument("--json-object", action="store_true", help="the answer is a JSON object")
+    form.add_argument("--regex", metavar="REGEX", help="the answer matches this expression")
+    form.add_argument(
+        "--grammar", metavar="FILE", type=Path, help="the answer follows this Lark grammar"
+    )
+    form.add_argument(
+        "--choice", action="append", metavar="TEXT", help="the answer is this text; repeat for more"
     )
     parser.add_argument(
         "--prediction", metavar="FILE", type=Path, help="file that the answer will resemble"
@@ -162,11 +182,33 @@ def _options_of(args: argparse.Namespace) -> GenerateOptions:
                 raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
     if args.stop:
         options["stop"] = args.stop
+    if args.bad_word:
+        options["bad_words"] = args.bad_word
+    options.update(_form_of(args))
     if args.prediction is not None:
         options["prediction"] = args.prediction
     if args.sources or args.json:
         options["sources"] = True
     return options  # type: ignore[return-value]
+
+
+def _form_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The option that says what form the answer must have, if one was given."""
+    if args.json_schema is not None:
+        if args.json_schema.lstrip().startswith("{"):
+            return {"json_schema": args.json_schema}
+        return {"json_schema": _read("--json-schema", Path(args.json_schema))}
+    if args.grammar is not None:
+        return {"grammar": _read("--grammar", args.grammar)}
+    plain = {"json_object": args.json_object, "regex": args.regex, "choice": args.choice}
+    return {name: value for name, value in plain.items() if value not in (None, False)}
+
+
+def _read(flag: str, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{flag}: cannot read {path}: {error}") from error
 
 
 def _refuse_local_flags(settings: Settings) -> None:

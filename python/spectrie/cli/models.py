@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from spectrie.cli.parser import add_command
-from spectrie.cli.progress import Progress
 from spectrie.errors import ModelError
 from spectrie.model.catalog import CATALOG
 from spectrie.model.resolution import fetch, provenance_of, resolve
 from spectrie.model.store import entry, models_folder, remove
+from spectrie.progress import Progress
 
 __all__ = ["configure", "run"]
 

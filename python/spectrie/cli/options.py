@@ -152,9 +152,16 @@ TABLE: tuple[Option, ...] = (
         "threads",
         values.integer(1, 1024, auto=True),
         None,
-        "threads per worker",
+        "threads per worker, or per rank of one",
         _RUNNER,
         shown="measured once",
+    ),
+    Option(
+        "tensor_parallel",
+        values.integer(1, 64),
+        1,
+        "processes (on GPUs: devices) that share the model of each worker; tokens do not depend on it",
+        _ENGINE,
     ),
     Option(
         "max_context",
@@ -187,10 +194,25 @@ TABLE: tuple[Option, ...] = (
         "longest piece of a prompt computed in one step",
         _ENGINE,
     ),
+    Option(
+        "max_step_ms",
+        values.number(1, 60_000),
+        EngineOptions().max_step_ms,
+        "milliseconds of a step that computes prompts while answers wait for it",
+        _ENGINE,
+    ),
+    Option(
+        "priority_age",
+        values.duration,
+        EngineOptions().age_s,
+        "waiting time that makes up for one level of priority",
+        _ENGINE,
+        shown="10s",
+    ),
     # Speculation
     Option(
         "speculation",
-        values.choice("auto", "off", "bfs", "prob"),
+        values.choice("auto", "off", "bfs", "prob", "tiers"),
         "auto",
         "how draft trees are grown",
         _RUNNER,
@@ -215,6 +237,13 @@ TABLE: tuple[Option, ...] = (
         values.choice("off", "decode", "all"),
         EngineOptions().recycle,
         "draft from the model's runner-up tokens: after generated tokens, or prompts' too",
+        _ENGINE,
+    ),
+    Option(
+        "overlap",
+        values.choice("auto", "on", "off"),
+        EngineOptions().overlap,
+        "learn on a thread of its own while the model runs; auto: where a core is left",
         _ENGINE,
     ),
     Option(

@@ -18,13 +18,13 @@ from spectrie.cli.arguments import add_value, read_value
 from spectrie.cli.bigrams import load_bigrams
 from spectrie.cli.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
 from spectrie.cli.documents import build_from_records
-from spectrie.cli.progress import Progress
 from spectrie.cli.records import RecordError, Records, is_json_lines
 from spectrie.cli.replay_table import render_report
 from spectrie.cli.trace import read_request
 from spectrie.cli.vocabulary import Vocabulary, load_vocabulary
 from spectrie.errors import ConfigError
 from spectrie.model.corpora import find_corpus
+from spectrie.progress import Progress
 
 if TYPE_CHECKING:
     from spectrie._core import Replay

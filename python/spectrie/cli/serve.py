@@ -117,7 +117,7 @@ def _share(settings: Settings) -> dict[str, object]:
 
     share: dict[str, object] = {}
     if settings.threads is None:
-        share["threads"] = max(1, num_cores() // settings.workers)
+        share["threads"] = max(1, num_cores() // (settings.workers * settings.tensor_parallel))
     if settings.kv_memory is None:
         share["kv_memory"] = int(available_memory_bytes() * KV_SHARE) // settings.workers
     return share
@@ -181,7 +181,7 @@ def _print_summary(
     if router.get("grpc"):
         lines.append(("gRPC", str(router["grpc"])))
     lines += [
-        ("workers", f"{len(workers)}, {first['threads']} threads each, {first['dtype']}"),
+        ("workers", _workers(workers)),
         ("context", f"{first['max_context']} tokens, {first['max_running']} requests at a time"),
         ("cache", f"{_mib(first['kv_bytes'])} per worker, for {first['kv_tokens']} tokens"),
         ("draft memory", f"{_mib(first['memory_bytes'])} per worker"),
@@ -211,6 +211,12 @@ def _print_summary(
             "workers": list(workers),
         }
     )
+
+
+def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
+    first = workers[0]
+    ranks = f"{first['ranks']} processes of " if first["ranks"] > 1 else ""
+    return f"{len(workers)}, {ranks}{first['threads']} threads each, {first['dtype']}"
 
 
 def _mib(num_bytes: int) -> str:

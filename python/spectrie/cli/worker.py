@@ -92,6 +92,7 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             threads=settings.threads,
             kv_memory_bytes=settings.kv_memory,
             max_context=settings.max_context,
+            tensor_parallel=settings.tensor_parallel,
         ),
         engine=EngineOptions(
             speculation=settings.speculation,
@@ -102,10 +103,13 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             max_breadth=settings.max_breadth,
             max_depth=settings.max_depth,
             chunk_tokens=settings.chunk_tokens,
+            max_step_ms=settings.max_step_ms,
+            age_s=settings.priority_age,
             max_running=settings.max_running,
             memory_bytes=settings.memory,
             recycle=settings.recycle,
             bigrams=settings.bigrams,
+            overlap=settings.overlap,
         ),
         memory=MemoryOptions(
             corpora=tuple(str(find_corpus(corpus)) for corpus in settings.corpus),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from spectrie._proto import inference_pb2 as pb
 from spectrie.errors import Internal
@@ -14,6 +15,7 @@ from spectrie.types import (
     Source,
     SpeculationStats,
     Timing,
+    TokenLogprobs,
     Usage,
 )
 
@@ -29,6 +31,23 @@ _SOURCES = {int(source): source for source in Source}
 def sources_of(numbers: list[int]) -> tuple[Source, ...]:
     """Sources by number; one that this version does not know counts as the model's own."""
     return tuple(_SOURCES.get(number, Source.MODEL) for number in numbers)
+
+
+def logprobs_of(entries: Iterable[pb.TokenLogprob]) -> tuple[TokenLogprobs | None, ...]:
+    """What the model thought of each token; None for one that follows nothing."""
+    return tuple(
+        TokenLogprobs(
+            entry.token_id, entry.logprob, {other.token_id: other.logprob for other in entry.top}
+        )
+        if entry.HasField("logprob")
+        else None
+        for entry in entries
+    )
+
+
+def _output_logprobs(entries: Iterable[pb.TokenLogprob]) -> tuple[TokenLogprobs, ...] | None:
+    """The same of output tokens, each of which follows something; None unless asked for."""
+    return tuple(entry for entry in logprobs_of(entries) if entry is not None) or None
 
 
 def completion_of(started: pb.Started, choice: pb.Choice) -> Completion:
@@ -51,6 +70,8 @@ def completion_of(started: pb.Started, choice: pb.Choice) -> Completion:
         model=started.model or None,
         request_id=started.request_id or None,
         seed=started.seed,
+        logprobs=_output_logprobs(choice.logprobs),
+        prompt_logprobs=logprobs_of(finished.prompt_logprobs) or None,
     )
 
 
@@ -122,11 +143,13 @@ class Collector:
             choice.text += delta.text
             choice.token_ids.extend(delta.token_ids)
             choice.sources.extend(delta.sources)
+            choice.logprobs.extend(delta.logprobs)
             return Delta(
                 text=delta.text,
                 token_ids=tuple(delta.token_ids),
                 sources=sources_of(list(delta.sources)),
                 index=delta.index,
+                logprobs=_output_logprobs(delta.logprobs),
             )
         elif kind == "finished":
             choice = self._choices[event.finished.index]

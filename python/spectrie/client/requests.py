@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as ProtoMessage
@@ -17,15 +18,19 @@ from spectrie.types import Message, SpeculationOptions
 __all__ = ["chat_prompt", "generate_request", "set_ids"]
 
 _SAMPLING = (
-    "temperature top_p top_k min_p seed frequency_penalty presence_penalty repetition_penalty"
+    "temperature top_p top_k min_p typical_p seed frequency_penalty presence_penalty "
+    "repetition_penalty"
 ).split()
 _STOPPING = "max_tokens min_tokens ignore_eos".split()
+_OUTPUT = "sources skip_special_tokens logprobs prompt_logprobs".split()
+_STRUCTURED = "json_schema json_object regex grammar choice".split()
 _TOP = "request_id model namespace priority".split()
 _MODES = {
     "auto": pb.SPECULATION_MODE_AUTO,
     "off": pb.SPECULATION_MODE_OFF,
     "bfs": pb.SPECULATION_MODE_BFS,
     "prob": pb.SPECULATION_MODE_PROB,
+    "tiers": pb.SPECULATION_MODE_TIERS,
 }
 _INTEGERS = {
     FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
@@ -59,15 +64,14 @@ def generate_request(
     for name in _STOPPING:
         _set(request.stopping, name, options.get(name), "stopping.")
     stop = options.get("stop")
-    texts = [stop] if isinstance(stop, str) else list(stop or ())
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise refused(f"stopping.stop[{i}]", text, "a text")
-    request.stopping.stop.extend(texts)
+    texts = [stop] if isinstance(stop, str) else stop or ()
+    _set_texts(request.stopping.stop, texts, "stopping.stop")
+    _set_texts(request.sampling.bad_words, options.get("bad_words") or (), "sampling.bad_words")
     ids = options.get("stop_token_ids")
     set_ids(request.stopping.stop_token_ids, ids or (), "stopping.stop_token_ids")
-    _set(request.output, "sources", options.get("sources"), "output.")
-    _set(request.output, "skip_special_tokens", options.get("skip_special_tokens"), "output.")
+    for name in _OUTPUT:
+        _set(request.output, name, options.get(name), "output.")
+    _set_structured(request, options)
     _set_speculation(request.speculation, options.get("speculation"))
     _set_prediction(request.speculation, options.get("prediction"))
     return request
@@ -139,6 +143,35 @@ def _set_logit_bias(sampling: pb.Sampling, bias: Mapping[int, float] | None) -> 
             sampling.logit_bias[token] = value
         except (TypeError, ValueError):
             raise refused("sampling.logit_bias", {token: value}, "numbers by token id") from None
+
+
+def _set_texts(target: Any, texts: Sequence[str], field: str) -> None:
+    if isinstance(texts, str | bytes) or not isinstance(texts, Sequence):
+        raise refused(field, texts, "a list of texts")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise refused(f"{field}[{i}]", text, "a text")
+    target.extend(texts)
+
+
+def _set_structured(request: pb.GenerateRequest, options: GenerateOptions) -> None:
+    """Sets the form of the answer from the one option that names it."""
+    wanted = {name: options.get(name) for name in _STRUCTURED}
+    given = {n: value for n, value in wanted.items() if value is not None and value is not False}
+    if len(given) > 1:
+        raise refused("structured", list(given), f"at most one of {', '.join(_STRUCTURED)}")
+    for name, value in given.items():
+        if name == "choice":
+            if not value:
+                raise refused("structured.choice", value, "at least one text")
+            _set_texts(request.structured.choice.texts, cast(Any, value), "structured.choice")
+        elif name == "json_schema" and isinstance(value, Mapping):
+            try:
+                request.structured.json_schema = json.dumps(value, ensure_ascii=False)
+            except (TypeError, ValueError) as error:
+                raise refused("structured.json_schema", value, f"JSON ({error})") from error
+        else:
+            _set(request.structured, name, value, "structured.")
 
 
 def _set_speculation(speculation: pb.Speculation, given: bool | SpeculationOptions | None) -> None:

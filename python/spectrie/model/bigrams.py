@@ -7,6 +7,7 @@ byte-pair encoders begins with what is frequent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,24 +77,31 @@ class BigramTable:
         """The file; None where there is no place for one."""
         return self._path
 
-    def extend(self, max_tokens: int) -> int:
+    @property
+    def max_pages(self) -> int:
+        """Pages that a call of `extend` overwrites at most."""
+        # Without a prefix each token is a request, with pages of its own.
+        size = self._runner.page_size
+        return -(-_TREE_ROWS // size) if len(self._runner.beginning) else MAX_SLICE_TOKENS
+
+    def extend(self, max_tokens: int, pages: Sequence[int] | None = None) -> int:
         """Computes the next rows in one forward; gives how many, 0 when none is missing.
 
-        Overwrites the cache's first pages: call it while no request holds a page.
-
         Args:
-            max_tokens: Rows at most; no more than `MAX_SLICE_TOKENS` and what the cache has room for.
+            max_tokens: Rows at most; no more than `MAX_SLICE_TOKENS` and what the pages have room for.
+            pages: Pages that it may overwrite, `max_pages` at most; None when the whole cache is
+                free, as it is where no engine uses it.
         """
         runner = self._runner
-        # Without a prefix each token is a request, with pages of its own.
+        pages = range(runner.num_pages) if pages is None else pages
         prefix = len(runner.beginning)
-        room = runner.num_pages * runner.page_size - prefix if prefix else runner.num_pages
-        tokens = self._missing[: min(max_tokens, _TREE_ROWS - max(prefix, 1), room)]
+        room = len(pages) * runner.page_size - prefix if prefix else len(pages)
+        tokens = self._missing[: max(min(max_tokens, _TREE_ROWS - max(prefix, 1), room), 0)]
         if not len(tokens):
             return 0
-        result = runner.step(self._plan(tokens.tolist()))
-        self._ids[tokens] = np.maximum(result.top_ids.cpu().numpy(), 0)
-        self._probabilities[tokens] = result.top_probabilities.cpu().numpy()
+        result = runner.step(self._plan(tokens.tolist(), pages))
+        self._ids[tokens] = np.maximum(result.top_ids, 0)
+        self._probabilities[tokens] = result.top_probabilities
         self._missing = self._missing[len(tokens) :]
         return len(tokens)
 
@@ -135,7 +143,7 @@ class BigramTable:
             return None
         return stored
 
-    def _plan(self, tokens: list[int]) -> StepPlan:
+    def _plan(self, tokens: list[int], pages: Sequence[int]) -> StepPlan:
         """A tree of the prefix and its children, verified as any draft is; nothing is kept from one
         plan to the next, so that requests may overwrite the pages in between.
         """
@@ -152,7 +160,7 @@ class BigramTable:
                         top_rows=[0],
                         page_size=page_size,
                     )
-                    for page, token in enumerate(tokens)
+                    for page, token in zip(pages, tokens, strict=False)
                 ]
             )
         rows = [*prefix, *tokens]
@@ -160,7 +168,7 @@ class BigramTable:
         return StepPlan.single(
             rows,
             kv_len=0,
-            pages=range(-(-len(rows) // page_size)),
+            pages=pages[: -(-len(rows) // page_size)],
             parents=[*range(-1, last), *[last] * len(tokens)],
             sample_rows=[],
             top_rows=range(last + 1, len(rows)),

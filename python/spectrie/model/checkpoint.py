@@ -22,9 +22,9 @@ def weight_files(folder: Path) -> list[Path]:
             names = sorted(
                 set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
             )
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise ModelError(f"cannot read {index}: {error}") from error
-        files = [folder / name for name in names]
+            files = [folder / name for name in names]
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ModelError(f"cannot read {index}: {error!r}") from error
         missing = [file.name for file in files if not file.exists()]
         if missing:
             raise ModelError(

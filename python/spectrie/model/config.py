@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from spectrie.errors import ModelError
+from spectrie.model.config_fields import refuse_quantised, refuse_unknown
+from spectrie.model.config_reader import Reader
+from spectrie.model.families import FAMILIES, Family
+from spectrie.model.mixture import MixtureConfig
 from spectrie.model.rope import RopeConfig
 
-__all__ = ["SUPPORTED_ARCHITECTURES", "ModelConfig"]
+__all__ = ["ModelConfig"]
 
-SUPPORTED_ARCHITECTURES = (
-    "LlamaForCausalLM",
-    "MistralForCausalLM",
-    "Qwen2ForCausalLM",
-    "Qwen3ForCausalLM",
-    "SmolLM3ForCausalLM",
-)
+# Written beside `config.json` by tools that do not write into it.
+_QUANTISATION_FILES = {
+    "hf_quant_config.json": "modelopt",
+    "quant_config.json": "awq",
+    "quantize_config.json": "gptq",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,13 @@ class ModelConfig:
     """Sizes and switches of one decoder.
 
     Attributes:
-        architecture: The class name in `config.json`, one of `SUPPORTED_ARCHITECTURES`.
-        max_context: Positions that the model was made for.
+        architecture: The class name in `config.json`, one of `FAMILIES`.
+        max_context: Positions that the model was made for, stretched ones included.
         layer_windows: Per layer, keys a row sees, itself included; None = all.
         layer_rotary: Per layer, whether queries and keys are rotated.
         eos_token_ids: Tokens that end an answer, from `generation_config.json`, else `config.json`.
         bos_token_id: Token that begins a text; None when `config.json` names none of the vocabulary.
+        mixture: The experts of layers that have them; None for families without.
     """
 
     architecture: str
@@ -55,6 +59,7 @@ class ModelConfig:
     layer_rotary: tuple[bool, ...]
     eos_token_ids: tuple[int, ...]
     bos_token_id: int | None
+    mixture: MixtureConfig | None
 
     @property
     def qkv_size(self) -> int:
@@ -75,6 +80,13 @@ class ModelConfig:
             raise ModelError(f"cannot read {path}: {error.strerror}") from error
         except ValueError as error:
             raise ModelError(f"{path} is not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
+        for name, method in _QUANTISATION_FILES.items():
+            if (folder / name).exists():
+                refuse_quantised(
+                    {"quantization_config": {"quant_method": method}}, str(folder / name)
+                )
         generation = folder / "generation_config.json"
         try:
             extra = json.loads(generation.read_text(encoding="utf-8"))
@@ -101,14 +113,19 @@ class ModelConfig:
             ModelError: a missing value, or a model that is not supported.
         """
         architecture = _architecture(values, where)
-        reader = _Reader(values, where)
+        family = FAMILIES[architecture]
+        refuse_quantised(values, where)
+        refuse_unknown(values, where, family)
+        reader = Reader(values, where)
         hidden_size = reader.count("hidden_size")
         num_heads = reader.count("num_attention_heads")
         num_layers = reader.count("num_hidden_layers")
         head_dim = reader.count("head_dim", hidden_size // num_heads)
-        activation = values.get("hidden_act", "silu")
+        activation = values.get("hidden_act") or "silu"
         if activation not in ("silu", "swish"):
             raise ModelError(f"{where}: hidden_act is {activation!r}, supported: silu")
+        rope = RopeConfig.from_values(values, head_dim, theta=family.theta, where=where)
+        bias = reader.switch("attention_bias")
         config = cls(
             architecture=architecture,
             vocabulary_size=reader.count("vocab_size"),
@@ -118,18 +135,19 @@ class ModelConfig:
             num_heads=num_heads,
             num_kv_heads=reader.count("num_key_value_heads", num_heads),
             head_dim=head_dim,
-            norm_epsilon=float(values.get("rms_norm_eps", 1e-6)),
-            max_context=reader.count("max_position_embeddings"),
-            rope=RopeConfig.from_values(values, head_dim, where=where),
-            tied_head=bool(values.get("tie_word_embeddings", False)),
-            qkv_bias=architecture == "Qwen2ForCausalLM" or bool(values.get("attention_bias")),
-            output_bias=architecture != "Qwen2ForCausalLM" and bool(values.get("attention_bias")),
-            mlp_bias=bool(values.get("mlp_bias")),
-            head_norm=architecture == "Qwen3ForCausalLM",
-            layer_windows=_windows(values, architecture, num_layers),
-            layer_rotary=_rotary(values, architecture, num_layers),
+            norm_epsilon=reader.number("rms_norm_eps", 1e-6),
+            max_context=max(reader.count("max_position_embeddings"), rope.stretched_context),
+            rope=rope,
+            tied_head=reader.switch("tie_word_embeddings", family.tied),
+            qkv_bias=family.qkv_bias or bias,
+            output_bias=not family.qkv_bias and bias,
+            mlp_bias=reader.switch("mlp_bias"),
+            head_norm=family.head_norm,
+            layer_windows=_windows(reader, family, num_layers),
+            layer_rotary=_rotary(reader, family, num_layers),
             eos_token_ids=_eos(values, generation or {}),
             bos_token_id=_bos(values),
+            mixture=MixtureConfig.read(reader, family, num_layers),
         )
         if config.num_heads % config.num_kv_heads:
             raise ModelError(
@@ -139,63 +157,49 @@ class ModelConfig:
         return config
 
 
-class _Reader:
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self._values = values
-        self._where = where
-
-    def count(self, name: str, default: int | None = None) -> int:
-        value = self._values.get(name)
-        if value is None:
-            value = default
-        if value is None:
-            raise ModelError(f"{self._where}: {name} is missing")
-        if not isinstance(value, int) or value < 1:
-            raise ModelError(f"{self._where}: {name} is {value!r}, expected a positive integer")
-        return value
-
-
 def _architecture(values: Mapping[str, Any], where: str) -> str:
     names = values.get("architectures") or [values.get("model_type", "unknown")]
     name = str(names[0])
-    if name not in SUPPORTED_ARCHITECTURES:
-        supported = ", ".join(SUPPORTED_ARCHITECTURES)
-        raise ModelError(f"{where}: architecture {name} is not supported; supported: {supported}")
-    quantised = values.get("quantization_config")
-    if quantised:
-        method = dict(quantised).get("quant_method", "unknown")
+    if name not in FAMILIES:
         raise ModelError(
-            f"{where}: checkpoints quantised with {method} are not supported; "
-            "use one in float32, bfloat16 or float16, or a GGUF file"
+            f"{where}: architecture {name} is not supported; supported: {', '.join(FAMILIES)}"
         )
     return name
 
 
-def _windows(
-    values: Mapping[str, Any], architecture: str, num_layers: int
-) -> tuple[int | None, ...]:
-    window = values.get("sliding_window")
-    if architecture == "LlamaForCausalLM" or window is None:
-        return (None,) * num_layers
-    if architecture == "MistralForCausalLM":
-        return (int(window),) * num_layers
-    if not values.get("use_sliding_window", False):
-        return (None,) * num_layers
-    types = values.get("layer_types")
-    if types is not None:
-        return tuple(int(window) if kind == "sliding_attention" else None for kind in types)
-    first = int(values.get("max_window_layers", num_layers))
-    return tuple(int(window) if layer >= first else None for layer in range(num_layers))
+def _windows(reader: Reader, family: Family, num_layers: int) -> tuple[int | None, ...]:
+    everywhere = (None,) * num_layers
+    if family.window == "never":
+        return everywhere
+    if family.window == "switched" and not reader.switch("use_sliding_window"):
+        return everywhere
+    window = reader.optional_count("sliding_window")
+    if window is None:
+        return everywhere
+    kinds = reader.per_layer("layer_types", num_layers)
+    if kinds is not None:
+        for kind in kinds:
+            if kind not in ("sliding_attention", "full_attention"):
+                raise reader.refuse("layer_types", "sliding_attention or full_attention")
+        return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+    # Mixtures have it in all layers, whatever `max_window_layers` says.
+    if family.window == "always" or family.mixture is not None:
+        return (window,) * num_layers
+    if family.unrotated:
+        rotary = _rotary(reader, family, num_layers)
+        return tuple(None if rotates else window for rotates in rotary)
+    first = reader.count("max_window_layers", 28, least=0)
+    return tuple(window if layer >= first else None for layer in range(num_layers))
 
 
-def _rotary(values: Mapping[str, Any], architecture: str, num_layers: int) -> tuple[bool, ...]:
-    if architecture != "SmolLM3ForCausalLM":
+def _rotary(reader: Reader, family: Family, num_layers: int) -> tuple[bool, ...]:
+    if not family.unrotated:
         return (True,) * num_layers
     # In this list 1 means that the layer does rotate.
-    marks = values.get("no_rope_layers")
-    if marks:
+    marks = reader.per_layer("no_rope_layers", num_layers)
+    if marks is not None:
         return tuple(bool(mark) for mark in marks)
-    interval = int(values.get("no_rope_layer_interval", 4))
+    interval = reader.count("no_rope_layer_interval", 4)
     return tuple((layer + 1) % interval != 0 for layer in range(num_layers))
 
 

@@ -81,6 +81,7 @@ def convert(file: GgufFile, folder: Path, provenance: dict[str, Any], report: Re
     """
     architecture = architecture_of(file)
     tensors = list(file.tensors())
+    _refuse_unreadable(file, tensors)
     dtype = _storage(tensors)
     plan = [_stored(file, architecture, t, dtype) for t in tensors if t.name != "rope_freqs.weight"]
     check_space(folder, sum(stored.num_bytes for stored in plan) + (64 << 20))
@@ -120,6 +121,16 @@ def restore_rope_rows(weight: npt.NDArray[Any], num_heads: int) -> npt.NDArray[A
         raise ModelError(f"{rows} rows cannot be {num_heads} heads of an even size")
     pairs = weight.reshape(num_heads, rows // num_heads // 2, 2, *rest)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(weight.shape)
+
+
+def _refuse_unreadable(file: GgufFile, tensors: list[GgufTensor]) -> None:
+    first = {tensor.kind: tensor for tensor in reversed(tensors)}
+    for kind, tensor in first.items():
+        if not tensor.readable:
+            raise ModelError(
+                f"{file.path}: tensor {tensor.name} has storage type {kind}, which is not supported; "
+                "take a file of a usual type, such as Q4_K_M, Q8_0 or BF16"
+            )
 
 
 def _storage(tensors: list[GgufTensor]) -> str:

@@ -1,19 +1,30 @@
-"""The decoder: one class for every supported family, driven by its configuration."""
+"""The decoder in torch, for a GPU and as the reference: one class for every supported family."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import embedding
+from torch.nn import functional
 
 from spectrie.model.config import ModelConfig
-from spectrie.model.linear import LEAST_ROWS, Linear
+from spectrie.model.layout import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    DenseLayout,
+    MixtureLayout,
+    ProductLayout,
+    layer_layout,
+)
+from spectrie.model.linear import Linear
+from spectrie.model.mlp import Dense, Mixture
 from spectrie.model.operators import TOP_K, Operators
+from spectrie.model.parallel import Partition, Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
+from spectrie.model.weights import Weights
 
-__all__ = ["Decoder", "Layer"]
+__all__ = ["Decoder", "DecoderWeights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +35,95 @@ class Layer:
     qkv: Linear
     output: Linear
     mlp_norm: torch.Tensor
-    gate_up: Linear
-    down: Linear
+    mlp: Dense | Mixture
 
 
-@dataclass(slots=True)
-class _Block:
-    """Some consecutive rows of the batch on their way through the layers."""
+class DecoderWeights:
+    """A checkpoint's tensors on a device, in the order of use.
 
-    first_row: int
-    num_rows: int
-    residual: torch.Tensor
-    delta: torch.Tensor | None = None
+    Attributes:
+        layers: One entry per layer.
+        head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
+        embedding: [vocabulary, hidden].
+        final_norm: float32 [hidden].
+        head: Product from hidden to vocabulary.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        dtype: torch.dtype,
+        device: torch.device,
+        split: Split | None = None,
+    ) -> None:
+        """Copies every tensor, or one rank's rows of it.
+
+        Raises:
+            ModelError: A tensor is missing or has another shape.
+        """
+        self._weights = weights
+        self._dtype = dtype
+        self._device = device
+        self._split = split
+        self.layers = tuple(self._layer(config, index) for index in range(config.num_layers))
+        self.head_norms = tuple(
+            self._head_norms(config, index) for index in range(config.num_layers)
+        )
+        shape = (config.vocabulary_size, config.hidden_size)
+        self.embedding = weights.take(EMBEDDING, shape).to(device, dtype)
+        head = self.embedding
+        if not config.tied_head:
+            head = weights.take(HEAD, shape).to(device, dtype)
+        self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
+        self.head = Linear(head if split is None else head[split.vocabulary.columns], None)
+
+    def _norm(self, name: str, width: int) -> torch.Tensor:
+        return self._weights.take(name, (width,)).float().clone().to(self._device)
+
+    def _linear(self, layout: ProductLayout, dtype: torch.dtype | None = None) -> Linear:
+        def stacked(suffix: str, *shape: int) -> torch.Tensor:
+            parts = [
+                self._weights.take(f"{part.name}.{suffix}", (part.rows.total, *shape))[
+                    part.rows.columns
+                ]
+                for part in layout.parts
+            ]
+            return torch.cat([part.to(self._device, dtype or self._dtype) for part in parts])
+
+        bias = stacked("bias") if layout.bias else None
+        return Linear(stacked("weight", layout.in_features), bias)
+
+    def _layer(self, config: ModelConfig, index: int) -> Layer:
+        layout = layer_layout(config, index, self._split)
+        return Layer(
+            attention_norm=self._norm(layout.attention_norm, config.hidden_size),
+            qkv=self._linear(layout.qkv),
+            output=self._linear(layout.output),
+            mlp_norm=self._norm(layout.mlp_norm, config.hidden_size),
+            mlp=self._mlp(layout.mlp),
+        )
+
+    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
+        if isinstance(layout, DenseLayout):
+            return self._dense(layout)
+        return Mixture(
+            router=self._linear(layout.router, torch.float32),
+            experts=tuple(self._dense(expert) for expert in layout.experts),
+            num_chosen=layout.num_chosen,
+            normalised=layout.normalised,
+        )
+
+    def _dense(self, layout: DenseLayout) -> Dense:
+        return Dense(self._linear(layout.gate_up), self._linear(layout.down))
+
+    def _head_norms(
+        self, config: ModelConfig, index: int
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        names = layer_layout(config, index).head_norms
+        if names is None:
+            return None
+        return self._norm(names[0], config.head_dim), self._norm(names[1], config.head_dim)
 
 
 class Decoder:
@@ -47,30 +135,24 @@ class Decoder:
 
     def __init__(
         self,
-        config: ModelConfig,
-        *,
-        embedding_table: torch.Tensor,
-        layers: tuple[Layer, ...],
-        final_norm: torch.Tensor,
-        head: Linear,
+        weights: DecoderWeights,
         operators: Operators,
+        partition: Partition | None = None,
     ) -> None:
         """Puts the parts together.
 
         Args:
-            config: The model.
-            embedding_table: [vocabulary, hidden], any floating dtype.
-            layers: One entry per layer.
-            final_norm: float32 [hidden].
-            head: Product from hidden to vocabulary.
-            operators: The rest, with the key-value cache.
+            weights: All weights, or one rank's.
+            operators: The rest, with the key-value cache, of all heads or of one rank's.
+            partition: The ranks' parts; None = all on this one.
         """
-        self.config = config
-        self._embedding = embedding_table
-        self._layers = layers
-        self._final_norm = final_norm
-        self._head = head
+        self._weights = weights
         self._operators = operators
+        self._partition = partition
+
+    def set_threads(self, threads: int) -> None:
+        """Shares CPU work among this many threads, process-wide."""
+        torch.set_num_threads(threads)
 
     @torch.inference_mode()
     def forward(self, plan: PlanArrays) -> StepResult:
@@ -79,85 +161,36 @@ class Decoder:
         Raises:
             ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
         """
-        operators = self._operators
+        weights, operators, whole = self._weights, self._operators, self._whole
         operators.begin(plan)
-        device = self._embedding.device
-        tokens = torch.as_tensor(plan.row_token).to(device)
-        num_rows = tokens.shape[0]
-        if num_rows == 0:
-            return self._read(plan, [])
-        # More rows than asked: the last block may hold fewer than products take.
-        residual = torch.zeros(num_rows + LEAST_ROWS, self.config.hidden_size, device=device)
-        residual[:num_rows] = embedding(tokens, self._embedding).float()
-        blocks = []
-        limit = operators.block_rows or num_rows
-        for first_row in range(0, num_rows, limit):
-            count = min(limit, num_rows - first_row)
-            rows = residual[first_row : first_row + max(count, LEAST_ROWS)]
-            blocks.append(_Block(first_row, count, rows))
-        for index, layer in enumerate(self._layers):
-            for block in blocks:
-                self._layer(index, layer, block)
-        return self._read(plan, blocks)
+        tokens = torch.as_tensor(plan.row_token).to(weights.embedding.device)
+        residual = functional.embedding(tokens, weights.embedding).float()
+        delta = None
+        for index, layer in enumerate(weights.layers):
+            x = operators.add_norm(residual, delta, layer.attention_norm)
+            attended = whole(operators.attend(index, layer.qkv(x)), "attended")
+            delta = whole(layer.output(attended), "hidden")
+            x = operators.add_norm(residual, delta, layer.mlp_norm)
+            delta = whole(layer.mlp(x, operators, whole), "hidden")
+        return self._read(plan, operators.add_norm(residual, delta, weights.final_norm))
 
-    def set_threads(self, threads: int) -> None:
-        """Shares large operators among this many threads."""
-        self._operators.set_threads(threads)
+    def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
+        """All columns of what may be one rank's alone; `what` names them in `Partition`."""
+        if self._partition is None:
+            return part
+        shares: list[Share] = getattr(self._partition, what)
+        return self._partition.gathered(part, shares)
 
-    def _layer(self, index: int, layer: Layer, block: _Block) -> None:
-        operators = self._operators
-        x = operators.add_norm(block.residual, block.delta, layer.attention_norm)
-        attended = operators.attend(index, layer.qkv(x), block.first_row, block.num_rows)
-        delta = layer.output(attended)
-        x = operators.add_norm(block.residual, delta, layer.mlp_norm)
-        block.delta = layer.down(operators.gate(layer.gate_up(x)))
-
-    def _read(self, plan: PlanArrays, blocks: list[_Block]) -> StepResult:
-        """Takes the rows that the plan asks for through the head, in parts of its own size."""
-        device = self._embedding.device
+    def _read(self, plan: PlanArrays, x: torch.Tensor) -> StepResult:
+        """Takes the rows that the plan asks for through the head."""
         with_top = len(plan.top_rows) > 0
-        wanted = torch.as_tensor(plan.top_rows if with_top else plan.sample_rows).long()
-        # Of each wanted row, unless all are.
-        is_sample = None
-        if len(wanted) > len(plan.sample_rows):
-            is_sample = torch.isin(wanted, torch.as_tensor(plan.sample_rows).long())
-        logits = [torch.empty(0, self.config.vocabulary_size, device=device)]
-        ids = [torch.empty(0, TOP_K, dtype=torch.int32, device=device)]
-        probabilities = [torch.empty(0, TOP_K, device=device)]
-        done = 0
-        for block in blocks:
-            for part in self._products(block, wanted):
-                if with_top:
-                    part_ids, part_probabilities = self._operators.top_k(part)
-                    ids.append(part_ids)
-                    probabilities.append(part_probabilities)
-                if is_sample is None:
-                    logits.append(part)
-                elif (sampled := is_sample[done : done + len(part)]).any():
-                    logits.append(part[sampled.to(device)])
-                done += len(part)
-        return StepResult(_joined(logits), _joined(ids), _joined(probabilities))
-
-    def _products(self, block: _Block, wanted: torch.Tensor) -> Iterator[torch.Tensor]:
-        """float32 logits of the wanted rows of a block, in order, some rows at a time."""
-        first, end = block.first_row, block.first_row + block.num_rows
-        rows = wanted[(wanted >= first) & (wanted < end)] - first
-        if not len(rows):
-            return
-        x = self._operators.add_norm(block.residual, block.delta, self._final_norm)
-        if len(rows) != block.num_rows:
-            # Products take at least `LEAST_ROWS` rows; which ones fill up does not matter.
-            missing = max(LEAST_ROWS - len(rows), 0)
-            x = x[torch.cat([rows, rows[:1].expand(missing)]).to(x.device)]
-        limit = self._operators.head_rows or len(x)
-        for first in range(0, len(rows), limit):
-            # A short last part takes its neighbours along.
-            start = max(min(first, len(x) - LEAST_ROWS), 0)
-            part = self._head(x[start : first + limit])
-            yield part[first - start : len(rows) - start].float()
-
-
-def _joined(parts: list[torch.Tensor]) -> torch.Tensor:
-    """All parts, without a copy where only one holds rows."""
-    parts = [part for part in parts if len(part)] or parts[:1]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+        sample = torch.as_tensor(plan.sample_rows).long()
+        wanted = torch.as_tensor(plan.top_rows).long() if with_top else sample
+        logits = self._whole(self._weights.head(x[wanted.to(x.device)]), "vocabulary").float()
+        ids = torch.empty(0, TOP_K, dtype=torch.int32, device=x.device)
+        probabilities = torch.empty(0, TOP_K, device=x.device)
+        if with_top:
+            ids, probabilities = self._operators.top_k(logits)
+        if len(wanted) > len(sample):
+            logits = logits[torch.isin(wanted, sample).to(x.device)]
+        return StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())

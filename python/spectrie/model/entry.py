@@ -22,6 +22,8 @@ def load_runner(
     kv_memory_bytes: int | None = None,
     max_context: int | None = None,
     max_batch_rows: int = 512,
+    tensor_parallel: int = 1,
+    rank_timeout_s: float = 30.0,
     progress: Callable[[str], None] | None = None,
 ) -> Runner:
     """Loads a model folder and prepares it to run.
@@ -37,11 +39,15 @@ def load_runner(
             contexts.
         max_context: Most positions of a request; by default the model's, or what fits the cache.
         max_batch_rows: Most rows of one forward.
+        tensor_parallel: Processes that share the model, this one included, each with a slice of every
+            product; tokens are those of one. Call the runner's `close` at the end.
+        rank_timeout_s: How long they wait for each other in a forward before they give up.
         progress: Called with one line now and then.
 
     Raises:
         ConfigError: An argument that cannot be used as given.
         ModelError: A model that cannot be read or is not supported.
+        RankLost: One of several processes ended while it was loading.
     """
     from spectrie.model.loading import load
 
@@ -54,5 +60,7 @@ def load_runner(
         kv_memory_bytes=kv_memory_bytes,
         max_context=max_context,
         max_batch_rows=max_batch_rows,
+        tensor_parallel=tensor_parallel,
+        rank_timeout_s=rank_timeout_s,
         progress=progress,
     )

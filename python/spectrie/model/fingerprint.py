@@ -10,7 +10,7 @@ from spectrie.model.measurements import Measurements
 
 __all__ = ["KERNEL_VERSION", "model_hash"]
 
-KERNEL_VERSION = 1
+KERNEL_VERSION = 2
 """Counts changes of the operators that change bits; part of every numeric fingerprint."""
 
 _CHUNK = 1 << 22

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,40 @@ class Architecture:
         model_type: `model_type` of config.json.
         class_name: Entry of `architectures` in config.json.
         rope_interleaved: Whether the file's q and k rows are permuted for interleaved RoPE.
-        qkv_bias: Whether the q, k and v projections have biases.
+        fields: Further fields of config.json, which the files do not say.
     """
 
     model_type: str
     class_name: str
     rope_interleaved: bool = False
-    qkv_bias: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 ARCHITECTURES: dict[str, Architecture] = {
     "llama": Architecture("llama", "LlamaForCausalLM", rope_interleaved=True),
-    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", qkv_bias=True),
+    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM"),
     "qwen3": Architecture("qwen3", "Qwen3ForCausalLM"),
+    "smollm3": Architecture(
+        "smollm3",
+        "SmolLM3ForCausalLM",
+        rope_interleaved=True,
+        # llama.cpp has this number in its code.
+        fields={"no_rope_layer_interval": 4},
+    ),
 }
+"""By `general.architecture`. Files of Mistral models are `llama`."""
+
+_KNOWN_KEYS = frozenset(
+    """
+    attention.head_count attention.head_count_kv attention.key_length
+    attention.layer_norm_rms_epsilon attention.sliding_window attention.value_length block_count
+    context_length embedding_length feed_forward_length rope.dimension_count rope.freq_base
+    rope.scaling.attn_factor rope.scaling.factor rope.scaling.finetuned
+    rope.scaling.original_context_length rope.scaling.type rope.scaling.yarn_attn_factor
+    rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow rope.scaling.yarn_ext_factor
+    tensor_data_layout vocab_size
+    """.split()
+)
 
 
 def architecture_of(file: GgufFile) -> Architecture:
@@ -52,9 +73,27 @@ def architecture_of(file: GgufFile) -> Architecture:
     experts = file.value(f"{name}.expert_count", 0)
     if experts:
         raise ModelError(
-            f"{file.path} is a mixture of {experts} experts; only dense models are supported"
+            f"{file.path} is a mixture of {experts} experts, which is not supported in GGUF; "
+            "take the model's safetensors"
         )
+    _refuse_unknown(file, name)
     return ARCHITECTURES[name]
+
+
+def _refuse_unknown(file: GgufFile, name: str) -> None:
+    """A key that nobody here knows may change the arithmetic; zero, one and false change nothing."""
+    unknown = [
+        f"{key} ({value!r})"
+        for key in file.keys(f"{name}.")
+        if key.removeprefix(f"{name}.") not in _KNOWN_KEYS
+        and (value := file.value(key))
+        and value != 1.0
+    ]
+    if unknown:
+        raise ModelError(
+            f"{file.path} has metadata that is not supported and may change what the model "
+            f"computes: {', '.join(unknown)}"
+        )
 
 
 def model_config(file: GgufFile, vocabulary_size: int, tied: bool, dtype: str) -> dict[str, Any]:
@@ -71,23 +110,32 @@ def model_config(file: GgufFile, vocabulary_size: int, tied: bool, dtype: str) -
     """
     name = file.architecture
     architecture = architecture_of(file)
-    hidden = int(file.required(f"{name}.embedding_length"))
-    heads = int(file.required(f"{name}.attention.head_count"))
-    head_dim = int(file.value(f"{name}.attention.key_length", hidden // heads))
-    window = file.value(f"{name}.attention.sliding_window")
+    hidden = _count(file, f"{name}.embedding_length")
+    heads = _count(file, f"{name}.attention.head_count")
+    head_dim = _count(file, f"{name}.attention.key_length", hidden // heads)
+    for key in ("attention.value_length", "rope.dimension_count"):
+        if _count(file, f"{name}.{key}", head_dim) != head_dim:
+            raise ModelError(
+                f"{file.path}: {name}.{key} is {file.value(f'{name}.{key}')}; "
+                f"supported is that of the keys, {head_dim}"
+            )
+    tensors = {tensor.name for tensor in file.tensors()}
+    window = file.value(f"{name}.attention.sliding_window") and _count(
+        file, f"{name}.attention.sliding_window"
+    )
     config: dict[str, Any] = {
         "architectures": [architecture.class_name],
         "model_type": architecture.model_type,
-        "attention_bias": False,
+        "attention_bias": "blk.0.attn_output.bias" in tensors,
         "attention_dropout": 0.0,
         "head_dim": head_dim,
         "hidden_act": "silu",
         "hidden_size": hidden,
-        "intermediate_size": int(file.required(f"{name}.feed_forward_length")),
-        "max_position_embeddings": int(file.required(f"{name}.context_length")),
+        "intermediate_size": _count(file, f"{name}.feed_forward_length"),
+        "max_position_embeddings": _count(file, f"{name}.context_length"),
         "num_attention_heads": heads,
-        "num_hidden_layers": int(file.required(f"{name}.block_count")),
-        "num_key_value_heads": int(file.value(f"{name}.attention.head_count_kv", heads)),
+        "num_hidden_layers": _count(file, f"{name}.block_count"),
+        "num_key_value_heads": _count(file, f"{name}.attention.head_count_kv", heads),
         # The file keeps the float32 nearest to the decimal of config.json.
         "rms_norm_eps": _short(file.required(f"{name}.attention.layer_norm_rms_epsilon")),
         "rope_scaling": _rope_scaling(file, head_dim),
@@ -98,14 +146,27 @@ def model_config(file: GgufFile, vocabulary_size: int, tied: bool, dtype: str) -
         "vocab_size": vocabulary_size,
     }
     if architecture.model_type == "llama":
-        config["mlp_bias"] = False
+        config["mlp_bias"] = "blk.0.ffn_gate.bias" in tensors
         if window:
             config |= {
                 "architectures": ["MistralForCausalLM"],
                 "model_type": "mistral",
-                "sliding_window": int(window),
+                "sliding_window": window,
             }
-    return config | _token_ids(file)
+    return config | dict(architecture.fields) | _token_ids(file)
+
+
+def _count(file: GgufFile, key: str, default: int | None = None) -> int:
+    value = file.value(key, default)
+    if value is None:
+        value = file.required(key)
+    if isinstance(value, list) and len(set(value)) == 1:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelError(
+            f"{file.path}: {key} is {value!r}; supported is one positive number for all layers"
+        )
+    return value
 
 
 def generation_config(file: GgufFile) -> dict[str, Any]:
@@ -146,15 +207,26 @@ def _rope_scaling(file: GgufFile, head_dim: int) -> dict[str, Any] | None:
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
     if kind == "yarn":
-        original = int(file.required(f"{name}.rope.scaling.original_context_length"))
-        return {
-            "rope_type": "yarn",
-            "factor": factor,
-            "original_max_position_embeddings": original,
-        }
+        return _yarn_scaling(file, factor)
     raise ModelError(
         f"{file.path} has RoPE scaling {kind!r}; supported are none, linear, yarn and llama3"
     )
+
+
+def _yarn_scaling(file: GgufFile, factor: float) -> dict[str, Any]:
+    prefix = f"{file.architecture}.rope.scaling."
+    for key in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor"):
+        value = file.value(prefix + key, 1.0)
+        # A negative extrapolation factor stands for the usual one.
+        if value != 1.0 and not (key == "yarn_ext_factor" and value < 0):
+            raise ModelError(f"{file.path}: {prefix}{key} is {value}; supported is 1.0")
+    return {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": _count(file, prefix + "original_context_length"),
+        "beta_fast": float(file.value(prefix + "yarn_beta_fast", 32.0)),
+        "beta_slow": float(file.value(prefix + "yarn_beta_slow", 1.0)),
+    }
 
 
 def _llama3_scaling(

@@ -5,6 +5,7 @@ Source: the GGUF specification, version 3; blocks of quantised tensors by the `g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from spectrie.errors import ModelError
 __all__ = ["GgufFile", "GgufTensor"]
 
 _MAGIC = b"GGUF"
+_UNKNOWN_KIND = re.compile(r"(\d+) is not a valid GGMLQuantizationType")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,22 @@ class GgufTensor:
     data: npt.NDArray[Any]
     kind_number: Any
 
+    @property
+    def readable(self) -> bool:
+        """Whether the installed `gguf` package dequantises its storage type."""
+        import gguf
+
+        try:
+            gguf.dequantize(self.data[:1], self.kind_number)
+        except NotImplementedError:
+            return False
+        return True
+
     def dequantised(self) -> npt.NDArray[np.float32]:
         """Gives the values as float32 of `shape`, contiguous.
 
         Raises:
-            ModelError: The storage type is not known.
+            ModelError: The storage type is not `readable`.
         """
         import gguf
 
@@ -80,8 +93,23 @@ class GgufFile:
             ) from error
         try:
             self._reader = gguf.GGUFReader(path)
-        except Exception as error:  # the reader checks little: any error means damaged bytes
+        except Exception as error:  # the reader checks little: any other error means damaged bytes
+            if unknown := _UNKNOWN_KIND.fullmatch(str(error)):
+                raise ModelError(
+                    f"{path} has tensors of storage type number {unknown[1]}, which the installed gguf "
+                    "package does not know: upgrade it, or take a file of a usual type, such as Q4_K_M"
+                ) from error
             raise ModelError(f"{path} is truncated or damaged: {error}") from error
+        parts = self.value("split.count", 1)
+        if parts > 1:
+            raise ModelError(
+                f"{path} is one of {parts} parts: join them with llama.cpp's "
+                "`llama-gguf-split --merge`, and give the whole file"
+            )
+
+    def keys(self, prefix: str) -> list[str]:
+        """Gives the metadata keys that start with `prefix`, sorted."""
+        return sorted(key for key in self._reader.fields if key.startswith(prefix))
 
     def value(self, key: str, default: Any = None) -> Any:
         """Gives the metadata value of `key` as a Python value, or `default` when it is absent."""

@@ -21,6 +21,11 @@ _LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_TEKKEN_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _QWEN2_PATTERN = _LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
@@ -41,8 +46,13 @@ _PRE_TOKENIZERS: dict[str, dict[str, Any]] = {
     "gpt-2": _BYTE_LEVEL,
     "smollm": _BYTE_LEVEL,
     "llama-bpe": _split(_LLAMA3_PATTERN),
+    "llama3": _split(_LLAMA3_PATTERN),
+    "llama-v3": _split(_LLAMA3_PATTERN),
     "qwen2": _split(_QWEN2_PATTERN),
+    "tekken": _split(_TEKKEN_PATTERN),
 }
+# They look a word up before they merge, and begin with a token where the file is silent.
+_WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "tekken")
 
 
 def tokenizer_json(file: GgufFile) -> dict[str, Any]:
@@ -84,11 +94,11 @@ def _byte_level(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
     return {
         "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
         "pre_tokenizer": _PRE_TOKENIZERS[pre],
-        "post_processor": _post_processor(file, tokens, default=pre == "llama-bpe"),
+        "post_processor": _post_processor(file, tokens, default=pre in _WHOLE_WORDS),
         "decoder": _BYTE_LEVEL | {"add_prefix_space": True},
         "model": _bpe(tokens, [merge.split(" ", 1) for merge in merges])
         | {"continuing_subword_prefix": "", "end_of_word_suffix": ""}
-        | {"ignore_merges": pre == "llama-bpe"},
+        | {"ignore_merges": pre in _WHOLE_WORDS},
     }
 
 

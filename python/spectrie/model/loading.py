@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from spectrie.errors import ConfigError, ModelError
+from spectrie import _core
+from spectrie.errors import ConfigError, ModelError, RankLost
 from spectrie.model import machine
 from spectrie.model.beginning import beginning_of
 from spectrie.model.config import ModelConfig
-from spectrie.model.decoder import Decoder, Layer
+from spectrie.model.cpu import CpuDecoder, CpuWeights
+from spectrie.model.decoder import Decoder, DecoderWeights
 from spectrie.model.fingerprint import KERNEL_VERSION, model_hash
-from spectrie.model.linear import (
-    BLOCK_ROWS,
-    HEAD_ROWS,
-    LEAST_ROWS,
-    Linear,
-    Packing,
-    choose_packing,
-    pack,
-)
+from spectrie.model.layout import HEAD
 from spectrie.model.measurements import Measurements
-from spectrie.model.operators import OperatorSettings, create_operators
+from spectrie.model.operators import OperatorSettings
+from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
 from spectrie.model.runner import Runner, RunnerInfo
 from spectrie.model.sizing import CacheSize, size_cache
 from spectrie.model.store import cache_folder
 from spectrie.model.weights import Weights
 
-__all__ = ["load"]
+__all__ = ["Loaded", "assemble", "load"]
 
-_log = logging.getLogger("spectrie.model")
 PAGE_SIZE = 16
 
 
@@ -47,6 +41,25 @@ class _Place:
     measurements: Measurements
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model, or one rank's part of it, ready to run.
+
+    Attributes:
+        decoder: What runs.
+        info: What the whole model is.
+        measurements: What is known about this machine.
+        threads: Threads that share a forward of this process.
+        group: The ranks; None when there is one.
+    """
+
+    decoder: Decoder | CpuDecoder
+    info: RunnerInfo
+    measurements: Measurements
+    threads: int
+    group: Group | None
+
+
 def load(
     folder: Path,
     *,
@@ -57,63 +70,188 @@ def load(
     kv_memory_bytes: int | None,
     max_context: int | None,
     max_batch_rows: int,
+    tensor_parallel: int,
+    rank_timeout_s: float,
     progress: Callable[[str], None] | None,
 ) -> Runner:
     """See `spectrie.model.load_runner`."""
+    if tensor_parallel < 1:
+        raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
+    chosen = _device(device)
+    options: dict[str, Any] = {
+        # Every rank must take the same ones.
+        "dtype": str(_dtype(dtype, chosen)).removeprefix("torch."),
+        "device": chosen.type,
+        "threads": threads,
+        "num_pages": num_pages,
+        "kv_memory_bytes": kv_memory_bytes,
+        "max_context": max_context,
+        "max_batch_rows": max_batch_rows,
+    }
+    if tensor_parallel == 1:
+        loaded = assemble(folder, progress=progress, **options)
+        runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
+    else:
+        runner = _load_ranks(folder, tensor_parallel, rank_timeout_s, options, progress)
+    if threads is None and chosen.type == "cpu":
+        if progress is not None:
+            progress("choosing the number of threads")
+        runner.choose_threads(max(1, machine.num_cores() // tensor_parallel))
+    return runner
+
+
+def _load_ranks(
+    folder: Path,
+    size: int,
+    timeout_s: float,
+    options: dict[str, Any],
+    progress: Callable[[str], None] | None,
+) -> Runner:
+    # Before anything is started.
+    Split.of(ModelConfig.from_folder(folder), 0, size)
+    if options["device"] == "cpu" and machine.num_cores() < size:
+        raise ConfigError(
+            f"tensor_parallel is {size}, but this process may use {machine.num_cores()} cores, and "
+            f"each rank needs one: take at most {machine.num_cores()}"
+        )
+    if options["device"] == "cuda" and torch.cuda.device_count() < size:
+        raise ConfigError(
+            f"tensor_parallel is {size}, but torch sees {torch.cuda.device_count()} CUDA devices"
+        )
+    ranks = Ranks(size, timeout_s, {"folder": str(folder), **options})
+    try:
+        loaded = assemble(
+            folder, seat=ranks.seat, ready=ranks.wait_ready, progress=progress, **options
+        )
+        if loaded.group is None:
+            raise RankLost("rank 0 without a group")
+        lead = LeadDecoder(loaded.decoder, loaded.group, ranks)
+        return Runner(
+            lead, loaded.info, loaded.measurements, loaded.threads, lead.close, lead.check
+        )
+    except BaseException:
+        ranks.close(at_once=True)
+        raise
+
+
+def assemble(
+    folder: Path,
+    *,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    num_pages: int | None,
+    kv_memory_bytes: int | None,
+    max_context: int | None,
+    max_batch_rows: int,
+    seat: Seat | None = None,
+    ready: Callable[[], None] = lambda: None,
+    progress: Callable[[str], None] | None = None,
+) -> Loaded:
+    """Loads a model, or the part of it that a rank computes.
+
+    Args:
+        folder: As of `spectrie.model.load_runner`, and so are those that follow.
+        dtype: But `auto`.
+        device: But `auto`.
+        threads: Threads of this rank.
+        num_pages: The same on all ranks.
+        kv_memory_bytes: Of all ranks together.
+        max_context: Most positions of a request.
+        max_batch_rows: Most rows of one forward.
+        seat: This rank's place; None = the only one.
+        ready: Called when the weights are read, before this rank waits for the others.
+        progress: Called with one line now and then.
+
+    Raises:
+        ConfigError: An argument that cannot be used as given.
+        ModelError: A model that cannot be read or is not supported.
+        RankLost: Another rank did not come.
+    """
     report = progress or (lambda line: None)
     config = ModelConfig.from_folder(folder)
-    place = _Place(_device(device), _dtype(dtype, _device(device)), _open_measurements())
+    size = 1 if seat is None else seat.size
+    on_cpu = device == "cpu"
+    place = _Place(
+        torch.device("cpu" if on_cpu else f"cuda:{0 if seat is None else seat.rank}"),
+        _dtype(dtype, torch.device(device)),
+        _open_measurements(),
+    )
     if threads is not None and threads < 1:
         raise ConfigError(f"threads is {threads}, expected at least 1")
-    torch.set_num_threads(threads or machine.num_cores())
+    split = None if seat is None else Split.of(config, seat.rank, size)
     report("reading weights")
     weights = Weights(folder)
-    loader = _Loader(config, weights, place, report)
-    decoder_parts = loader.layers()
-    final_norm = loader.norm("model.norm.weight", config.hidden_size)
-    embedding, head = loader.embedding_and_head()
-    if place.device.type == "cpu":
-        from spectrie import _core
-
-        _core.cpu_use_huge_pages()
-    weights.check_all_taken(["lm_head.weight"] if config.tied_head else [])
-    size = size_cache(
-        config,
+    team = threads or max(1, machine.num_cores() // size)
+    parts: CpuWeights | DecoderWeights
+    if on_cpu:
+        parts = CpuWeights(
+            config, weights, dtype=place.dtype, threads=team, report=report, split=split
+        )
+    else:
+        torch.cuda.set_device(place.device)
+        parts = DecoderWeights(config, weights, place.dtype, place.device, split)
+    weights.check_all_taken([HEAD] if config.tied_head else [])
+    del weights
+    ready()
+    group = None if seat is None else Group(seat, place.device, max_batch_rows)
+    partition = None if group is None else Partition(config, group)
+    cache = size_cache(
+        _with_all_heads(config, size),
         itemsize=place.dtype.itemsize,
         page_size=PAGE_SIZE,
         num_pages=num_pages,
         memory_bytes=kv_memory_bytes,
         max_context=max_context,
-        available_bytes=_available_bytes(place.device),
+        available_bytes=_available_bytes(place.device) * (1 if on_cpu else size),
     )
+    if group is not None:
+        # The ranks' free memory differs; rank 0's decides.
+        cache = CacheSize(*group.agree([cache.num_pages, cache.bytes, cache.max_context]))
+    try:
+        decoder: Decoder | CpuDecoder
+        if isinstance(parts, CpuWeights):
+            decoder = CpuDecoder(
+                config,
+                parts,
+                cache,
+                max_batch_rows=max_batch_rows,
+                threads=team,
+                partition=partition,
+            )
+        else:
+            decoder = _gpu_decoder(config, parts, cache, place, partition)
+    except ValueError as error:
+        raise ModelError(f"{folder}: {error}") from error
+    info = _info(folder, config, place, cache, max_batch_rows, size)
+    return Loaded(decoder, info, place.measurements, team, group)
+
+
+def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
+    """With as many key-value heads as all ranks' caches have together."""
+    heads = sum(Split.of(config, rank, size).kv_heads.count for rank in range(size))
+    return replace(config, num_kv_heads=heads)
+
+
+def _gpu_decoder(
+    config: ModelConfig,
+    parts: DecoderWeights,
+    size: CacheSize,
+    place: _Place,
+    partition: Partition | None,
+) -> Decoder:
+    from spectrie.model.operators.gpu import GpuOperators
+
     settings = OperatorSettings(
-        config=config,
+        config=config if partition is None else partition.own.local(config),
         dtype=place.dtype,
         device=place.device,
         num_pages=size.num_pages,
         page_size=PAGE_SIZE,
         max_context=size.max_context,
-        threads=threads or machine.num_cores(),
-        head_norms=loader.head_norms,
+        head_norms=parts.head_norms,
     )
-    try:
-        operators = create_operators(settings)
-    except ValueError as error:
-        raise ModelError(f"{folder}: {error}") from error
-    decoder = Decoder(
-        config,
-        embedding_table=embedding,
-        layers=decoder_parts,
-        final_norm=final_norm,
-        head=head,
-        operators=operators,
-    )
-    info = _info(folder, config, place, size, loader, max_batch_rows)
-    runner = Runner(decoder, info, place.measurements)
-    if threads is None and place.device.type == "cpu":
-        report("choosing the number of threads")
-        runner.choose_threads(machine.num_cores())
-    return runner
+    return Decoder(parts, GpuOperators(settings), partition)
 
 
 def _open_measurements() -> Measurements:
@@ -136,7 +274,7 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name == "auto":
         # By CPU feature and never by timing, so that equal machines compute equal bits.
-        fast = device.type == "cuda" or machine.cpu_flags() & {"avx512_bf16", "amx_bf16"}
+        fast = device.type == "cuda" or machine.bf16_flags()
         return torch.bfloat16 if fast else torch.float32
     if name not in known:
         raise ConfigError(f"dtype is {name!r}, allowed: auto, float32, bfloat16, float16")
@@ -151,134 +289,22 @@ def _available_bytes(device: torch.device) -> int:
     return machine.available_memory_bytes()
 
 
-class _Loader:
-    """Takes a checkpoint's tensors in the order of use and packs them."""
-
-    def __init__(
-        self, config: ModelConfig, weights: Weights, place: _Place, report: Callable[[str], None]
-    ) -> None:
-        self._config = config
-        self._weights = weights
-        self._place = place
-        self._report = report
-        self.packings: dict[str, Packing] = {}
-        self.head_norms: tuple[tuple[torch.Tensor, torch.Tensor] | None, ...] = ()
-
-    def norm(self, name: str, width: int) -> torch.Tensor:
-        return self._weights.take(name, (width,)).float().clone().to(self._place.device)
-
-    def _linear(self, names: list[tuple[str, int]], in_features: int, bias: bool) -> Linear:
-        """One product of the stacked weights of several projections `(name, out features)`."""
-        dtype, device = self._place.dtype, self._place.device
-        parts = [self._weights.take(f"{name}.weight", (out, in_features)) for name, out in names]
-        weight = torch.cat([part.to(device, dtype) for part in parts])
-        biases = None
-        if bias:
-            taken = [self._weights.take(f"{name}.bias", (out,)) for name, out in names]
-            biases = torch.cat([part.to(device, dtype) for part in taken])
-        return self._pack(weight, biases)
-
-    def _pack(
-        self, weight: torch.Tensor, bias: torch.Tensor | None, max_rows: int = BLOCK_ROWS
-    ) -> Linear:
-        if self._place.device.type != "cpu":
-            return pack(weight, bias, Packing("plain"))
-        shape = f"{weight.shape[1]}x{weight.shape[0]}{'' if bias is None else '+bias'}"
-        packing = self.packings.get(shape)
-        if packing is None:
-            packing = self._choose(shape, weight, bias, max_rows)
-            self.packings[shape] = packing
-        return pack(weight, bias, packing)
-
-    def _choose(
-        self, shape: str, weight: torch.Tensor, bias: torch.Tensor | None, max_rows: int
-    ) -> Packing:
-        store = self._place.measurements
-        key = (
-            f"packing {shape} {weight.dtype} rows{LEAST_ROWS}-{max_rows} {machine.cpu_class()} "
-            f"torch{torch.__version__} threads{torch.get_num_threads()}"
-        )
-        known = store.get(key)
-        if isinstance(known, list) and len(known) == 2:
-            return Packing(str(known[0]), int(known[1]))
-        self._report(f"checking that rows of {shape} products are independent")
-        packing = choose_packing(weight, bias, max_rows)
-        store.put(key, [packing.kind, packing.rows])
-        if not packing.exact:
-            _log.warning(
-                "no packing keeps rows of %s products independent: speculation stays off", shape
-            )
-        return packing
-
-    def layers(self) -> tuple[Layer, ...]:
-        layers, norms = [], []
-        for index in range(self._config.num_layers):
-            self._report(f"packing layer {index + 1} of {self._config.num_layers}")
-            layers.append(self._layer(f"model.layers.{index}"))
-            norms.append(self._head_norms(f"model.layers.{index}.self_attn"))
-        self.head_norms = tuple(norms)
-        return tuple(layers)
-
-    def _layer(self, prefix: str) -> Layer:
-        config = self._config
-        hidden, inner = config.hidden_size, config.intermediate_size
-        queries = config.num_heads * config.head_dim
-        keys = config.num_kv_heads * config.head_dim
-        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
-        qkv = [
-            (f"{attention}.{name}_proj", size)
-            for name, size in zip("qkv", (queries, keys, keys), strict=True)
-        ]
-        return Layer(
-            attention_norm=self.norm(f"{prefix}.input_layernorm.weight", hidden),
-            qkv=self._linear(qkv, hidden, config.qkv_bias),
-            output=self._linear([(f"{attention}.o_proj", hidden)], queries, config.output_bias),
-            mlp_norm=self.norm(f"{prefix}.post_attention_layernorm.weight", hidden),
-            gate_up=self._linear(
-                [(f"{mlp}.gate_proj", inner), (f"{mlp}.up_proj", inner)], hidden, config.mlp_bias
-            ),
-            down=self._linear([(f"{mlp}.down_proj", hidden)], inner, config.mlp_bias),
-        )
-
-    def _head_norms(self, prefix: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-        if not self._config.head_norm:
-            return None
-        width = self._config.head_dim
-        return (
-            self.norm(f"{prefix}.q_norm.weight", width),
-            self.norm(f"{prefix}.k_norm.weight", width),
-        )
-
-    def embedding_and_head(self) -> tuple[torch.Tensor, Linear]:
-        self._report("packing the head")
-        shape = (self._config.vocabulary_size, self._config.hidden_size)
-        embedding = self._weights.take("model.embed_tokens.weight", shape).to(self._place.device)
-        head = embedding if self._config.tied_head else self._weights.take("lm_head.weight", shape)
-        return embedding, self._pack(
-            head.to(self._place.device, self._place.dtype), None, HEAD_ROWS
-        )
-
-
 def _info(
     folder: Path,
     config: ModelConfig,
     place: _Place,
     size: CacheSize,
-    loader: _Loader,
     max_batch_rows: int,
+    ranks: int,
 ) -> RunnerInfo:
     digest = model_hash(folder, place.measurements)
     dtype_name = str(place.dtype).removeprefix("torch.")
-    device_name = "cpu"
-    arithmetic = machine.cpu_class()
-    if place.device.type == "cuda":
-        device_name = torch.cuda.get_device_name(place.device)
-        arithmetic = device_name
+    if place.device.type == "cpu":
+        device_name = "cpu"
+        arithmetic = _core.cpu_arithmetic(bfloat16=place.dtype == torch.bfloat16)
     else:
-        from spectrie import _core
-
-        arithmetic += f":{_core.cpu_arithmetic()}"
-    packing = ",".join(f"{shape}={choice}" for shape, choice in sorted(loader.packings.items()))
+        device_name = torch.cuda.get_device_name(place.device)
+        arithmetic = f"{device_name}/torch{torch.__version__}"
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
@@ -292,9 +318,7 @@ def _info(
         device=place.device,
         device_name=device_name,
         model_hash=digest,
-        arithmetic=(
-            f"{digest}/{dtype_name}/{arithmetic}/torch{torch.__version__}/"
-            f"{packing}/kernels{KERNEL_VERSION}"
-        ),
-        exact=place.device.type == "cpu" and all(p.exact for p in loader.packings.values()),
+        arithmetic=f"{digest}/{dtype_name}/{arithmetic}/kernels{KERNEL_VERSION}",
+        exact=place.device.type == "cpu",
+        ranks=ranks,
     )

@@ -8,9 +8,9 @@ import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["available_memory_bytes", "cpu_class", "cpu_flags", "is_busy", "num_cores"]
+__all__ = ["available_memory_bytes", "bf16_flags", "cpu_class", "cpu_flags", "is_busy", "num_cores"]
 
-# Instructions that the matrix library chooses its code by.
+# Instructions that code is chosen by.
 _TELLING_FLAGS = (
     "avx2",
     "fma",
@@ -23,6 +23,7 @@ _TELLING_FLAGS = (
     "amx_bf16",
 )
 _CGROUP = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def _read(path: Path) -> str | None:
@@ -30,6 +31,23 @@ def _read(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
+
+
+def _cgroup_folders(controller: str) -> list[Path]:
+    """Folders whose limits on `controller` hold for this process: its own group and those around it.
+
+    A container sees its own group as the root; a service of systemd is somewhere below.
+    """
+    roots = {"": _CGROUP, controller: _CGROUP / controller}  # version 2, version 1
+    folders = list(roots.values())
+    for line in (_read(_OWN_CGROUP) or "").splitlines():
+        _, controllers, path = (line + "::").split(":")[:3]
+        for name in controllers.split(","):
+            if name in roots:
+                own = roots[name] / path.strip("/")
+                folders += [own, *own.parents]
+    inside = [folder for folder in folders if folder.is_relative_to(_CGROUP)]
+    return [folder for folder in dict.fromkeys(inside) if folder.is_dir()]
 
 
 @cache
@@ -46,9 +64,14 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(_cpuinfo().get("flags", "").split())
 
 
+def bf16_flags() -> frozenset[str]:
+    """Those of the flags that say that the CPU multiplies bfloat16 itself; empty where it does not."""
+    return cpu_flags() & {"avx512_bf16", "amx_bf16"}
+
+
 def cpu_class() -> str:
-    """A name for CPUs on which libraries choose the same code: machine, model, telling instructions
-    and cache size."""
+    """A name for CPUs whose measured times say something about each other: machine, model, telling
+    instructions and cache size."""
     info = _cpuinfo()
     model = "-".join(info.get(name, "?") for name in ("vendor_id", "cpu family", "model"))
     flags = "+".join(flag for flag in _TELLING_FLAGS if flag in cpu_flags())
@@ -62,14 +85,15 @@ def num_cores() -> int:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
         cores = os.cpu_count() or 1
-    quota = _read(_CGROUP / "cpu.max")  # "max 100000" or "150000 100000"
-    if quota and not quota.startswith("max"):
-        limit, _, period = quota.partition(" ")
-        cores = min(cores, math.floor(int(limit) / int(period or 100_000)))
-    old = _read(_CGROUP / "cpu" / "cpu.cfs_quota_us")
-    if old and int(old) > 0:
-        period_us = int(_read(_CGROUP / "cpu" / "cpu.cfs_period_us") or 100_000)
-        cores = min(cores, int(old) // period_us)
+    for folder in _cgroup_folders("cpu"):
+        quota = _read(folder / "cpu.max")  # "max 100000" or "150000 100000"
+        if quota and not quota.startswith("max"):
+            limit, _, period = quota.partition(" ")
+            cores = min(cores, math.floor(int(limit) / int(period or 100_000)))
+        old = _read(folder / "cpu.cfs_quota_us")
+        if old and int(old) > 0:
+            period_us = int(_read(folder / "cpu.cfs_period_us") or 100_000)
+            cores = min(cores, int(old) // period_us)
     return max(cores, 1)
 
 
@@ -90,22 +114,25 @@ def available_memory_bytes() -> int:
             available = int(line.split()[1]) * 1024
     if not available:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    for limit_file, used_file, stat_file in (
-        (_CGROUP / "memory.max", _CGROUP / "memory.current", _CGROUP / "memory.stat"),
-        (
-            _CGROUP / "memory" / "memory.limit_in_bytes",
-            _CGROUP / "memory" / "memory.usage_in_bytes",
-            _CGROUP / "memory" / "memory.stat",
-        ),
-    ):
-        limit, used = _read(limit_file), _read(used_file)
-        if limit is None or used is None or not limit.isdigit():
-            continue
-        # Cached files count as used but are given up on demand.
-        reclaimable = 0
-        for line in (_read(stat_file) or "").splitlines():
-            name, _, value = line.partition(" ")
-            if name in ("inactive_file", "total_inactive_file"):
-                reclaimable = int(value)
-        available = min(available, int(limit) - int(used) + reclaimable)
+    for folder in _cgroup_folders("memory"):
+        for limit_name, used_name in (
+            ("memory.max", "memory.current"),
+            ("memory.high", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, used = _read(folder / limit_name), _read(folder / used_name)
+            if limit is None or used is None or not limit.isdigit():
+                continue
+            left = int(limit) - int(used) + _reclaimable_bytes(folder)
+            available = min(available, left)
     return max(available, 0)
+
+
+def _reclaimable_bytes(folder: Path) -> int:
+    """Cached files count as used by a group but are given up on demand."""
+    reclaimable = 0
+    for line in (_read(folder / "memory.stat") or "").splitlines():
+        name, _, value = line.partition(" ")
+        if name in ("inactive_file", "total_inactive_file"):
+            reclaimable = int(value)
+    return reclaimable

@@ -14,6 +14,7 @@ __all__ = ["PlanArrays", "StepPlan", "StepResult"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+Float32 = NDArray[np.float32]
 
 
 class PlanArrays(Protocol):
@@ -183,11 +184,15 @@ class StepResult:
     """What a forward gives; `S` sample rows, `T` top rows.
 
     Attributes:
-        logits: float32 [S, vocabulary], contiguous, on the device.
-        top_ids: int32 [T, 8], likeliest first, -1 where there is none; on the device.
-        top_probabilities: float32 [T, 8], of the plain softmax; on the device.
+        logits: float32 [S, vocabulary], contiguous, on the device; valid until the next forward.
+        top_ids: int32 [T, 8], likeliest first, -1 where there is none.
+        top_probabilities: float32 [T, 8], of the plain softmax.
+        tokens: int32 [S], the least token of the greatest logit of each sample row, -1 where none is
+            finite; None where the forward does not know it. Spares the engine the search where the
+            plan is greedy.
     """
 
     logits: torch.Tensor
-    top_ids: torch.Tensor
-    top_probabilities: torch.Tensor
+    top_ids: Int32
+    top_probabilities: Float32
+    tokens: Int32 | None = None

@@ -14,7 +14,31 @@ if TYPE_CHECKING:
 
 __all__ = ["RopeConfig"]
 
-_SUPPORTED = ("default", "linear", "llama3")
+_FIELDS = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": (
+        "factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "original_max_position_embeddings",
+    ),
+    "yarn": (
+        "factor",
+        "original_max_position_embeddings",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "truncate",
+    ),
+}
+"""Of each supported rule, what it reads; another rule's leftovers are no error."""
+
+_KNOWN = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "finetuned"}.union(
+    *_FIELDS.values()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +48,17 @@ class RopeConfig:
     Attributes:
         theta: Base of the geometric series of frequencies.
         rotated: Rotated dimensions of a head; dimension i is paired with i + rotated / 2.
-        kind: `default`, `linear` (positions divided by `factor`) or `llama3` (low frequencies divided
-            by `factor`, high ones kept, a ramp between).
+        kind: `default`, `linear` (positions divided by `factor`), `llama3` (low frequencies divided
+            by `factor`, high ones kept, a ramp between over wavelengths) or `yarn` (the same with a
+            ramp over dimensions, and longer vectors).
         factor: See `kind`.
         low_frequency_factor: Of `llama3`: where the ramp starts.
         high_frequency_factor: Of `llama3`: where the ramp ends.
-        original_context: Of `llama3`: the context that the model was first trained with.
+        original_context: Of `llama3` and `yarn`: the context that the model was first trained with.
+        fast_turns: Of `yarn`: dimensions that turn more often in that context keep their frequency.
+        slow_turns: Of `yarn`: those that turn less often get the divided one.
+        whole_dimensions: Of `yarn`: whether the ramp starts and ends at whole dimensions.
+        magnitude: Of `yarn`: what cosines and sines are multiplied by.
     """
 
     theta: float
@@ -39,37 +68,65 @@ class RopeConfig:
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
     original_context: int = 8192
+    fast_turns: float = 32.0
+    slow_turns: float = 1.0
+    whole_dimensions: bool = True
+    magnitude: float = 1.0
 
     @classmethod
     def from_values(
-        cls, values: Mapping[str, Any], head_dim: int, *, where: str = "config.json"
+        cls,
+        values: Mapping[str, Any],
+        head_dim: int,
+        *,
+        theta: float = 10000.0,
+        where: str = "config.json",
     ) -> RopeConfig:
         """Reads both spellings of `config.json`: `rope_parameters`, or `rope_theta` + `rope_scaling`.
 
+        Args:
+            values: `config.json`.
+            head_dim: Dimensions of a head.
+            theta: Where the file names no base.
+            where: The file to name in errors.
+
         Raises:
-            ModelError: a scaling rule that is not supported.
+            ModelError: A scaling rule, or a field of one, that is not supported.
         """
         rules = dict(values.get("rope_scaling") or {})
         rules.update(values.get("rope_parameters") or {})
+        rules = {name: value for name, value in rules.items() if value is not None}
         kind = str(rules.get("rope_type", rules.get("type", "default")))
-        if kind not in _SUPPORTED:
+        if kind not in _FIELDS:
             raise ModelError(
-                f"{where}: rope type {kind!r} is not supported; supported: {', '.join(_SUPPORTED)}"
+                f"{where}: rope type {kind!r} is not supported; supported: {', '.join(_FIELDS)}"
             )
-        partial = float(rules.get("partial_rotary_factor", values.get("partial_rotary_factor", 1)))
-        theta = rules.get("rope_theta", values.get("rope_theta", 10000.0))
-        context = rules.get(
-            "original_max_position_embeddings", values.get("max_position_embeddings", 8192)
-        )
+        unknown = sorted(rules.keys() - _KNOWN)
+        if unknown:
+            raise ModelError(f"{where}: rope fields that are not supported: {', '.join(unknown)}")
+        reader = _Numbers(rules, where)
+        named = values.get("rope_theta")
+        context = values.get("max_position_embeddings") or 8192
+        partial = reader.number("partial_rotary_factor", values.get("partial_rotary_factor") or 1)
+        factor = reader.number("factor", 1.0 if kind == "default" else None)
         return cls(
-            theta=float(theta),
+            theta=reader.number("rope_theta", theta if named is None else named),
             rotated=int(head_dim * partial) // 2 * 2,
             kind=kind,
-            factor=float(rules.get("factor", 1.0)),
-            low_frequency_factor=float(rules.get("low_freq_factor", 1.0)),
-            high_frequency_factor=float(rules.get("high_freq_factor", 4.0)),
-            original_context=int(context),
+            factor=factor,
+            low_frequency_factor=reader.number("low_freq_factor", 1.0),
+            high_frequency_factor=reader.number("high_freq_factor", 4.0),
+            original_context=int(reader.number("original_max_position_embeddings", context)),
+            fast_turns=reader.number("beta_fast", 32.0),
+            slow_turns=reader.number("beta_slow", 1.0),
+            whole_dimensions=bool(rules.get("truncate", True)),
+            magnitude=_magnitude(reader, factor) if kind == "yarn" else 1.0,
         )
+
+    @property
+    def stretched_context(self) -> int:
+        """Positions that `yarn` makes usable; 0 for the other rules, whose files say it themselves."""
+        return int(self.original_context * self.factor) if self.kind == "yarn" else 0
 
     def frequencies(self) -> torch.Tensor:
         """Angle per position: float32 [rotated / 2]."""
@@ -81,6 +138,8 @@ class RopeConfig:
             return frequencies / self.factor
         if self.kind == "llama3":
             return self._llama3(frequencies)
+        if self.kind == "yarn":
+            return self._yarn(frequencies)
         return frequencies
 
     def _llama3(self, frequencies: torch.Tensor) -> torch.Tensor:
@@ -97,9 +156,52 @@ class RopeConfig:
         between = (wavelengths <= longest) & (wavelengths >= shortest)
         return torch.where(between, smooth, scaled)
 
+    def _yarn(self, frequencies: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        def dimension(turns: float) -> float:
+            """Of a vector that turns so often within the original context."""
+            wavelengths = self.original_context / (turns * 2 * math.pi)
+            return self.rotated * math.log(wavelengths) / (2 * math.log(self.theta))
+
+        first, last = dimension(self.fast_turns), dimension(self.slow_turns)
+        if self.whole_dimensions:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, self.rotated - 1)
+        if first == last:
+            last += 0.001
+        dimensions = torch.arange(self.rotated // 2, dtype=torch.float32)
+        divided = ((dimensions - first) / (last - first)).clamp(0, 1)
+        return frequencies / self.factor * divided + frequencies * (1 - divided)
+
     def tables(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines: float32 [num_positions, rotated / 2], CPU."""
         import torch
 
         angles = torch.arange(num_positions).float()[:, None] * self.frequencies()[None, :]
-        return angles.cos().contiguous(), angles.sin().contiguous()
+        return angles.cos() * self.magnitude, angles.sin() * self.magnitude
+
+
+class _Numbers:
+    def __init__(self, rules: Mapping[str, Any], where: str) -> None:
+        self.rules = rules
+        self._where = where
+
+    def number(self, name: str, default: float | None) -> float:
+        value = self.rules.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ModelError(f"{self._where}: rope {name} is {value!r}, expected a positive number")
+        return float(value)
+
+
+def _magnitude(reader: _Numbers, factor: float) -> float:
+    def of(scale: float) -> float:
+        return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    if "attention_factor" in reader.rules:
+        return reader.number("attention_factor", None)
+    # Zero means that the rule has no such factor.
+    scales = [reader.rules.get(name) for name in ("mscale", "mscale_all_dim")]
+    if all(scales):
+        return of(reader.number("mscale", None)) / of(reader.number("mscale_all_dim", None))
+    return of(1.0)

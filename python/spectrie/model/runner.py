@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 
 from spectrie.model import machine
-from spectrie.model.decoder import Decoder
 from spectrie.model.measurements import Measurements
 from spectrie.model.plan import PlanArrays, StepPlan, StepResult
 
@@ -19,6 +19,8 @@ __all__ = ["Runner", "RunnerInfo"]
 _COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _COST_CONTEXT = 256
 _COST_SECONDS = 1.2
+_LONG_CONTEXT = 1024
+_LONG_ROWS = 8
 _THREAD_SECONDS = 0.25
 
 
@@ -31,6 +33,7 @@ class RunnerInfo:
         kv_bytes: Size of the key-value cache; memory is taken as pages are used.
         arithmetic: All that the bits of a logit depend on, besides the tokens before it.
         exact: Whether a row's logits are independent of its company, bit by bit.
+        ranks: Processes that share the model; bits do not depend on it, times do.
     """
 
     vocabulary_size: int
@@ -47,21 +50,56 @@ class RunnerInfo:
     model_hash: str
     arithmetic: str
     exact: bool
+    ranks: int = 1
+
+
+class Forward(Protocol):
+    """A decoder with its cache."""
+
+    def forward(self, plan: PlanArrays, /) -> StepResult: ...
+    def set_threads(self, threads: int, /) -> None: ...
 
 
 class Runner:
-    """A model with its key-value cache. Calls must come from one thread at a time.
+    """A model with its key-value cache. Calls must come from one thread at a time."""
 
-    The thread that calls `forward` should be always the same: the OpenMP threads that share the work
-    belong to it.
-    """
+    def __init__(
+        self,
+        decoder: Forward,
+        info: RunnerInfo,
+        measurements: Measurements,
+        threads: int,
+        close: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Takes a decoder whose cache is empty.
 
-    def __init__(self, decoder: Decoder, info: RunnerInfo, measurements: Measurements) -> None:
-        """Takes a decoder whose cache is empty."""
+        Args:
+            decoder: What runs.
+            info: What it is.
+            measurements: Where times are kept.
+            threads: Threads that share its work.
+            close: Ends what the decoder has started.
+            check: Raises what the next forward would, where that is known without one.
+        """
         self._decoder = decoder
         self._measurements = measurements
         self.info = info
-        self._threads = torch.get_num_threads()
+        self._threads = threads
+        self._close = close
+        self._check = check
+
+    def close(self) -> None:
+        """Ends the other ranks, if there are any; no call may follow or be under way."""
+        self._close()
+
+    def check(self) -> None:
+        """Looks, at no cost, whether anything can be computed.
+
+        Raises:
+            RankLost: Another rank has ended.
+        """
+        self._check()
 
     @property
     def vocabulary_size(self) -> int:
@@ -126,6 +164,7 @@ class Runner:
     def step(self, plan: PlanArrays) -> StepResult:
         """Logits of the plan's sample rows and the likeliest tokens of its top rows.
 
+        The logits are valid until the next step, which on a CPU overwrites them.
         Writes the keys and values of all rows to the plan's slots, after doing its cache moves.
 
         Args:
@@ -133,6 +172,7 @@ class Runner:
 
         Raises:
             ValueError: The plan contradicts itself, or leaves the cache, the vocabulary or a limit.
+            RankLost: Another rank is gone or silent; nothing can be computed any more.
         """
         tokens = plan.row_token
         if len(tokens) > self.info.max_batch_rows:
@@ -149,8 +189,7 @@ class Runner:
         return self.step(plan).logits
 
     def set_threads(self, threads: int) -> None:
-        """Shares the work among this many threads from now on, process-wide."""
-        torch.set_num_threads(threads)
+        """Shares the work among this many threads from now on."""
         self._decoder.set_threads(threads)
         self._threads = threads
 
@@ -160,7 +199,7 @@ class Runner:
         Overwrites the cache's first pages: call it before serving. The answer is kept on disk, unless
         other processes kept the machine busy.
         """
-        key = f"threads of {num_cores} {self.info.arithmetic}"
+        key = f"threads of {num_cores}{self._ranks} {self.info.arithmetic} on {machine.cpu_class()}"
         known = self._measurements.get(key)
         if not isinstance(known, int) or not 1 <= known <= num_cores:
             counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
@@ -185,7 +224,8 @@ class Runner:
             Row counts, ascending, and the time of one forward for each.
         """
         rows = [n for n in _COST_ROWS if n <= min(self.info.max_batch_rows, self.max_context)]
-        key = f"step costs {rows} threads{self._threads} {self.info.arithmetic}"
+        work = f"threads{self._threads}{self._ranks} {self.info.arithmetic}"
+        key = f"step costs {rows} {work} on {machine.cpu_class()}"
         known = self._measurements.get(key)
         if isinstance(known, list) and len(known) == len(rows):
             return rows, [float(value) for value in known]
@@ -197,11 +237,43 @@ class Runner:
         self._measurements.put(key, times, on_disk=not busy)
         return rows, times
 
-    def _cost_plan(self, num_rows: int) -> StepPlan:
-        kv_len = max(min(_COST_CONTEXT, self.max_context - num_rows), 0)
+    def measure_context_cost(self) -> tuple[int, float]:
+        """What cached tokens add to `measure_costs`, timed once more at a long context.
+
+        Takes some 0.3 seconds; otherwise as `measure_costs`.
+
+        Returns:
+            Cached tokens of each row there, and milliseconds for each row and cached token that it
+            reads; 0 where the cache is too small to tell.
+        """
+        slots = min(self.max_context, self.num_pages * self.page_size) - _LONG_ROWS
+        added = min(_LONG_CONTEXT, slots) - _COST_CONTEXT
+        if added < _COST_CONTEXT or self.info.max_batch_rows < _LONG_ROWS:
+            return _COST_CONTEXT, 0.0
+        key = f"context cost {added} threads{self._threads}{self._ranks} {self.info.arithmetic}"
+        known = self._measurements.get(key)
+        if not isinstance(known, float):
+            busy = machine.is_busy()
+            short, long = (
+                self._time(self._cost_plan(_LONG_ROWS, context), _COST_SECONDS / 8)
+                for context in (_COST_CONTEXT, _COST_CONTEXT + added)
+            )
+            known = max(long - short, 0.0) / (_LONG_ROWS * added)
+            self._measurements.put(key, known, on_disk=not busy)
+        return _COST_CONTEXT, known
+
+    @property
+    def _ranks(self) -> str:
+        """For keys of times."""
+        return f" ranks{self.info.ranks}" if self.info.ranks > 1 else ""
+
+    def _cost_plan(self, num_rows: int, context: int = _COST_CONTEXT) -> StepPlan:
+        kv_len = max(min(context, self.max_context - num_rows), 0)
         pages = range(-(-(kv_len + num_rows) // self.page_size))
+        # Unlike each other, so that they choose unlike experts where there are any.
+        tokens = [row * self.vocabulary_size // num_rows for row in range(num_rows)]
         return StepPlan.single(
-            [0] * num_rows,
+            tokens,
             kv_len=kv_len,
             pages=list(pages),
             parents=list(range(-1, num_rows - 1)),

@@ -17,6 +17,18 @@ __all__ = ["Weights"]
 # Buffers that some checkpoints carry and that the configuration already determines.
 _IGNORED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 
+# What quantised checkpoints keep instead of a weight, or beside it.
+_QUANTISED_SUFFIXES = (
+    "weight_scale",
+    "weight_scale_inv",
+    "weight_packed",
+    "weight.absmax",
+    "qweight",
+    "qzeros",
+    "scales",
+    "SCB",
+)
+
 
 class Weights:
     """Every tensor of a model folder; each is taken once, and what is left over is an error."""
@@ -47,6 +59,7 @@ class Weights:
         Raises:
             ModelError: missing, of another shape, or not a floating-point tensor.
         """
+        self._refuse_quantised(name)
         file = self._files.get(name)
         if file is None:
             raise ModelError(f"{self._folder}: tensor {name} is missing")
@@ -62,6 +75,16 @@ class Weights:
             )
         self._taken.add(name)
         return tensor
+
+    def _refuse_quantised(self, name: str) -> None:
+        stem = name.removesuffix("weight")
+        for suffix in _QUANTISED_SUFFIXES if stem != name else ():
+            if stem + suffix in self._files:
+                raise ModelError(
+                    f"{self._folder}: {name} is quantised (there is {stem}{suffix}), which is not "
+                    "supported; take the model's original in bfloat16, float16 or float32, or a GGUF "
+                    "file of it"
+                )
 
     def check_all_taken(self, known: Iterable[str] = ()) -> None:
         """Raises if the files hold tensors that nobody took.

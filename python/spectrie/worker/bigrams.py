@@ -61,9 +61,8 @@ class IdleBigrams:
     def step(self) -> bool:
         """Computes the next slice; False when there was none. Only while no request is held.
 
-        The slice overwrites the cache's first pages. That is sound where the engine's last plan was
-        None: then no request holds a page, and pages are handed out only by the next plan, which
-        the same thread asks for.
+        The slice overwrites pages that the engine says hold nothing. They are handed out only by the
+        next plan, which the same thread asks for.
         """
         if self._done:
             return False
@@ -83,7 +82,8 @@ class IdleBigrams:
 
     def _compute(self) -> None:
         started = time.monotonic()
-        self._table.extend(self._slice_tokens)
+        pages = self._engine.scratch_pages(self._table.max_pages)
+        self._table.extend(self._slice_tokens, pages)
         self._elapsed_s += time.monotonic() - started
         self._done = self._table.is_complete
         part = -(-self._table.num_tokens // NUM_PARTS)

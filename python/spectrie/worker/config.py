@@ -19,6 +19,7 @@ class RunnerOptions:
         num_pages: Pages of the key/value cache; None follows from `kv_memory_bytes`.
         kv_memory_bytes: Bytes of the key/value cache; None follows from free memory.
         max_context: Longest prompt plus answer in tokens; None is the model's own limit.
+        tensor_parallel: Processes that share the model, this one included.
     """
 
     dtype: str = "auto"
@@ -27,6 +28,7 @@ class RunnerOptions:
     num_pages: int | None = None
     kv_memory_bytes: int | None = None
     max_context: int | None = None
+    tensor_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class EngineOptions:
     """How requests are scheduled and drafts are grown.
 
     Attributes:
-        speculation: `auto` (calibrated scores, budget by measured cost), `off`, `bfs` or `prob`.
+        speculation: `auto` (calibrated scores, budget by measured cost), `off`, `bfs`, `prob`, or
+            `tiers` (calibrated scores; 0, 1, 3 or 7 tokens by how many were accepted lately).
         max_draft_tokens: At most this many draft tokens per request and step, 0 to 63.
         min_match: Shortest match that may draft, in tokens.
         max_match: Longest match tried by the fixed modes, in tokens.
@@ -43,6 +46,11 @@ class EngineOptions:
         max_depth: Deepest draft, in tokens.
         chunk_tokens: Longest prompt chunk of one step.
         max_batch_rows: Most rows of one forward.
+        max_step_ms: Milliseconds that a step may take where prompts are computed beside running answers:
+            their share of it shrinks, to one page at least.
+        age_s: Seconds of waiting that make up for one level of priority.
+        lookahead_tokens: Tokens by which each running request is expected to grow: another one is let in
+            where there is room for them.
         max_running: Most requests that run at once; None follows from the cache's size.
         memory_bytes: Budget of the draft memory.
         recycle: After which rows drafts learn the model's likeliest tokens: `off`, `decode` (every
@@ -50,6 +58,8 @@ class EngineOptions:
         bigrams: Whether drafts use what the model says after one token alone, computed in idle time:
             `auto` or `off`.
         holdout_every: One step in this many drafts nothing, which keeps the reported gain honest.
+        overlap: Whether a thread learns and takes requests in while a forward runs: `on`, `off`, or
+            `auto`, where the forward leaves a core for it.
     """
 
     speculation: str = "auto"
@@ -61,11 +71,15 @@ class EngineOptions:
     max_depth: int = 18
     chunk_tokens: int = 256
     max_batch_rows: int = 512
+    max_step_ms: float = 200.0
+    age_s: float = 10.0
+    lookahead_tokens: int = 64
     max_running: int | None = None
     memory_bytes: int = 256 << 20
     recycle: str = "decode"
     bigrams: str = "auto"
     holdout_every: int = 100
+    overlap: str = "off"
 
 
 @dataclass(frozen=True, slots=True)

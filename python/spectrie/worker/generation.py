@@ -23,6 +23,7 @@ from spectrie.types import (
     Source,
     SpeculationStats,
     Timing,
+    TokenLogprobs,
     Usage,
 )
 from spectrie.worker.request import RequestPlan
@@ -34,7 +35,13 @@ __all__ = ["LocalStream", "Piece"]
 
 # FinishKind of worker.proto.
 _EOS, _STOP_TOKEN, _LENGTH, _CANCELLED, _DEADLINE, _REFUSED = range(1, 7)
-_REASONS: dict[int, FinishReason] = {_EOS: "stop", _STOP_TOKEN: "stop", _LENGTH: "length"}
+_COMPLETE = 9
+_REASONS: dict[int, FinishReason] = {
+    _EOS: "stop",
+    _STOP_TOKEN: "stop",
+    _LENGTH: "length",
+    _COMPLETE: "stop",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Piece:
     sources: list[int]
     finish: _core.Finish | None
     error: SpectrieError | None = None
+    logprobs: list[_core.TokenLogprobs] | None = None
+    prompt_logprobs: list[_core.TokenLogprobs | None] | None = None
 
 
 class LocalStream(Iterator[Delta]):
@@ -78,6 +87,8 @@ class LocalStream(Iterator[Delta]):
         self._answer: list[str] = []
         self._token_ids: list[int] = []
         self._sources: list[int] = []
+        self._logprobs: list[TokenLogprobs] | None = None
+        self._prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
         self._stop_text: str | None = None
         self._finish: _core.Finish | None = None
         self._cancelled = False
@@ -166,18 +177,28 @@ class LocalStream(Iterator[Delta]):
             text=rest if delta is None else delta.text + rest,
             token_ids=() if delta is None else delta.token_ids,
             sources=() if delta is None else delta.sources,
+            index=self._plan.choice,
+            logprobs=None if delta is None else delta.logprobs,
         )
 
     def _read(self, piece: Piece) -> Delta:
         before = len(self._token_ids)
         self._token_ids.extend(piece.token_ids)
         self._sources.extend(piece.sources)
+        if piece.logprobs is not None:
+            self._logprobs = self._logprobs or []
+            self._logprobs.extend(map(_told, piece.logprobs))
+        if piece.prompt_logprobs is not None:
+            told = piece.prompt_logprobs
+            self._prompt_logprobs = tuple(None if one is None else _told(one) for one in told)
         read = self._text.push(piece.token_ids)
         if read.stop is not None:
             self._stop_text = read.stop
             keep = len(self._token_ids) if read.keep_tokens is None else read.keep_tokens
             del self._token_ids[keep:]
             del self._sources[keep:]
+            if self._logprobs is not None:
+                del self._logprobs[keep:]
             if piece.finish is None:
                 self._cancel(keep, True)
         self._answer.append(read.text)
@@ -185,6 +206,8 @@ class LocalStream(Iterator[Delta]):
             text=read.text,
             token_ids=tuple(self._token_ids[before:]),
             sources=self._labels(self._sources[before:]),
+            index=self._plan.choice,
+            logprobs=None if self._logprobs is None else tuple(self._logprobs[before:]),
         )
 
     def _labels(self, sources: list[int]) -> tuple[Source, ...]:
@@ -225,9 +248,12 @@ class LocalStream(Iterator[Delta]):
             stop_token_id=self._token_ids[-1] if stopped_by_token else None,
             sources=self._labels(self._sources),
             timing=Timing(finish.queue_ns, finish.prefill_ns, finish.decode_ns),
+            index=self._plan.choice,
             model=self._model,
             request_id=self._request_id,
             seed=self._plan.seed,
+            logprobs=None if self._logprobs is None else tuple(self._logprobs),
+            prompt_logprobs=self._prompt_logprobs,
         )
 
     def _usage(self, finish: _core.Finish) -> Usage:
@@ -243,3 +269,8 @@ class LocalStream(Iterator[Delta]):
             accepted_prediction_tokens=accepted,
             rejected_prediction_tokens=rejected,
         )
+
+
+def _told(one: _core.TokenLogprobs) -> TokenLogprobs:
+    top = zip(one.top_ids, one.top_logprobs, strict=True)
+    return TokenLogprobs(one.token_id, one.logprob, dict(top))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spectrie.errors import ConfigError
 from spectrie.worker.config import EngineOptions, MemoryOptions, RunnerOptions
+from spectrie.worker.grammars import Grammars
 from spectrie.worker.loop import StepLoop
 from spectrie.worker.snapshots import Snapshots
 
@@ -76,9 +78,12 @@ class EngineHost:
             )
             self._open_memory(prepared, loaded, memory)
             self._open_bigrams(prepared, loaded)
+            self.runner = loaded
             return prepared, loaded
 
         def idle() -> bool:
+            # A lost rank is better found out now than by the next request.
+            self.runner.check()
             return self._bigrams is not None and self._bigrams.step()
 
         self._loop = StepLoop(prepare, deliver, on_death, idle)
@@ -88,6 +93,10 @@ class EngineHost:
             raise ConfigError(str(error)) from error
         self.max_running = max_running(engine, self.runner.num_pages)
         self.speculation = speculation(engine, self.runner)
+        self.grammars = Grammars(
+            lambda: _core.Tokenizer.from_folder(folder), self.runner.eos_token_ids
+        )
+        """Compiles what answers are held to."""
 
     def _open_memory(self, engine: _core.Engine, runner: Runner, options: MemoryOptions) -> None:
         """Loads the corpora and restores what was learnt, where anything may be drafted."""
@@ -160,6 +169,7 @@ class EngineHost:
     def close(self) -> None:
         """Ends the step loop after the step it is in, and saves draft memory and bigrams."""
         self._loop.stop()
+        self.runner.close()
         if self._bigrams is not None:
             self._bigrams.close()
         if self.snapshots is not None:
@@ -189,6 +199,15 @@ def speculation(options: EngineOptions, runner: Runner) -> str:
     return options.speculation if runner.exact else "off"
 
 
+def overlaps(options: EngineOptions, runner: Runner) -> bool:
+    """Whether learning goes on while the model runs: as asked, or where that takes it no core."""
+    if options.overlap not in ("auto", "on", "off"):
+        raise ConfigError(f"overlap is {options.overlap!r}, allowed: auto, on, off")
+    if options.overlap == "auto":
+        return runner.device_name != "cpu" or runner.threads < len(os.sched_getaffinity(0))
+    return options.overlap == "on"
+
+
 def _tokenizer_fingerprint(folder: Path) -> str | None:
     from spectrie import _core
 
@@ -215,6 +234,7 @@ def _prepare(
         kv_memory_bytes=runner_options.kv_memory_bytes,
         max_context=runner_options.max_context,
         max_batch_rows=options.max_batch_rows,
+        tensor_parallel=runner_options.tensor_parallel,
         progress=progress,
     )
     if not runner.exact:
@@ -231,6 +251,9 @@ def _prepare(
         page_size=runner.page_size,
         chunk_tokens=options.chunk_tokens,
         max_batch_rows=options.max_batch_rows,
+        max_step_ms=options.max_step_ms,
+        age_s=options.age_s,
+        lookahead_tokens=options.lookahead_tokens,
         speculation=speculation(options, runner),
         max_draft_tokens=options.max_draft_tokens,
         min_match=options.min_match,
@@ -242,8 +265,8 @@ def _prepare(
         recycle=options.recycle,
         holdout_every=options.holdout_every,
         tokenizer_fingerprint=tokenizer_fingerprint,
+        overlap=overlaps(options, runner),
     )
     if runner.exact:
-        rows, milliseconds = runner.measure_costs()
-        engine.set_costs(rows, milliseconds)
+        engine.set_costs(*runner.measure_costs(), *runner.measure_context_cost())
     return engine, runner

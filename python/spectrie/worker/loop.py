@@ -9,9 +9,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from spectrie.errors import RankLost
+
 if TYPE_CHECKING:
     from spectrie import _core
     from spectrie.model import Runner
+    from spectrie.model.plan import StepResult
 
 __all__ = ["StepLoop"]
 
@@ -32,7 +35,8 @@ def _nothing() -> bool:
 class StepLoop:
     """Runs steps while the engine has any, and sleeps while it has none.
 
-    A forward that raises fails the requests of its plan alone; the loop goes on. The GIL is free
+    A forward that raises fails the requests of its plan alone; the loop goes on, unless the model has
+    lost a part that another process computes. The GIL is free
     during `plan`, `forward` and `commit`.
 
     Args:
@@ -108,7 +112,11 @@ class StepLoop:
                 elif not (rested and self._idle()):
                     rested = not self._wake.wait(IDLE_WAIT_S)
         except BaseException as error:
-            log.exception("the step loop ended")
+            if isinstance(error, RankLost):
+                # The fault is in another process: where it was noticed says nothing.
+                log.error("the step loop ended: %s", error)
+            else:
+                log.exception("the step loop ended")
             self._busy = False
             self._on_death(error)
 
@@ -125,22 +133,13 @@ class StepLoop:
         started = time.monotonic()
         try:
             result = runner.step(plan)
+        except RankLost:
+            # Nothing can be computed any more: waiting requests are better off on another worker.
+            raise
         except Exception as error:
             self._fail(engine, plan.plan_id, error)
             return True
-        now = time.monotonic()
-        # In CPU memory: the engine reads the rows where they lie.
-        logits = result.logits.cpu()
-        output = engine.commit_logits(
-            plan.plan_id,
-            logits.data_ptr(),
-            logits.shape[0],
-            logits.stride(0) if logits.shape[0] else 0,
-            (now - started) * 1e3,
-            now,
-            result.top_ids.cpu().numpy(),
-            result.top_probabilities.cpu().numpy(),
-        )
+        output = _commit(engine, plan, result, started)
         self._failures = 0
         self._steps += 1
         self._deliver(output)
@@ -153,3 +152,27 @@ class StepLoop:
             raise RuntimeError(f"{self._failures} steps failed in a row") from error
         message = "the model failed on this step; the worker's log has the details"
         self._deliver(engine.fail(plan_id, message, time.monotonic()))
+
+
+def _commit(
+    engine: _core.Engine, plan: _core.Plan, result: StepResult, started: float
+) -> _core.StepOutput:
+    """Hands the engine what a forward that began at `started` gave."""
+    tops = result.top_ids, result.top_probabilities
+    if plan.is_greedy and result.tokens is not None:
+        # Not a call of torch on this way: each costs some ten microseconds after a forward, which
+        # has put other things into the caches.
+        now = time.monotonic()
+        return engine.commit_tokens(plan.plan_id, result.tokens, (now - started) * 1e3, now, *tops)
+    # In CPU memory: the engine reads the rows where they lie. On a GPU the forward ends here.
+    logits = result.logits.cpu()
+    now = time.monotonic()
+    return engine.commit_logits(
+        plan.plan_id,
+        logits.data_ptr(),
+        logits.shape[0],
+        logits.stride(0) if logits.shape[0] else 0,
+        (now - started) * 1e3,
+        now,
+        *tops,
+    )

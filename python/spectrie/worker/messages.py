@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spectrie._proto import worker_pb2
+from spectrie.worker.grammars import Constraint, Grammars
 
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["engine_request", "load_message", "refusal", "request_stats"]
+__all__ = [
+    "engine_request",
+    "finish_kind",
+    "load_message",
+    "prompt_logprobs",
+    "refusal",
+    "request_stats",
+    "token_logprobs",
+]
 
 _MODES: dict[int, str] = {
     worker_pb2.SPECULATION_MODE_AUTO: "auto",
     worker_pb2.SPECULATION_MODE_OFF: "off",
     worker_pb2.SPECULATION_MODE_BFS: "bfs",
     worker_pb2.SPECULATION_MODE_PROB: "prob",
+    worker_pb2.SPECULATION_MODE_TIERS: "tiers",
 }
 
 
@@ -27,16 +38,24 @@ def _mode(start: worker_pb2.Start, speculate: bool) -> str | None:
     return _MODES.get(start.speculation, "auto") if start.HasField("speculation") else None
 
 
-def engine_request(handle: int, start: worker_pb2.Start, speculate: bool) -> _core.Request:
+def engine_request(
+    handle: int, start: worker_pb2.Start, speculate: bool, grammars: Grammars
+) -> _core.Request:
     """Turns a `Start` into a request of the engine.
 
     Without `speculate` nothing is drafted, whatever the message asks for. The deadline moves from Unix time to this process's monotonic clock, on which steps run.
 
+    A constraint is compiled here, which may take seconds.
+
     Raises:
-        EngineError: A value is outside what the engine takes.
+        EngineError: A value is outside what the engine takes, or the constraint cannot be compiled.
+        ValueError: The constraint is of a kind that this worker does not know.
     """
     from spectrie import _core
 
+    grammar = None
+    if start.HasField("structured"):
+        grammar = grammars.compile(_constraint(start.structured))
     deadline_s = None
     if start.HasField("deadline_ms"):
         deadline_s = time.monotonic() + start.deadline_ms / 1e3 - time.time()
@@ -52,10 +71,16 @@ def engine_request(handle: int, start: worker_pb2.Start, speculate: bool) -> _co
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         min_p=sampling.min_p,
+        # A router that does not know the field leaves it at 0.
+        typical_p=sampling.typical_p or 1.0,
         frequency_penalty=sampling.frequency_penalty,
         presence_penalty=sampling.presence_penalty,
         repetition_penalty=sampling.repetition_penalty,
         logit_bias=dict(sampling.logit_bias),
+        bad_words=[list(word.ids) for word in sampling.bad_words],
+        logprobs=start.logprobs if start.HasField("logprobs") else None,
+        prompt_logprobs=start.prompt_logprobs if start.HasField("prompt_logprobs") else None,
+        grammar=grammar,
         seed=start.choice_seed,
         max_tokens=start.max_tokens,
         min_tokens=start.min_tokens,
@@ -63,9 +88,19 @@ def engine_request(handle: int, start: worker_pb2.Start, speculate: bool) -> _co
         ignore_eos=start.ignore_eos,
         deadline_s=deadline_s,
         priority=start.priority,
+        tenant=start.tenant if start.HasField("tenant") else None,
         speculation=_mode(start, speculate),
         max_draft_tokens=start.max_draft_tokens if start.HasField("max_draft_tokens") else None,
     )
+
+
+def _constraint(structured: worker_pb2.Structured) -> Constraint:
+    kind = structured.WhichOneof("constraint")
+    if kind is None:
+        raise ValueError("structured: given a constraint of a kind that this worker does not know")
+    if kind == "choice":
+        return Constraint(kind, list(structured.choice.texts))
+    return Constraint(kind, None if kind == "json_object" else getattr(structured, kind))
 
 
 def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:
@@ -84,12 +119,41 @@ def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:
     )
 
 
-def refusal(start: worker_pb2.Start, message: str) -> worker_pb2.RequestOutput:
+def finish_kind(finish: _core.Finish) -> worker_pb2.FinishKind.ValueType:
+    """How a request ended, for the router: what the engine refuses, no other worker takes either."""
+    kind = worker_pb2.FinishKind.ValueType(finish.kind)
+    return worker_pb2.FINISH_INVALID if kind == worker_pb2.FINISH_REFUSED else kind
+
+
+def token_logprobs(entries: Iterable[_core.TokenLogprobs]) -> list[worker_pb2.TokenLogprob]:
+    """Turns log-probabilities of output tokens into their messages."""
+    return [
+        worker_pb2.TokenLogprob(
+            token_id=entry.token_id,
+            logprob=entry.logprob,
+            top_ids=entry.top_ids,
+            top_logprobs=entry.top_logprobs,
+        )
+        for entry in entries
+    ]
+
+
+def prompt_logprobs(
+    prompt_ids: Sequence[int], entries: Sequence[_core.TokenLogprobs | None]
+) -> list[worker_pb2.TokenLogprob]:
+    """Turns log-probabilities of a prompt's tokens into their messages; the first one has none."""
+    first = worker_pb2.TokenLogprob(token_id=prompt_ids[0])
+    return [first, *token_logprobs(entry for entry in entries[1:] if entry is not None)]
+
+
+def refusal(
+    start: worker_pb2.Start, message: str, finish: worker_pb2.FinishKind.ValueType
+) -> worker_pb2.RequestOutput:
     """The answer to a `Start` that never reached the engine."""
     return worker_pb2.RequestOutput(
         request_id=start.request_id,
         attempt=start.attempt,
-        finish=worker_pb2.FINISH_REFUSED,
+        finish=finish,
         message=message,
         stats=worker_pb2.RequestStats(),
     )
@@ -116,6 +180,8 @@ def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
         holdout_steps=load.holdout_steps,
         holdout_tokens=load.holdout_tokens,
         holdout_ms=load.holdout_ms_total,
+        choices_total=load.choices_total,
+        choices_right=load.choices_right,
         calibration=[
             worker_pb2.CalibrationBin(trials=trials, expected=expected, accepted=accepted)
             for trials, expected, accepted in load.calibration
@@ -125,4 +191,7 @@ def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
         evicted_tokens=load.evicted_tokens,
         corpus_bytes=load.corpus_bytes,
         recycling=recycling,
+        pages_cached=load.pages_cached,
+        prefix_query_tokens=load.prefix_query_tokens,
+        prefix_hit_tokens=load.prefix_hit_tokens,
     )

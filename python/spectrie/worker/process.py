@@ -157,6 +157,7 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "dtype": runner.dtype_name,
         "device": runner.device_name,
         "threads": runner.threads,
+        "ranks": runner.info.ranks,
         "max_context": runner.max_context,
         "max_running": host.max_running,
         "kv_bytes": runner.info.kv_bytes,

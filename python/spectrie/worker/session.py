@@ -7,12 +7,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from spectrie._proto import worker_pb2
+from spectrie.errors import SpectrieError
 from spectrie.worker.admin import AdminDesk
-from spectrie.worker.messages import engine_request, load_message, refusal, request_stats
+from spectrie.worker.grammars import Grammars
+from spectrie.worker.messages import engine_request, load_message, refusal
+from spectrie.worker.running import Running, learned, request_output
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -40,6 +43,10 @@ class RequestHost(Protocol):
         """Whether the model's runner-up tokens are drafted from."""
 
     @property
+    def grammars(self) -> Grammars:
+        """Compiles what answers are held to."""
+
+    @property
     def steps(self) -> int:
         """Steps done since the start."""
 
@@ -55,19 +62,6 @@ class RequestHost(Protocol):
 
     def learn(self, namespace: str, token_ids: list[int]) -> None:
         """Teaches the draft memory."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """A request of this connection that has not ended."""
-
-    handle: int
-    start: worker_pb2.Start
-    output_ids: list[int] = field(default_factory=list)
-    cancelled: bool = False
-    keep_tokens: int | None = None
-    ended_well: bool = False
-    is_forgotten: bool = False
 
 
 class Session:
@@ -95,11 +89,12 @@ class Session:
         self._greeting = greeting
         self._desk = desk
         self._lock = threading.Lock()
-        self._by_handle: dict[int, _Running] = {}
-        self._by_name: dict[tuple[str, int], _Running] = {}
+        self._by_handle: dict[int, Running] = {}
+        self._by_name: dict[tuple[str, int], Running] = {}
         self._outbox: queue.SimpleQueue[_core.StepOutput | worker_pb2.WorkerMessage | None] = (
             queue.SimpleQueue()
         )
+        self._grammar_thread = ThreadPoolExecutor(1, thread_name_prefix="spectrie-grammar")
         self._load_sent_s = 0.0
         self._draining = False
 
@@ -150,6 +145,7 @@ class Session:
             self._by_name.clear()
         for handle in handles:
             self._host.cancel(handle)
+        self._grammar_thread.shutdown(wait=False, cancel_futures=True)
 
     def messages(self) -> Iterator[worker_pb2.WorkerMessage]:
         """Yields what goes to the router until `close`."""
@@ -167,17 +163,44 @@ class Session:
         if self._draining:
             self._refuse(start, "the worker is draining and takes no new requests")
             return
-        from spectrie import _core
-
-        running = _Running(self._next_handle(), start)
+        running = Running(self._next_handle(), start)
         with self._lock:
             self._by_handle[running.handle] = running
             self._by_name[start.request_id, start.attempt] = running
+        if start.HasField("structured"):
+            # Neither the reader nor the step loop may wait for a grammar.
+            self._grammar_thread.submit(self._begin, running)
+        else:
+            self._begin(running)
+
+    def _begin(self, running: Running) -> None:
+        """Hands a request to the engine, once what it asks for is known to be possible."""
+        from spectrie import _core
+
+        start = running.start
         try:
-            self._host.submit(engine_request(running.handle, start, self._host.can_speculate))
-        except (_core.EngineError, ValueError, OverflowError) as error:
-            self._forget(running)
-            self._refuse(start, str(error))
+            request = engine_request(
+                running.handle, start, self._host.can_speculate, self._host.grammars
+            )
+        except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
+            self._end(running, str(error), worker_pb2.FINISH_INVALID)
+            return
+        try:
+            with self._lock:
+                is_awaited = self._by_handle.get(running.handle) is running
+                if is_awaited and not running.cancelled:
+                    self._host.submit(request)
+                    return
+        except _core.EngineError as error:
+            self._end(running, str(error), worker_pb2.FINISH_REFUSED)
+            return
+        if is_awaited:
+            self._end(running, "cancelled before it began", worker_pb2.FINISH_CANCELLED)
+
+    def _end(self, running: Running, reason: str, finish: worker_pb2.FinishKind.ValueType) -> None:
+        """Ends a request that the engine does not have."""
+        self._forget(running)
+        self._refuse(running.start, reason, finish)
 
     def _learn(self, learn: worker_pb2.Learn) -> None:
         from spectrie import _core
@@ -198,9 +221,14 @@ class Session:
     def _reply(self, reply: worker_pb2.AdminReply) -> None:
         self._outbox.put(worker_pb2.WorkerMessage(admin_reply=reply))
 
-    def _refuse(self, start: worker_pb2.Start, reason: str) -> None:
-        step = worker_pb2.StepOutput(step=self._host.steps, outputs=[refusal(start, reason)])
-        self._outbox.put(worker_pb2.WorkerMessage(step_output=step))
+    def _refuse(
+        self,
+        start: worker_pb2.Start,
+        reason: str,
+        finish: worker_pb2.FinishKind.ValueType = worker_pb2.FINISH_REFUSED,
+    ) -> None:
+        output = refusal(start, reason, finish)
+        self._outbox.put(self._step_message([output]))
 
     def _cancel(self, cancel: worker_pb2.Cancel) -> None:
         with self._lock:
@@ -212,14 +240,14 @@ class Session:
             running.keep_tokens = cancel.keep_tokens if cancel.HasField("keep_tokens") else None
         self._host.cancel(running.handle, running.keep_tokens, cancel.finished)
 
-    def _forget(self, running: _Running) -> None:
+    def _forget(self, running: Running) -> None:
         with self._lock:
             self._by_handle.pop(running.handle, None)
             self._by_name.pop((running.start.request_id, running.start.attempt), None)
 
     def _output_messages(self, output: _core.StepOutput) -> Iterator[worker_pb2.WorkerMessage]:
         outputs: list[worker_pb2.RequestOutput] = []
-        learned: list[worker_pb2.WorkerMessage] = []
+        taught: list[worker_pb2.WorkerMessage] = []
         # Each attribute of the engine's object makes a new list: read them once.
         bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
         for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
@@ -229,57 +257,27 @@ class Session:
             if running is None:
                 continue
             span = slice(bounds[index], bounds[index + 1])
-            outputs.append(_request_output(running, token_ids[span], sources[span], finish))
+            message = request_output(running, output, index, token_ids[span], sources[span], finish)
+            if message.prompt_logprobs:
+                # Alone, because a long prompt's fill a good part of the largest message.
+                yield self._step_message([message])
+            else:
+                outputs.append(message)
             if finish is not None:
                 self._forget(running)
-                learned.extend(_learned(running, finish.kind))
+                taught.extend(learned(running, finish.kind))
         if outputs:
-            step = worker_pb2.StepOutput(step=self._host.steps, outputs=outputs)
-            yield worker_pb2.WorkerMessage(step_output=step)
-        yield from learned
+            yield self._step_message(outputs)
+        yield from taught
         if time.monotonic() - self._load_sent_s >= LOAD_INTERVAL_S:
             yield self._load()
+
+    def _step_message(self, outputs: list[worker_pb2.RequestOutput]) -> worker_pb2.WorkerMessage:
+        step = worker_pb2.StepOutput(step=self._host.steps, outputs=outputs)
+        return worker_pb2.WorkerMessage(step_output=step)
 
     def _load(self) -> worker_pb2.WorkerMessage:
         self._load_sent_s = time.monotonic()
         return worker_pb2.WorkerMessage(
             load=load_message(self._host.engine.load(), self._host.recycles)
         )
-
-
-def _request_output(
-    running: _Running, token_ids: list[int], sources: list[int], finish: _core.Finish | None
-) -> worker_pb2.RequestOutput:
-    running.output_ids.extend(token_ids)
-    message = worker_pb2.RequestOutput(
-        request_id=running.start.request_id,
-        attempt=running.start.attempt,
-        token_ids=token_ids,
-        sources=sources,
-    )
-    if finish is not None:
-        message.finish = worker_pb2.FinishKind.ValueType(finish.kind)
-        message.stats.CopyFrom(request_stats(finish))
-        if finish.message is not None:
-            message.message = finish.message
-    return message
-
-
-_ENDED_WELL = (
-    worker_pb2.FINISH_EOS,
-    worker_pb2.FINISH_STOP_TOKEN,
-    worker_pb2.FINISH_LENGTH,
-)
-
-
-def _learned(running: _Running, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
-    """Yields what other workers may learn of a request that ended well."""
-    start = running.start
-    ended_well = kind in _ENDED_WELL or running.ended_well
-    if not start.learn or running.is_forgotten or not ended_well:
-        return
-    output_ids = [*start.emitted_token_ids, *running.output_ids][: running.keep_tokens]
-    learned = worker_pb2.Learned(
-        namespace=start.namespace, token_ids=[*start.prompt_ids, *output_ids]
-    )
-    yield worker_pb2.WorkerMessage(learned=learned)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from spectrie.model.config import ModelConfig
-from spectrie.model.linear import BLOCK_ROWS, HEAD_ROWS
 from spectrie.model.plan import PlanArrays
 
 __all__ = ["TOP_K", "OperatorSettings", "Operators"]
@@ -28,7 +27,6 @@ class OperatorSettings:
         num_pages: Pages of the key-value cache.
         page_size: Slots of a page.
         max_context: Positions are below this.
-        threads: Threads for large work on a CPU.
         head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
     """
 
@@ -38,24 +36,14 @@ class OperatorSettings:
     num_pages: int
     page_size: int
     max_context: int
-    threads: int
     head_norms: tuple[tuple[torch.Tensor, torch.Tensor] | None, ...]
 
 
 class Operators(ABC):
     """Everything in a decoder but its matrix products; owns the key-value cache.
 
-    Tensors are contiguous. `rows` may exceed the batch's rows by padding whose content means nothing.
-    A result may lie in a workspace that the next call of the same method with the same number of rows
-    overwrites.
-
-    Attributes:
-        block_rows: Most rows of the batch that may go through a layer together; None = all.
-        head_rows: Most rows that may go through the head together; None = all.
+    Tensors are contiguous, and `rows` are those of the batch.
     """
-
-    block_rows: int | None = BLOCK_ROWS
-    head_rows: int | None = HEAD_ROWS
 
     @abstractmethod
     def begin(self, plan: PlanArrays) -> None:
@@ -64,9 +52,6 @@ class Operators(ABC):
         Raises:
             ValueError: The plan contradicts itself or leaves the cache; nothing was moved.
         """
-
-    def set_threads(self, threads: int) -> None:  # noqa: B027 - most devices have nothing to set
-        """Shares large CPU work among this many threads."""
 
     @abstractmethod
     def add_norm(
@@ -81,14 +66,12 @@ class Operators(ABC):
         """
 
     @abstractmethod
-    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
-        """Writes keys and values of some of the batch's rows, then attends for them.
+    def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
+        """Writes keys and values of the rows, then attends for them.
 
         Args:
             layer: Index of the layer.
             qkv: [rows, (heads + 2 kv_heads) * head_dim], before rotation.
-            first_row: Row of the batch that the first row of `qkv` is.
-            num_rows: Rows to compute, at most those of `qkv`. Blocks must come in ascending order.
 
         Returns:
             [rows, heads * head_dim].

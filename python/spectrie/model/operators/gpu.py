@@ -19,9 +19,6 @@ __all__ = ["GpuOperators"]
 class GpuOperators(ReferenceOperators):
     """As the reference, with attention over pages in one kernel."""
 
-    block_rows = None
-    head_rows = None
-
     def __init__(self, settings: OperatorSettings) -> None:
         """Allocates the cache."""
         super().__init__(settings)
@@ -53,13 +50,12 @@ class GpuOperators(ReferenceOperators):
             max_length=self._longest,
         )
 
-    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+    def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
         window = self._config.layer_windows[layer]
-        whole = self._layout is not None and num_rows == self._layout.row_owner.shape[0]
-        if self._layout is None or not whole or (window is not None and self._longest > window):
-            # The kernel takes whole steps and sees every key.
-            return super().attend(layer, qkv, first_row, num_rows)
-        query = self._write(layer, qkv, slice(0, num_rows)).to(self._settings.dtype)
+        if self._layout is None or (window is not None and self._longest > window):
+            # The kernel sees every key.
+            return super().attend(layer, qkv)
+        query = self._write(layer, qkv).to(self._settings.dtype)
         attended = spectrie_kernels.tree_attention(
             query,
             self._keys[layer],
@@ -67,9 +63,7 @@ class GpuOperators(ReferenceOperators):
             self._layout,
             self._config.head_dim**-0.5,
         )
-        out = qkv.new_zeros(qkv.shape[0], attended.shape[1] * attended.shape[2])
-        out[:num_rows] = attended.flatten(1)
-        return out
+        return attended.flatten(1)
 
     def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Without sorting the vocabulary; among equal values any may come first."""

@@ -71,9 +71,7 @@ class ReferenceOperators(Operators):
         normed = residual * torch.rsqrt(mean + self._config.norm_epsilon) * weight
         return normed.to(self._settings.dtype)
 
-    def _prepared(
-        self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int, rows: slice
-    ) -> torch.Tensor:
+    def _prepared(self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int) -> torch.Tensor:
         """Norm and rotation of `[rows, heads, head_dim]`, in float32."""
         x = heads.float()
         if norm is not None:
@@ -82,45 +80,41 @@ class ReferenceOperators(Operators):
         if not self._config.layer_rotary[layer]:
             return x
         half = self._config.rope.rotated // 2
-        cosines = self._cosines[self._positions[rows]][:, None, :]
-        sines = self._sines[self._positions[rows]][:, None, :]
+        cosines = self._cosines[self._positions][:, None, :]
+        sines = self._sines[self._positions][:, None, :]
         low, high, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
         turned = [low * cosines - high * sines, high * cosines + low * sines, rest]
         return torch.cat(turned, dim=-1)
 
-    def _write(self, layer: int, qkv: torch.Tensor, rows: slice) -> torch.Tensor:
+    def _write(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
         """Puts the rows' keys and values into the cache; returns the queries [rows, heads,
         head_dim] float32."""
         config = self._config
-        num_rows = rows.stop - rows.start
-        heads = qkv[:num_rows].view(num_rows, -1, config.head_dim)
+        heads = qkv.view(len(qkv), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
         query, key, value = torch.split(heads, sizes, dim=1)
         query_norm, key_norm = self._settings.head_norms[layer] or (None, None)
-        key = self._prepared(key, key_norm, layer, rows)
-        self._keys[layer, self._slots[rows]] = key.to(self._settings.dtype)
-        self._values[layer, self._slots[rows]] = value
-        return self._prepared(query, query_norm, layer, rows)
+        key = self._prepared(key, key_norm, layer)
+        self._keys[layer, self._slots] = key.to(self._settings.dtype)
+        self._values[layer, self._slots] = value
+        return self._prepared(query, query_norm, layer)
 
-    def attend(self, layer: int, qkv: torch.Tensor, first_row: int, num_rows: int) -> torch.Tensor:
+    def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
         config = self._config
         group = config.num_heads // config.num_kv_heads
-        query = self._write(layer, qkv, slice(first_row, first_row + num_rows))
+        query = self._write(layer, qkv)
         out = qkv.new_zeros(qkv.shape[0], config.num_heads * config.head_dim)
-        for start, count, slots, visible, positions in self._requests:
-            lo, hi = max(start, first_row), min(start + count, first_row + num_rows)
-            if lo >= hi:
-                continue
-            sees = visible[lo - start : hi - start]
+        for start, count, slots, sees, positions in self._requests:
+            rows = slice(start, start + count)
             window = config.layer_windows[layer]
             if window is not None:
-                sees = sees & (positions[None, :] > self._positions[lo:hi, None] - window)
-            q = query[lo - first_row : hi - first_row].transpose(0, 1)
+                sees = sees & (positions[None, :] > self._positions[rows, None] - window)
+            q = query[rows].transpose(0, 1)
             k = self._keys[layer, slots].float().transpose(0, 1).repeat_interleave(group, 0)
             v = self._values[layer, slots].float().transpose(0, 1).repeat_interleave(group, 0)
             scores = q @ k.transpose(1, 2) * config.head_dim**-0.5
             weights = scores.masked_fill(~sees, float("-inf")).softmax(dim=-1)
-            out[lo - first_row : hi - first_row] = (weights @ v).transpose(0, 1).flatten(1)
+            out[rows] = (weights @ v).transpose(0, 1).flatten(1).to(out.dtype)
         return out
 
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:

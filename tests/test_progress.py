@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from spectrie.cli import progress
-from spectrie.cli.progress import Progress
+from spectrie import progress
+from spectrie.progress import Progress
 
 
 class Screen(io.StringIO):

@@ -1,0 +1,99 @@
+"""Which output features of each product a rank computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from spectrie.errors import ConfigError
+from spectrie.model.config import ModelConfig
+
+__all__ = ["Share", "Split"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Neighbouring columns, or rows, of `total`: `count` of them from `first` on."""
+
+    first: int
+    count: int
+    total: int
+
+    @classmethod
+    def of(cls, total: int, rank: int, size: int) -> Share:
+        """Rank `rank`'s share of `total` among `size`; shares differ by one at most."""
+        first = total * rank // size
+        return cls(first, total * (rank + 1) // size - first, total)
+
+    def times(self, width: int) -> Share:
+        """The same share where each column is `width` columns."""
+        return Share(self.first * width, self.count * width, self.total * width)
+
+    @property
+    def columns(self) -> slice:
+        """As an index."""
+        return slice(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One rank's part of a model.
+
+    Attributes:
+        heads: Query heads.
+        kv_heads: Key-value heads; where there are more ranks than these, several have the same one.
+        hidden: Features of the output and the down projection.
+        inner: Features of gate and of up.
+        expert: The same of each expert; none where there are no mixtures.
+        vocabulary: Tokens of the head.
+    """
+
+    heads: Share
+    kv_heads: Share
+    hidden: Share
+    inner: Share
+    expert: Share
+    vocabulary: Share
+
+    @classmethod
+    def of(cls, config: ModelConfig, rank: int, size: int) -> Split:
+        """The part of rank `rank` among `size`.
+
+        Raises:
+            ConfigError: The heads cannot be shared out among so many.
+        """
+        kv_heads, mixture = _kv_heads(config, rank, size), config.mixture
+        group = config.num_heads // config.num_kv_heads
+        if size <= config.num_kv_heads:
+            heads = kv_heads.times(group)
+        else:
+            heads = Share.of(config.num_heads, rank, size)
+        return cls(
+            heads=heads,
+            kv_heads=kv_heads,
+            hidden=Share.of(config.hidden_size, rank, size),
+            inner=Share.of(config.intermediate_size, rank, size),
+            expert=Share.of(mixture.intermediate_size if mixture else 0, rank, size),
+            vocabulary=Share.of(config.vocabulary_size, rank, size),
+        )
+
+    def local(self, config: ModelConfig) -> ModelConfig:
+        """The model as this rank's attention sees it: with its heads alone."""
+        return replace(config, num_heads=self.heads.count, num_kv_heads=self.kv_heads.count)
+
+
+def _kv_heads(config: ModelConfig, rank: int, size: int) -> Share:
+    total = config.num_kv_heads
+    if size <= total:
+        return Share.of(total, rank, size)
+    ranks_per_head, rest = divmod(size, total)
+    if rest or config.num_heads % size:
+        allowed = [
+            count
+            for count in range(total + 1, config.num_heads + 1)
+            if count % total == 0 and config.num_heads % count == 0
+        ]
+        raise ConfigError(
+            f"tensor_parallel is {size}; {config.num_heads} heads over {total} key-value heads can be "
+            f"shared out among 1 to {total} ranks" + "".join(f", or {count}" for count in allowed)
+        )
+    return Share(rank // ranks_per_head, 1, total)

@@ -1,0 +1,89 @@
+"""The real model, loaded once for all that runs on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spectrie.model import load_runner
+from spectrie.model.machine import bf16_flags
+
+if TYPE_CHECKING:
+    from spectrie.model import Runner
+    from spectrie.model.plan import PlanArrays, StepResult
+
+__all__ = ["AMPLE_PAGES", "MAX_CONTEXT", "SCARCE_PAGES", "Runners", "SharedRunner", "native"]
+
+AMPLE_PAGES = 1024
+SCARCE_PAGES = 32
+"""512 tokens: enough for the longest request alone, not for four together."""
+
+MAX_CONTEXT = SCARCE_PAGES * 16
+
+
+def native(dtype: str) -> str:
+    """A number format, or `float32` where this CPU does not compute it natively."""
+    return dtype if dtype != "bfloat16" or bf16_flags() else "float32"
+
+
+class SharedRunner:
+    """A loaded model of which a combination sees `num_pages` pages, and which outlives it.
+
+    What the pages hold from before is never read, as in any run: a row is written before it is read.
+    """
+
+    def __init__(self, runner: Runner, num_pages: int) -> None:
+        self._runner = runner
+        self.num_pages = num_pages
+        self.most_requests = 0
+        """Most requests of one forward so far."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    def step(self, plan: PlanArrays) -> StepResult:
+        """As the model gives it."""
+        self.most_requests = max(self.most_requests, len(plan.request_kind))
+        return self._runner.step(plan)
+
+    def close(self) -> None:
+        """Leaves the model to the next combination."""
+
+
+class Runners:
+    """The model in each number format and on several ranks, loaded when first asked for.
+
+    A process can be a rank of one model at a time: another one on several ranks ends the last.
+    """
+
+    def __init__(self, model: Path) -> None:
+        self.model = model
+        self._single: dict[str, Runner] = {}
+        self._ranks: tuple[tuple[str, int], Runner] | None = None
+
+    def get(self, dtype: str, ranks: int) -> Runner:
+        """The model in a number format, on so many ranks."""
+        if ranks == 1:
+            if dtype not in self._single:
+                self._single[dtype] = self._load(dtype, 1)
+            return self._single[dtype]
+        if self._ranks is None or self._ranks[0] != (dtype, ranks):
+            self.close()
+            self._ranks = (dtype, ranks), self._load(dtype, ranks)
+        return self._ranks[1]
+
+    def close(self) -> None:
+        """Ends the ranks."""
+        if self._ranks is not None:
+            self._ranks[1].close()
+            self._ranks = None
+
+    def _load(self, dtype: str, ranks: int) -> Runner:
+        return load_runner(
+            self.model,
+            dtype=dtype,
+            threads=1,
+            num_pages=AMPLE_PAGES,
+            max_context=MAX_CONTEXT,
+            tensor_parallel=ranks,
+        )

@@ -1,0 +1,43 @@
+"""The covering combinations cover."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tests.exactness.cases import FORMS, cases, share
+from tests.exactness.matrix import COVERING, DIMENSIONS, REFERENCES, Combination
+from tests.exactness.pairwise import cover, pairs_of
+
+
+def test_every_pair_of_values_occurs() -> None:
+    rows = cover({"a": (1, 2, 3), "b": "xy", "c": (True, False)})
+    wanted = set()
+    for values in product((1, 2, 3), "xy", (True, False)):
+        wanted |= pairs_of(dict(zip("abc", values, strict=True)))
+    assert set().union(*map(pairs_of, rows)) == wanted
+    assert len(rows) <= 8
+    given = {"a": 2, "b": "x", "c": False}
+    others = cover({"a": (1, 2, 3), "b": "xy", "c": (True, False)}, [given])
+    assert set().union(pairs_of(given), *map(pairs_of, others)) == wanted
+    assert given not in others
+    allowed = cover(
+        {"a": (1, 2, 3), "b": "xy", "c": (True, False)}, allowed=lambda row: row["a"] != 2
+    )
+    assert {row["a"] for row in allowed} == {1, 3}
+
+
+def test_ci_covers_every_two_values_and_every_case() -> None:
+    def row(one: Combination) -> dict[str, object]:
+        return {name: getattr(one, name) for name in DIMENSIONS}
+
+    found = set().union(*(pairs_of(row(one)) for one in [*REFERENCES, *dict(COVERING)]))
+    for values in product(*DIMENSIONS.values()):
+        assert pairs_of(dict(zip(DIMENSIONS, values, strict=True))) <= found
+    assert {case.id for _, chosen in COVERING for case in chosen} == {c.id for c in cases()}
+
+
+def test_every_part_has_every_form() -> None:
+    for num_parts in (2, 24):
+        parts = [share(part, num_parts) for part in range(num_parts)]
+        assert all({case.form for case in part} == set(FORMS) for part in parts)
+        assert {case.id for part in parts for case in part} == {case.id for case in cases()}
