@@ -107,12 +107,16 @@ proto: $(STAMPS)/packages  ## regenerate the checked-in protobuf code
 	$(BIN)/python proto/generate.py
 
 .PHONY: bench
-bench: bigrams  ## the README's table: decode, speculation and router, rivals beside ours
+bench: bigrams  ## the README's table: CPU, speculation and router, rivals beside ours
 	$(BIN)/python -m bench
 
 .PHONY: bench-router
 bench-router: setup  ## time the router adds to each token
 	$(BIN)/python -m bench router
+
+.PHONY: bench-cpu
+bench-cpu: bigrams  ## the CPU path beside transformers (20 minutes); LLAMA=1 adds llama.cpp (compiles 12 more)
+	$(BIN)/python -m bench cpu $(if $(LLAMA),--llama)
 
 .PHONY: bench-draft
 bench-draft: model  ## drafting beside other drafters: accepted tokens, times, memory (20 minutes)

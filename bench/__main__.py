@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [decode|speculation|router|draft|routing ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap ...]`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import sys
 import tempfile
 
-from bench import decode, report, router, routing, speculation
+from bench import overlap, report, router, routing, speculation
+from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.tasks import ROUTED
 from spectrie.model import resolve
 
-BENCHES = ("decode", "speculation", "router")
+BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing")
+NAMED = ("draft", "routing", "overlap")
 """Those that run only when named: they take long, or fetch other projects' packages."""
 
 
@@ -27,6 +28,11 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
     parser.add_argument(
         "--routed", type=int, default=ROUTED, help=f"prompts of each routing level [{ROUTED}]"
+    )
+    parser.add_argument(
+        "--llama",
+        action="store_true",
+        help="llama.cpp beside ours on the CPU (compiles 12 minutes)",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
@@ -43,12 +49,14 @@ def main() -> int:
         os.environ["SPECTRIE_CACHE"] = cache
         if "router" in wanted:
             router.run(model)
-        if "decode" in wanted:
-            decode.run(model, **measure)
+        if "cpu" in wanted:
+            cpu.run(model, pairs=args.pairs, threads=args.threads, llama=args.llama)
         if "speculation" in wanted:
             speculation.run(model, **measure)
     if "routing" in wanted:
         routing.run(model, threads=args.threads, prompts=args.routed)
+    if "overlap" in wanted:
+        overlap.run()
     if "draft" in wanted:
         table.run(model)
     report.fill_readme()

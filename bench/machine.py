@@ -12,7 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["facts", "foreign_cores", "read_bandwidth"]
+from spectrie.model.machine import bf16_flags
+
+__all__ = ["facts", "foreign_cores"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -20,7 +22,6 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def facts(**more: Any) -> dict[str, Any]:
     """The machine's facts for a result file, and whatever the bench adds (dtype, threads)."""
-    flags = _cpu_field("flags").split()
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _git("rev-parse", "--short=12", "HEAD"),
@@ -28,7 +29,7 @@ def facts(**more: Any) -> dict[str, Any]:
         "cpu": _cpu_field("model name") or platform.processor(),
         "cpu_model": f"family {_cpu_field('cpu family')} model {_cpu_field('model')}".strip(),
         "cores": len(os.sched_getaffinity(0)),
-        "bf16_instructions": sorted({"avx512_bf16", "amx_bf16"} & set(flags)),
+        "bf16_instructions": sorted(bf16_flags()),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "python": platform.python_version(),
         "torch": _version("torch"),
@@ -47,22 +48,6 @@ def foreign_cores(action: Callable[[], Any]) -> tuple[Any, float]:
     elapsed = max(time.monotonic() - wall, 1e-9)
     foreign = (_busy_seconds() - busy) - (_own_seconds() - own)
     return result, max(0.0, foreign / elapsed)
-
-
-def read_bandwidth(threads: int) -> float:
-    """Bytes per second that `threads` threads read from memory: the best of five sums of 1 GiB."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    data = torch.ones(1 << 28, dtype=torch.float32)
-    best = 0.0
-    for _ in range(5):
-        began = time.perf_counter()
-        data.sum()
-        best = max(best, data.numel() * 4 / (time.perf_counter() - began))
-    torch.set_num_threads(before)
-    return best
 
 
 def _busy_seconds() -> float:

@@ -14,7 +14,7 @@ __all__ = ["RESULTS", "fill_readme", "write"]
 RESULTS = Path(__file__).resolve().parent / "results"
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-IN_README = ("decode", "speculation", "routing", "router", "draft")
+IN_README = ("cpu", "speculation", "routing", "router", "draft")
 """Results that the README shows, in this order."""
 
 

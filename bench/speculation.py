@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bench import machine, report
 from bench.draft.corpus import CorpusLock
 from bench.draft.ours import build_corpus
+from bench.namespaces import fresh_namespace
 from bench.pairs import Comparison, compare
 from bench.rival import Rival
 from spectrie import _core
@@ -95,6 +96,7 @@ def _ours(
             max_tokens=max_tokens,
             temperature=0.0,
             prediction=prompt.prediction,
+            namespace=fresh_namespace(),
             speculation=SpeculationOptions(enabled=enabled, learn=False),
         )
         seconds = time.perf_counter() - began

@@ -13,7 +13,7 @@ def test_tables_replace_what_stood_between_the_markers(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     (tmp_path / "router.md").write_text("### Router\n")
-    (tmp_path / "decode.md").write_text("### Decode\n")
+    (tmp_path / "cpu.md").write_text("### Decode\n")
     for _ in range(2):
         report.fill_readme(readme, tmp_path)
         tables = "### Decode\n\n### Router\n"

@@ -1,0 +1,165 @@
+"""Plain decoding, one request at a time: ours against transformers, same weights and threads."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.bandwidth import read_bandwidth
+from bench.cpu.lines import Line, from_comparison, limit_line
+from bench.pairs import Comparison, compare
+from bench.rival import COMPILED_CONTEXT, Rival
+from tests.prompts import load
+
+if TYPE_CHECKING:
+    from spectrie import LLM
+
+__all__ = ["decode_lines", "inductor_line", "weight_bytes"]
+
+RATIO = {"float32": (2.5, 4.0), "bfloat16": (2.0, 4.5)}
+"""Floor and goal of the ratio to transformers."""
+INDUCTOR_RATIO = (1.0, 2.0)
+"""The same to transformers compiled by Inductor."""
+SHARE = {"float32": (0.6, 0.8), "bfloat16": (0.4, 0.65)}
+"""Floor and goal of the share of the bandwidth limit."""
+ENOUGH_SHARE = 0.6
+"""This share of the limit counts as the floor where the ratio asks for more than the machine has."""
+_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+def decode_lines(
+    folder: Path, dtype: str, *, threads: int, pairs: int, max_tokens: int
+) -> list[Line]:
+    """Ratio to transformers, and the share of the bandwidth limit.
+
+    Args:
+        folder: The model.
+        dtype: `float32` or `bfloat16`.
+        threads: Threads of both.
+        pairs: Pairs of samples.
+        max_tokens: Tokens of an answer.
+    """
+    num_bytes = weight_bytes(folder, dtype)
+    before = read_bandwidth(threads, num_bytes)
+    race = _race(folder, dtype, threads, pairs, max_tokens, compiled=False)
+    # Right before and after the decode: what neighbours leave of the memory changes over minutes.
+    bandwidth = max(before, read_bandwidth(threads, num_bytes))
+    limit = bandwidth / num_bytes
+    rate = float(str(race.comparison.summary()["ours_median"]))
+    share = rate / limit
+    enough = f"{share:.0%} of bandwidth" if share >= ENOUGH_SHARE else ""
+    floor, goal = SHARE[dtype]
+    return [
+        race.line(f"plain decode, batch 1, {dtype}", "transformers", RATIO[dtype], enough),
+        limit_line(
+            f"share of read bandwidth, {dtype}",
+            f"limit {limit:.0f} tok/s ({bandwidth / 1e9:.1f} GB/s)",
+            f"{rate:.1f} tok/s",
+            share,
+            floor=floor,
+            goal=goal,
+            limit_tokens_per_second=limit,
+            read_gb_per_s=round(bandwidth / 1e9, 1),
+        ),
+    ]
+
+
+def inductor_line(folder: Path, dtype: str, *, threads: int, pairs: int, max_tokens: int) -> Line:
+    """Ratio to transformers compiled by Inductor; arguments as of `decode_lines`."""
+    race = _race(folder, dtype, threads, pairs, max_tokens, compiled=True)
+    what = f"plain decode, batch 1, {dtype}, against Inductor"
+    return race.line(what, "compiled transformers", INDUCTOR_RATIO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """Rates of both, and on how many of how many prompts they gave the same tokens."""
+
+    comparison: Comparison
+    num_same: int
+    num_prompts: int
+
+    def line(
+        self, what: str, rival: str, floor_and_goal: tuple[float, float], passes_by: str = ""
+    ) -> Line:
+        floor, goal = floor_and_goal
+        return from_comparison(
+            what,
+            self.comparison,
+            floor=floor,
+            goal=goal,
+            names=(rival, f"({self.num_same}/{self.num_prompts} identical)"),
+            passes_by=passes_by,
+            same_tokens=self.num_same,
+            prompts=self.num_prompts,
+        )
+
+
+def _race(
+    folder: Path, dtype: str, threads: int, pairs: int, max_tokens: int, *, compiled: bool
+) -> _Race:
+    from spectrie import LLM
+
+    rival = Rival(folder, dtype, threads, compiled=compiled)
+    with LLM(folder, dtype=dtype, threads=threads, speculation=False) as llm:
+        prompts = [
+            llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages or []))
+            for prompt in load("chat")
+        ]
+        if compiled:
+            prompts = [ids for ids in prompts if len(ids) + max_tokens <= COMPILED_CONTEXT]
+        same = sum(_same(llm, rival, ids, max_tokens) for ids in prompts)
+        comparison = compare(
+            [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
+            [lambda ids=ids: _ours(llm, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
+            pairs=pairs,
+            title=f"decode {dtype}{', compiled' if compiled else ''}",
+        )
+    return _Race(comparison, same, len(prompts))
+
+
+def _theirs(rival: Rival, ids: list[int], max_tokens: int) -> float:
+    tokens, seconds, _ = rival.run(ids, max_tokens, fixed=True)
+    return (len(tokens) - 1) / seconds
+
+
+def _ours(llm: LLM, ids: list[int], max_tokens: int) -> float:
+    """Tokens per second from the first delta to the last."""
+    first = last = 0.0
+    num_tokens = 0
+    with llm.stream(
+        prompt_token_ids=ids, max_tokens=max_tokens, temperature=0.0, ignore_eos=True
+    ) as stream:
+        for delta in stream:
+            last = time.perf_counter()
+            first = first or last
+            num_tokens += len(delta.token_ids)
+    return (num_tokens - 1) / (last - first)
+
+
+def _same(llm: LLM, rival: Rival, ids: list[int], max_tokens: int) -> bool:
+    """Whether both give the same tokens up to the end; also the warm-up."""
+    theirs = rival.run(ids, max_tokens, fixed=False)[0]
+    ours = llm.generate(prompt_token_ids=ids, max_tokens=max_tokens, temperature=0.0).token_ids
+    return list(ours) == theirs
+
+
+def weight_bytes(folder: Path, dtype: str) -> int:
+    """Bytes that a decode step reads: all parameters, tied embeddings once."""
+    from safetensors import safe_open
+
+    total = 0
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():
+                total += _size(file.get_slice(name).get_shape())
+    return total * _BYTES[dtype]
+
+
+def _size(shape: list[int]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
