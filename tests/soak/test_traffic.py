@@ -1,0 +1,115 @@
+"""After hours of random traffic everything is as before it: pages, requests, memory."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from spectrie.llm import LLM
+from spectrie.worker.config import EngineOptions
+from tests.soak.traffic import Traffic
+from tests.tiny_model import write_tiny_model
+
+SHORT_S = 15.0
+LONG_S = float(os.environ.get("SPECTRIE_SOAK_SECONDS", "1200"))
+MEMORY_BYTES = 8 << 20
+ENDS_WITHIN_S = 30.0
+SCARCE_PAGES = 64
+"""1024 tokens: the longest requests of a few callers do not fit side by side."""
+GROWTH_BYTES = 16 << 20
+"""What memory may differ by after a warm-up: allocators keep some."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is measured of tiny models stays out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECTRIE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def resident_bytes() -> int:
+    gc.collect()
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    pytest.skip("the system does not tell resident memory")
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def settle(llm: LLM) -> None:
+    """Waits until the engine has seen that all callers are gone."""
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while llm.load().running + llm.load().waiting:
+        assert time.monotonic() < deadline, "requests still run"
+        time.sleep(0.01)
+
+
+def assert_none_left(before: set[threading.Thread]) -> None:
+    """Threads that began since have ended, or do so now: idle time still computes and saves bigrams."""
+    begun = set(threading.enumerate()) - before
+    for thread in begun:
+        thread.join(ENDS_WITHIN_S)
+    assert [thread.name for thread in begun if thread.is_alive()] == []
+
+
+def soak(folder: Path, seconds: float) -> None:
+    # With room for what they will grow by, requests would never lose their pages.
+    options = partial(EngineOptions, lookahead_tokens=0)
+    with (
+        mock.patch("spectrie.llm.EngineOptions", options),
+        LLM(
+            folder,
+            dtype="float32",
+            threads=1,
+            num_pages=SCARCE_PAGES,
+            max_running=12,
+            memory_bytes=MEMORY_BYTES,
+        ) as llm,
+        LLM(folder, dtype="float32", threads=1, num_pages=64, speculation=False) as alone,
+    ):
+        traffic = Traffic(llm, alone)
+        traffic.run(min(seconds / 4, 60.0))
+        settle(llm)
+        before, threads, files = resident_bytes(), set(threading.enumerate()), open_files()
+        traffic.run(seconds)
+        settle(llm)
+        grown = resident_bytes() - before
+        assert_none_left(threads)
+        assert open_files() <= files
+        load, tally = llm.load(), traffic.tally
+    assert tally.wrong == []
+    assert tally.failures == []
+    assert (load.running, load.waiting, load.pages_used) == (0, 0, 0)
+    assert load.memory_bytes <= MEMORY_BYTES
+    assert grown <= GROWTH_BYTES
+    # Without these nothing would have been tried.
+    assert load.preemptions > 0
+    assert tally.cached_tokens > 0 and tally.accepted_tokens > 0
+    assert all(tally.ends[how] > 0 for how in ("answered", "left", "late", "compared"))
+
+
+def test_short_traffic_leaves_nothing_behind(folder: Path) -> None:
+    soak(folder, SHORT_S)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+def test_long_traffic_leaves_nothing_behind(folder: Path) -> None:
+    soak(folder, LONG_S)
