@@ -117,6 +117,44 @@ def test_each_planned_step_is_committed_and_delivered_once(start: Any) -> None:
     assert [array.shape for array in harness.engine.committed[0][6:]] == [(1, 8), (1, 8)]
 
 
+def test_a_step_is_delivered_once_the_next_one_is_planned_and_before_it_runs(start: Any) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def step(plan: Any) -> StepResult:
+        seen.append((harness.engine.next_plan, len(harness.delivered)))
+        return one_row()
+
+    harness = start(step)
+    deliver = harness._deliver
+    planned: list[int] = []
+
+    def note(output: Any) -> None:
+        planned.append(harness.engine.next_plan)
+        deliver(output)
+
+    harness.loop._deliver = note
+    harness.queue(3)
+    harness.await_deliveries(3)
+    assert seen == [(1, 0), (2, 1), (3, 2)]
+    assert planned == [2, 3, 3]
+
+
+def test_what_the_last_step_gave_is_delivered_though_the_engine_breaks(start: Any) -> None:
+    harness = start(one_row)
+    plan = harness.engine.plan
+
+    def stop_after_one(now_s: float) -> Any:
+        if harness.engine.committed:
+            raise ValueError("broken engine")
+        return plan(now_s)
+
+    harness.engine.plan = stop_after_one
+    harness.queue(2)
+    assert harness.died.wait(WAIT_S)
+    assert "broken engine" in str(harness.death[0])
+    assert [output.step for output in harness.delivered] == [1]
+
+
 def test_tokens_of_the_forward_spare_the_search_in_logits_where_the_plan_is_greedy(
     start: Any,
 ) -> None:

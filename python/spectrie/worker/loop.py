@@ -43,7 +43,8 @@ class StepLoop:
         prepare: Makes engine and model on the loop's thread: the threads that share the work of a
             forward belong to the one that started them. Others may submit to the engine at any
             time, and then call `wake`.
-        deliver: Takes each step's output on the loop's thread; must return at once.
+        deliver: Takes each step's output on the loop's thread, when the next step is planned; must
+            return at once.
         on_death: Takes the exception that ended the loop; called on the loop's thread.
         idle: Does a little of what can wait, on the loop's thread while no request is held; False
             when there is nothing of the kind.
@@ -66,6 +67,7 @@ class StepLoop:
         self._failures = 0
         self._steps = 0
         self._busy = False
+        self._output: _core.StepOutput | None = None
         self._thread = threading.Thread(target=self._run, name="spectrie-steps", daemon=True)
 
     @property
@@ -118,12 +120,19 @@ class StepLoop:
             else:
                 log.exception("the step loop ended")
             self._busy = False
-            self._on_death(error)
+            try:
+                self._hand_over()
+            finally:
+                self._on_death(error)
+        else:
+            self._hand_over()
 
     def _step(self, engine: _core.Engine, runner: Runner) -> bool:
         """Runs one step; False when there was nothing to do."""
         plan = engine.plan(time.monotonic())
         self._busy = plan is not None
+        # Only now: what it wakes runs beside the forward, not between two of them.
+        self._hand_over()
         if plan is None:
             # Refusals, cancellations and deadlines end requests without a step.
             ends = engine.take_outputs()
@@ -139,11 +148,16 @@ class StepLoop:
         except Exception as error:
             self._fail(engine, plan.plan_id, error)
             return True
-        output = _commit(engine, plan, result, started)
+        self._output = _commit(engine, plan, result, started)
         self._failures = 0
         self._steps += 1
-        self._deliver(output)
         return True
+
+    def _hand_over(self) -> None:
+        """Delivers what the last step gave, once."""
+        output, self._output = self._output, None
+        if output is not None:
+            self._deliver(output)
 
     def _fail(self, engine: _core.Engine, plan_id: int, error: Exception) -> None:
         self._failures += 1
@@ -151,7 +165,7 @@ class StepLoop:
         if self._failures >= MAX_CONSECUTIVE_FAILURES:
             raise RuntimeError(f"{self._failures} steps failed in a row") from error
         message = "the model failed on this step; the worker's log has the details"
-        self._deliver(engine.fail(plan_id, message, time.monotonic()))
+        self._output = engine.fail(plan_id, message, time.monotonic())
 
 
 def _commit(

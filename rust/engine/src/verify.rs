@@ -37,6 +37,7 @@ impl Scheduler {
             self.costs.observe(ForwardSize { rows, keys }, elapsed_ms);
         }
         let mut outputs = self.take_outputs();
+        outputs.reserve(open.parts.len());
         let mut sampler = std::mem::take(&mut self.sampler);
         let mut lessons = Lessons::new(results.top);
         let before = self.totals.generated_tokens;
