@@ -36,6 +36,7 @@ mod packing;
 mod prepare;
 mod product;
 mod reading;
+mod rest;
 mod rotary;
 mod share;
 mod simd;

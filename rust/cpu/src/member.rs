@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Waiting loops look this often before they offer their core to others: a few microseconds.
-const SPINS: usize = 64;
+use crate::rest::Rest;
 
 /// A value on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
 #[derive(Default)]
@@ -21,6 +20,8 @@ pub(crate) struct Meeting {
     parts: Alone<AtomicU64>,
     /// Set when a member panicked: nobody may wait for it.
     broken: AtomicBool,
+    /// Where members sleep whose partners have no core.
+    rest: Rest,
 }
 
 impl Meeting {
@@ -34,6 +35,7 @@ impl Meeting {
     /// Tells all members that one of them will not come to the next barrier.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::Release);
+        self.rest.wake();
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -91,9 +93,11 @@ impl Member<'_> {
         self.barriers.set(expected);
         let arrived = &self.meeting.arrived.0;
         if arrived.fetch_add(1, Ordering::AcqRel) + 1 >= expected {
+            self.meeting.rest.wake();
             return;
         }
-        wait(|| arrived.load(Ordering::Acquire) >= expected || self.meeting.is_broken());
+        let rest = &self.meeting.rest;
+        rest.until(|| arrived.load(Ordering::Acquire) >= expected || self.meeting.is_broken());
         if arrived.load(Ordering::Acquire) < expected {
             resume_unwind(Box::new(GivenUp));
         }
@@ -134,20 +138,5 @@ impl Member<'_> {
                 Err(now) => seen = now,
             }
         }
-    }
-}
-
-/// Waits until `ready`: shortly at full speed, then letting others have the core, which may be the
-/// one that the awaited thread needs.
-#[inline]
-pub(crate) fn wait(ready: impl Fn() -> bool) {
-    for _ in 0..SPINS {
-        if ready() {
-            return;
-        }
-        std::hint::spin_loop();
-    }
-    while !ready() {
-        std::thread::yield_now();
     }
 }

@@ -9,11 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::CpuError;
-use crate::member::{Meeting, Member, wait};
-
-/// Looks for the next run that a thread takes before it sleeps, each giving the core away: some tenth
-/// of a millisecond, which spans the pause between the forwards of a busy engine.
-const LOOKS_BEFORE_SLEEP: usize = 200;
+use crate::member::{Meeting, Member};
+use crate::rest::Rest;
 
 type Work<'a> = dyn Fn(&Member<'_>) + Sync + 'a;
 
@@ -36,6 +33,10 @@ struct Common {
     /// Workers that have not finished the current run.
     busy: AtomicUsize,
     stop: AtomicBool,
+    /// Where workers wait for the next run.
+    idle: Rest,
+    /// Where the caller waits for the workers.
+    done: Rest,
 }
 
 #[derive(Clone, Copy)]
@@ -60,6 +61,8 @@ impl Team {
             job: UnsafeCell::new(None),
             busy: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
+            idle: Rest::default(),
+            done: Rest::default(),
         });
         let workers = (1..threads).map_while(|index| {
             let common = Arc::clone(&common);
@@ -98,12 +101,12 @@ impl Team {
             unsafe { *common.job.get() = Some(Job { work, threads }) };
             common.busy.store(threads - 1, Ordering::Relaxed);
             common.runs.fetch_add(1, Ordering::Release);
-            for worker in &self.workers {
-                worker.thread().unpark();
-            }
+            common.idle.wake();
         }
         common.take_part(0, threads, work);
-        wait(|| common.busy.load(Ordering::Acquire) == 0);
+        common
+            .done
+            .until(|| common.busy.load(Ordering::Acquire) == 0);
         if common.meeting.is_broken() {
             return Err(CpuError::Panicked);
         }
@@ -114,8 +117,8 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.common.stop.store(true, Ordering::Release);
+        self.common.idle.wake();
         for worker in self.workers.drain(..) {
-            worker.thread().unpark();
             // Workers catch panics of the work, so there is no result to look at.
             let _: Result<(), Box<dyn Any + Send>> = worker.join();
         }
@@ -135,25 +138,19 @@ impl Common {
         for seen in 0.. {
             let begun = || self.runs.load(Ordering::Acquire) != seen;
             let stopped = || self.stop.load(Ordering::Acquire);
-            let mut looks = 0;
-            while !begun() {
-                if stopped() {
-                    return;
-                }
-                looks += 1;
-                if looks < LOOKS_BEFORE_SLEEP {
-                    std::thread::yield_now();
-                } else {
-                    // A wake-up between the look and the sleep is kept and ends the sleep at once.
-                    std::thread::park();
-                }
+            // The pause between the forwards of a busy engine is shorter than the looks before a sleep.
+            self.idle.until(|| begun() || stopped());
+            if !begun() {
+                return;
             }
             // SAFETY: written before the run was released, and not again until this worker is done.
             if let Some(job) = unsafe { *self.job.get() } {
                 // SAFETY: `Team::run` keeps the borrow until `busy` is 0.
                 self.take_part(index, job.threads, unsafe { &*job.work });
             }
-            self.busy.fetch_sub(1, Ordering::Release);
+            if self.busy.fetch_sub(1, Ordering::Release) == 1 {
+                self.done.wake();
+            }
         }
     }
 }
