@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from spectrie import _core
 from spectrie.model.bigram_files import bigrams_file
 from spectrie.worker import bigrams
-from spectrie.worker.bigrams import NUM_PARTS, IdleBigrams, slice_tokens
+from spectrie.worker.bigrams import NUM_PARTS, IdleBigrams, slice_tokens, waited_s
 from tests.worker.scripted import VOCABULARY_SIZE, CountingRunner
 
 
@@ -31,6 +32,8 @@ class RecordingEngine:
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
+    # Whatever else runs on this machine.
+    monkeypatch.setattr(bigrams, "waited_s", lambda: 0.0)
 
 
 def start(engine: RecordingEngine, runner: CountingRunner | None = None) -> IdleBigrams:
@@ -86,6 +89,41 @@ def test_the_engine_is_given_the_growing_table_and_the_whole_one_is_kept(
     assert lines[0] == f"computing the model's bigrams in idle time, {VOCABULARY_SIZE} tokens"
     assert lines[1].startswith("computed the model's bigrams in ")
     assert len(lines) == 2
+
+
+def test_slices_that_hold_others_up_are_followed_by_longer_and_longer_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=100.0, waited=0.0)
+    times = SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr(bigrams, "time", times)
+    monkeypatch.setattr(bigrams, "waited_s", lambda: clock.waited)
+    runner = CountingRunner()
+    share = 0.5
+
+    def take_a_second() -> None:
+        clock.now += 1.0
+        clock.waited += share
+
+    runner.gate = take_a_second
+    idle = start(RecordingEngine(), runner)
+    monkeypatch.setattr(idle, "_slice_tokens", 1)
+
+    def rest() -> float:
+        began: float = clock.now
+        while not idle.step():
+            clock.now += 0.25
+        return float(clock.now) - 1.0 - began
+
+    assert [rest() for _ in range(7)] == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0]
+    share = 0.1
+    assert [rest() for _ in range(6)] == [16.0, 8.0, 4.0, 2.0, 1.0, 0.0]
+
+
+def test_time_without_a_core_is_told_and_never_falls() -> None:
+    first = waited_s()
+    assert first >= 0.0
+    assert waited_s() >= first
 
 
 def test_what_was_computed_is_kept_at_the_end_and_drafted_from_at_the_next_start() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,18 @@ NUM_PARTS = 12
 """The engine is given the growing table after each part of the vocabulary."""
 
 
+MOST_WAITED = 0.2
+"""Share of a slice that its thread may wait for a core before somebody else's work counts as held up."""
+
+MAX_REST_SLICES = 16.0
+"""Longest rest after a slice that held others up, in times of its length."""
+
+
 class IdleBigrams:
     """Drafts from the stored table, and completes it one slice at a time.
+
+    Where others want the cores too it rests between slices, longer from slice to slice: this worker
+    is idle, the machine may not be.
 
     What fails is logged and never ends the worker; the table stays as far as it came.
 
@@ -45,6 +56,8 @@ class IdleBigrams:
         self._elapsed_s = 0.0
         self._saving: threading.Thread | None = None
         self._done = False
+        self._rest_slices = 0.0
+        self._rests_until_s = 0.0
         if self._table.trouble is not None:
             log.warning("the model's bigrams are computed again: %s", self._table.trouble)
         if self._table.num_known:
@@ -59,12 +72,12 @@ class IdleBigrams:
             )
 
     def step(self) -> bool:
-        """Computes the next slice; False when there was none. Only while no request is held.
+        """Computes the next slice; False when there was none, or it rests. Only while no request is held.
 
         The slice overwrites pages that the engine says hold nothing. They are handed out only by the
         next plan, which the same thread asks for.
         """
-        if self._done:
+        if self._done or time.monotonic() < self._rests_until_s:
             return False
         try:
             self._compute()
@@ -81,10 +94,16 @@ class IdleBigrams:
         self._save()
 
     def _compute(self) -> None:
-        started = time.monotonic()
+        started, waited_before = time.monotonic(), waited_s()
         pages = self._engine.scratch_pages(self._table.max_pages)
         self._table.extend(self._slice_tokens, pages)
-        self._elapsed_s += time.monotonic() - started
+        ended = time.monotonic()
+        self._elapsed_s += ended - started
+        if waited_s() - waited_before > MOST_WAITED * (ended - started):
+            self._rest_slices = min(max(2 * self._rest_slices, 1.0), MAX_REST_SLICES)
+        else:
+            self._rest_slices //= 2
+        self._rests_until_s = ended + self._rest_slices * (ended - started)
         self._done = self._table.is_complete
         part = -(-self._table.num_tokens // NUM_PARTS)
         if self._done or self._table.num_known - self._num_published >= part:
@@ -109,6 +128,15 @@ class IdleBigrams:
             log.warning(
                 "the model's bigrams are not kept, a restart computes them again: %s", error
             )
+
+
+def waited_s() -> float:
+    """Seconds that this thread was ready to run and had no core; 0 where the system does not tell."""
+    try:
+        fields = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+    except OSError:
+        return 0.0
+    return int(fields[1]) / 1e9
 
 
 def slice_tokens(rows: list[int], milliseconds: list[float]) -> int:
