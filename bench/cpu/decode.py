@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from tests.prompts import load
 if TYPE_CHECKING:
     from spectrie import LLM
 
-__all__ = ["decode_lines", "inductor_line", "weight_bytes"]
+__all__ = ["Race", "decode_lines", "inductor_line", "race", "weight_bytes"]
 
 RATIO = {"float32": (2.5, 4.0), "bfloat16": (2.0, 4.5)}
 """Floor and goal of the ratio to transformers."""
@@ -43,16 +45,16 @@ def decode_lines(
     """
     num_bytes = weight_bytes(folder, dtype)
     before = read_bandwidth(threads, num_bytes)
-    race = _race(folder, dtype, threads, pairs, max_tokens, compiled=False)
+    found = race(folder, dtype, threads, pairs, max_tokens)
     # Right before and after the decode: what neighbours leave of the memory changes over minutes.
     bandwidth = max(before, read_bandwidth(threads, num_bytes))
     limit = bandwidth / num_bytes
-    rate = float(str(race.comparison.summary()["ours_median"]))
+    rate = float(str(found.comparison.summary()["ours_median"]))
     share = rate / limit
     enough = f"{share:.0%} of bandwidth" if share >= ENOUGH_SHARE else ""
     floor, goal = SHARE[dtype]
     return [
-        race.line(f"plain decode, batch 1, {dtype}", "transformers", RATIO[dtype], enough),
+        found.line(f"plain decode, batch 1, {dtype}", "transformers", RATIO[dtype], enough),
         limit_line(
             f"share of read bandwidth, {dtype}",
             f"limit {limit:.0f} tok/s ({bandwidth / 1e9:.1f} GB/s)",
@@ -68,13 +70,13 @@ def decode_lines(
 
 def inductor_line(folder: Path, dtype: str, *, threads: int, pairs: int, max_tokens: int) -> Line:
     """Ratio to transformers compiled by Inductor; arguments as of `decode_lines`."""
-    race = _race(folder, dtype, threads, pairs, max_tokens, compiled=True)
+    found = race(folder, dtype, threads, pairs, max_tokens, compiled=True)
     what = f"plain decode, batch 1, {dtype}, against Inductor"
-    return race.line(what, "compiled transformers", INDUCTOR_RATIO)
+    return found.line(what, "compiled transformers", INDUCTOR_RATIO)
 
 
 @dataclass(frozen=True, slots=True)
-class _Race:
+class Race:
     """Rates of both, and on how many of how many prompts they gave the same tokens."""
 
     comparison: Comparison
@@ -97,27 +99,43 @@ class _Race:
         )
 
 
-def _race(
-    folder: Path, dtype: str, threads: int, pairs: int, max_tokens: int, *, compiled: bool
-) -> _Race:
+def race(
+    folder: Path,
+    dtype: str,
+    threads: int,
+    pairs: int,
+    max_tokens: int,
+    *,
+    compiled: bool = False,
+    num_prompts: int | None = None,
+    beside: AbstractContextManager[None] | None = None,
+) -> Race:
+    """Rates of transformers and ours, in turn; arguments as of `decode_lines`, and:
+
+    Args:
+        compiled: Whether Inductor compiles the rival.
+        num_prompts: Prompts that are taken; None = all.
+        beside: What goes on while the rates are measured.
+    """
     from spectrie import LLM
 
     rival = Rival(folder, dtype, threads, compiled=compiled)
     with LLM(folder, dtype=dtype, threads=threads, speculation=False) as llm:
         prompts = [
             llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages or []))
-            for prompt in load("chat")
+            for prompt in load("chat")[:num_prompts]
         ]
         if compiled:
             prompts = [ids for ids in prompts if len(ids) + max_tokens <= COMPILED_CONTEXT]
         same = sum(_same(llm, rival, ids, max_tokens) for ids in prompts)
-        comparison = compare(
-            [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
-            [lambda ids=ids: _ours(llm, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
-            pairs=pairs,
-            title=f"decode {dtype}{', compiled' if compiled else ''}",
-        )
-    return _Race(comparison, same, len(prompts))
+        with beside or contextlib.nullcontext():
+            comparison = compare(
+                [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
+                [lambda ids=ids: _ours(llm, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
+                pairs=pairs,
+                title=f"decode {dtype}{', compiled' if compiled else ''}",
+            )
+    return Race(comparison, same, len(prompts))
 
 
 def _theirs(rival: Rival, ids: list[int], max_tokens: int) -> float:

@@ -1,0 +1,50 @@
+"""Plain decoding on cores that others want too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.cpu.decode import race
+from bench.cpu.lines import Line
+
+__all__ = ["company_line"]
+
+PAIRS = 8
+MAX_TOKENS = 16
+PROMPTS = 4
+FLOOR, GOAL = 1.0, 2.0
+# Ends with its parent, however that ends.
+_BUSY = "import os\nwhile os.getppid() == {parent}:\n    pass\n"
+
+
+def company_line(folder: Path, dtype: str, *, threads: int) -> Line:
+    """Ratio to transformers while each core has a busy process of somebody else's."""
+    cores = os.cpu_count() or 1
+    found = race(
+        folder,
+        dtype,
+        threads,
+        PAIRS,
+        MAX_TOKENS,
+        num_prompts=PROMPTS,
+        beside=_busy_processes(cores),
+    )
+    what = f"plain decode beside {cores} busy processes, {dtype}"
+    return found.line(what, "transformers", (FLOOR, GOAL))
+
+
+@contextlib.contextmanager
+def _busy_processes(count: int) -> Iterator[None]:
+    command = [sys.executable, "-c", _BUSY.format(parent=os.getpid())]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
