@@ -69,6 +69,14 @@ def assert_none_left(before: set[threading.Thread]) -> None:
     assert [thread.name for thread in begun if thread.is_alive()] == []
 
 
+def assert_closed(before: int) -> None:
+    """No more files are open than before, once idle work has read what it reads."""
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while (now := open_files()) > before:
+        assert time.monotonic() < deadline, f"{now} files are open, {before} before"
+        time.sleep(0.01)
+
+
 def soak(folder: Path, seconds: float) -> None:
     # With room for what they will grow by, requests would never lose their pages.
     options = partial(EngineOptions, lookahead_tokens=0)
@@ -92,7 +100,7 @@ def soak(folder: Path, seconds: float) -> None:
         settle(llm)
         grown = resident_bytes() - before
         assert_none_left(threads)
-        assert open_files() <= files
+        assert_closed(files)
         load, tally = llm.load(), traffic.tally
     assert tally.wrong == []
     assert tally.failures == []
