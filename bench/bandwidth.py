@@ -15,7 +15,7 @@ __all__ = ["read_bandwidth"]
 ROUNDS = 16
 
 
-def read_bandwidth(threads: int, num_bytes: int) -> float:
+def read_bandwidth(threads: int, num_bytes: int, rounds: int = ROUNDS) -> float:
     """Bytes per second that `threads` threads read of `num_bytes` bytes, again and again.
 
     The size counts: what a last-level cache keeps from one round to the next is read faster, for
@@ -36,7 +36,7 @@ def read_bandwidth(threads: int, num_bytes: int) -> float:
             lambda: list(pool.map(np.max, parts)),
             lambda: list(pool.map(_compare_halves, parts)),
         ]
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for read in readers:
                 began = time.perf_counter()
                 read()

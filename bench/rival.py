@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ class Rival:
         self._model: Any = model.eval()
         self._threads = threads
         self._compiled = compiled
+        self._cache: Any = None
 
     def run(
         self, prompt_ids: list[int], max_tokens: int, *, lookup: int | None = None, fixed: bool
@@ -76,14 +79,20 @@ class Rival:
         return tokens, clock.last - clock.first, whole
 
     def _compiled_options(self) -> dict[str, Any]:
+        if "distutils" in sys.modules:
+            # Inductor imports setuptools, which refuses to replace what is already there.
+            os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
         from torch._inductor import config as inductor
         from transformers import CompileConfig, StaticCache
 
         inductor.freezing = True
         how = CompileConfig(mode=None, fullgraph=True, dynamic=False)
         how._compile_all_devices = True  # it compiles on accelerators alone otherwise
-        cache = StaticCache(config=self._model.config, max_cache_len=COMPILED_CONTEXT)
-        return {"past_key_values": cache, "compile_config": how}
+        if self._cache is None:
+            self._cache = StaticCache(config=self._model.config, max_cache_len=COMPILED_CONTEXT)
+        # The compiled step keeps the addresses of the first one it saw.
+        self._cache.reset()
+        return {"past_key_values": self._cache, "compile_config": how}
 
     def run_batch(self, prompts: list[list[int]], new_tokens: int) -> float:
         """Continues prompts side by side, padded on the left, each by `new_tokens` tokens.

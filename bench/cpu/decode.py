@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,8 @@ SHARE = {"float32": (0.6, 0.8), "bfloat16": (0.4, 0.65)}
 """Floor and goal of the share of the bandwidth limit."""
 ENOUGH_SHARE = 0.6
 """This share of the limit counts as the floor where the ratio asks for more than the machine has."""
+READS = 2
+"""Rounds of readers before and after each of our samples."""
 _BYTES = {"float32": 4, "bfloat16": 2}
 
 
@@ -44,26 +48,23 @@ def decode_lines(
         max_tokens: Tokens of an answer.
     """
     num_bytes = weight_bytes(folder, dtype)
-    before = read_bandwidth(threads, num_bytes)
-    found = race(folder, dtype, threads, pairs, max_tokens)
-    # Right before and after the decode: what neighbours leave of the memory changes over minutes.
-    bandwidth = max(before, read_bandwidth(threads, num_bytes))
-    limit = bandwidth / num_bytes
+    limits = _Limits(threads, num_bytes)
+    found = race(folder, dtype, threads, pairs, max_tokens, around=limits.around)
+    limit = statistics.median(limits.rates)
     rate = float(str(found.comparison.summary()["ours_median"]))
-    share = rate / limit
+    share = statistics.median(limits.shares)
     enough = f"{share:.0%} of bandwidth" if share >= ENOUGH_SHARE else ""
     floor, goal = SHARE[dtype]
     return [
         found.line(f"plain decode, batch 1, {dtype}", "transformers", RATIO[dtype], enough),
         limit_line(
             f"share of read bandwidth, {dtype}",
-            f"limit {limit:.0f} tok/s ({bandwidth / 1e9:.1f} GB/s)",
+            f"limit {limit:.0f} tok/s ({limit * num_bytes / 1e9:.1f} GB/s)",
             f"{rate:.1f} tok/s",
-            share,
+            limits.shares,
             floor=floor,
             goal=goal,
-            limit_tokens_per_second=limit,
-            read_gb_per_s=round(bandwidth / 1e9, 1),
+            limits_tokens_per_second=limits.rates,
         ),
     ]
 
@@ -73,6 +74,30 @@ def inductor_line(folder: Path, dtype: str, *, threads: int, pairs: int, max_tok
     found = race(folder, dtype, threads, pairs, max_tokens, compiled=True)
     what = f"plain decode, batch 1, {dtype}, against Inductor"
     return found.line(what, "compiled transformers", INDUCTOR_RATIO)
+
+
+@dataclass(slots=True)
+class _Limits:
+    """What memory allowed beside each sample: what neighbours leave of it changes within seconds."""
+
+    threads: int
+    num_bytes: int
+    rates: list[float] = field(default_factory=list)
+    """Tokens per second at which all of them would be read."""
+    shares: list[float] = field(default_factory=list)
+    """Our samples over these."""
+
+    def around(self, sample: Callable[[], float]) -> float:
+        """Takes a sample between two measurements of the limit, of which the higher one counts."""
+        before = self._rate()
+        rate = sample()
+        limit = max(before, self._rate())
+        self.rates.append(limit)
+        self.shares.append(rate / limit)
+        return rate
+
+    def _rate(self) -> float:
+        return read_bandwidth(self.threads, self.num_bytes, READS) / self.num_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +134,7 @@ def race(
     compiled: bool = False,
     num_prompts: int | None = None,
     beside: AbstractContextManager[None] | None = None,
+    around: Callable[[Callable[[], float]], float] = lambda sample: sample(),
 ) -> Race:
     """Rates of transformers and ours, in turn; arguments as of `decode_lines`, and:
 
@@ -116,6 +142,7 @@ def race(
         compiled: Whether Inductor compiles the rival.
         num_prompts: Prompts that are taken; None = all.
         beside: What goes on while the rates are measured.
+        around: Takes each of our samples.
     """
     from spectrie import LLM
 
@@ -131,7 +158,7 @@ def race(
         with beside or contextlib.nullcontext():
             comparison = compare(
                 [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
-                [lambda ids=ids: _ours(llm, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
+                [lambda ids=ids: around(lambda: _ours(llm, ids, max_tokens)) for ids in prompts],  # type: ignore[misc]
                 pairs=pairs,
                 title=f"decode {dtype}{', compiled' if compiled else ''}",
             )

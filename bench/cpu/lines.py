@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,7 +139,25 @@ def cost_line(
 
 
 def limit_line(
-    what: str, limit: str, ours: str, value: float, *, floor: float, goal: float, **data: Any
+    what: str,
+    limit: str,
+    ours: str,
+    shares: Sequence[float],
+    *,
+    floor: float,
+    goal: float,
+    **data: Any,
 ) -> Line:
-    """A share of the machine's limit."""
-    return Line(what, limit, ours, value, None, floor, goal, unit="%", data=data)
+    """Shares of the machine's limit, each with the limit as it was beside that sample."""
+    share, interval = statistics.median(shares), median_interval(shares)
+    return Line(
+        what,
+        limit,
+        ours,
+        share,
+        interval,
+        floor,
+        goal,
+        unit="%",
+        data={"shares": list(shares), **data},
+    )
