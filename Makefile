@@ -115,7 +115,7 @@ bench-router: setup  ## time the router adds to each token
 	$(BIN)/python -m bench router
 
 .PHONY: bench-cpu
-bench-cpu: bigrams  ## the CPU path beside transformers (20 minutes); LLAMA=1 adds llama.cpp (compiles 12 more)
+bench-cpu: bigrams  ## the CPU path beside transformers (25 minutes); LLAMA=1 adds llama.cpp (compiles 12 more)
 	$(BIN)/python -m bench cpu $(if $(LLAMA),--llama)
 
 .PHONY: bench-draft
