@@ -109,6 +109,25 @@ pub(crate) fn maximum<S: Simd>(value: S::V) -> f32 {
     a[0]
 }
 
+/// What instruction sets without products of pairs do: the two numbers of a pair one after the other,
+/// widened. Their `load_pairs` gives the upper one first.
+macro_rules! widened_pairs {
+    () => {
+        type Numbers = Self::V;
+        const PAIR_PRODUCTS: usize = 2;
+        #[inline(always)]
+        fn splat_pair(words: &[f32], product: usize) -> Self::Numbers {
+            Self::splat(words[1 - product])
+        }
+        #[inline(always)]
+        fn fma_pairs(a: Self::Numbers, b: Self::Numbers, c: Self::V) -> Self::V {
+            Self::fma(a, b, c)
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use widened_pairs;
+
 /// Plain loops that the compiler vectorises as far as the target's baseline allows.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
@@ -120,10 +139,9 @@ fn each(a: [f32; LANES], b: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> [f32; 
 
 impl Simd for Portable {
     type V = [f32; LANES];
-    type Numbers = Self::V;
+    widened_pairs!();
     const ACCUMULATORS: usize = 6;
     const CELLS: usize = 1;
-    const PAIR_PRODUCTS: usize = 2;
     #[inline(always)]
     fn splat(value: f32) -> Self::V {
         [value; LANES]
@@ -177,14 +195,6 @@ impl Simd for Portable {
     #[inline(always)]
     fn load_pairs(from: &[Bf16; 2 * LANES], product: usize) -> Self::Numbers {
         std::array::from_fn(|i| f32::from_bits(u32::from(from[2 * i + 1 - product].0) << 16))
-    }
-    #[inline(always)]
-    fn splat_pair(words: &[f32], product: usize) -> Self::Numbers {
-        [words[1 - product]; LANES]
-    }
-    #[inline(always)]
-    fn fma_pairs(a: Self::Numbers, b: Self::Numbers, c: Self::V) -> Self::V {
-        Self::fma(a, b, c)
     }
 }
 

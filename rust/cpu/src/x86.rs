@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 use std::mem::transmute;
 
 use crate::element::Bf16;
-use crate::simd::{EXPONENT_OFFSET, LANES, Simd};
+use crate::simd::{EXPONENT_OFFSET, LANES, Simd, widened_pairs};
 
 /// One 512-bit register.
 #[derive(Clone, Copy)]
@@ -124,8 +124,7 @@ macro_rules! prefetches {
 
 impl Simd for Avx512 {
     avx512!();
-    type Numbers = __m512;
-    const PAIR_PRODUCTS: usize = 2;
+    widened_pairs!();
     #[inline(always)]
     fn load_pairs(from: &[Bf16; 2 * LANES], product: usize) -> Self::Numbers {
         // SAFETY: see above.
@@ -137,14 +136,6 @@ impl Simd for Avx512 {
                 _mm512_slli_epi32::<16>(pairs)
             })
         }
-    }
-    #[inline(always)]
-    fn splat_pair(words: &[f32], product: usize) -> Self::Numbers {
-        Self::splat(words[1 - product])
-    }
-    #[inline(always)]
-    fn fma_pairs(a: Self::Numbers, b: Self::Numbers, c: Self::V) -> Self::V {
-        Self::fma(a, b, c)
     }
 }
 
@@ -174,10 +165,9 @@ impl Simd for Avx512Bf16 {
 
 impl Simd for Avx2 {
     type V = [__m256; 2];
-    type Numbers = Self::V;
+    widened_pairs!();
     const ACCUMULATORS: usize = 6;
     const CELLS: usize = 1;
-    const PAIR_PRODUCTS: usize = 2;
     half!();
     prefetches!();
     #[inline(always)]
@@ -251,13 +241,5 @@ impl Simd for Avx2 {
                 })
             })
         }
-    }
-    #[inline(always)]
-    fn splat_pair(words: &[f32], product: usize) -> Self::Numbers {
-        Self::splat(words[1 - product])
-    }
-    #[inline(always)]
-    fn fma_pairs(a: Self::Numbers, b: Self::Numbers, c: Self::V) -> Self::V {
-        Self::fma(a, b, c)
     }
 }
