@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from spectrie.errors import ConfigError
+from spectrie.model import machine
 from spectrie.worker.config import EngineOptions
 from spectrie.worker.host import overlaps
 
-CORES = len(os.sched_getaffinity(0))
+CORES = machine.num_cores()
 
 
 def runner(device_name: str, threads: int) -> Any:

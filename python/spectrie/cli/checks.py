@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from spectrie.errors import SpectrieError
-from spectrie.model.machine import bf16_flags, cpu_flags
+from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
 from spectrie.model.store import cache_folder, entry
 
 __all__ = ["Check", "run_checks"]
@@ -81,7 +81,7 @@ def _torch() -> Check:
 
 
 def _processor() -> Check:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = num_cores()
     if bf16_flags():
         return Check(
             "processor", "ok", f"{cores} cores, bfloat16 instructions: dtype auto is bfloat16"

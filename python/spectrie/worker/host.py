@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from spectrie.errors import ConfigError
+from spectrie.model import machine
 from spectrie.worker.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.worker.grammars import Grammars
 from spectrie.worker.loop import StepLoop
@@ -204,7 +204,7 @@ def overlaps(options: EngineOptions, runner: Runner) -> bool:
     if options.overlap not in ("auto", "on", "off"):
         raise ConfigError(f"overlap is {options.overlap!r}, allowed: auto, on, off")
     if options.overlap == "auto":
-        return runner.device_name != "cpu" or runner.threads < len(os.sched_getaffinity(0))
+        return runner.device_name != "cpu" or runner.threads < machine.num_cores()
     return options.overlap == "on"
 
 
