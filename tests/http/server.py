@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import openai
 import pytest
 
 from tests.http.scripted_worker import ScriptedWorker
+from tests.waiting import wait_until
 
 __all__ = ["Server", "client", "router", "scripted", "serving", "url"]
 
@@ -85,10 +85,11 @@ def router(folder: Path, *options: str) -> Iterator[dict[str, str]]:
 
 
 def _wait_until_ready(url: str) -> None:
-    deadline = time.monotonic() + READY_S
-    while httpx.get(url).status_code != 200:
-        assert time.monotonic() < deadline, "the router did not take the worker"
-        time.sleep(0.02)
+    wait_until(
+        lambda: httpx.get(url).status_code == 200,
+        READY_S,
+        lambda: "the router did not take the worker",
+    )
 
 
 def _ready(process: subprocess.Popen[str]) -> dict[str, str]:

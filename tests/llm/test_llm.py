@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from spectrie.errors import (
 from spectrie.llm import LLM
 from spectrie.types import Source, SpeculationOptions
 from tests.tiny_model import write_tiny_model
+from tests.waiting import wait_until
 
 PROMPT = "def print the class"
 WAIT_S = 30.0
@@ -53,10 +53,9 @@ def llm(folder: Path) -> Iterator[LLM]:
 
 
 def wait_idle(llm: LLM) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while llm.load().running + llm.load().waiting:
-        assert time.monotonic() < deadline, "requests still run"
-        time.sleep(0.005)
+    wait_until(
+        lambda: not llm.load().running + llm.load().waiting, WAIT_S, lambda: "requests still run"
+    )
 
 
 def test_model_is_named_after_its_folder(llm: LLM, folder: Path) -> None:

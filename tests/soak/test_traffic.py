@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from spectrie.llm import LLM
 from spectrie.worker.config import EngineOptions
 from tests.soak.traffic import Traffic
 from tests.tiny_model import write_tiny_model
+from tests.waiting import wait_until
 
 SHORT_S = 15.0
 LONG_S = float(os.environ.get("SPECTRIE_SOAK_SECONDS", "1200"))
@@ -55,10 +55,11 @@ def open_files() -> int:
 
 def settle(llm: LLM) -> None:
     """Waits until the engine has seen that all callers are gone."""
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while llm.load().running + llm.load().waiting:
-        assert time.monotonic() < deadline, "requests still run"
-        time.sleep(0.01)
+    wait_until(
+        lambda: not llm.load().running + llm.load().waiting,
+        ENDS_WITHIN_S,
+        lambda: "requests still run",
+    )
 
 
 def assert_none_left(before: set[threading.Thread]) -> None:
@@ -71,10 +72,11 @@ def assert_none_left(before: set[threading.Thread]) -> None:
 
 def assert_closed(before: int) -> None:
     """No more files are open than before, once idle work has read what it reads."""
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while (now := open_files()) > before:
-        assert time.monotonic() < deadline, f"{now} files are open, {before} before"
-        time.sleep(0.01)
+    wait_until(
+        lambda: open_files() <= before,
+        ENDS_WITHIN_S,
+        lambda: f"{open_files()} files are open, {before} before",
+    )
 
 
 def soak(folder: Path, seconds: float) -> None:
