@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 __all__ = ["read_bandwidth"]
 
-ROUNDS = 16
+ROUNDS = 2
 
 
-def read_bandwidth(threads: int, num_bytes: int, rounds: int = ROUNDS) -> float:
+def read_bandwidth(threads: int, num_bytes: int) -> float:
     """Bytes per second that `threads` threads read of `num_bytes` bytes, again and again.
 
     The size counts: what a last-level cache keeps from one round to the next is read faster, for
@@ -36,7 +36,7 @@ def read_bandwidth(threads: int, num_bytes: int, rounds: int = ROUNDS) -> float:
             lambda: list(pool.map(np.max, parts)),
             lambda: list(pool.map(_compare_halves, parts)),
         ]
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             for read in readers:
                 began = time.perf_counter()
                 read()

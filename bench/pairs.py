@@ -81,6 +81,7 @@ def compare(
     *,
     pairs: int,
     title: str,
+    alone: bool = True,
 ) -> Comparison:
     """Takes `pairs` pairs of samples; every other pair begins with ours.
 
@@ -89,6 +90,7 @@ def compare(
         ours: Likewise; entry i is compared with entry i of `base`.
         pairs: How many pairs.
         title: Shown with the progress, on stderr.
+        alone: Whether samples are taken again during which others used cores.
     """
     first: list[float] = []
     second: list[float] = []
@@ -100,7 +102,7 @@ def compare(
             ours_first = (number + number // len(base)) % 2 == 1
             order = (ours[task], base[task]) if ours_first else (base[task], ours[task])
             (one, foreign_one), (two, foreign_two) = (foreign_cores(sample) for sample in order)
-            quiet = max(foreign_one, foreign_two) <= MAX_FOREIGN_CORES
+            quiet = not alone or max(foreign_one, foreign_two) <= MAX_FOREIGN_CORES
             if quiet or attempt == _RETRIES - 1:
                 break
             dropped += 2

@@ -15,6 +15,7 @@ from bench.draft.corpus import CorpusLock
 from bench.draft.ours import build_corpus
 from bench.namespaces import fresh_namespace
 from bench.pairs import Comparison, compare
+from bench.prompt_ids import prompt_ids
 from bench.rival import Rival
 from spectrie import _core
 from spectrie.types import SpeculationOptions, SpeculationStats
@@ -50,7 +51,7 @@ def run(model: str, *, pairs: int, max_tokens: int, threads: int, dtype: str = "
             ) as llm,
         ):
             facts = machine.facts(threads=threads, dtype=llm.dtype)
-            samples = [(prompt, _ids(llm, prompt)) for prompt in load(kind)]
+            samples = [(prompt, prompt_ids(llm, prompt)) for prompt in load(kind)]
             ours = _ours(llm, samples, kind, pairs, max_tokens)
         rival = rival or Rival(folder, facts["dtype"], threads)
         theirs = _theirs(rival, samples, kind, pairs, max_tokens)
@@ -75,12 +76,6 @@ def _corpora(kind: Kind, folder: Path, target: str) -> list[Path]:
     documents = CorpusLock.load(CORPORA[kind]).documents(tokenizer)
     fingerprint = _core.tokenizer_fingerprint(str(tokenizer))
     return [build_corpus(CORPORA[kind], documents, Path(target), fingerprint)]
-
-
-def _ids(llm: LLM, prompt: Prompt) -> list[int]:
-    if prompt.messages is None:
-        return list(llm.tokenizer.encode(prompt.text or ""))
-    return list(llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages)))
 
 
 def _ours(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.cpu.decode import race
 from bench.cpu.lines import Line
+from spectrie.model import machine
 
 __all__ = ["company_line"]
 
@@ -24,7 +25,7 @@ _BUSY = "import os\nwhile os.getppid() == {parent}:\n    pass\n"
 
 def company_line(folder: Path, dtype: str, *, threads: int) -> Line:
     """Ratio to transformers while each core has a busy process of somebody else's."""
-    cores = os.cpu_count() or 1
+    cores = machine.num_cores()
     found = race(
         folder,
         dtype,
@@ -32,7 +33,7 @@ def company_line(folder: Path, dtype: str, *, threads: int) -> Line:
         PAIRS,
         MAX_TOKENS,
         num_prompts=PROMPTS,
-        beside=_busy_processes(cores),
+        company=_busy_processes(cores),
     )
     what = f"plain decode beside {cores} busy processes, {dtype}"
     return found.line(what, "transformers", (FLOOR, GOAL))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bench.bandwidth import read_bandwidth
 from bench.cpu.lines import Line, from_comparison, limit_line
 from bench.pairs import Comparison, compare
+from bench.prompt_ids import prompt_ids
 from bench.rival import COMPILED_CONTEXT, Rival
 from tests.prompts import load
 
@@ -30,8 +31,6 @@ SHARE = {"float32": (0.6, 0.8), "bfloat16": (0.4, 0.65)}
 """Floor and goal of the share of the bandwidth limit."""
 ENOUGH_SHARE = 0.6
 """This share of the limit counts as the floor where the ratio asks for more than the machine has."""
-READS = 2
-"""Rounds of readers before and after each of our samples."""
 _BYTES = {"float32": 4, "bfloat16": 2}
 
 
@@ -51,22 +50,19 @@ def decode_lines(
     limits = _Limits(threads, num_bytes)
     found = race(folder, dtype, threads, pairs, max_tokens, around=limits.around)
     limit = statistics.median(limits.rates)
-    rate = float(str(found.comparison.summary()["ours_median"]))
-    share = statistics.median(limits.shares)
-    enough = f"{share:.0%} of bandwidth" if share >= ENOUGH_SHARE else ""
     floor, goal = SHARE[dtype]
-    return [
-        found.line(f"plain decode, batch 1, {dtype}", "transformers", RATIO[dtype], enough),
-        limit_line(
-            f"share of read bandwidth, {dtype}",
-            f"limit {limit:.0f} tok/s ({limit * num_bytes / 1e9:.1f} GB/s)",
-            f"{rate:.1f} tok/s",
-            limits.shares,
-            floor=floor,
-            goal=goal,
-            limits_tokens_per_second=limits.rates,
-        ),
-    ]
+    share = limit_line(
+        f"share of read bandwidth, {dtype}",
+        f"limit {limit:.0f} tok/s ({limit * num_bytes / 1e9:.1f} GB/s)",
+        f"{statistics.median(found.comparison.second):.1f} tok/s",
+        limits.shares,
+        floor=floor,
+        goal=goal,
+        limits_tokens_per_second=limits.rates,
+    )
+    enough = f"{share.value:.0%} of bandwidth" if share.value >= ENOUGH_SHARE else ""
+    what = f"plain decode, batch 1, {dtype}"
+    return [found.line(what, "transformers", RATIO[dtype], enough), share]
 
 
 def inductor_line(folder: Path, dtype: str, *, threads: int, pairs: int, max_tokens: int) -> Line:
@@ -97,7 +93,7 @@ class _Limits:
         return rate
 
     def _rate(self) -> float:
-        return read_bandwidth(self.threads, self.num_bytes, READS) / self.num_bytes
+        return read_bandwidth(self.threads, self.num_bytes) / self.num_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ def race(
     *,
     compiled: bool = False,
     num_prompts: int | None = None,
-    beside: AbstractContextManager[None] | None = None,
+    company: AbstractContextManager[None] | None = None,
     around: Callable[[Callable[[], float]], float] = lambda sample: sample(),
 ) -> Race:
     """Rates of transformers and ours, in turn; arguments as of `decode_lines`, and:
@@ -141,26 +137,24 @@ def race(
     Args:
         compiled: Whether Inductor compiles the rival.
         num_prompts: Prompts that are taken; None = all.
-        beside: What goes on while the rates are measured.
+        company: What else goes on while the rates are measured; None = nothing may.
         around: Takes each of our samples.
     """
     from spectrie import LLM
 
     rival = Rival(folder, dtype, threads, compiled=compiled)
     with LLM(folder, dtype=dtype, threads=threads, speculation=False) as llm:
-        prompts = [
-            llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages or []))
-            for prompt in load("chat")[:num_prompts]
-        ]
+        prompts = [prompt_ids(llm, prompt) for prompt in load("chat")[:num_prompts]]
         if compiled:
             prompts = [ids for ids in prompts if len(ids) + max_tokens <= COMPILED_CONTEXT]
         same = sum(_same(llm, rival, ids, max_tokens) for ids in prompts)
-        with beside or contextlib.nullcontext():
+        with company or contextlib.nullcontext():
             comparison = compare(
                 [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
                 [lambda ids=ids: around(lambda: _ours(llm, ids, max_tokens)) for ids in prompts],  # type: ignore[misc]
                 pairs=pairs,
                 title=f"decode {dtype}{', compiled' if compiled else ''}",
+                alone=company is None,
             )
     return Race(comparison, same, len(prompts))
 

@@ -13,6 +13,7 @@ from bench.cpu.lines import Line, against_rival
 from bench.cpu.rate import rate
 from bench.draft.packages import Package, cache_folder, fetch
 from bench.pairs import Comparison, compare
+from bench.prompt_ids import prompt_ids
 from spectrie.types import SpeculationOptions
 from tests.prompts import load
 
@@ -96,10 +97,7 @@ def llama_lines(folder: Path, gguf: Path, dtype: str, *, threads: int, pairs: in
     rival = Llama(gguf, threads)
     try:
         with LLM(folder, dtype=dtype, threads=threads) as llm:
-            samples = [
-                llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages or []))
-                for prompt in load("edit")
-            ]
+            samples = [prompt_ids(llm, prompt) for prompt in load("edit")]
             eos = _eos(folder)
             _ours(llm, samples[0])
             lines = []

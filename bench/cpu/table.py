@@ -77,7 +77,8 @@ def _store(lines: list[Line], facts: dict[str, Any], threads: int) -> None:
     notes = [
         f"SmolLM2-135M, {threads} threads. Plain decoding: {DECODE_TOKENS} tokens after the first,"
         " one request; limit = read bandwidth over weight bytes, by the best of three readers of as"
-        " many bytes right before and after each of our samples. Cost of rows: one forward at a context of 256 tokens."
+        " many bytes right before and after each of our samples. Cost of rows: one forward at a"
+        " context of 256 tokens."
         " Inductor: torch.compile with frozen weights and a static cache."
         " Throughput and adversarial: whole requests. Adversarial: prompts of random tokens,"
         " temperature 1.5. llama.cpp: its Python binding on the Q4_1 file from which our weights"

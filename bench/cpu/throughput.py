@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bench.cpu.lines import Line, against_rival
 from bench.cpu.rate import rate
 from bench.pairs import compare
+from bench.prompt_ids import prompt_ids
 from bench.rival import Rival
 from spectrie.types import SpeculationOptions
 from tests.prompts import load
@@ -29,8 +30,7 @@ def throughput_line(folder: Path, dtype: str, *, threads: int, pairs: int) -> Li
     rival = Rival(folder, dtype, threads)
     with LLM(folder, dtype=dtype, threads=threads) as llm:
         ids = [
-            llm.tokenizer.encode(llm.tokenizer.apply_chat_template(prompt.messages or []))
-            for prompt in (*load("chat"), *load("edit", CONCURRENCY - 12))
+            prompt_ids(llm, prompt) for prompt in (*load("chat"), *load("edit", CONCURRENCY - 12))
         ]
         rival.run_batch(ids, 4)
         _rate(llm, ids)
