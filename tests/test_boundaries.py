@@ -15,24 +15,28 @@ KERNELS = ROOT / "kernels" / "spectrie_kernels"
 
 # Which of our crates a crate may depend on, tests and build scripts included.
 CRATES: dict[str, set[str]] = {
-    "spectrie-trie": set(),
-    "spectrie-cpu": set(),
+    "spectrie-types": set(),
+    "spectrie-trie": {"spectrie-types"},
+    "spectrie-cpu": {"spectrie-simd"},
     "spectrie-text": set(),
     "spectrie-proto": set(),
-    "spectrie-codegen": set(),
-    "spectrie-engine": {"spectrie-trie", "spectrie-text"},
-    "spectrie-router": {"spectrie-proto", "spectrie-text"},
+    "spectrie-codegen": {"spectrie-types"},
+    "spectrie-engine": {"spectrie-types", "spectrie-sampling", "spectrie-trie", "spectrie-text"},
+    "spectrie-router": {"spectrie-types", "spectrie-request", "spectrie-proto", "spectrie-text"},
     "spectrie-py": {
+        "spectrie-types",
         "spectrie-trie",
+        "spectrie-sampling",
         "spectrie-engine",
         "spectrie-text",
         "spectrie-cpu",
+        "spectrie-request",
         "spectrie-router",
     },
 }
 # Libraries that a pure crate must never see.
 FORBIDDEN_IN_CORE = {"pyo3", "tokio", "tonic", "axum", "hyper"}
-CORE = {"spectrie-trie", "spectrie-engine", "spectrie-cpu", "spectrie-text"}
+CORE = {"spectrie-types", "spectrie-trie", "spectrie-engine", "spectrie-cpu", "spectrie-text"}
 
 # Which rooms a room of the Python package may import; a room is a folder or a single file.
 ROOMS: dict[str, set[str]] = {

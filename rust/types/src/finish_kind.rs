@@ -1,0 +1,82 @@
+//! Why a choice ended.
+
+/// Why a choice ended; the numbers are those of `FinishKind` in
+/// `proto/spectrie/worker/v1/worker.proto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FinishKind {
+    /// An end-of-sequence token.
+    Eos = 1,
+    /// A token of `stop_token_ids`.
+    StopToken = 2,
+    /// `max_tokens`.
+    Length = 3,
+    /// Cancelled by the caller.
+    Cancelled = 4,
+    /// The deadline passed.
+    Deadline = 5,
+    /// Can never run; the message says why.
+    Refused = 6,
+    /// Failed inside the worker; the message says why.
+    Failed = 7,
+    /// The grammar leaves nothing that may follow: an end without a token that says so.
+    Complete = 9,
+}
+
+impl FinishKind {
+    /// Every kind, in the order of the numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Eos,
+        Self::StopToken,
+        Self::Length,
+        Self::Cancelled,
+        Self::Deadline,
+        Self::Refused,
+        Self::Failed,
+        Self::Complete,
+    ];
+
+    /// The number on the wire.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind of a number; `None` for numbers that no engine gives.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.number() == number)
+    }
+
+    /// Whether the model itself came to the end, so that the output is worth learning.
+    #[must_use]
+    pub const fn is_natural(self) -> bool {
+        matches!(
+            self,
+            Self::Eos | Self::StopToken | Self::Length | Self::Complete
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_map_both_ways_and_8_is_none_of_them() {
+        for kind in FinishKind::ALL {
+            assert_eq!(FinishKind::from_number(kind.number()), Some(kind));
+        }
+        for number in [0, 8, 10] {
+            assert_eq!(FinishKind::from_number(number), None);
+        }
+    }
+
+    #[test]
+    fn the_model_ends_four_ways_itself() {
+        let natural = FinishKind::ALL.into_iter().filter(|kind| kind.is_natural());
+        let numbers: Vec<u8> = natural.map(FinishKind::number).collect();
+        assert_eq!(numbers, [1, 2, 3, 9]);
+    }
+}

@@ -1,0 +1,16 @@
+//! Names, numbers, limits and seeds that several crates share. It depends on nothing.
+
+mod finish_kind;
+pub mod limits;
+mod recycle;
+pub mod seed;
+pub mod sizes;
+mod source;
+mod speculation_mode;
+mod unknown_name;
+
+pub use finish_kind::FinishKind;
+pub use recycle::Recycle;
+pub use source::{NUM_SOURCES, Source};
+pub use speculation_mode::SpeculationMode;
+pub use unknown_name::UnknownName;
