@@ -17,7 +17,7 @@ from typing import IO
 
 from bench import machine, report
 from bench.pairs import median_interval
-from spectrie.cli.process import running
+from spectrie.cli.demo.process import running
 from spectrie.client import Client
 
 __all__ = ["run"]

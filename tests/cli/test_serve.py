@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spectrie.cli.options import add_options
+from spectrie.cli.flags.options import add_options
+from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.router import router_config
 from spectrie.cli.serve import _router, _worker
-from spectrie.cli.settings import Settings, resolve
 from spectrie.cli.worker import worker_options
 from spectrie.errors import ConfigError
 

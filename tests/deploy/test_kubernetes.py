@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from spectrie.cli.options import add_options
+from spectrie.cli.flags.options import add_options
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -1,6 +1,6 @@
 """The `spectrie` command: finds the command's module, runs it and reports errors in one line.
 
-Every command is a module here with `configure(parser)` and `run(args) -> int`. It is imported only
+Every command has a module with `configure(parser)` and `run(args) -> int`. It is imported only
 when it is called: `spectrie --help` and `spectrie router` load no torch.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from spectrie.cli.parser import CommandParser, HelpFormatter, add_command
+from spectrie.cli.flags.parser import CommandParser, HelpFormatter, add_command
 from spectrie.errors import ConfigError, SpectrieError
 
 __all__ = ["COMMANDS", "main"]
@@ -26,24 +26,31 @@ EXIT_BROKEN_PIPE = 141
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: the module `spectrie.cli.<name>` and its line in `spectrie --help`."""
+    """A command: its line in `spectrie --help` and its module below `spectrie.cli`."""
 
     name: str
     summary: str
+    module: str
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("serve", "serve a model: router and workers, OpenAI HTTP and gRPC"),
-    Command("generate", "continue one prompt, in this process or through a server"),
-    Command("demo", "see speculation work: prompts with it off and on, side by side"),
-    Command("models", "list, fetch, locate or remove models"),
-    Command("router", "run the router alone; workers connect to it"),
-    Command("worker", "run one worker for a router"),
-    Command("replay", "say what speculation would gain on recorded requests"),
-    Command("corpus", "build, list or remove corpora, the text that drafts can draw on"),
-    Command("memory", "list, forget or save what a running server has learnt"),
-    Command("bench", "measure a running server: throughput and latency"),
-    Command("doctor", "check this machine and say what is missing"),
+    Command("serve", "serve a model: router and workers, OpenAI HTTP and gRPC", "serve"),
+    Command("generate", "continue one prompt, in this process or through a server", "generate"),
+    Command(
+        "demo", "see speculation work: prompts with it off and on, side by side", "demo.command"
+    ),
+    Command("models", "list, fetch, locate or remove models", "models"),
+    Command("router", "run the router alone; workers connect to it", "router"),
+    Command("worker", "run one worker for a router", "worker"),
+    Command("replay", "say what speculation would gain on recorded requests", "replay.command"),
+    Command(
+        "corpus",
+        "build, list or remove corpora, the text that drafts can draw on",
+        "corpus.command",
+    ),
+    Command("memory", "list, forget or save what a running server has learnt", "memory"),
+    Command("bench", "measure a running server: throughput and latency", "bench.command"),
+    Command("doctor", "check this machine and say what is missing", "doctor.command"),
 )
 
 _EPILOG = """\
@@ -93,7 +100,7 @@ def _dispatch(arguments: list[str]) -> int:
     for command in COMMANDS:
         child = add_command(commands, command.name, command.summary)
         if command.name == wanted:
-            module = import_module(f"spectrie.cli.{command.name}")
+            module = import_module(f"spectrie.cli.{command.module}")
             module.configure(child)
             child.set_defaults(run=module.run)
     args = parser.parse(arguments)

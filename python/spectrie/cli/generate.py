@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spectrie.cli import values
-from spectrie.cli.options import add_options
-from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.flags import values
+from spectrie.cli.flags.options import add_options
+from spectrie.cli.flags.settings import Settings, resolve
+from spectrie.cli.flags.values import Kind
 from spectrie.cli.terminal import Painter
-from spectrie.cli.values import Kind
 from spectrie.errors import ConfigError
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion

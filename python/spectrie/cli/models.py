@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from spectrie.cli.parser import add_command
+from spectrie.cli.flags.parser import add_command
 from spectrie.errors import ModelError
 from spectrie.model.catalog import CATALOG
 from spectrie.model.resolution import fetch, provenance_of, resolve

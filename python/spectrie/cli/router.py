@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from spectrie.cli.options import add_options
-from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.flags.options import add_options
+from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.errors import ConfigError
 from spectrie.worker.guardian import watch_supervisor
 from spectrie.worker.ready import print_ready

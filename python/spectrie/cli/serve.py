@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spectrie.cli.flags.options import add_options, options_of
+from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.logs import configure_logs
-from spectrie.cli.options import add_options, options_of
-from spectrie.cli.settings import Settings, resolve
 from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
 from spectrie.version import __version__

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from spectrie.cli.values import Kind
+from spectrie.cli.flags.values import Kind
 from spectrie.errors import ConfigError
 
 __all__ = ["add_value", "read_value"]

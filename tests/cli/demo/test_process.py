@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrie.cli import process
+from spectrie.cli.demo import process
 from spectrie.errors import SpectrieError
 
 READY = 'import time\nprint(\'spectrie ready {"grpc": "h:1"}\', flush=True)\ntime.sleep(60)'
@@ -67,7 +67,7 @@ def test_sigterm_stops_both_processes(script: Path, tmp_path: Path) -> None:
         f"signal.signal(signal.SIGINT, stop)\n{READY}"
     )
     code = (
-        "from spectrie.cli import process\n"
+        "from spectrie.cli.demo import process\n"
         f"import sys\nsys.executable = {sys.executable!r}\n"
         "with process.running([], lambda line: None):\n"
         "    print('inside', flush=True)\n"

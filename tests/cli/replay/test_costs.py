@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrie.cli.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
+from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
 
 
 def test_costs_lie_on_lines_between_points_and_go_on_behind_the_last() -> None:

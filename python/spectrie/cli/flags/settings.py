@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from spectrie.cli.options import TABLE, Option, options_of
+from spectrie.cli.flags.options import TABLE, Option, options_of
 from spectrie.errors import ConfigError
 
 __all__ = ["Settings", "resolve"]

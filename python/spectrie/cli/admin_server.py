@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spectrie.cli.token import read_token
+from spectrie.cli.flags.secret_file import read_token
 from spectrie.errors import ConfigError, PartialFailure
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from spectrie.cli import values
-from spectrie.cli.arguments import add_value, read_value
-from spectrie.cli.bigrams import load_bigrams
-from spectrie.cli.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
-from spectrie.cli.documents import build_from_records
-from spectrie.cli.records import RecordError, Records, is_json_lines
-from spectrie.cli.replay_table import render_report
-from spectrie.cli.trace import read_request
-from spectrie.cli.vocabulary import Vocabulary, load_vocabulary
+from spectrie.cli.corpus.documents import build_from_records
+from spectrie.cli.corpus.records import RecordError, Records, is_json_lines
+from spectrie.cli.corpus.vocabulary import Vocabulary, load_vocabulary
+from spectrie.cli.flags import values
+from spectrie.cli.flags.arguments import add_value, read_value
+from spectrie.cli.replay.bigrams import load_bigrams
+from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
+from spectrie.cli.replay.table import render_report
+from spectrie.cli.replay.trace import read_request
 from spectrie.errors import ConfigError
 from spectrie.model.corpora import find_corpus
 from spectrie.progress import Progress

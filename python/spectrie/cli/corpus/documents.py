@@ -9,8 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectrie.cli.records import Record, RecordError, Records, describe, is_json_lines, token_ids
-from spectrie.cli.vocabulary import Vocabulary
+from spectrie.cli.corpus.records import (
+    Record,
+    RecordError,
+    Records,
+    describe,
+    is_json_lines,
+    token_ids,
+)
+from spectrie.cli.corpus.vocabulary import Vocabulary
 from spectrie.errors import ConfigError
 from spectrie.progress import Progress
 

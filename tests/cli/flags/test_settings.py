@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spectrie.cli.options import TABLE, add_options, options_of
-from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.flags.options import TABLE, add_options, options_of
+from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.errors import ConfigError
 
 

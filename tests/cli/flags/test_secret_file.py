@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrie.cli.token import read_token
+from spectrie.cli.flags.secret_file import read_token
 from spectrie.errors import ConfigError
 
 

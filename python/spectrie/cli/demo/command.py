@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass
 from itertools import groupby
 
-from spectrie.cli import values
-from spectrie.cli.demo_prompts import PROMPTS, DemoPrompt
-from spectrie.cli.options import add_options, options_of
-from spectrie.cli.process import running
-from spectrie.cli.settings import Settings, resolve
+from spectrie.cli.demo.process import running
+from spectrie.cli.demo.prompts import PROMPTS, DemoPrompt
+from spectrie.cli.flags import values
+from spectrie.cli.flags.options import add_options, options_of
+from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.terminal import Painter, render_table
 from spectrie.client import Client
 from spectrie.errors import ConfigError

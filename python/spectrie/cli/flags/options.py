@@ -10,8 +10,8 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from spectrie.cli import values
-from spectrie.cli.values import Kind
+from spectrie.cli.flags import values
+from spectrie.cli.flags.values import Kind
 from spectrie.worker.config import EngineOptions
 
 __all__ = ["TABLE", "Option", "add_options", "options_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spectrie.cli.checks import run_checks
+from spectrie.cli.doctor.checks import run_checks
 from spectrie.cli.terminal import Painter
 
 __all__ = ["configure", "run"]

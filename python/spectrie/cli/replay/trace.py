@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spectrie.cli.records import Record, RecordError, describe, token_ids
-from spectrie.cli.vocabulary import Vocabulary
+from spectrie.cli.corpus.records import Record, RecordError, describe, token_ids
+from spectrie.cli.corpus.vocabulary import Vocabulary
 
 __all__ = ["RecordedRequest", "TopK", "read_request"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from spectrie._proto import inference_pb2 as pb
 from spectrie.cli import main
-from spectrie.cli.load import Outcome, Sample, summarise
+from spectrie.cli.bench.load import Outcome, Sample, summarise
 from spectrie.types import Completion, SpeculationStats, Usage
 from tests.client.scripted import Server, delta, fail, finished, started
 

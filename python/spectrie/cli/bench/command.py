@@ -9,11 +9,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from spectrie.cli import values
-from spectrie.cli.demo_prompts import PROMPTS
-from spectrie.cli.load import LoadPlan, run_load, summarise
+from spectrie.cli.bench.load import LoadPlan, run_load, summarise
+from spectrie.cli.demo.prompts import PROMPTS
+from spectrie.cli.flags import values
+from spectrie.cli.flags.values import Kind
 from spectrie.cli.terminal import render_table
-from spectrie.cli.values import Kind
 from spectrie.client import AsyncClient
 from spectrie.client.base import DEFAULT_TARGET
 from spectrie.errors import ConfigError, SpectrieError

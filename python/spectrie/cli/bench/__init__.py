@@ -1,0 +1,1 @@
+"""`spectrie bench`: load on a running server and what came of it."""

@@ -1,0 +1,1 @@
+"""`spectrie corpus`: corpora from files, and the readers of those files."""

@@ -1,0 +1,1 @@
+"""`spectrie demo`: prompts with speculation off and on, side by side."""

@@ -1,0 +1,1 @@
+"""`spectrie doctor`: checks of this machine."""

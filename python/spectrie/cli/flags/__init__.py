@@ -1,0 +1,1 @@
+"""Options and values of the command line, read together with environment and file."""

@@ -1,0 +1,1 @@
+"""`spectrie replay`: recorded requests drafted again, and what that would save."""
