@@ -7,10 +7,12 @@ import os
 import sys
 import tempfile
 
-from bench import overlap, report, router, routing, speculation
+from bench import overlap, routing, speculation
 from bench.cpu import table as cpu
 from bench.draft import table
-from bench.draft.tasks import ROUTED
+from bench.draft.recording.tasks import ROUTED
+from bench.router import latency as router
+from bench.support import report
 from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench import machine, report
 from bench.draft.trace import TRACES, read
+from bench.support import machine, report
 from spectrie import _core
 from spectrie.model.plan import StepResult
 from spectrie.worker.loop import StepLoop

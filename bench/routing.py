@@ -7,8 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from bench import machine, report
-from bench.draft.tasks import ROUTED, Task, routing
+from bench.draft.recording.tasks import ROUTED, Task, routing
+from bench.support import machine, report
 from spectrie.types import Completion, SpeculationOptions
 
 if TYPE_CHECKING:

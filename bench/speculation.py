@@ -10,16 +10,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import machine, report
-from bench.draft.corpus import CorpusLock
+from bench.draft.corpora.corpus import CorpusLock
 from bench.draft.ours import build_corpus
-from bench.namespaces import fresh_namespace
-from bench.pairs import Comparison, compare
-from bench.prompt_ids import prompt_ids
-from bench.rival import Rival
+from bench.support import machine, report
+from bench.support.namespaces import fresh_namespace
+from bench.support.pairs import Comparison, compare
+from bench.support.prompt_ids import prompt_ids
+from bench.support.prompts import Kind, Prompt, load
+from bench.support.rival import Rival
 from spectrie import _core
 from spectrie.types import SpeculationOptions, SpeculationStats
-from tests.prompts import Kind, Prompt, load
 
 if TYPE_CHECKING:
     from spectrie import LLM
@@ -30,7 +30,7 @@ FLOORS: dict[Kind, float] = {"edit": 2.0, "code": 1.4, "chat": 1.05}
 """Least speed-up over our own plain decoding."""
 GOALS: dict[Kind, float] = {"edit": 2.7, "code": 1.8, "chat": 1.35}
 CORPORA: dict[Kind, str] = {"code": "corpus"}
-"""Set of `bench/draft/corpus.lock` that answers of a kind are drafted from."""
+"""Set of `bench/draft/corpora/corpus.lock` that answers of a kind are drafted from."""
 LOOKUP_TOKENS = 10
 _Sample = tuple[Prompt, list[int]]
 

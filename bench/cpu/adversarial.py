@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.cpu.lines import Line, from_comparison
-from bench.cpu.rate import rate
-from bench.pairs import compare
+from bench.support.pairs import compare
+from bench.support.rate import rate
 
 if TYPE_CHECKING:
     from spectrie import LLM

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.bandwidth import read_bandwidth
 from bench.cpu.lines import Line, from_comparison, limit_line
-from bench.pairs import Comparison, compare
-from bench.prompt_ids import prompt_ids
-from bench.rival import COMPILED_CONTEXT, Rival
-from tests.prompts import load
+from bench.support.bandwidth import read_bandwidth
+from bench.support.pairs import Comparison, compare
+from bench.support.prompt_ids import prompt_ids
+from bench.support.prompts import load
+from bench.support.rival import COMPILED_CONTEXT, Rival
 
 if TYPE_CHECKING:
     from spectrie import LLM

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.pairs import Comparison, median_interval
+from bench.support.pairs import Comparison, median_interval
 
 __all__ = ["Line", "against_rival", "cost_line", "from_comparison", "limit_line"]
 

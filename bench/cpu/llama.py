@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.cpu.lines import Line, against_rival
-from bench.cpu.rate import rate
-from bench.draft.packages import Package, cache_folder, fetch
-from bench.pairs import Comparison, compare
-from bench.prompt_ids import prompt_ids
+from bench.support.packages import Package, cache_folder, fetch
+from bench.support.pairs import Comparison, compare
+from bench.support.prompt_ids import prompt_ids
+from bench.support.prompts import load
+from bench.support.rate import rate
 from spectrie.types import SpeculationOptions
-from tests.prompts import load
 
 if TYPE_CHECKING:
     from spectrie import LLM

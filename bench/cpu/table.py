@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import machine, report
 from bench.cpu.adversarial import adversarial_lines
 from bench.cpu.company import company_line
 from bench.cpu.decode import decode_lines, inductor_line
@@ -17,7 +16,8 @@ from bench.cpu.llama import llama_lines
 from bench.cpu.process import process_lines
 from bench.cpu.throughput import throughput_line
 from bench.cpu.verify import verify_lines
-from bench.draft.packages import cache_folder
+from bench.support import machine, report
+from bench.support.packages import cache_folder
 
 __all__ = ["run"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.cpu.lines import Line, against_rival
-from bench.cpu.rate import rate
-from bench.pairs import compare
-from bench.prompt_ids import prompt_ids
-from bench.rival import Rival
+from bench.support.pairs import compare
+from bench.support.prompt_ids import prompt_ids
+from bench.support.prompts import load
+from bench.support.rate import rate
+from bench.support.rival import Rival
 from spectrie.types import SpeculationOptions
-from tests.prompts import load
 
 if TYPE_CHECKING:
     from spectrie import LLM

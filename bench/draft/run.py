@@ -16,7 +16,7 @@ from typing import Any
 from bench.draft import trace
 from bench.draft.bigrams import read_bigrams
 from bench.draft.conditions import CONDITIONS, Condition
-from bench.draft.corpus import CorpusLock
+from bench.draft.corpora.corpus import CorpusLock
 from bench.draft.ours import build_corpus, replay_ours
 from bench.draft.rivals.base import Absent, Setup
 from bench.draft.rivals.contenders import Contender

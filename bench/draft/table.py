@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import machine, report
 from bench.draft.conditions import CONDITIONS
 from bench.draft.figure import draw
 from bench.draft.numbers import numbers
 from bench.draft.run import Results, run_all
+from bench.support import machine, report
 from spectrie.cli.terminal import render_table
 
 __all__ = ["everything", "run"]

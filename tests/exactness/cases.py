@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests import prompts
+from bench.support import prompts
 
 __all__ = ["NEW_TOKENS", "NUM_PROMPTS", "Case", "cases", "share"]
 

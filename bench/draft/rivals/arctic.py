@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.draft.packages import Package
 from bench.draft.rivals.base import Absent, Draft, Rival, Setup, Tokens
 from bench.draft.rivals.build import compile_module, load, unpack
 from bench.draft.trace import Request
+from bench.support.packages import Package
 
 __all__ = ["Arctic"]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from bench.draft.packages import Package, cache_folder, fetch, members
 from bench.draft.rivals.base import Absent
+from bench.support.packages import Package, cache_folder, fetch, members
 
 __all__ = ["compile_module", "load", "unpack"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from bench.draft.packages import Package
 from bench.draft.rivals.base import Absent, Draft, Rival, Setup, Tokens
 from bench.draft.rivals.build import compile_module, load, unpack
 from bench.draft.trace import Request
+from bench.support.packages import Package
 
 __all__ = ["SGLang"]
 

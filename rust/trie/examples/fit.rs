@@ -6,7 +6,7 @@
 //!
 //! A trace holds little-endian 32-bit words; each request is four counts (prompt, output and
 //! prediction tokens, entries of likeliest tokens), those tokens, then for each entry eight ids
-//! and eight 32-bit floats. `python -m bench.draft.fit` writes them. A trace after `--corpus` is
+//! and eight 32-bit floats. `python -m bench.draft.tuning.fit` writes them. A trace after `--corpus` is
 //! replayed with that corpus, one after `--bigrams` with that table, one after `--neither` without
 //! them. With `--all` every request trains. With `--test` nothing is fitted, and the figures of
 //! each trace are printed.

@@ -6,7 +6,7 @@ use crate::TrieError;
 use crate::features::NUM_FEATURES;
 use crate::mixer::{Features, NUM_SETS};
 
-/// Weights fitted by replaying text that no bench reports: `python -m bench.draft.fit`.
+/// Weights fitted by replaying text that no bench reports: `python -m bench.draft.tuning.fit`.
 const PRIOR: &[u8] = include_bytes!("prior.bin");
 
 /// Share of what one request learnt that its namespace takes over when the request ends.

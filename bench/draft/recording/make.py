@@ -1,4 +1,4 @@
-"""Made the frozen traces: `python -m bench.draft.make [code|outputs ...] --tune FOLDER`.
+"""Made the frozen traces: `python -m bench.draft.recording.make [code|outputs ...] --tune FOLDER`.
 
 The bench never runs this: comparing means replaying the committed ids. Files of the tuning split
 are not committed; they go to the folder named with `--tune`.
@@ -14,19 +14,21 @@ from pathlib import Path
 
 from bench.draft import trace
 from bench.draft.bigrams import FILE, record_bigrams, tokens_of
-from bench.draft.corpus import LOCK, CorpusLock, digest, encode, write_ids
-from bench.draft.outputs import Recorder
-from bench.draft.packages import Package, cache_folder, fetch, listing
-from bench.draft.sources import SETS, Quota, choose
-from bench.draft.tasks import FAMILIES
+from bench.draft.corpora.corpus import LOCK, CorpusLock, digest, encode, write_ids
+from bench.draft.corpora.sources import SETS, Quota, choose
+from bench.draft.recording.outputs import Recorder
+from bench.draft.recording.tasks import FAMILIES
 from bench.draft.trace import Request
+from bench.support.packages import Package, cache_folder, fetch, listing
 
 _WHEELS = re.compile(r"(py3-none-any|(cp311-cp311|abi3)-manylinux.*x86_64)")
 
 
 def main() -> int:
     """Makes what was asked for, everything by default."""
-    parser = argparse.ArgumentParser(prog="python -m bench.draft.make", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.draft.recording.make", description=__doc__
+    )
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"code, {', '.join(FAMILIES)}, bigrams"
     )

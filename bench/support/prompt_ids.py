@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bench.support.prompts import Prompt
     from spectrie import LLM
-    from tests.prompts import Prompt
 
 __all__ = ["prompt_ids"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.draft.corpus import CorpusLock, digest, read_ids, write_ids
-from bench.draft.packages import Package, fetch, members
-from bench.draft.sources import SETS, Quota, choose
+from bench.draft.corpora.corpus import CorpusLock, digest, read_ids, write_ids
+from bench.draft.corpora.sources import SETS, Quota, choose
+from bench.support.packages import Package, fetch, members
 
 
 def _wheel(path: Path, files: dict[str, bytes]) -> Package:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.draft.packages import Package, cache_folder, fetch, members
+from bench.support.packages import Package, cache_folder, fetch, members
 
 __all__ = ["LOCK", "SEPARATOR", "CorpusLock", "digest", "encode", "read_ids", "write_ids"]
 

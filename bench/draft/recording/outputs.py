@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bench.draft.tasks import Split, Task, tasks
+from bench.draft.recording.tasks import Split, Task, tasks
 from bench.draft.trace import TOP_K, Request
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from spectrie.cli.terminal import render_table
 
 __all__ = ["RESULTS", "fill_readme", "write"]
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 IN_README = ("cpu", "speculation", "routing", "router", "draft")
@@ -32,7 +32,7 @@ def write(
     Args:
         name: Name of the bench and of its files.
         title: Heading of the table.
-        machine: From `bench.machine.facts`.
+        machine: From `bench.support.machine.facts`.
         header: Column names.
         rows: Cells, as text.
         data: Everything measured, for the JSON file.

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.draft.packages import members
+from bench.support.packages import members
 
 __all__ = ["SETS", "Quota", "choose"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import pairs
-from bench.pairs import Comparison, compare, median_interval
+from bench.support import pairs
+from bench.support.pairs import Comparison, compare, median_interval
 
 
 def comparison(*ratios: float) -> Comparison:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.machine import foreign_cores
+from bench.support.machine import foreign_cores
 
 __all__ = ["Comparison", "compare", "median_interval"]
 

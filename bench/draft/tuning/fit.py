@@ -1,6 +1,6 @@
-"""Fits the weights that ship: `python -m bench.draft.fit FOLDER`, over the tuning split alone.
+"""Fits the weights that ship: `python -m bench.draft.tuning.fit FOLDER`, over the tuning split alone.
 
-FOLDER is what `python -m bench.draft.make --tune FOLDER` filled. Every second request is held out
+FOLDER is what `python -m bench.draft.recording.make --tune FOLDER` filled. Every second request is held out
 first, to see what the weights are worth; those that ship are then fitted to all of them. The
 result goes to `rust/trie/src/prior.bin`; nothing that a bench reports is read.
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.draft import trace
 from bench.draft.bigrams import FILE, read_bigrams
-from bench.draft.corpus import read_ids
+from bench.draft.corpora.corpus import read_ids
 from bench.draft.ours import build_corpus
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _FAMILIES = ("human_eval_chat", "human_eval_raw", "questions", "edits", "chat", "routing")
 _WITH_CORPUS = ("code", "human_eval_chat", "human_eval_raw", "edits", "questions")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import routing as bench_routing
-from bench.draft.tasks import FAMILIES, ROUTED, routing, tasks
+from bench.draft.recording.tasks import FAMILIES, ROUTED, routing, tasks
 
 
 @pytest.mark.parametrize("family", FAMILIES)

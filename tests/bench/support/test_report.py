@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import report
+from bench.support import report
 
 
 def test_tables_replace_what_stood_between_the_markers(tmp_path: Path) -> None:

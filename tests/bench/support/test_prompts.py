@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.prompts import KINDS, Kind, load
+from bench.support.prompts import KINDS, Kind, load
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Unpack
 
-from bench.namespaces import fresh_namespace
+from bench.support.namespaces import fresh_namespace
 from spectrie.options import GenerateOptions
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from spectrie.model.machine import bf16_flags
 
 __all__ = ["facts", "foreign_cores"]
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -1,6 +1,6 @@
-"""Chose the rivals' tuned settings: `python -m bench.draft.tune FOLDER` over the tuning split.
+"""Chose the rivals' tuned settings: `python -m bench.draft.tuning.tune FOLDER` over the tuning split.
 
-FOLDER is what `python -m bench.draft.make --tune FOLDER` filled. Nothing here is reported.
+FOLDER is what `python -m bench.draft.recording.make --tune FOLDER` filled. Nothing here is reported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bench.draft import trace
-from bench.draft.corpus import read_ids
+from bench.draft.corpora.corpus import read_ids
 from bench.draft.rivals.base import Setup
 from bench.draft.rivals.contenders import grid
 from bench.draft.walk import replay

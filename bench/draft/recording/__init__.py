@@ -1,0 +1,1 @@
+"""How the frozen traces were recorded; no bench runs this."""

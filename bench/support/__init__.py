@@ -1,0 +1,1 @@
+"""What the benches share: pairs of samples, prompts, rivals, the machine, result files."""
