@@ -7,12 +7,17 @@ MODEL ?= smollm2-135m
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# uv from the machine if it is there, else one of our own under .tools/.
-UV := $(shell command -v uv 2>/dev/null || echo .tools/uv/bin/uv)
+# uv from the machine if it is there, else one of our own under .tools/. Exported: an environment that uv
+# made has no pip, so tests and commands that fetch a wheel take this one.
+OWN_UV := $(CURDIR)/.tools/uv/bin/uv
+export UV := $(shell command -v uv 2>/dev/null || echo $(OWN_UV))
 STAMPS := .tools/stamps
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bin' \)) Cargo.toml Cargo.lock
 TEST_CRATES := --workspace --exclude spectrie-py
 export CARGO_TERM_COLOR ?= auto
+# An extension module takes Python's symbols from the interpreter that loads it. Without this, cargo links
+# libpython, which a machine without Python's development package does not have.
+export PYO3_BUILD_EXTENSION_MODULE := 1
 
 .PHONY: help
 help:  ## list the targets
@@ -24,7 +29,7 @@ $(STAMPS)/prerequisites: tools/prerequisites.sh
 	@PYTHON=$(PYTHON) tools/prerequisites.sh
 	@mkdir -p $(STAMPS) && touch $@
 
-.tools/uv/bin/uv: $(STAMPS)/prerequisites tools/uv.txt
+$(OWN_UV): $(STAMPS)/prerequisites tools/uv.txt
 	@echo "==> installing uv into .tools/uv"
 	$(PYTHON) -m venv .tools/uv
 	.tools/uv/bin/python -m pip install --quiet --require-hashes -r tools/uv.txt
@@ -54,7 +59,7 @@ setup: $(STAMPS)/editable  ## build the core and prepare .venv
 
 .PHONY: model
 model: setup  ## fetch and convert the real model (98 MB)
-	@UV=$(UV) $(BIN)/spectrie models fetch $(MODEL)
+	@$(BIN)/spectrie models fetch $(MODEL)
 
 .PHONY: bigrams
 bigrams: model  ## compute what the model says after each token alone (3 minutes, once)
@@ -70,6 +75,16 @@ demo: model  ## build everything, get the model, stream answers with speculation
 test: model  ## every test: Rust, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	$(BIN)/python -m pytest -q -m "not deep and not gpu"
+
+.PHONY: test-bare
+test-bare:  ## `make demo` and a quick part of the tests on a bare Debian, in a folder (root; 15 minutes)
+	tools/bare_debian.sh
+
+# The part of the tests that a bare system could break: tools found, wheels fetched, processes started.
+.PHONY: test-quick
+test-quick: model
+	cargo test --release --locked --quiet -p spectrie-text
+	$(BIN)/python -m pytest -q -m "not deep and not gpu" tests/model tests/cli tests/llm
 
 .PHONY: test-kernels
 test-kernels: setup  ## Triton kernels against their references (interpreter without a GPU)

