@@ -122,7 +122,7 @@ proto: $(STAMPS)/packages  ## regenerate the checked-in protobuf code
 	$(BIN)/python proto/generate.py
 
 .PHONY: bench
-bench: bigrams  ## the README's table: CPU, speculation and router, rivals beside ours
+bench: bigrams  ## CPU, speculation and router, rivals beside ours (README, docs/benchmarks.md)
 	$(BIN)/python -m bench
 
 .PHONY: bench-router
