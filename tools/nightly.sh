@@ -17,7 +17,7 @@ if [[ $installed == *miri* && $installed == *rust-src* ]]; then
   echo "==> Miri: readers beside writers, with weak memory"
   cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency readers_see_only_whole_text_while
   echo "==> Miri: threads that run a forward together, and what they write"
-  cargo "+$toolchain" miri test --locked -p spectrie-cpu --lib -- rest:: team:: memory::
+  cargo "+$toolchain" miri test --locked -p spectrie-cpu --lib -- threads:: buffer::
   cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- narrow_ a_packed
 else
   skipped+=(Miri)

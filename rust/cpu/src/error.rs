@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::level::Level;
+use crate::simd::Level;
 
 /// Why an operator refused its arguments. Nothing was written when one of these is returned, except
 /// [`CpuError::Panicked`].

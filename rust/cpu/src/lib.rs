@@ -12,59 +12,23 @@
 //! lanes of sixteen with a fixed order of additions. CPUs with fused multiply-add (AVX2+FMA, AVX-512,
 //! aarch64) all give the same bits; others differ, which [`Level::name`] tells.
 
-// Code is compiled for the detected instructions only where it is inlined into `level.rs`.
+// Code is compiled for the detected instructions only where it is inlined into `simd/isa.rs`.
 #![allow(clippy::inline_always)]
 
-mod activation;
 mod attention;
-mod batch;
-mod cache;
-mod cell;
+mod buffer;
 mod decoder;
-mod element;
-mod embedding;
 mod error;
-mod layer;
-mod level;
-mod linear;
-mod member;
-mod memory;
-mod mixture;
-mod mlp;
-mod norm;
-mod packing;
-mod prepare;
-mod product;
-mod reading;
-mod rest;
-mod rotary;
-mod share;
+mod matmul;
 mod simd;
-mod softmax;
-mod split;
-mod team;
-mod tile;
-mod top_k;
-mod wanted;
-mod workspace;
-#[cfg(target_arch = "x86_64")]
-mod x86;
+mod threads;
 
-pub use activation::silu_mul;
-pub use attention::{Attention, AttentionConfig, LayerConfig};
-pub use batch::{Batch, BatchArrays, PAGE_SIZE};
-pub use decoder::{Decoder, DecoderParts, Step, TopTokens};
-pub use element::{Bf16, Element};
-pub use embedding::Embedding;
+pub use attention::{Attention, AttentionConfig, Batch, BatchArrays, LayerConfig, PAGE_SIZE};
+pub use decoder::{
+    Columns, Decoder, DecoderParts, Dense, Embedding, Exchange, Layer, Mixture, Mlp, Split, Step,
+    TOP_K, TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
+};
 pub use error::CpuError;
-pub use layer::Layer;
-pub use level::Level;
-pub use linear::Linear;
-pub use member::Member;
-pub use mixture::Mixture;
-pub use mlp::{Dense, Mlp};
-pub use norm::{add_rms_norm, rms_norm};
-pub use packing::{Source, Stored, pack_all};
-pub use split::{Columns, Exchange, Split, Whole};
-pub use team::Team;
-pub use top_k::{TOP_K, top_k};
+pub use matmul::{Linear, Source, Stored, pack_all};
+pub use simd::{Bf16, Element, Level};
+pub use threads::{Member, Team};

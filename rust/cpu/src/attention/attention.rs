@@ -1,0 +1,354 @@
+//! Attention of chunks and draft trees over the paged cache.
+
+use std::ops::Range;
+
+use crate::attention::batch::{Batch, PAGE_SIZE};
+use crate::attention::cache::{CacheWriter, LayerCache};
+use crate::attention::rotary::{MAX_HEAD_DIM, Preparation};
+use crate::attention::softmax::Item;
+use crate::attention::write_kv::Pair;
+use crate::buffer::Shared;
+use crate::decoder::Columns;
+use crate::error::CpuError;
+use crate::simd::{Element, LANES, Level, launch};
+use crate::threads::{Member, Team, share_out};
+
+/// What one layer does besides the common geometry.
+#[derive(Debug, Clone, Default)]
+pub struct LayerConfig {
+    /// Whether queries and keys are rotated (some families skip it in every fourth layer).
+    pub rotary: bool,
+    /// Keys that a row sees, itself included; `None` = all.
+    pub window: Option<usize>,
+    /// Weights of the norm over each query head, `head_dim` long.
+    pub query_norm: Option<Vec<f32>>,
+    /// Weights of the norm over each key head, `head_dim` long.
+    pub key_norm: Option<Vec<f32>>,
+}
+
+/// Geometry of a decoder's attention.
+#[derive(Debug, Clone)]
+pub struct AttentionConfig {
+    /// Query heads.
+    pub heads: usize,
+    /// Key-value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Dimensions of a head, at most 256.
+    pub head_dim: usize,
+    /// Pages of the cache.
+    pub num_pages: usize,
+    /// Positions are below this.
+    pub max_context: usize,
+    /// Factor of the scores, usually `head_dim^-0.5`.
+    pub scale: f32,
+    /// Added to the mean of squares in the query and key norms.
+    pub norm_epsilon: f32,
+    /// Cosines `[max_context, rotated / 2]`.
+    pub cosines: Vec<f32>,
+    /// Sines, likewise.
+    pub sines: Vec<f32>,
+    /// One entry per layer.
+    pub layers: Vec<LayerConfig>,
+}
+
+impl AttentionConfig {
+    /// Width of a row of queries, keys and values.
+    pub(crate) fn qkv_width(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Width of a row of results.
+    pub(crate) fn out_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+}
+
+/// The attention operator of all layers, with the key-value cache it owns.
+pub struct Attention<E> {
+    config: AttentionConfig,
+    caches: Vec<LayerCache<E>>,
+    queries: Vec<f32>,
+    width: usize,
+    half: usize,
+}
+
+impl<E: Element> Attention<E> {
+    /// Checks the geometry and reserves the cache. Memory is taken from the system as pages are used.
+    ///
+    /// # Errors
+    /// [`CpuError::Size`] or [`CpuError::Length`] for a geometry that is not supported,
+    /// [`CpuError::Memory`] when the cache does not fit.
+    pub fn new(config: AttentionConfig) -> Result<Self, CpuError> {
+        let size = |what, given, allowed| {
+            Err(CpuError::Size {
+                what,
+                given,
+                allowed,
+            })
+        };
+        if config.kv_heads == 0 || !config.heads.is_multiple_of(config.kv_heads) {
+            return size("kv_heads", config.kv_heads, "a divisor of heads");
+        }
+        if config.heads == 0 {
+            return size("heads", 0, "at least 1");
+        }
+        if config.head_dim == 0 || config.head_dim > MAX_HEAD_DIM {
+            return size("head_dim", config.head_dim, "1..=256");
+        }
+        if config.num_pages == 0 || config.num_pages > (i32::MAX as usize) / PAGE_SIZE {
+            return size(
+                "num_pages",
+                config.num_pages,
+                "at least 1, slots below 2^31",
+            );
+        }
+        let half = config.cosines.len() / config.max_context.max(1);
+        if config.cosines.len() != half * config.max_context || 2 * half > config.head_dim {
+            return size(
+                "cosines",
+                config.cosines.len(),
+                "max_context x at most head_dim / 2",
+            );
+        }
+        let (given, expected) = (config.sines.len(), config.cosines.len());
+        if given != expected {
+            return Err(CpuError::Length {
+                what: "sines",
+                given,
+                expected,
+            });
+        }
+        for layer in &config.layers {
+            for norm in [&layer.query_norm, &layer.key_norm].into_iter().flatten() {
+                let (given, expected) = (norm.len(), config.head_dim);
+                if given != expected {
+                    return Err(CpuError::Length {
+                        what: "head norm",
+                        given,
+                        expected,
+                    });
+                }
+            }
+            if layer.window == Some(0) {
+                return size("window", 0, "at least 1");
+            }
+        }
+        let width = config.head_dim.next_multiple_of(LANES);
+        // Values are found by offsets of whole vectors held in 32 bits.
+        let vectors = config.num_pages * PAGE_SIZE * config.kv_heads * (width / LANES);
+        if u32::try_from(vectors).is_err() {
+            return size(
+                "num_pages",
+                config.num_pages,
+                "a layer's cache below 2^36 elements",
+            );
+        }
+        let caches = config
+            .layers
+            .iter()
+            .map(|_| LayerCache::new(config.num_pages, config.kv_heads, width))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            config,
+            caches,
+            queries: Vec::new(),
+            width,
+            half,
+        })
+    }
+
+    /// Bytes of cache that a page takes over all layers.
+    pub fn page_bytes(&self) -> usize {
+        2 * self.caches.len() * self.config.kv_heads * PAGE_SIZE * self.width * size_of::<E>()
+    }
+
+    /// Does the plan's cache moves, in order, in every layer.
+    pub fn move_slots(&mut self, batch: &Batch) {
+        for cache in &mut self.caches {
+            for &(from, to) in &batch.moves {
+                cache.move_slot(from as usize, to as usize);
+            }
+        }
+    }
+
+    /// Attention of one layer for some rows of `batch`.
+    ///
+    /// `qkv: [rows, (heads + 2 kv_heads) * head_dim]` holds queries, keys and values before rotation;
+    /// keys and values are written to the cache first, then each row attends to the keys it sees.
+    /// `out: [rows, heads * head_dim]`. A batch taken in several calls must be taken in order.
+    ///
+    /// # Errors
+    /// [`CpuError::Size`] for a layer that does not exist, [`CpuError::Length`] when buffers do not fit
+    /// the batch, [`CpuError::Panicked`] on a bug.
+    pub fn attend(
+        &mut self,
+        team: &Team,
+        layer: usize,
+        batch: &Batch,
+        rows: Range<usize>,
+        qkv: &[E],
+        out: &mut [E],
+    ) -> Result<(), CpuError> {
+        if rows.start > rows.end || rows.end > batch.rows.len() {
+            return Err(CpuError::Length {
+                what: "rows of the batch",
+                given: rows.end,
+                expected: batch.rows.len(),
+            });
+        }
+        if layer >= self.caches.len() {
+            return Err(CpuError::Size {
+                what: "layer",
+                given: layer,
+                allowed: "below the number of layers",
+            });
+        }
+        for (what, given, expected) in [
+            ("qkv", qkv.len(), rows.len() * self.config.qkv_width()),
+            ("out", out.len(), rows.len() * self.config.out_width()),
+        ] {
+            if given != expected {
+                return Err(CpuError::Length {
+                    what,
+                    given,
+                    expected,
+                });
+            }
+        }
+        let pass = self.pass(batch, rows.len());
+        let (out, columns) = (Shared::new(out), Columns::all(pass.config.out_width()));
+        team.run(&|member| {
+            pass.prepare(member, layer, rows.clone(), qkv);
+            member.barrier();
+            pass.attend(member, layer, rows.clone(), out, columns);
+        })
+    }
+
+    /// What the members of a team need to attend for blocks of up to `max_rows` rows.
+    pub(crate) fn pass<'a>(
+        &'a mut self,
+        batch: &'a Batch,
+        max_rows: usize,
+    ) -> AttentionPass<'a, E> {
+        let len = max_rows * self.config.heads * self.width;
+        if self.queries.len() < len {
+            self.queries.resize(len, 0.0);
+        }
+        AttentionPass {
+            config: &self.config,
+            batch,
+            caches: self.caches.iter_mut().map(LayerCache::writer).collect(),
+            queries: Shared::new(&mut self.queries),
+            width: self.width,
+            half: self.half,
+            level: Level::detect(),
+        }
+    }
+}
+
+/// The attention of one batch, called by all members of a team.
+pub(crate) struct AttentionPass<'a, E> {
+    config: &'a AttentionConfig,
+    batch: &'a Batch,
+    caches: Vec<CacheWriter<'a, E>>,
+    queries: Shared<'a, f32>,
+    width: usize,
+    half: usize,
+    level: Level,
+}
+
+#[allow(unsafe_code)] // rows are written from several threads
+impl<E: Element> AttentionPass<'_, E> {
+    /// Writes the rows' keys and values, and their queries into scratch.
+    pub(crate) fn prepare(&self, member: &Member<'_>, layer: usize, rows: Range<usize>, qkv: &[E]) {
+        let config = self.config;
+        let (settings, writer) = (&config.layers[layer], self.caches[layer]);
+        let (head_dim, group) = (config.head_dim, config.heads / config.kv_heads);
+        let rows = &self.batch.rows[rows];
+        share_out(member, rows.len() * config.kv_heads, 4, |item| {
+            let (index, head) = (item / config.kv_heads, item % config.kv_heads);
+            let row = rows[index];
+            let half = row.position as usize * self.half;
+            let rotation = settings.rotary.then(|| {
+                let range = half..half + self.half;
+                (&config.cosines[range.clone()], &config.sines[range])
+            });
+            let qkv = &qkv[index * config.qkv_width()..(index + 1) * config.qkv_width()];
+            let (queries, keys_values) = qkv.split_at(config.heads * head_dim);
+            let (keys, values) = keys_values.split_at(config.kv_heads * head_dim);
+            let one = head * head_dim..(head + 1) * head_dim;
+            let start = (index * config.heads + head * group) * self.width;
+            // SAFETY: each item has a part of its own.
+            let scaled = unsafe { self.queries.part(start, group * self.width) };
+            let kernel = Pair {
+                query: &queries[group * one.start..group * one.end],
+                key: &keys[one.clone()],
+                value: &values[one],
+                scaled,
+                // Slots are distinct, which `Batch::new` checks.
+                writer,
+                slot: row.slot as usize,
+                head,
+                width: self.width,
+                // 2^x replaces e^x, so log2(e) joins the factor of the scores.
+                scale: config.scale * std::f32::consts::LOG2_E,
+                query_how: Preparation {
+                    norm: head_norm(settings.query_norm.as_deref(), config.norm_epsilon),
+                    rotation,
+                },
+                key_how: Preparation {
+                    norm: head_norm(settings.key_norm.as_deref(), config.norm_epsilon),
+                    rotation,
+                },
+            };
+            launch(self.level, kernel);
+        });
+    }
+
+    /// Attends for rows that all members have prepared, into `columns` of the rows of `out`.
+    pub(crate) fn attend(
+        &self,
+        member: &Member<'_>,
+        layer: usize,
+        rows: Range<usize>,
+        out: Shared<'_, E>,
+        columns: Columns,
+    ) {
+        let config = self.config;
+        let (head_dim, group) = (config.head_dim, config.heads / config.kv_heads);
+        let window = config.layers[layer].window.unwrap_or(usize::MAX);
+        let rows = &self.batch.rows[rows];
+        // SAFETY: this layer's keys, values and queries were written before the barrier.
+        let ((keys, values), queries) = unsafe { (self.caches[layer].read(), self.queries.all()) };
+        share_out(member, rows.len() * config.kv_heads, 16, |item| {
+            // Rows of one head follow each other, so its pages stay in the core's cache.
+            let (head, index) = (item / rows.len(), item % rows.len());
+            let row = rows[index];
+            let first_head = index * config.heads + head * group;
+            let first = index * columns.total + columns.first + head * group * head_dim;
+            // SAFETY: each (row, head) pair is computed once.
+            let out = unsafe { out.part(first, group * head_dim) };
+            let kernel = Item {
+                queries: &queries[first_head * self.width..(first_head + group) * self.width],
+                keys,
+                values,
+                pages: &self.batch.page_ids[row.page_start as usize..],
+                path: &self.batch.path_slots[row.path_start as usize..],
+                position: row.position as usize,
+                direct_end: row.direct_end as usize,
+                window,
+                kv_heads: config.kv_heads,
+                head,
+                group,
+                head_dim,
+                width: self.width,
+                out,
+            };
+            launch(self.level, kernel);
+        });
+    }
+}
+
+fn head_norm(weight: Option<&[f32]>, epsilon: f32) -> Option<(&[f32], f32)> {
+    weight.map(|weight| (weight, epsilon))
+}

@@ -1,0 +1,272 @@
+//! The whole forward of a decoder as one call.
+
+use crate::attention::{Attention, AttentionConfig, Batch};
+use crate::buffer::{Buffer, Shared};
+use crate::decoder::embedding::Embedding;
+use crate::decoder::layer::{Layer, LayerPass};
+use crate::decoder::lm_head::{HEAD_ROWS, Reading};
+use crate::decoder::output_rows::wanted_rows;
+use crate::decoder::split::{Columns, Split};
+use crate::decoder::top_k::TOP_K;
+use crate::decoder::workspace::{Widths, Workspace};
+use crate::error::CpuError;
+use crate::matmul::Linear;
+use crate::simd::Element;
+use crate::threads::{Team, share_out};
+
+/// Rows that go through the layers together: many enough that weights are read from memory little
+/// compared with the arithmetic, few enough that activations stay small.
+pub(crate) const BLOCK_ROWS: usize = 256;
+
+/// Rows of logits whose memory is kept for the next forward; larger results are rare (log-probabilities
+/// of a prompt) and give theirs back.
+const RETAINED_ROWS: usize = 2 * HEAD_ROWS;
+
+/// What a decoder is built of.
+pub struct DecoderParts<E: Element> {
+    /// One entry per layer.
+    pub layers: Vec<Layer<E>>,
+    /// Where tokens come in.
+    pub embedding: Embedding<E>,
+    /// Norm before the head, `[hidden]`.
+    pub final_norm: Vec<f32>,
+    /// Product from hidden to vocabulary.
+    pub head: Linear<E>,
+    /// Geometry of the attention, one entry per layer.
+    pub attention: AttentionConfig,
+    /// Most rows of a batch.
+    pub max_rows: usize,
+    /// Which part of a decoder it is; `None` = all of it.
+    pub split: Option<Split>,
+}
+
+/// What a forward computes.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// The rows' places in the cache.
+    pub batch: &'a Batch,
+    /// A token for each row.
+    pub tokens: &'a [i32],
+    /// Ascending rows whose logits are kept.
+    pub sample_rows: &'a [i32],
+    /// Ascending rows whose likeliest tokens are given.
+    pub top_rows: &'a [i32],
+}
+
+/// The likeliest tokens of the top rows, as [`crate::top_k`] gives them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopTokens {
+    /// `[top rows, 8]`.
+    pub ids: Vec<i32>,
+    /// `[top rows, 8]`.
+    pub probabilities: Vec<f32>,
+}
+
+/// A decoder with its weights, key-value cache and workspaces.
+///
+/// The residual stream is `f32` whatever `E` is: adding in bfloat16 would cost accuracy and save
+/// nothing, because the norm that follows reads the stream once either way.
+pub struct Decoder<E: Element> {
+    layers: Vec<Layer<E>>,
+    embedding: Embedding<E>,
+    final_norm: Vec<f32>,
+    head: Linear<E>,
+    attention: Attention<E>,
+    split: Split,
+    epsilon: f32,
+    max_rows: usize,
+    workspace: Workspace<E>,
+    logits: Buffer<f32>,
+    /// Sample rows of the last forward.
+    num_samples: usize,
+}
+
+#[allow(unsafe_code)] // the residual stream is written by several threads
+impl<E: Element> Decoder<E> {
+    /// Checks that the parts fit each other, and reserves cache and logits. Their memory is taken from
+    /// the system as it is used.
+    ///
+    /// # Errors
+    /// [`CpuError::Size`] or [`CpuError::Length`] for parts that do not fit, [`CpuError::Memory`] when
+    /// cache or logits cannot be reserved.
+    pub fn new(parts: DecoderParts<E>) -> Result<Self, CpuError> {
+        let hidden = parts.head.in_features();
+        let config = &parts.attention;
+        let attended = parts.split.as_ref().map(|split| split.attended.total);
+        let attended = attended.unwrap_or(config.out_width());
+        let widths = Widths::of(&parts.layers, hidden, config.qkv_width(), attended);
+        let split = parts.split.unwrap_or_else(|| Split {
+            attended: Columns::all(attended),
+            hidden: Columns::all(hidden),
+            gated: Columns::all(widths.gated),
+            expert: Columns::all(widths.expert),
+            vocabulary: Columns::all(parts.head.out_features()),
+            exchange: None,
+        });
+        let vocabulary = split.vocabulary.total;
+        split.check(widths)?;
+        parts.embedding.check(&parts.head, vocabulary)?;
+        let mut sizes = vec![
+            (
+                "layers of the attention",
+                config.layers.len(),
+                parts.layers.len(),
+            ),
+            ("final norm", parts.final_norm.len(), hidden),
+            (
+                "heads of this part",
+                config.out_width(),
+                split.attended.count,
+            ),
+            (
+                "output of the head",
+                parts.head.out_features(),
+                split.vocabulary.count,
+            ),
+        ];
+        for layer in &parts.layers {
+            sizes.extend(layer.sizes(widths.qkv, &split));
+        }
+        for (what, given, expected) in sizes {
+            if given != expected {
+                return Err(CpuError::Length {
+                    what,
+                    given,
+                    expected,
+                });
+            }
+        }
+        if parts.max_rows == 0 {
+            return Err(CpuError::Size {
+                what: "max_rows",
+                given: 0,
+                allowed: "at least 1",
+            });
+        }
+        let logits = Buffer::zeroed((parts.max_rows + HEAD_ROWS) * vocabulary)?;
+        Ok(Self {
+            epsilon: config.norm_epsilon,
+            attention: Attention::new(parts.attention)?,
+            layers: parts.layers,
+            embedding: parts.embedding,
+            final_norm: parts.final_norm,
+            head: parts.head,
+            split,
+            max_rows: parts.max_rows,
+            workspace: Workspace::new(widths),
+            logits,
+            num_samples: 0,
+        })
+    }
+
+    /// Logits of the sample rows, `[sample rows, vocabulary]` from the beginning of
+    /// [`Decoder::logits`], and the likeliest tokens of the top rows, after the batch's cache moves.
+    ///
+    /// # Errors
+    /// [`CpuError::Length`] or [`CpuError::Entry`] for a step that contradicts itself, in which case
+    /// nothing was done; [`CpuError::Panicked`] on a bug.
+    pub fn forward(&mut self, team: &Team, step: &Step<'_>) -> Result<TopTokens, CpuError> {
+        let num_rows = self.check(step)?;
+        let wanted = wanted_rows(num_rows, BLOCK_ROWS, step.sample_rows, step.top_rows)?;
+        let num_top = step.top_rows.len() * TOP_K;
+        let mut top = TopTokens {
+            ids: vec![-1; num_top],
+            probabilities: vec![0.0; num_top],
+        };
+        self.attention.move_slots(step.batch);
+        if self.num_samples + HEAD_ROWS > RETAINED_ROWS {
+            let retained = RETAINED_ROWS * self.head.out_features();
+            self.logits.release(retained);
+        }
+        self.num_samples = step.sample_rows.len();
+        let (head, embedding) = (&self.head, &self.embedding);
+        let hidden = head.in_features();
+        let buffers = self.workspace.buffers(num_rows.min(BLOCK_ROWS));
+        let attention = self.attention.pass(step.batch, num_rows.min(BLOCK_ROWS));
+        let reading = Reading {
+            final_norm: &self.final_norm,
+            head,
+            epsilon: self.epsilon,
+            with_delta: !self.layers.is_empty(),
+            split: &self.split,
+            logits: Shared::new(self.logits.as_mut_slice()),
+            ids: Shared::new(&mut top.ids),
+            probabilities: Shared::new(&mut top.probabilities),
+        };
+        team.run(&|member| {
+            for (block, wanted) in wanted.iter().enumerate() {
+                let rows = block * BLOCK_ROWS..num_rows.min((block + 1) * BLOCK_ROWS);
+                let tokens = &step.tokens[rows.clone()];
+                share_out(member, tokens.len(), 4, |row| {
+                    // SAFETY: each row is taken once.
+                    let to = unsafe { buffers.residual.part(row * hidden, hidden) };
+                    embedding.look_up(head, tokens[row] as usize, to);
+                });
+                member.barrier();
+                for (index, layer) in self.layers.iter().enumerate() {
+                    let pass = LayerPass {
+                        index,
+                        attention: &attention,
+                        buffers,
+                        split: &self.split,
+                        epsilon: self.epsilon,
+                    };
+                    layer.run(member, &pass, rows.clone());
+                }
+                reading.run(member, buffers, wanted);
+            }
+        })?;
+        Ok(top)
+    }
+
+    /// Rows of logits, `[max_rows, vocabulary]`; those of the last forward's sample rows come first.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits.as_slice()[..self.max_rows * self.vocabulary()]
+    }
+
+    /// Tokens of the model.
+    pub fn vocabulary(&self) -> usize {
+        self.split.vocabulary.total
+    }
+
+    /// Memory that weights and workspaces take, without cache and logits.
+    pub fn bytes(&self) -> usize {
+        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
+        layers
+            + self.head.bytes()
+            + self.embedding.bytes()
+            + size_of_val(self.final_norm.as_slice())
+            + self.workspace.bytes()
+    }
+
+    fn check(&self, step: &Step<'_>) -> Result<usize, CpuError> {
+        let num_rows = step.batch.num_rows();
+        if step.tokens.len() != num_rows {
+            return Err(CpuError::Length {
+                what: "tokens",
+                given: step.tokens.len(),
+                expected: num_rows,
+            });
+        }
+        if num_rows > self.max_rows {
+            return Err(CpuError::Length {
+                what: "rows of the batch",
+                given: num_rows,
+                expected: self.max_rows,
+            });
+        }
+        let vocabulary = self.vocabulary();
+        for (index, &token) in step.tokens.iter().enumerate() {
+            if usize::try_from(token).is_ok_and(|token| token < vocabulary) {
+                continue;
+            }
+            return Err(CpuError::Entry {
+                what: "tokens",
+                index,
+                given: i64::from(token),
+                expected: format!("0..{vocabulary}"),
+            });
+        }
+        Ok(num_rows)
+    }
+}

@@ -1,0 +1,315 @@
+//! A mixture of experts: each row goes through the few MLPs that a product chooses for it.
+//!
+//! The rows of one expert are gathered, so that its weights are read once. A row's experts and weights
+//! depend on the row alone, and their results are added in ascending order of experts, so the company
+//! that shares an expert changes no bit.
+#![allow(unsafe_code)] // parts of the buffers are written and read by several threads
+
+use crate::decoder::layer::LayerPass;
+use crate::decoder::mlp::{Dense, gate_rows};
+use crate::decoder::split::{Columns, Whole};
+use crate::decoder::workspace::Buffers;
+use crate::matmul::Linear;
+use crate::simd::{Element, Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
+use crate::threads::{Member, share_out};
+
+/// Weights of the experts, and of what chooses among them.
+pub struct Mixture<E: Element> {
+    /// Product to a score for each expert.
+    pub router: Linear<E>,
+    /// All of equal sizes.
+    pub experts: Vec<Dense<E>>,
+    /// Experts that a row takes, the likeliest by the softmax of the scores.
+    pub chosen: usize,
+    /// Whether the weights of the chosen experts are scaled to a sum of 1.
+    pub normalised: bool,
+}
+
+/// Where one row's share of an expert lies among the gathered rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) expert: usize,
+    pub(crate) weight: f32,
+    /// Row among the gathered ones.
+    pub(crate) place: usize,
+}
+
+impl<E: Element> Mixture<E> {
+    /// Memory that the weights take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.router.bytes() + self.experts.iter().map(Dense::bytes).sum::<usize>()
+    }
+
+    /// What must be equal: which size, as it is, as it must be.
+    pub(crate) fn sizes(
+        &self,
+        expert: Columns,
+        hidden: Columns,
+    ) -> Vec<(&'static str, usize, usize)> {
+        let (router, experts) = (&self.router, self.experts.len());
+        let chosen = self.chosen.clamp(1, experts.max(1));
+        let mut sizes = vec![
+            ("input of the router", router.in_features(), hidden.total),
+            ("output of the router", router.out_features(), experts),
+            ("chosen experts", self.chosen, chosen),
+        ];
+        for dense in &self.experts {
+            sizes.extend(dense.sizes(expert, hidden));
+        }
+        sizes
+    }
+
+    /// Elements of one expert's gated activation.
+    pub(crate) fn width(&self) -> usize {
+        self.experts
+            .first()
+            .map_or(0, |expert| expert.down.in_features())
+    }
+
+    /// From the normed rows to this part's columns of the delta; ends with a barrier.
+    pub(crate) fn run(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: usize) {
+        let (buffers, columns) = (pass.buffers, pass.split.hidden);
+        self.choose_all(member, buffers, rows);
+        // SAFETY: written before the barrier.
+        let (choices, starts) = unsafe {
+            (
+                buffers.choices.read(0, rows * self.chosen),
+                buffers.starts.read(0, self.experts.len() + 1),
+            )
+        };
+        self.run_experts(member, pass, choices, starts);
+        share_out(member, rows, 4, |row| {
+            let results = choices[row * self.chosen..][..self.chosen]
+                .iter()
+                .map(|choice| {
+                    let start = choice.place * columns.total + columns.first;
+                    // SAFETY: the results were written before the barrier.
+                    let result = unsafe { buffers.gathered.read(start, columns.count) };
+                    (choice.weight, result)
+                });
+            let start = row * columns.total + columns.first;
+            // SAFETY: each row is taken once.
+            let out = unsafe { buffers.delta.part(start, columns.count) };
+            launch(Level::detect(), Sum { results, out });
+        });
+        member.barrier();
+    }
+
+    /// From the normed rows to choices and starts; ends with a barrier.
+    fn choose_all(&self, member: &Member<'_>, buffers: Buffers<'_, E>, rows: usize) {
+        let experts = self.experts.len();
+        // SAFETY: `normed` was written before the barrier.
+        let x = unsafe { buffers.normed.read(0, rows * self.router.in_features()) };
+        // SAFETY: only this product writes its output until the barrier.
+        unsafe { self.router.run(member, x, rows, buffers.scores, experts) }
+        member.barrier();
+        share_out(member, rows, 4, |row| {
+            // SAFETY: each row is taken once, and the scores were written before the barrier.
+            let (scores, choices) = unsafe {
+                (
+                    buffers.scores.read(row * experts, experts),
+                    buffers.choices.part(row * self.chosen, self.chosen),
+                )
+            };
+            choose(scores, self.normalised, choices);
+        });
+        member.barrier();
+        if member.index() == 0 {
+            // SAFETY: this member alone touches choices and starts until the barrier.
+            let (choices, starts) = unsafe {
+                (
+                    buffers.choices.part(0, rows * self.chosen),
+                    buffers.starts.part(0, experts + 1),
+                )
+            };
+            place(choices, starts);
+        }
+        member.barrier();
+    }
+
+    /// Every choice's row through its expert, from the normed rows to this part's columns of the
+    /// gathered results; ends with a barrier. Experts that no row chose are not read.
+    fn run_experts(
+        &self,
+        member: &Member<'_>,
+        pass: &LayerPass<'_, E>,
+        choices: &[Choice],
+        starts: &[usize],
+    ) {
+        let (buffers, split) = (pass.buffers, pass.split);
+        let (hidden, inner) = (split.hidden.total, split.expert);
+        let busy = self
+            .experts
+            .iter()
+            .zip(starts.windows(2))
+            .map(|(expert, range)| (expert, range[0], range[1] - range[0]))
+            .filter(|&(_, _, rows)| rows > 0);
+        share_out(member, choices.len(), 4, |index| {
+            let from = index / self.chosen * hidden;
+            // SAFETY: `normed` was written before the barrier, and each place belongs to one choice.
+            let (from, to) = unsafe {
+                (
+                    buffers.normed.read(from, hidden),
+                    buffers.gathered.part(choices[index].place * hidden, hidden),
+                )
+            };
+            to.copy_from_slice(from);
+        });
+        member.barrier();
+        for (expert, start, rows) in busy.clone() {
+            let out = buffers.gate_up.behind(start * 2 * inner.count);
+            // SAFETY: gathered before the barrier; each expert writes its own rows.
+            unsafe {
+                let x = buffers.gathered.read(start * hidden, rows * hidden);
+                expert.gate_up.run(member, x, rows, out, 2 * inner.count);
+            }
+        }
+        member.barrier();
+        gate_rows(member, buffers, choices.len(), inner);
+        member.barrier();
+        split.gather(member, Whole::Expert, buffers.gated, choices.len());
+        for (expert, start, rows) in busy {
+            let out = buffers.gathered.behind(start * hidden + split.hidden.first);
+            // SAFETY: gated before the barrier; each expert writes its own rows, which nobody reads as
+            // input any more.
+            unsafe {
+                let x = buffers.gated.read(start * inner.total, rows * inner.total);
+                expert.down.run(member, x, rows, out, hidden);
+            }
+        }
+        member.barrier();
+    }
+}
+
+/// e to the power of each score less the greatest.
+struct Weights<'a> {
+    scores: &'a [f32],
+    greatest: f32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Weights<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let greatest = S::splat(self.greatest);
+        for (scores, out) in self.scores.chunks(LANES).zip(self.out.chunks_mut(LANES)) {
+            let below = S::sub(load_part::<S, f32>(scores), greatest);
+            let exponent = S::mul(below, S::splat(std::f32::consts::LOG2_E));
+            store_part::<S, f32>(exp2::<S>(exponent), out);
+        }
+    }
+}
+
+/// The experts of the greatest scores, in ascending order, with their share of the softmax; of equal
+/// scores the first.
+fn choose(scores: &[f32], normalised: bool, choices: &mut [Choice]) {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    let better = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
+    order.select_nth_unstable_by(choices.len() - 1, better);
+    order.truncate(choices.len());
+    order.sort_unstable();
+    let greatest = order.iter().map(|&expert| scores[expert]);
+    let mut weights = vec![0.0; scores.len()];
+    let kernel = Weights {
+        scores,
+        greatest: greatest.fold(f32::NEG_INFINITY, f32::max),
+        out: &mut weights,
+    };
+    launch(Level::detect(), kernel);
+    let total: f32 = if normalised {
+        order.iter().map(|&expert| weights[expert]).sum()
+    } else {
+        weights.iter().sum()
+    };
+    for (choice, expert) in choices.iter_mut().zip(order) {
+        *choice = Choice {
+            expert,
+            weight: weights[expert] / total,
+            place: 0,
+        };
+    }
+}
+
+/// Gives every choice its place: rows of one expert follow each other, `starts[e]..starts[e + 1]`.
+fn place(choices: &mut [Choice], starts: &mut [usize]) {
+    starts.fill(0);
+    for choice in choices.iter() {
+        starts[choice.expert + 1] += 1;
+    }
+    for expert in 1..starts.len() {
+        starts[expert] += starts[expert - 1];
+    }
+    let mut next = starts.to_vec();
+    for choice in choices {
+        choice.place = next[choice.expert];
+        next[choice.expert] += 1;
+    }
+}
+
+/// The weighted sum of the results of a row's experts, in their order.
+struct Sum<'a, E, R> {
+    results: R,
+    out: &'a mut [E],
+}
+
+impl<'r, E: Element, R: Iterator<Item = (f32, &'r [E])> + Clone> Kernel for Sum<'_, E, R> {
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        for (part, out) in self.out.chunks_mut(LANES).enumerate() {
+            let first = part * LANES;
+            let mut sum = S::splat(0.0);
+            for (weight, result) in self.results.clone() {
+                let values = load_part::<S, E>(&result[first..first + out.len()]);
+                sum = S::fma(S::splat(weight), values, sum);
+            }
+            store_part::<S, E>(sum, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(scores: &[f32], count: usize, normalised: bool) -> Vec<(usize, f32)> {
+        let mut choices = vec![Choice::default(); count];
+        choose(scores, normalised, &mut choices);
+        choices.iter().map(|c| (c.expert, c.weight)).collect()
+    }
+
+    #[test]
+    fn the_likeliest_experts_are_chosen_with_their_share_of_the_softmax() {
+        let scores = [1.0, 3.0, -2.0, 3.0, 0.5];
+        let total: f32 = scores.iter().map(|s: &f32| s.exp()).sum();
+        let got = chosen(&scores, 3, false);
+        for ((expert, weight), want) in got.iter().zip([0, 1, 3]) {
+            assert_eq!(*expert, want);
+            assert!((weight - scores[want].exp() / total).abs() < 1e-6);
+        }
+        let sum: f32 = chosen(&scores, 3, true).iter().map(|c| c.1).sum();
+        assert!((sum - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn of_equal_scores_the_first_is_chosen() {
+        let got = chosen(&[0.0; 20], 2, true);
+        assert_eq!(got.iter().map(|c| c.0).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn rows_of_one_expert_are_neighbours() {
+        let mut choices: Vec<Choice> = [2, 3, 0, 2, 2, 3]
+            .map(|expert| Choice {
+                expert,
+                ..Choice::default()
+            })
+            .to_vec();
+        let mut starts = vec![9; 5];
+        place(&mut choices, &mut starts);
+        assert_eq!(starts, [0, 1, 1, 4, 6]);
+        assert_eq!(
+            choices.iter().map(|c| c.place).collect::<Vec<_>>(),
+            [1, 4, 0, 2, 3, 5]
+        );
+    }
+}

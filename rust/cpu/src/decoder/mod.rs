@@ -1,0 +1,25 @@
+//! The decoder: its layers, the row-wise operators between the products, and one call for all of it.
+
+mod activation;
+#[allow(clippy::module_inception)] // the file of the room's main type
+mod decoder;
+mod embedding;
+mod layer;
+mod lm_head;
+mod mixture;
+mod mlp;
+mod norm;
+mod output_rows;
+mod split;
+mod top_k;
+mod workspace;
+
+pub use activation::silu_mul;
+pub use decoder::{Decoder, DecoderParts, Step, TopTokens};
+pub use embedding::Embedding;
+pub use layer::Layer;
+pub use mixture::Mixture;
+pub use mlp::{Dense, Mlp};
+pub use norm::{add_rms_norm, rms_norm};
+pub use split::{Columns, Exchange, Split, Whole};
+pub use top_k::{TOP_K, top_k};

@@ -1,0 +1,121 @@
+//! Root-mean-square norm of rows, alone or behind the residual addition.
+
+use crate::error::CpuError;
+use crate::simd::{Element, Kernel, LANES, Level, Simd, launch, load_part, store_part, sum};
+
+/// Writes `x / rms(x) * weight` for each row of `x`.
+///
+/// `x: [rows, weight.len()]`, `out` likewise; the mean of squares gets `epsilon` added.
+///
+/// # Errors
+/// [`CpuError::Length`] when the sizes do not fit.
+pub fn rms_norm<E: Element>(
+    x: &mut [f32],
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [E],
+) -> Result<(), CpuError> {
+    normalise::<E>(x, None, weight, epsilon, out)
+}
+
+/// Adds `delta` to the residual stream `x` in place, then writes the norm of the sum as [`rms_norm`].
+///
+/// # Errors
+/// [`CpuError::Length`] when the sizes do not fit.
+pub fn add_rms_norm<E: Element>(
+    x: &mut [f32],
+    delta: &[E],
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [E],
+) -> Result<(), CpuError> {
+    if delta.len() != x.len() {
+        let (given, expected) = (delta.len(), x.len());
+        return Err(CpuError::Length {
+            what: "delta",
+            given,
+            expected,
+        });
+    }
+    normalise(x, Some(delta), weight, epsilon, out)
+}
+
+fn normalise<E: Element>(
+    x: &mut [f32],
+    delta: Option<&[E]>,
+    weight: &[f32],
+    epsilon: f32,
+    out: &mut [E],
+) -> Result<(), CpuError> {
+    let width = weight.len();
+    if width == 0 || !x.len().is_multiple_of(width) {
+        return Err(CpuError::Length {
+            what: "x",
+            given: x.len(),
+            expected: width,
+        });
+    }
+    if out.len() != x.len() {
+        return Err(CpuError::Length {
+            what: "out",
+            given: out.len(),
+            expected: x.len(),
+        });
+    }
+    let rows = Rows {
+        x,
+        delta,
+        weight,
+        epsilon,
+        out,
+    };
+    launch(Level::detect(), rows);
+    Ok(())
+}
+
+/// Rows of fitting sizes.
+pub(crate) struct Rows<'a, E> {
+    pub(crate) x: &'a mut [f32],
+    pub(crate) delta: Option<&'a [E]>,
+    pub(crate) weight: &'a [f32],
+    pub(crate) epsilon: f32,
+    pub(crate) out: &'a mut [E],
+}
+
+impl<E: Element> Kernel for Rows<'_, E> {
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let width = self.weight.len();
+        for (row, (x, out)) in self
+            .x
+            .chunks_exact_mut(width)
+            .zip(self.out.chunks_exact_mut(width))
+            .enumerate()
+        {
+            let mut squares = S::splat(0.0);
+            if let Some(delta) = self.delta {
+                let delta = &delta[row * width..(row + 1) * width];
+                for (x, delta) in x.chunks_mut(LANES).zip(delta.chunks(LANES)) {
+                    let total = S::add(load_part::<S, f32>(x), load_part::<S, E>(delta));
+                    squares = S::fma(total, total, squares);
+                    store_part::<S, f32>(total, x);
+                }
+            } else {
+                for x in x.chunks(LANES) {
+                    let x = load_part::<S, f32>(x);
+                    squares = S::fma(x, x, squares);
+                }
+            }
+            let mean = sum::<S>(squares) / width as f32;
+            let inverse = S::splat(1.0 / (mean + self.epsilon).sqrt());
+            for ((x, weight), out) in x
+                .chunks(LANES)
+                .zip(self.weight.chunks(LANES))
+                .zip(out.chunks_mut(LANES))
+            {
+                let scaled = S::mul(load_part::<S, f32>(x), inverse);
+                store_part::<S, E>(S::mul(scaled, load_part::<S, f32>(weight)), out);
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A decoder whose products are computed in parts: by other processes, each with columns of its own.
+//!
+//! Every product is split by output features, and what the next one takes in is gathered whole. So each
+//! sum is computed in one place, in the order of an undivided decoder, and has its bits.
+#![allow(unsafe_code)] // gathered buffers are handed out as addresses
+
+use crate::buffer::Shared;
+use crate::decoder::workspace::Widths;
+use crate::error::CpuError;
+use crate::threads::Member;
+
+/// Neighbouring columns of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Columns {
+    /// The first one.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+    /// Columns of the whole row.
+    pub total: usize,
+}
+
+impl Columns {
+    /// All columns of a row.
+    pub fn all(total: usize) -> Self {
+        Self {
+            first: 0,
+            count: total,
+            total,
+        }
+    }
+
+    fn fit(self) -> bool {
+        self.count > 0 && self.first + self.count <= self.total
+    }
+}
+
+/// What is gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole {
+    /// Attended heads, in the decoder's element type.
+    Attended,
+    /// What the second product of each half adds to the residual stream, likewise.
+    Hidden,
+    /// Gated activations, likewise.
+    Gated,
+    /// Gated activations of experts, likewise: a row for each expert that a row takes.
+    Expert,
+    /// Logits, single precision.
+    Logits,
+}
+
+/// Gets the columns of the other parts.
+pub trait Exchange: Send + Sync {
+    /// Fills `rows` rows at `address`, which follow each other without gaps and hold this part's
+    /// columns, with those of all others. One thread calls it at a time; all parts call it in the same
+    /// order. Where it fails, it keeps the reason for its owner, and the forward's result means nothing.
+    fn gather(&self, whole: Whole, address: usize, rows: usize);
+}
+
+/// One part of a decoder.
+pub struct Split {
+    /// Its columns of the attended heads.
+    pub attended: Columns,
+    /// Its columns of the residual stream's width.
+    pub hidden: Columns,
+    /// Its columns of the gated activation; none where every layer is a mixture.
+    pub gated: Columns,
+    /// Its columns of an expert's gated activation; none where there are no mixtures.
+    pub expert: Columns,
+    /// Its tokens of the vocabulary.
+    pub vocabulary: Columns,
+    /// How it gets the columns of the others; `None` when there are none.
+    pub exchange: Option<Box<dyn Exchange>>,
+}
+
+impl Split {
+    /// Checks that the columns are those of a decoder of these widths.
+    pub(crate) fn check(&self, widths: Widths) -> Result<(), CpuError> {
+        let mut all = vec![
+            ("columns of heads", self.attended, widths.attended),
+            ("columns of the stream", self.hidden, widths.hidden),
+            ("tokens", self.vocabulary, self.vocabulary.total),
+        ];
+        if widths.gated > 0 {
+            all.push(("columns of the MLP", self.gated, widths.gated));
+        }
+        if widths.expert > 0 {
+            all.push(("columns of an expert", self.expert, widths.expert));
+        }
+        for (what, columns, total) in all {
+            if !columns.fit() || columns.total != total {
+                return Err(CpuError::Length {
+                    what,
+                    given: columns.total,
+                    expected: total,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in the columns of the other parts. All members call it behind a barrier, and it ends with
+    /// one.
+    pub(crate) fn gather<T: Copy>(
+        &self,
+        member: &Member<'_>,
+        whole: Whole,
+        buffer: Shared<'_, T>,
+        rows: usize,
+    ) {
+        let Some(exchange) = &self.exchange else {
+            return;
+        };
+        if member.index() == 0 {
+            let columns = match whole {
+                Whole::Attended => self.attended,
+                Whole::Hidden => self.hidden,
+                Whole::Gated => self.gated,
+                Whole::Expert => self.expert,
+                Whole::Logits => self.vocabulary,
+            };
+            // SAFETY: between two barriers, and only this member goes on.
+            let part = unsafe { buffer.part(0, rows * columns.total) };
+            exchange.gather(whole, part.as_mut_ptr() as usize, rows);
+        }
+        member.barrier();
+    }
+}

@@ -1,0 +1,178 @@
+//! The activations of one block of rows on its way through the layers.
+
+use crate::buffer::Shared;
+use crate::decoder::layer::Layer;
+use crate::decoder::mixture::Choice;
+use crate::decoder::mlp::Mlp;
+use crate::simd::Element;
+
+/// Widths of a row in each buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Widths {
+    pub(crate) hidden: usize,
+    pub(crate) qkv: usize,
+    pub(crate) attended: usize,
+    /// Of the gated activation of a dense layer; 0 where there is none.
+    pub(crate) gated: usize,
+    /// Of one expert's gated activation; 0 where there are no mixtures.
+    pub(crate) expert: usize,
+    /// Experts that a row takes.
+    pub(crate) chosen: usize,
+    /// Experts of a mixture.
+    pub(crate) experts: usize,
+}
+
+impl Widths {
+    /// Those of a decoder's layers; mixtures of unequal sizes count by the largest.
+    pub(crate) fn of<E: Element>(
+        layers: &[Layer<E>],
+        hidden: usize,
+        qkv: usize,
+        attended: usize,
+    ) -> Self {
+        let mut widths = Self {
+            hidden,
+            qkv,
+            attended,
+            gated: 0,
+            expert: 0,
+            chosen: 0,
+            experts: 0,
+        };
+        for layer in layers {
+            match &layer.mlp {
+                Mlp::Dense(dense) => widths.gated = widths.gated.max(dense.down.in_features()),
+                Mlp::Mixture(mixture) => {
+                    widths.expert = widths.expert.max(mixture.width());
+                    widths.chosen = widths.chosen.max(mixture.chosen);
+                    widths.experts = widths.experts.max(mixture.experts.len());
+                }
+            }
+        }
+        widths
+    }
+
+    /// Of all gated activations that a row has at one time.
+    fn activated(self) -> usize {
+        self.gated.max(self.chosen * self.expert)
+    }
+}
+
+/// Buffers for as many rows as the largest block so far had.
+pub(crate) struct Workspace<E> {
+    widths: Widths,
+    rows: usize,
+    residual: Vec<f32>,
+    normed: Vec<E>,
+    qkv: Vec<E>,
+    attended: Vec<E>,
+    gate_up: Vec<E>,
+    gated: Vec<E>,
+    delta: Vec<E>,
+    scores: Vec<f32>,
+    choices: Vec<Choice>,
+    starts: Vec<usize>,
+    gathered: Vec<E>,
+}
+
+impl<E: Element> Workspace<E> {
+    pub(crate) fn new(widths: Widths) -> Self {
+        Self {
+            widths,
+            rows: 0,
+            residual: Vec::new(),
+            normed: Vec::new(),
+            qkv: Vec::new(),
+            attended: Vec::new(),
+            gate_up: Vec::new(),
+            gated: Vec::new(),
+            delta: Vec::new(),
+            scores: Vec::new(),
+            choices: Vec::new(),
+            starts: Vec::new(),
+            gathered: Vec::new(),
+        }
+    }
+
+    /// The buffers, with room for `rows` rows.
+    pub(crate) fn buffers(&mut self, rows: usize) -> Buffers<'_, E> {
+        if rows > self.rows {
+            let widths = self.widths;
+            self.residual.resize(rows * widths.hidden, 0.0);
+            self.normed.resize(rows * widths.hidden, E::default());
+            self.qkv.resize(rows * widths.qkv, E::default());
+            self.attended.resize(rows * widths.attended, E::default());
+            let activated = rows * widths.activated();
+            self.gate_up.resize(2 * activated, E::default());
+            self.gated.resize(activated, E::default());
+            self.delta.resize(rows * widths.hidden, E::default());
+            let choices = rows * widths.chosen;
+            self.scores.resize(rows * widths.experts, 0.0);
+            self.choices.resize(choices, Choice::default());
+            self.starts.resize(widths.experts + 1, 0);
+            self.gathered.resize(choices * widths.hidden, E::default());
+            self.rows = rows;
+        }
+        Buffers {
+            residual: Shared::new(&mut self.residual),
+            normed: Shared::new(&mut self.normed),
+            qkv: Shared::new(&mut self.qkv),
+            attended: Shared::new(&mut self.attended),
+            gate_up: Shared::new(&mut self.gate_up),
+            gated: Shared::new(&mut self.gated),
+            delta: Shared::new(&mut self.delta),
+            scores: Shared::new(&mut self.scores),
+            choices: Shared::new(&mut self.choices),
+            starts: Shared::new(&mut self.starts),
+            gathered: Shared::new(&mut self.gathered),
+        }
+    }
+
+    /// Memory that the buffers take.
+    pub(crate) fn bytes(&self) -> usize {
+        let elements: usize = [
+            &self.normed,
+            &self.qkv,
+            &self.attended,
+            &self.gate_up,
+            &self.gated,
+            &self.delta,
+            &self.gathered,
+        ]
+        .iter()
+        .map(|buffer| size_of_val(buffer.as_slice()))
+        .sum();
+        elements
+            + size_of_val(self.residual.as_slice())
+            + size_of_val(self.scores.as_slice())
+            + size_of_val(self.choices.as_slice())
+    }
+}
+
+/// What all members of a team see of the buffers; rows follow each other without gaps.
+///
+/// A buffer is written by one stage, each part by one member, and read by later stages only, behind a
+/// barrier: that is what every SAFETY note about these buffers means.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffers<'a, E> {
+    /// The residual stream.
+    pub(crate) residual: Shared<'a, f32>,
+    /// What goes into a product behind a norm.
+    pub(crate) normed: Shared<'a, E>,
+    /// Queries, keys and values before rotation.
+    pub(crate) qkv: Shared<'a, E>,
+    pub(crate) attended: Shared<'a, E>,
+    /// Gate, then up.
+    pub(crate) gate_up: Shared<'a, E>,
+    pub(crate) gated: Shared<'a, E>,
+    /// What is added to the residual stream next.
+    pub(crate) delta: Shared<'a, E>,
+    /// Scores of all experts.
+    pub(crate) scores: Shared<'a, f32>,
+    /// The experts of each row.
+    pub(crate) choices: Shared<'a, Choice>,
+    /// Where each expert's gathered rows begin, and where the last one's end.
+    pub(crate) starts: Shared<'a, usize>,
+    /// Rows by expert: first what goes in, then what comes out.
+    pub(crate) gathered: Shared<'a, E>,
+}

@@ -1,0 +1,9 @@
+//! Matrix products with packed weights.
+
+mod linear;
+mod packing;
+mod product;
+mod tile;
+
+pub use linear::Linear;
+pub use packing::{Source, Stored, pack_all};

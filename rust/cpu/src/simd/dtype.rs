@@ -1,0 +1,124 @@
+//! The element types of activations and cache: `f32` and [`Bf16`].
+
+use crate::simd::cell::Packed;
+use crate::simd::lanes::{LANES, Simd};
+
+/// A bfloat16 number: the upper half of an `f32`'s bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub struct Bf16(pub u16);
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for super::Bf16 {}
+}
+
+/// A number that activations and cache are stored as; arithmetic is always in `f32`.
+pub trait Element: sealed::Sealed + Packed + Copy + Default + Send + Sync + 'static {
+    /// The value as `f32`, exactly.
+    fn to_f32(self) -> f32;
+    /// The nearest value, ties to even.
+    fn from_f32(value: f32) -> Self;
+    /// The slice itself where it already has this type.
+    #[doc(hidden)]
+    fn of_f32(values: &[f32]) -> Option<&[Self]>;
+    /// As [`Element::of_f32`].
+    #[doc(hidden)]
+    fn of_bf16(values: &[Bf16]) -> Option<&[Self]>;
+    /// Sixteen values widened.
+    #[doc(hidden)]
+    fn load<S: Simd>(from: &[Self; LANES]) -> S::V;
+    /// Sixteen values narrowed as [`Element::from_f32`] does.
+    #[doc(hidden)]
+    fn store<S: Simd>(value: S::V, to: &mut [Self; LANES]);
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+    fn of_f32(values: &[f32]) -> Option<&[Self]> {
+        Some(values)
+    }
+    fn of_bf16(_: &[Bf16]) -> Option<&[Self]> {
+        None
+    }
+    #[inline(always)]
+    fn load<S: Simd>(from: &[Self; LANES]) -> S::V {
+        S::load(from)
+    }
+    #[inline(always)]
+    fn store<S: Simd>(value: S::V, to: &mut [Self; LANES]) {
+        S::store(value, to);
+    }
+}
+
+impl Element for Bf16 {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        let bits = value.to_bits();
+        // Adding 0x7fff plus the lowest kept bit rounds to nearest, ties to even; a NaN must not be
+        // rounded into an infinity, so it keeps its upper bits and is made quiet.
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        Self(if bits & 0x7fff_ffff > 0x7f80_0000 {
+            quiet
+        } else {
+            rounded
+        } as u16)
+    }
+    fn of_f32(_: &[f32]) -> Option<&[Self]> {
+        None
+    }
+    fn of_bf16(values: &[Self]) -> Option<&[Self]> {
+        Some(values)
+    }
+    #[inline(always)]
+    fn load<S: Simd>(from: &[Self; LANES]) -> S::V {
+        S::load_bf16(from)
+    }
+    #[inline(always)]
+    fn store<S: Simd>(value: S::V, to: &mut [Self; LANES]) {
+        let mut wide = [0.0; LANES];
+        S::store(value, &mut wide);
+        for (narrow, wide) in to.iter_mut().zip(wide) {
+            *narrow = Self::from_f32(wide);
+        }
+    }
+}
+
+/// Up to sixteen values widened, the missing ones zero.
+#[inline(always)]
+pub(crate) fn load_part<S: Simd, E: Element>(from: &[E]) -> S::V {
+    if let Ok(whole) = <&[E; LANES]>::try_from(from) {
+        return E::load::<S>(whole);
+    }
+    let mut padded = [E::default(); LANES];
+    for (to, &from) in padded.iter_mut().zip(from) {
+        *to = from;
+    }
+    E::load::<S>(&padded)
+}
+
+/// The first `to.len()` of sixteen values narrowed.
+#[inline(always)]
+pub(crate) fn store_part<S: Simd, E: Element>(value: S::V, to: &mut [E]) {
+    if let Ok(whole) = <&mut [E; LANES]>::try_from(&mut *to) {
+        return E::store::<S>(value, whole);
+    }
+    let mut padded = [E::default(); LANES];
+    E::store::<S>(value, &mut padded);
+    for (to, from) in to.iter_mut().zip(padded) {
+        *to = from;
+    }
+}

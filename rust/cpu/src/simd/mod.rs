@@ -1,0 +1,14 @@
+//! Vector arithmetic: which instruction set runs, sixteen lanes of it, and the dtypes that lanes hold.
+
+mod cell;
+mod dtype;
+mod isa;
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use dtype::{Bf16, Element};
+pub(crate) use dtype::{load_part, store_part};
+pub use isa::Level;
+pub(crate) use isa::{Kernel, launch};
+pub(crate) use lanes::{LANES, ROUND, Simd, exp2, maximum, sum};

@@ -1,0 +1,142 @@
+//! One thread's view of a run: its number, the barrier, and the sharing out of parts.
+
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::threads::park::Rest;
+
+/// A value on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Alone<T>(T);
+
+/// What the members of one run share.
+#[derive(Default)]
+pub(crate) struct Meeting {
+    /// Arrivals at barriers since the run began.
+    arrived: Alone<AtomicUsize>,
+    /// The newest share that somebody began, in the upper half, and the parts of it handed out.
+    parts: Alone<AtomicU64>,
+    /// Set when a member panicked: nobody may wait for it.
+    broken: AtomicBool,
+    /// Where members sleep whose partners have no core.
+    rest: Rest,
+}
+
+impl Meeting {
+    /// Makes ready for a run; nobody may be in one.
+    pub(crate) fn reset(&self) {
+        self.arrived.0.store(0, Ordering::Relaxed);
+        self.parts.0.store(0, Ordering::Relaxed);
+        self.broken.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells all members that one of them will not come to the next barrier.
+    pub(crate) fn give_up(&self) {
+        self.broken.store(true, Ordering::Release);
+        self.rest.wake();
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+}
+
+/// What a member that waits for a panicked one unwinds with.
+struct GivenUp;
+
+/// One thread of a [`Team`](crate::Team) during a run.
+pub struct Member<'a> {
+    index: usize,
+    threads: usize,
+    meeting: &'a Meeting,
+    barriers: Cell<usize>,
+    shares: Cell<u32>,
+}
+
+impl<'a> Member<'a> {
+    pub(crate) fn new(index: usize, threads: usize, meeting: &'a Meeting) -> Self {
+        Self {
+            index,
+            threads,
+            meeting,
+            barriers: Cell::new(0),
+            shares: Cell::new(0),
+        }
+    }
+}
+
+impl Member<'_> {
+    /// Its number, below [`Member::threads`]; the caller of the run is 0.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Members of the run.
+    #[inline]
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Waits until all members are here; what they wrote before is seen by all after.
+    ///
+    /// # Panics
+    /// When another member panicked, so that the run ends with an error and not never.
+    #[inline]
+    pub fn barrier(&self) {
+        if self.threads == 1 {
+            return;
+        }
+        let expected = self.barriers.get() + self.threads;
+        self.barriers.set(expected);
+        let arrived = &self.meeting.arrived.0;
+        if arrived.fetch_add(1, Ordering::AcqRel) + 1 >= expected {
+            self.meeting.rest.wake();
+            return;
+        }
+        let rest = &self.meeting.rest;
+        rest.until(|| arrived.load(Ordering::Acquire) >= expected || self.meeting.is_broken());
+        if arrived.load(Ordering::Acquire) < expected {
+            resume_unwind(Box::new(GivenUp));
+        }
+    }
+
+    /// Calls `work` for each of `0..parts` on some member, the next part for whoever is free; there is
+    /// no barrier at the end. Every member must call the same sequence of shares and barriers.
+    #[inline]
+    pub fn share(&self, parts: usize, mut work: impl FnMut(usize)) {
+        if self.threads == 1 {
+            (0..parts).for_each(work);
+            return;
+        }
+        let share = self.shares.get() + 1;
+        self.shares.set(share);
+        while let Some(part) = self.take(share, parts) {
+            work(part);
+        }
+    }
+
+    /// The next part of the run's `share`th share.
+    ///
+    /// One word serves all shares: a member goes on to the next share only when no part of this one is
+    /// left, so whoever meets a newer share in it is late and has nothing to do.
+    #[inline]
+    fn take(&self, share: u32, parts: usize) -> Option<usize> {
+        let word = &self.meeting.parts.0;
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let newest = (seen >> 32) as u32;
+            let part = if newest == share { seen as u32 } else { 0 };
+            if newest > share || part as usize >= parts {
+                return None;
+            }
+            let next = u64::from(share) << 32 | u64::from(part + 1);
+            match word.compare_exchange_weak(seen, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(part as usize),
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
