@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, MemoryConfig};
+use spectrie_types::FinishKind;
+use spectrie_types::seed::splitmix;
+use spectrie_types::{Recycle, SpeculationMode};
 
 use crate::admission::with_chunk;
-use crate::config::{EngineConfig, Recycle, SpeculationMode};
+use crate::config::EngineConfig;
 use crate::cost::ForwardSize;
-use crate::noise::splitmix;
-use crate::output::{FinishKind, RequestOutput};
+use crate::output::RequestOutput;
 use crate::pages::FoundPages;
 use crate::plan::Plan;
 use crate::request::Request;

@@ -1,81 +1,12 @@
 //! What an engine is built with.
 
 use spectrie_trie::MemoryConfig;
+use spectrie_types::limits::MAX_DRAFT_TOKENS;
+use spectrie_types::sizes::PAGE_SIZE;
+use spectrie_types::{Recycle, SpeculationMode};
 
 use crate::drafting::draft_config;
 use crate::error::EngineError;
-
-/// Most draft nodes in one tree: node 0 is the last emitted token and a tree's ancestor word has 64
-/// bits.
-pub const MAX_DRAFT_TOKENS: usize = 63;
-
-/// How draft trees are grown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpeculationMode {
-    /// Calibrated scores, and as many nodes as the measured cost of a step justifies.
-    Auto,
-    /// No drafts.
-    Off,
-    /// Fixed breadth-first trees in recency order.
-    Bfs,
-    /// Fixed trees by observed frequency.
-    Prob,
-    /// Calibrated scores, and 0, 1, 3 or 7 nodes of each request by how many were accepted lately:
-    /// what others do, to compare with.
-    Tiers,
-}
-
-impl SpeculationMode {
-    /// The mode of a name.
-    ///
-    /// # Errors
-    /// [`EngineError::Config`] when `name` is none of `auto`, `off`, `bfs`, `prob`, `tiers`.
-    pub fn parse(name: &str) -> Result<Self, EngineError> {
-        match name {
-            "auto" => Ok(Self::Auto),
-            "off" => Ok(Self::Off),
-            "bfs" => Ok(Self::Bfs),
-            "prob" => Ok(Self::Prob),
-            "tiers" => Ok(Self::Tiers),
-            _ => Err(EngineError::Config {
-                name: "speculation",
-                given: format!("{name:?}"),
-                allowed: "auto, off, bfs, prob, tiers".into(),
-            }),
-        }
-    }
-}
-
-/// Which rows' likeliest tokens the drafters are told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recycle {
-    /// None.
-    Off,
-    /// Those of every row that is sampled: decode rows, rejected nodes, the ends of prompts.
-    Decode,
-    /// Those of prompt rows as well. That costs the product with the vocabulary for each: 30 % of
-    /// the prefill of SmolLM2-135M, for -1 to +4 % of accepted tokens.
-    All,
-}
-
-impl Recycle {
-    /// The choice of a name.
-    ///
-    /// # Errors
-    /// [`EngineError::Config`] when `name` is none of `off`, `decode`, `all`.
-    pub fn parse(name: &str) -> Result<Self, EngineError> {
-        match name {
-            "off" => Ok(Self::Off),
-            "decode" => Ok(Self::Decode),
-            "all" => Ok(Self::All),
-            _ => Err(EngineError::Config {
-                name: "recycle",
-                given: format!("{name:?}"),
-                allowed: "off, decode, all".into(),
-            }),
-        }
-    }
-}
 
 /// What an engine is built with; see [`EngineConfig::new`] for the defaults.
 #[derive(Debug, Clone)]
@@ -149,7 +80,7 @@ impl EngineConfig {
             vocabulary_size,
             eos_token_ids: Vec::new(),
             num_pages,
-            page_size: 16,
+            page_size: PAGE_SIZE,
             max_context,
             max_running,
             max_held: 4096,

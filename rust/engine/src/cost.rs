@@ -258,7 +258,7 @@ mod tests {
 
     /// A deterministic number in 0..1.
     fn unit(index: u64) -> f64 {
-        (crate::noise::splitmix(index) >> 11) as f64 / (1_u64 << 53) as f64
+        (spectrie_types::seed::splitmix(index) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     #[test]

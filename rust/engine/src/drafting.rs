@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use spectrie_trie::{DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Lesson, SharedTrie};
+use spectrie_types::limits::MAX_DRAFT_TOKENS;
+use spectrie_types::{Recycle, SpeculationMode};
 
-use crate::config::{EngineConfig, MAX_DRAFT_TOKENS, Recycle, SpeculationMode};
+use crate::config::EngineConfig;
 use crate::interest::Interest;
 use crate::request::Request;
 use crate::tree::SentTree;

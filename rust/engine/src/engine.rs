@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use spectrie_trie::DraftMemory;
+use spectrie_types::SpeculationMode;
 
-use crate::config::{EngineConfig, SpeculationMode};
+use crate::config::EngineConfig;
 use crate::cost::{ContextCost, CostCurve};
 use crate::error::EngineError;
 use crate::helper::Helper;

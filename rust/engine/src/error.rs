@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use spectrie_trie::TrieError;
+use spectrie_types::UnknownName;
 use thiserror::Error;
 
 /// Why the engine refused a call. A bad *request* is no error: it ends with a refused output.
@@ -89,4 +90,14 @@ pub enum EngineError {
     /// An earlier call panicked and left the state undefined.
     #[error("the engine stopped after an internal failure; start a new one")]
     Stopped,
+}
+
+impl From<UnknownName> for EngineError {
+    fn from(error: UnknownName) -> Self {
+        Self::Config {
+            name: error.what,
+            given: format!("{:?}", error.given),
+            allowed: error.allowed(),
+        }
+    }
 }

@@ -56,17 +56,13 @@ mod typical;
 mod verify;
 mod wide;
 
-pub use config::{EngineConfig, MAX_DRAFT_TOKENS, Recycle, SpeculationMode};
+pub use config::EngineConfig;
 pub use cost::ContextCost;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use grammar::{Grammar, GrammarCompiler, GrammarSpec};
 pub use logprobs::TokenLogprobs;
-pub use output::{
-    CalibrationBin, Finish, FinishKind, Load, NUM_BINS, NUM_SOURCES, RequestOutput, RequestStats,
-};
+pub use output::{CalibrationBin, Finish, Load, NUM_BINS, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
-pub use request::{
-    MAX_BAD_WORD_IDS, MAX_BAD_WORDS, MAX_TOP_LOGPROBS, MIN_TEMPERATURE, Request, SamplingParameters,
-};
+pub use request::{MIN_TEMPERATURE, Request, SamplingParameters};
 pub use results::{StepResults, TopTokens, Verdicts};

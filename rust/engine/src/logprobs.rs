@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn logprobs_are_the_log_softmax_with_ties_to_the_lowest_id() {
         let mut row: Vec<f32> = (0..1_003_u64)
-            .map(|i| (crate::noise::splitmix(i) % 4_001) as f32 / 100.0 - 25.0)
+            .map(|i| (spectrie_types::seed::splitmix(i) % 4_001) as f32 / 100.0 - 25.0)
             .collect();
         row[17] = 16.0;
         row[900] = 16.0;

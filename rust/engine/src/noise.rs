@@ -95,22 +95,6 @@ pub(crate) fn least_bits(target: f32, score: f32) -> Option<u32> {
     Some(!u32::MAX.checked_shr(ones).unwrap_or(0))
 }
 
-/// The seed of choice `choice` of a request: the request's own for choice 0, else a `SplitMix64`
-/// output.
-pub fn choice_seed(request_seed: u64, choice: u32) -> u64 {
-    if choice == 0 {
-        return request_seed;
-    }
-    splitmix(request_seed.wrapping_add(u64::from(choice).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
-}
-
-/// The `SplitMix64` finalizer.
-pub(crate) fn splitmix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
 #[inline(always)]
 fn absorb(state: u32, word: u32) -> u32 {
     let word = word
@@ -126,6 +110,7 @@ fn absorb(state: u32, word: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spectrie_types::seed::splitmix;
 
     #[test]
     fn bound_is_never_below_the_noise_and_noise_is_finite() {
@@ -145,12 +130,5 @@ mod tests {
         }
         assert_eq!(least_bits(0.0, -30.0), None);
         assert_eq!(least_bits(0.0, 5.0), Some(0));
-    }
-
-    #[test]
-    fn choice_zero_keeps_the_seed_and_others_differ() {
-        assert_eq!(choice_seed(7, 0), 7);
-        let seeds: std::collections::HashSet<u64> = (0..100).map(|i| choice_seed(7, i)).collect();
-        assert_eq!(seeds.len(), 100);
     }
 }

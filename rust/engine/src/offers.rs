@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use spectrie_trie::DraftTree;
+use spectrie_types::SpeculationMode;
+use spectrie_types::limits::MAX_DRAFT_TOKENS;
+use spectrie_types::seed::splitmix;
 
 use crate::budget::{self, BaseRows, Bid, Purchase};
 use crate::choices::Step;
-use crate::config::{MAX_DRAFT_TOKENS, SpeculationMode};
 use crate::cost::ForwardSize;
 use crate::gain::Trial;
-use crate::noise::splitmix;
 use crate::order::OrderKey;
 use crate::scheduler::{InFlight, Part, Scheduler, Work};
 use crate::tree::SentTree;

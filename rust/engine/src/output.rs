@@ -1,31 +1,8 @@
 //! What steps give back.
 
+use spectrie_types::{FinishKind, NUM_SOURCES};
+
 use crate::logprobs::TokenLogprobs;
-
-/// Number of draft sources on the wire, index 0 (unspecified) included.
-pub const NUM_SOURCES: usize = 8;
-
-/// Why a request ended; the numbers are those of `worker.proto`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum FinishKind {
-    /// An end-of-sequence token.
-    Eos = 1,
-    /// A token of `stop_token_ids`.
-    StopToken = 2,
-    /// `max_tokens`.
-    Length = 3,
-    /// Cancelled by the caller.
-    Cancelled = 4,
-    /// The deadline passed.
-    Deadline = 5,
-    /// Can never run; the message says why.
-    Refused = 6,
-    /// Failed inside the worker; the message says why.
-    Failed = 7,
-    /// The grammar leaves nothing that may follow: an end without a token that says so.
-    Complete = 9,
-}
 
 /// Counts and durations of one attempt at a choice.
 ///

@@ -1,17 +1,13 @@
 //! What a caller asks for, and why a request may be refused.
 
-use crate::config::{EngineConfig, MAX_DRAFT_TOKENS, SpeculationMode};
+use spectrie_types::SpeculationMode;
+use spectrie_types::limits::{MAX_BAD_WORD_IDS, MAX_BAD_WORDS, MAX_DRAFT_TOKENS, MAX_TOP_LOGPROBS};
+
+use crate::config::EngineConfig;
 use crate::grammar::Grammar;
 
 /// Temperatures below this are greedy: dividing by them would overflow.
 pub const MIN_TEMPERATURE: f32 = 1e-5;
-
-/// Most alternatives a request may ask for beside each token's log-probability.
-pub const MAX_TOP_LOGPROBS: u32 = 20;
-/// Most sequences of `bad_words`.
-pub const MAX_BAD_WORDS: usize = 256;
-/// Most ids of one sequence of `bad_words`.
-pub const MAX_BAD_WORD_IDS: usize = 32;
 
 /// Numbers that decide how a token is drawn from logits.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +88,7 @@ pub struct Request {
     /// The same for the tokens of the prompt but the first. Not told again to a request that comes
     /// with `emitted_token_ids`: an attempt told it with the first of them.
     pub prompt_logprobs: Option<u32>,
-    /// Seed of the noise of this choice; see [`crate::noise::choice_seed`].
+    /// Seed of the noise of this choice; see [`spectrie_types::seed::choice_seed`].
     pub choice_seed: u64,
     /// Most output tokens, those already emitted included.
     pub max_tokens: u32,
@@ -114,7 +110,7 @@ pub struct Request {
     pub max_draft_tokens: Option<u32>,
     /// What the output must be a text of, the prompt not included; `None` = anything.
     ///
-    /// The answer ends as [`FinishKind::Complete`](crate::FinishKind::Complete) with the token after
+    /// The answer ends as [`FinishKind::Complete`](spectrie_types::FinishKind::Complete) with the token after
     /// which nothing but its end may follow, or nothing that other options do not bar, even before
     /// `min_tokens`. Before that an end-of-sequence token may end it exactly where the grammar
     /// accepts it, never with `ignore_eos`. `max_tokens` and `stop_token_ids` may end it anywhere.

@@ -1,6 +1,7 @@
 //! What a forward gives back, and whether it fits its plan.
 
-use spectrie_trie::{TOP_K, TokenId};
+use spectrie_trie::TokenId;
+use spectrie_types::sizes::TOP_K;
 
 use crate::error::EngineError;
 use crate::scheduler::{InFlight, Scheduler, Work};

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spectrie_trie::DraftMemory;
+use spectrie_types::FinishKind;
 
 use crate::choices::Choices;
 use crate::chores::{Chore, Chores};
@@ -14,7 +15,7 @@ use crate::error::EngineError;
 use crate::fairness::FairShare;
 use crate::gain::Trial;
 use crate::order::OrderKey;
-use crate::output::{Finish, FinishKind, Load, RequestOutput, RequestStats};
+use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::pages::PagePool;
 use crate::queue::Queue;
 use crate::request::Request;

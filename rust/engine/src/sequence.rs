@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, DraftTree, Source};
+use spectrie_types::FinishKind;
+use spectrie_types::SpeculationMode;
 
-use crate::config::{EngineConfig, SpeculationMode};
+use crate::config::EngineConfig;
 use crate::drafting::Drafting;
 use crate::grammar::{GrammarEnd, GrammarState};
 use crate::history::{History, completions};
 use crate::logprobs::TokenLogprobs;
-use crate::output::{Finish, FinishKind, RequestStats};
+use crate::output::{Finish, RequestStats};
 use crate::pages::FoundPages;
 use crate::request::Request;
 use crate::sampler::Draw;

@@ -201,7 +201,7 @@ mod tests {
 
     fn scores(count: usize) -> Vec<f32> {
         (0..count as u64)
-            .map(|i| (crate::noise::splitmix(i) % 977) as f32 / 50.0 - 10.0)
+            .map(|i| (spectrie_types::seed::splitmix(i) % 977) as f32 / 50.0 - 10.0)
             .collect()
     }
 

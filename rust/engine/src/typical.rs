@@ -176,7 +176,7 @@ mod tests {
         for seed in 0..200_u64 {
             let scores: Vec<f32> = (0..300)
                 .map(|token| {
-                    let bits = crate::noise::splitmix(seed << 32 | token);
+                    let bits = spectrie_types::seed::splitmix(seed << 32 | token);
                     (bits >> 40) as f32 / (1 << 24) as f32 * 9.0 + 10.0
                 })
                 .collect();

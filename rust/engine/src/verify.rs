@@ -1,14 +1,15 @@
 //! Acts on a plan's results: draws tokens, walks the trees, moves requests on.
 
 use spectrie_trie::Source;
+use spectrie_types::FinishKind;
+use spectrie_types::SpeculationMode;
 
 use crate::chores::Chore;
-use crate::config::SpeculationMode;
 use crate::cost::ForwardSize;
 use crate::error::EngineError;
 use crate::grammar::GrammarEnd;
 use crate::lessons::Lessons;
-use crate::output::{FinishKind, RequestOutput};
+use crate::output::RequestOutput;
 use crate::results::StepResults;
 use crate::sampled_rows::{NotDrawn, SampledRows};
 use crate::sampler::{NoToken, Sampler};

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::SpeculationMode;
+use spectrie_types::SpeculationMode;
 use support::simulation::{Policy, noisy, phased, run, text};
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use spectrie_engine::SpeculationMode;
+use spectrie_types::SpeculationMode;
 use support::scenario::{Scenario, check_visit, run, scenario};
 
 /// Fixed, so that a run on one machine is the run on every other.

@@ -6,9 +6,8 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use spectrie_engine::{
-    EngineConfig, EngineError, FinishKind, GrammarSpec, Plan, Request, SpeculationMode,
-};
+use spectrie_engine::{EngineConfig, EngineError, GrammarSpec, Plan, Request};
+use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
 use support::expression::{Expression, TOKENS, compiler, expression, id, regex, usual_compiler};
 use support::reference;

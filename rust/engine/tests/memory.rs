@@ -7,8 +7,9 @@ mod support;
 
 use std::path::PathBuf;
 
-use spectrie_engine::{EngineConfig, EngineError, Request, SpeculationMode};
+use spectrie_engine::{EngineConfig, EngineError, Request};
 use spectrie_trie::{CorpusBuilder, Readers};
+use spectrie_types::SpeculationMode;
 use support::driver::{Driver, config, request};
 use support::reference;
 

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, Request, SpeculationMode};
+use spectrie_engine::{EngineConfig, Request};
+use spectrie_types::SpeculationMode;
 use support::driver::{Driver, config, request};
 use support::reference;
 

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, FinishKind, Plan, Request, SpeculationMode};
+use spectrie_engine::{EngineConfig, Plan, Request};
+use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, request};
 use support::model::PAGE_SIZE;
 use support::reference;

@@ -3,9 +3,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{
-    EngineConfig, FinishKind, Request, SamplingParameters, TokenLogprobs, Verdicts,
-};
+use spectrie_engine::{EngineConfig, Request, SamplingParameters, TokenLogprobs, Verdicts};
+use spectrie_types::FinishKind;
 use support::driver::{Driver, config, request};
 use support::model::VOCABULARY;
 use support::reference;

@@ -3,9 +3,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{
-    Engine, EngineConfig, EngineError, FinishKind, Request, SpeculationMode, Verdicts,
-};
+use spectrie_engine::{Engine, EngineConfig, EngineError, Request, Verdicts};
+use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, request};
 use support::model::{PAGE_SIZE, STRIDE, VOCABULARY};
 use support::reference;

@@ -4,7 +4,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, FinishKind, Recycle, Request, SpeculationMode};
+use spectrie_engine::{EngineConfig, Request};
+use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
 use support::reference;
 

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use spectrie_engine as core;
 use spectrie_engine::{StepResults, TopTokens, Verdicts};
 use spectrie_trie::Readers;
+use spectrie_types::UnknownName;
 
 use self::logits::LogitsAddress;
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
@@ -34,6 +35,11 @@ create_exception!(
 #[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
 pub(crate) fn engine_error(error: core::EngineError) -> PyErr {
     EngineError::new_err(error.to_string())
+}
+
+/// The error of a name that no mode has.
+pub(crate) fn name_error(error: UnknownName) -> PyErr {
+    engine_error(error.into())
 }
 
 /// The model's likeliest tokens, copied from Python arrays.
@@ -117,7 +123,7 @@ impl Engine {
             max_step_ms,
             age_s,
             lookahead_tokens,
-            speculation: core::SpeculationMode::parse(speculation).map_err(engine_error)?,
+            speculation: speculation.parse().map_err(name_error)?,
             max_draft_tokens,
             min_match,
             max_match,
@@ -125,7 +131,7 @@ impl Engine {
             max_breadth,
             max_depth,
             memory_bytes,
-            recycle: core::Recycle::parse(recycle).map_err(engine_error)?,
+            recycle: recycle.parse().map_err(name_error)?,
             holdout_every,
             holdout_seed,
             tokenizer_fingerprint,
@@ -336,7 +342,7 @@ impl Engine {
 
 #[pyfunction]
 fn choice_seed(seed: u64, choice: u32) -> u64 {
-    core::noise::choice_seed(seed, choice)
+    spectrie_types::seed::choice_seed(seed, choice)
 }
 
 /// Adds this file's classes and functions to the module.

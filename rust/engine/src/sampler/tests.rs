@@ -3,8 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use spectrie_types::seed::splitmix;
+
 use super::*;
-use crate::noise::splitmix;
 
 fn draw(parameters: &SamplingParameters) -> Draw<'_> {
     Draw {

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use spectrie_engine::{
-    Engine, EngineConfig, Plan, Request, SamplingParameters, SpeculationMode, StepResults, Verdicts,
+    Engine, EngineConfig, Plan, Request, SamplingParameters, StepResults, Verdicts,
 };
+use spectrie_types::SpeculationMode;
 
 /// Tokens of the model; 0 ends an answer.
 const VOCABULARY: usize = 12;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use spectrie_engine::Plan;
-use spectrie_trie::TOP_K;
+use spectrie_types::sizes::TOP_K;
 
 /// Tokens of the model; 0 ends an answer.
 pub(crate) const VOCABULARY: usize = 40;

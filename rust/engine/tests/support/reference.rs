@@ -1,7 +1,8 @@
 //! One request decoded alone, token by token, with whole sorts: what every schedule must reproduce.
 
 use spectrie_engine::noise::NoiseRow;
-use spectrie_engine::{FinishKind, MIN_TEMPERATURE, Request, SamplingParameters};
+use spectrie_engine::{MIN_TEMPERATURE, Request, SamplingParameters};
+use spectrie_types::FinishKind;
 
 use super::expression::{Expression, TOKENS};
 use super::model::logits;

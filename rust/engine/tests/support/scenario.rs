@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, FinishKind, Plan, Recycle, Request, RequestOutput,
-    SpeculationMode, StepResults, TokenLogprobs, TopTokens, Verdicts,
+    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TokenLogprobs,
+    TopTokens, Verdicts,
 };
 use spectrie_trie::{DraftConfig, Drafter};
+use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
 use super::expression::{Expression, expression};
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};

@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 
-use spectrie_engine::{
-    Engine, EngineConfig, Load, Request, SpeculationMode, StepResults, TopTokens, Verdicts,
-};
-use spectrie_trie::TOP_K;
+use spectrie_engine::{Engine, EngineConfig, Load, Request, StepResults, TopTokens, Verdicts};
+use spectrie_types::SpeculationMode;
+use spectrie_types::sizes::TOP_K;
 
 const VOCABULARY: usize = 2000;
 /// What asking one request for drafts takes.

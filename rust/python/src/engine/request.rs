@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use spectrie_engine as core;
 
-use super::engine_error;
+use super::name_error;
 use crate::grammar::Grammar;
 
 /// One choice of a request, begun or resumed.
@@ -54,9 +54,9 @@ impl Request {
         tenant: Option<String>,
     ) -> PyResult<Self> {
         let speculation = speculation
-            .map(core::SpeculationMode::parse)
+            .map(str::parse)
             .transpose()
-            .map_err(engine_error)?;
+            .map_err(name_error)?;
         Ok(Self(core::Request {
             handle,
             prompt_ids,
