@@ -2,7 +2,7 @@
 
 FOLDER is what `python -m bench.draft.recording.make --tune FOLDER` filled. Every second request is held out
 first, to see what the weights are worth; those that ship are then fitted to all of them. The
-result goes to `rust/trie/src/prior.bin`; nothing that a bench reports is read.
+result goes to `rust/trie/src/score/prior.bin`; nothing that a bench reports is read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
         read_bigrams(folder / FILE).save(bigrams, "tune")
         corpus = build_corpus("tune", read_ids(folder / "corpus.u32"), work)
         beside = [path for path in alone if Path(path).stem.removesuffix("_bare") in _WITH_CORPUS]
-        out = _ROOT / "rust" / "trie" / "src" / "prior.bin"
+        out = _ROOT / "rust" / "trie" / "src" / "score" / "prior.bin"
         command = ["cargo", "run", "--release", "-p", "spectrie-trie", "--example", "fit", "--"]
         command += [str(out), *alone, "--corpus", str(corpus), *beside]
         command += ["--bigrams", str(bigrams), *(path for path in beside if path in answered)]

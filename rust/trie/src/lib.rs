@@ -5,57 +5,30 @@
 //! Each step they are drafted as one small tree that the model verifies in a single forward. A
 //! wrong draft costs time and never changes the output.
 
-mod best_first;
-mod bigrams;
-mod calibration;
-mod chains;
 mod config;
-mod corpus;
-mod drafter;
-mod durable;
+mod draft;
 mod error;
-mod evidence;
-mod favourites;
-mod features;
-mod fixed;
-mod hints;
-#[cfg(all(test, loom))]
-mod interleavings;
-mod lesson;
-mod memory;
-mod mixer;
-#[cfg(test)]
-mod mutate;
-mod places;
-mod pool;
-mod prediction;
-mod recycled;
-#[cfg(test)]
-mod reference;
+mod namespaces;
 pub mod replay;
 mod score;
-mod segment;
-mod shared;
-mod sketch;
-mod snapshot;
 mod source;
-mod sync;
-mod text;
+mod sources;
+mod store;
+#[cfg(test)]
+mod testing;
 mod token;
-mod tree;
-mod weights;
 
-pub use bigrams::Bigrams;
 pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
-pub use corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
-pub use drafter::Drafter;
+pub use draft::drafter::Drafter;
+pub use draft::tree::{DraftNode, DraftTree};
 pub use error::TrieError;
-pub use lesson::{Lesson, Taught};
-pub use memory::DraftMemory;
-pub use recycled::TOP_K;
-pub use shared::{NamespaceInfo, SharedTrie};
-pub use snapshot::SnapshotInfo;
+pub use namespaces::lesson::{Lesson, Taught};
+pub use namespaces::memory::DraftMemory;
+pub use namespaces::shared::{NamespaceInfo, SharedTrie};
+pub use namespaces::snapshot::SnapshotInfo;
+pub use score::weights::Weights;
 pub use source::Source;
+pub use sources::bigrams::Bigrams;
+pub use sources::corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
+pub use sources::recycled::TOP_K;
 pub use token::{SEPARATOR, TokenId};
-pub use tree::{DraftNode, DraftTree};
-pub use weights::Weights;

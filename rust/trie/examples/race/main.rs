@@ -14,7 +14,7 @@
 
 mod automaton;
 mod chain_log;
-#[path = "../../src/chains.rs"]
+#[path = "../../src/store/chains.rs"]
 mod chains;
 mod draft;
 mod index;

@@ -1,0 +1,314 @@
+//! The tree of the likeliest paths.
+//!
+//! A child is never likelier than its parent, so taking the best open path again and again gives
+//! the set of nodes with the largest expected number of accepted tokens under the node budget.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::TokenId;
+use crate::draft::tree_builder::{ROOT, Sketch};
+use crate::score::calibration::Calibration;
+use crate::score::evidence::{Context, Evidence};
+use crate::score::mixer::Mixer;
+use crate::score::scorer::{Candidate, Scored, Scorer};
+use crate::sources::all::{PREDICTION, Places};
+use crate::sources::prediction::{Cursor, Prediction};
+
+/// Paths less likely than this are not worth the heap's work at any price.
+const LEAST_VALUE: f32 = 5e-4;
+
+/// What the best child of a node is taken for before the node is scored, as a share of the node's
+/// value. Most nodes are less likely than the last one that finds room, and are never scored.
+/// Where the model's answers are known more nodes have a good child.
+const HOPE: f32 = 0.3;
+const HOPE_OF_ANSWERS: f32 = 0.5;
+
+/// Nodes at least this likely are also scored with hints, and with those that know no context. Less
+/// likely nodes would not gain a child by them.
+const HINT_VALUE: f32 = 0.2;
+const RECENT_VALUE: f32 = 0.3;
+
+/// A path that may be taken next, or a taken node that may be scored.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    value: f32,
+    /// The node itself when there is no candidate.
+    parent: u32,
+    candidate: Option<Candidate>,
+}
+
+impl Open {
+    fn token(&self) -> Option<TokenId> {
+        self.candidate.map(|candidate| candidate.token)
+    }
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Open {}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Open {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Ties go to the older node, then to the lower token, so that a replay is reproducible.
+        self.value
+            .total_cmp(&other.value)
+            .then_with(|| other.parent.cmp(&self.parent))
+            .then_with(|| other.token().cmp(&self.token()))
+    }
+}
+
+/// What a scored node expected: the label of the next emitted token trains it.
+#[derive(Debug)]
+struct Expectation {
+    scored: Scored,
+    /// Its candidates, as a range of [`Expectations::tokens`].
+    first: u32,
+    last: u32,
+}
+
+/// What a search expected of each node.
+#[derive(Debug, Default)]
+pub(crate) struct Expectations {
+    /// Per node of the sketch; absent for those that were never scored.
+    of_nodes: Vec<Option<Expectation>>,
+    tokens: Vec<TokenId>,
+    /// What was seen of each token.
+    evidence: Vec<Evidence>,
+}
+
+/// The search, and what it expected. Kept between drafts for its memory.
+#[derive(Debug, Default)]
+pub(crate) struct BestFirst {
+    open: BinaryHeap<Open>,
+    pub(crate) expected: Expectations,
+}
+
+/// What the request has learnt about its scores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trained<'a> {
+    pub(crate) mixer: &'a Mixer,
+    /// How right the scores have been.
+    pub(crate) calibration: Calibration,
+}
+
+/// What one search may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) max_nodes: usize,
+    pub(crate) max_depth: usize,
+    pub(crate) min_value: f32,
+    pub(crate) hints: bool,
+}
+
+impl BestFirst {
+    /// Forgets the last search, as when another mode drafted.
+    pub(crate) fn clear(&mut self) {
+        self.expected.of_nodes.clear();
+        self.expected.tokens.clear();
+        self.expected.evidence.clear();
+        self.open.clear();
+    }
+
+    /// Takes the likeliest paths into `sketch`, which has been started. The root is scored even
+    /// when nothing may be taken.
+    pub(crate) fn search(
+        &mut self,
+        sketch: &mut Sketch,
+        places: &Places<'_>,
+        prediction: &Prediction,
+        trained: Trained<'_>,
+        bounds: Bounds,
+    ) {
+        self.clear();
+        self.expected.of_nodes.push(None);
+        self.expand(ROOT, sketch, places, prediction, trained, bounds);
+        let hope = if places.has_answers() {
+            HOPE_OF_ANSWERS
+        } else {
+            HOPE
+        };
+        while sketch.len() < bounds.max_nodes {
+            let Some(open) = self.open.pop() else { break };
+            let Some(candidate) = open.candidate else {
+                self.expand(open.parent, sketch, places, prediction, trained, bounds);
+                continue;
+            };
+            let node = sketch.take(open.parent, candidate, open.value, places, prediction);
+            self.expected.of_nodes.push(None);
+            if usize::from(sketch.nodes[node as usize].depth) < bounds.max_depth {
+                self.open.push(Open {
+                    value: open.value * hope,
+                    parent: node,
+                    candidate: None,
+                });
+            }
+        }
+    }
+
+    fn expand(
+        &mut self,
+        parent: u32,
+        sketch: &mut Sketch,
+        places: &Places<'_>,
+        prediction: &Prediction,
+        trained: Trained<'_>,
+        bounds: Bounds,
+    ) {
+        let node = sketch.nodes[parent as usize];
+        let before = sketch.before(parent);
+        let inherited = if parent == ROOT {
+            sketch.above
+        } else {
+            sketch.nodes[node.parent as usize].below
+        };
+        sketch.node_hints.clear();
+        if bounds.hints && node.value >= HINT_VALUE {
+            let below = sketch.hints.expand(
+                places.request,
+                before,
+                node.token,
+                inherited,
+                node.value >= RECENT_VALUE,
+                &mut sketch.node_hints,
+            );
+            sketch.nodes[parent as usize].below = below;
+        }
+        let context = Context {
+            occurrences: &sketch.occurrences[node.first as usize..node.last as usize],
+            answers: &places.answers(before, node.token),
+            hints: &sketch.node_hints,
+            depth: node.depth,
+            lately: trained.calibration.inputs(),
+        };
+        let scored = sketch
+            .scorer
+            .score(context, trained.mixer, &mut sketch.candidates);
+        let expected = &mut self.expected;
+        let first = expected.tokens.len() as u32;
+        let tokens = sketch.candidates.iter().map(|candidate| candidate.token);
+        expected.tokens.extend(tokens);
+        expected
+            .evidence
+            .extend_from_slice(sketch.scorer.evidence());
+        expected.of_nodes[parent as usize] = Some(Expectation {
+            scored,
+            first,
+            last: expected.tokens.len() as u32,
+        });
+        let trust = trained.calibration.trust();
+        for candidate in &mut sketch.candidates {
+            let probability = Calibration::of_drafted(candidate.probability);
+            candidate.probability = Calibration::scale(probability, trust);
+        }
+        if let Some(cursor) = node.cursor {
+            merge_prediction(&mut sketch.candidates, prediction, cursor);
+        }
+        let sum: f32 = sketch
+            .candidates
+            .iter()
+            .map(|candidate| candidate.probability)
+            .sum();
+        let scale = node.value / sum.max(1.0);
+        let least = bounds.min_value.max(LEAST_VALUE);
+        for &candidate in &sketch.candidates {
+            let value = scale * candidate.probability;
+            if value >= least {
+                self.open.push(Open {
+                    value,
+                    parent,
+                    candidate: Some(candidate),
+                });
+            }
+        }
+    }
+}
+
+impl Expectations {
+    fn of(&self, node: u32) -> Option<(&Scored, &[TokenId], &[Evidence])> {
+        let expectation = self.of_nodes.get(node as usize)?.as_ref()?;
+        let range = expectation.first as usize..expectation.last as usize;
+        let evidence = &self.evidence[range.clone()];
+        Some((&expectation.scored, &self.tokens[range], evidence))
+    }
+
+    /// Notes whether what was expected after `node` came with `token`; false where the node was not
+    /// scored.
+    pub(crate) fn label(&self, node: u32, token: TokenId, calibration: &mut Calibration) -> bool {
+        let found = self.of(node);
+        if let Some((scored, candidates, _)) = found {
+            calibration.label(scored.mass, candidates.contains(&token));
+        }
+        found.is_some()
+    }
+
+    /// Trains the scores with the token that followed `node`, if it was scored.
+    pub(crate) fn learn(&self, node: u32, token: TokenId, scorer: &Scorer, mixer: &mut Mixer) {
+        if let Some((scored, candidates, evidence)) = self.of(node) {
+            let came = candidates.iter().map(|&candidate| candidate == token);
+            scorer.learn(scored, evidence.iter().zip(came), mixer);
+        }
+    }
+}
+
+/// Gives the token at the cursor its learnt probability and the others a share of the rest.
+fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cursor: Cursor) {
+    let Some(token) = prediction.token(cursor) else {
+        return;
+    };
+    let known = candidates
+        .iter()
+        .position(|candidate| candidate.token == token);
+    let before = known.map_or(0.0, |index| candidates[index].probability);
+    let likely = prediction.probability(cursor).max(before);
+    // What is not the predicted token keeps its shares of what is left.
+    let share = (1.0 - likely) / (1.0 - before).max(f32::EPSILON);
+    for candidate in &mut *candidates {
+        candidate.probability *= share;
+    }
+    let predicted = Candidate {
+        token,
+        probability: likely,
+        place: PREDICTION,
+    };
+    match known {
+        Some(index) => candidates[index] = predicted,
+        None => candidates.push(predicted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::all::REQUEST;
+
+    #[test]
+    fn the_prediction_leaves_the_rest_to_its_rivals() {
+        let prediction = Prediction::new(&[5, 6, 7]);
+        let cursor = Cursor { next: 1, run: 8 };
+        let likely = prediction.probability(cursor);
+        let rival = Candidate {
+            token: 9,
+            probability: 0.5,
+            place: REQUEST,
+        };
+        let mut candidates = vec![rival];
+        merge_prediction(&mut candidates, &prediction, cursor);
+        assert!((candidates[0].probability - 0.5 * (1.0 - likely)).abs() < 1e-6);
+        assert_eq!((candidates[1].token, candidates[1].place), (6, PREDICTION));
+        let mut candidates = vec![rival, Candidate { token: 6, ..rival }];
+        merge_prediction(&mut candidates, &prediction, cursor);
+        assert!((candidates[1].probability - likely).abs() < 1e-6);
+        assert_eq!((candidates.len(), candidates[1].place), (2, PREDICTION));
+    }
+}

@@ -1,0 +1,337 @@
+//! Drafting for one request.
+
+use std::sync::Arc;
+
+use crate::draft::best_first::{BestFirst, Bounds, Expectations, Trained};
+use crate::draft::corpus_order::Favourites;
+use crate::draft::tree_builder::{ROOT, Sketch};
+use crate::namespaces::lesson::Taught;
+use crate::namespaces::shared::Segments;
+use crate::score::calibration::Calibration;
+use crate::score::mixer::Mixer;
+use crate::sources::all::{Places, SHARED_LIMITS};
+use crate::sources::prediction::Prediction;
+use crate::sources::recycled::Recycled;
+use crate::sources::text::Text;
+use crate::store::chains::{LIMITS, context_of};
+use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, draft::fixed_modes};
+
+/// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.
+const RECYCLED_KEYS: usize = 4096;
+
+/// A node of a draft that the output reached, and the token that came there.
+type Label = (u32, TokenId);
+
+/// Drafts for one request: owns its prompt, prediction and output, and reads its namespace.
+///
+/// # Example
+///
+/// ```
+/// use spectrie_trie::{DraftConfig, Drafter};
+///
+/// let mut drafter = Drafter::new(DraftConfig::default(), None);
+/// drafter.push_prompt(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+/// drafter.push_output(&[1, 2, 3, 4, 5]);
+/// let tree = drafter.draft(3, 0.0);
+/// assert_eq!(tree.path_tokens(2), [6, 7, 8]);
+///
+/// // The model took 6 and 7, then said 50.
+/// drafter.observe(&tree, &[0, 1], 50);
+/// drafter.push_output(&[6, 7, 50]);
+/// ```
+#[derive(Debug)]
+pub struct Drafter {
+    config: DraftConfig,
+    shared: Option<Arc<SharedTrie>>,
+    /// Whether the namespace takes over what this request learns.
+    teaches: bool,
+    request: Text,
+    prediction: Prediction,
+    output_start: Option<usize>,
+    sketch: Sketch,
+    search: BestFirst,
+    /// Made when the first answer comes.
+    recycled: Option<Box<Recycled>>,
+    mixer: Mixer,
+    /// The weights this request began with.
+    first_weights: Weights,
+    calibration: Calibration,
+    /// The node of the last draft that the output has reached, while it follows the draft.
+    reached: Option<u32>,
+    /// Whether labels wait for [`Drafter::train`].
+    trains_later: bool,
+    /// Labels that have not trained the scores yet: of the last draft, and of the one before it
+    /// with what that expected.
+    labels: Vec<Label>,
+    earlier: (Vec<Label>, Expectations),
+    /// Shared segments that the last draft read, newest first.
+    segment_ids: Vec<u64>,
+    favourites: Favourites,
+    /// Shared text that this request wrote.
+    taught: Vec<Taught>,
+}
+
+impl Drafter {
+    /// A drafter without text. Settings outside their range are moved into it: see
+    /// [`DraftConfig::validate`]. Without `shared` only the request's own texts are drafted from.
+    pub fn new(config: DraftConfig, shared: Option<Arc<SharedTrie>>) -> Self {
+        let weights = shared
+            .as_ref()
+            .map_or_else(Weights::default, |shared| shared.weights());
+        Self {
+            config: config.clamped(),
+            shared,
+            teaches: true,
+            request: Text::default(),
+            prediction: Prediction::default(),
+            output_start: None,
+            sketch: Sketch::default(),
+            search: BestFirst::default(),
+            recycled: None,
+            mixer: Mixer::new(weights.clone()),
+            first_weights: weights,
+            calibration: Calibration::default(),
+            reached: None,
+            trains_later: false,
+            labels: Vec::new(),
+            earlier: <_>::default(),
+            segment_ids: Vec::new(),
+            favourites: Favourites::default(),
+            taught: Vec::new(),
+        }
+    }
+
+    /// Whether the namespace learns from this request: what the model answered it, and the weights
+    /// of its scores. Default true.
+    #[must_use]
+    pub fn teaches(mut self, teaches: bool) -> Self {
+        self.teaches = teaches;
+        self
+    }
+
+    /// Whether the scores are trained when [`Drafter::train`] is called, as when there is time for
+    /// it, instead of whenever output is pushed. Default false.
+    #[must_use]
+    pub fn trains_later(mut self, later: bool) -> Self {
+        self.trains_later = later;
+        self
+    }
+
+    /// Starts from other weights than the namespace's, and trains them by `rate` per label.
+    #[must_use]
+    pub fn with_weights(mut self, weights: Weights, rate: f32) -> Self {
+        self.first_weights = weights.clone();
+        self.mixer = Mixer::new(weights);
+        self.mixer.set_rate(rate);
+        self
+    }
+
+    /// The weights of the scores, as trained so far.
+    pub fn weights(&self) -> &Weights {
+        self.mixer.all()
+    }
+
+    /// Leaves out what this request itself has taught its namespace, all of [`Lesson::taught`]:
+    /// its own text must not count twice.
+    ///
+    /// [`Lesson::taught`]: crate::Lesson::taught
+    pub fn skip(&mut self, taught: &[Taught]) {
+        self.taught.clear();
+        self.taught.extend_from_slice(taught);
+    }
+
+    /// Appends prompt tokens, in order, in as many pieces as the caller likes. Amortised constant
+    /// time per token.
+    pub fn push_prompt(&mut self, tokens: &[TokenId]) {
+        self.request.extend(tokens);
+        self.reached = None;
+    }
+
+    /// Sets the text that the output is expected to follow, from its first token. Replaces an
+    /// earlier prediction and its count.
+    pub fn set_prediction(&mut self, tokens: &[TokenId]) {
+        self.prediction = Prediction::new(tokens);
+    }
+
+    /// Takes what the model gave after `last`, whose predecessor on its path is `before`: its
+    /// likeliest tokens, at most [`crate::TOP_K`], descending, with their probabilities at
+    /// temperature 1. Any row that a forward computed will do, accepted or not.
+    pub fn recycle(&mut self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
+        let recycled = self
+            .recycled
+            .get_or_insert_with(|| Box::new(Recycled::new(RECYCLED_KEYS, None)));
+        recycled.put(before, last, top);
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
+            shared.recycle(before, last, top);
+        }
+    }
+
+    /// Appends emitted tokens, in order. They also train the score of the last draft, now or at the
+    /// next [`Drafter::train`], so each emitted token must be pushed, once.
+    pub fn push_output(&mut self, tokens: &[TokenId]) {
+        let start = *self.output_start.get_or_insert(self.request.tokens().len());
+        for &token in tokens {
+            self.label(token);
+            self.request.push(token);
+            self.prediction.advance(&self.request.tokens()[start..]);
+        }
+        if !self.trains_later {
+            self.train();
+        }
+    }
+
+    /// Labels the node of the last draft that the output has reached.
+    fn label(&mut self, token: TokenId) {
+        let Some(node) = self.reached else { return };
+        let expected = &self.search.expected;
+        if expected.label(node, token, &mut self.calibration) {
+            self.labels.push((node, token));
+        }
+        self.reached = self.sketch.child(node, token);
+    }
+
+    /// Trains the scores with the output pushed since the last call. Some microseconds a step.
+    pub fn train(&mut self) {
+        let (earlier, expected) = &mut self.earlier;
+        let old = earlier.drain(..).map(|label| (label, &*expected));
+        let new = self.labels.drain(..);
+        for ((node, token), expected) in old.chain(new.map(|label| (label, &self.search.expected)))
+        {
+            expected.learn(node, token, &self.sketch.scorer, &mut self.mixer);
+        }
+    }
+
+    /// Lays what the last draft expected aside, for labels that nobody had time for.
+    fn lay_labels_aside(&mut self) {
+        if self.labels.is_empty() {
+            return;
+        }
+        let (earlier, expected) = &mut self.earlier;
+        // Only one draft is remembered beside the last one.
+        for (node, token) in earlier.drain(..) {
+            expected.learn(node, token, &self.sketch.scorer, &mut self.mixer);
+        }
+        std::mem::swap(earlier, &mut self.labels);
+        std::mem::swap(expected, &mut self.search.expected);
+    }
+
+    /// Continuations of everything pushed: at most `max_nodes` nodes, each with a value of at
+    /// least `min_value`. May be empty.
+    ///
+    /// `min_value` is the price of a row in accepted tokens; the fixed modes ignore it. Costs some
+    /// ten microseconds for 16 nodes, whatever the length of the text.
+    pub fn draft(&mut self, max_nodes: usize, min_value: f32) -> DraftTree {
+        self.lay_labels_aside();
+        let (segments, corpora, recycled, bigrams) = match &self.shared {
+            Some(shared) => (
+                shared.snapshot(),
+                shared.corpora(),
+                shared.recycled(),
+                shared.bigrams(),
+            ),
+            None => (Segments::default(), Arc::default(), None, None),
+        };
+        self.favourites.sort(&corpora);
+        let places = Places {
+            prediction: self.prediction.text(),
+            request: &self.request,
+            shared: &segments,
+            taught: &self.taught,
+            corpora: self.favourites.corpora(),
+            recycled: [self.recycled.as_deref(), recycled.as_deref()],
+            bigrams: bigrams.as_deref(),
+        };
+        self.segment_ids.clear();
+        self.segment_ids
+            .extend(segments.iter().rev().map(|segment| segment.id()));
+        let adaptive = self.config.mode == DraftMode::Auto;
+        let limits = if adaptive {
+            [LIMITS, SHARED_LIMITS]
+        } else {
+            [fixed_modes::LIMITS; 2]
+        };
+        let context = context_of(self.request.tokens());
+        places.collect(context, limits, &mut self.sketch.occurrences);
+        self.sketch.start(context, self.prediction.cursor());
+        if adaptive {
+            self.sketch.start_hints(&places, context);
+            let bounds = Bounds {
+                max_nodes,
+                max_depth: self.config.max_depth,
+                min_value,
+                hints: self.config.hints,
+            };
+            let trained = Trained {
+                mixer: &self.mixer,
+                calibration: self.calibration,
+            };
+            self.search
+                .search(&mut self.sketch, &places, &self.prediction, trained, bounds);
+            self.reached = Some(ROOT);
+        } else {
+            fixed_modes::select(
+                &self.config,
+                max_nodes,
+                &mut self.sketch,
+                &places,
+                &self.prediction,
+            );
+            self.search.clear();
+            self.reached = None;
+        }
+        self.sketch.tree()
+    }
+
+    /// Notes which nodes of the last draft the model accepted: `accepted` holds their indices in
+    /// `tree`, from the root down; the last argument is the token the model chose after them.
+    ///
+    /// Credits the shared text and the corpora they came from, which keeps the text from ageing
+    /// out; scores are trained by [`Drafter::push_output`]. `tree` may be a part of what was
+    /// drafted, and indices outside it end the path.
+    pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32], _next: TokenId) {
+        let Some(shared) = &self.shared else { return };
+        let mut node = ROOT;
+        for &index in accepted {
+            let Some(drafted) = tree.nodes.get(index as usize) else {
+                return;
+            };
+            let Some(child) = self.sketch.child(node, drafted.token) else {
+                return;
+            };
+            node = child;
+            let place = self.sketch.nodes[node as usize].place;
+            if let Some(index) = Places::corpus_index(place) {
+                self.favourites.credit(index);
+            } else if let Some(age) = Places::age(place)
+                && let Some(&id) = self.segment_ids.get(age)
+            {
+                shared.credit(id, 1);
+            }
+        }
+    }
+
+    /// The candidates of the root and what was seen of each.
+    #[cfg(test)]
+    pub(crate) fn root_evidence(&mut self) -> Vec<(TokenId, crate::score::evidence::Evidence)> {
+        self.draft(0, 0.0);
+        let tokens = self.sketch.candidates.iter().map(|known| known.token);
+        tokens
+            .zip(self.sketch.scorer.evidence().iter().copied())
+            .collect()
+    }
+
+    /// Emitted tokens that equalled the token at the prediction's cursor. Each predicted token
+    /// counts once, drafted or not, so the count depends on the output alone.
+    pub fn accepted_prediction_tokens(&self) -> u32 {
+        self.prediction.num_accepted()
+    }
+}
+
+impl Drop for Drafter {
+    fn drop(&mut self) {
+        self.train();
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
+            shared.adopt(&self.first_weights, self.mixer.all());
+        }
+    }
+}

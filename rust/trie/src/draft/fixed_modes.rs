@@ -1,0 +1,244 @@
+//! The fixed modes: breadth-first by recency and best-first by plain counts.
+//!
+//! Both visit every match length from the longest to the shortest. The continuations of a length
+//! form a small trie, and its nodes are taken until the budget is full; equal paths merge. The
+//! shape follows these rules alone; each node's value is then scored as in the adaptive mode.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use crate::draft::tree_builder::{ROOT, Sketch};
+use crate::score::calibration::Calibration;
+use crate::score::evidence::Context;
+use crate::score::mixer::Mixer;
+use crate::score::scorer::Candidate;
+use crate::sources::all::Places;
+use crate::sources::prediction::Prediction;
+use crate::store::chains::Occurrence;
+use crate::{DraftConfig, DraftMode, TokenId};
+
+/// Occurrences per order for the fixed modes, whose counts are all the evidence they use.
+pub(crate) const LIMITS: [u32; 4] = [64, 64, 64, 64];
+
+/// A chosen node to expand, with its occurrences of one match length only.
+struct Front {
+    node: u32,
+    occurrences: Vec<Occurrence>,
+    /// Children in `bfs`, before rounding down.
+    breadth: f32,
+}
+
+/// A continuation with its occurrences, newest first.
+struct Branch {
+    parent: u32,
+    token: TokenId,
+    place: u16,
+    occurrences: Vec<Occurrence>,
+    /// Product of the shares of counts along the path, for `prob`.
+    share: f32,
+}
+
+/// What every step of a selection needs.
+struct Selection<'a, 'b> {
+    config: &'a DraftConfig,
+    max_nodes: usize,
+    sketch: &'a mut Sketch,
+    places: &'a Places<'b>,
+    prediction: &'a Prediction,
+}
+
+/// Takes the tree of a fixed mode into `sketch`, which has been started.
+pub(crate) fn select(
+    config: &DraftConfig,
+    max_nodes: usize,
+    sketch: &mut Sketch,
+    places: &Places<'_>,
+    prediction: &Prediction,
+) {
+    let root = sketch.nodes[ROOT as usize];
+    let mut occurrences = sketch.occurrences[root.first as usize..root.last as usize].to_vec();
+    // Newest first within a log; the request's own texts before shared ones.
+    occurrences.sort_by_key(|occurrence| (occurrence.place, Reverse(occurrence.position)));
+    for length in (config.min_match..=config.max_match).rev() {
+        let matching: Vec<_> = occurrences
+            .iter()
+            .filter(|occurrence| usize::from(occurrence.matched) >= length)
+            .copied()
+            .collect();
+        if matching.is_empty() {
+            continue;
+        }
+        let mut selection = Selection {
+            config,
+            max_nodes,
+            sketch,
+            places,
+            prediction,
+        };
+        if config.mode == DraftMode::Prob {
+            selection.grow_by_count(&matching);
+        } else {
+            selection.grow_by_recency(matching, breadth_at(config, length));
+        }
+        if sketch.len() >= max_nodes {
+            break;
+        }
+    }
+    give_values(sketch);
+}
+
+/// Children of the first node for a match of `length` tokens in `bfs`: few for a long match.
+fn breadth_at(config: &DraftConfig, length: usize) -> f32 {
+    let span = (config.max_breadth - config.min_breadth) as f32;
+    let left = config.max_match - length;
+    span * left as f32 / config.max_match as f32 + config.min_breadth as f32
+}
+
+impl Selection<'_, '_> {
+    /// Level by level, the newest continuations first, fewer on each level.
+    fn grow_by_recency(&mut self, occurrences: Vec<Occurrence>, breadth: f32) {
+        let config = self.config;
+        let step = (config.max_breadth - config.min_breadth) as f32 / config.max_depth as f32;
+        let mut open = VecDeque::from([Front {
+            node: ROOT,
+            occurrences,
+            breadth,
+        }]);
+        while let Some(front) = open.pop_front() {
+            if !self.may_grow(front.node) {
+                continue;
+            }
+            let breadth = front.breadth.max(config.min_breadth as f32);
+            for branch in branches(front.node, &front.occurrences)
+                .into_iter()
+                .take(breadth as usize)
+            {
+                let Some(node) = self.take(&branch) else {
+                    return;
+                };
+                let occurrences = self.advance(&branch);
+                if !occurrences.is_empty() {
+                    open.push_back(Front {
+                        node,
+                        occurrences,
+                        breadth: breadth - step,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The path with the largest product of shares first.
+    fn grow_by_count(&mut self, occurrences: &[Occurrence]) {
+        let mut open = self.shares(ROOT, occurrences, 1.0);
+        while let Some(best) = (0..open.len()).max_by(|&a, &b| {
+            open[a]
+                .share
+                .total_cmp(&open[b].share)
+                .then_with(|| b.cmp(&a))
+        }) {
+            let branch = open.remove(best);
+            let Some(node) = self.take(&branch) else {
+                return;
+            };
+            if self.may_grow(node) {
+                let occurrences = self.advance(&branch);
+                open.extend(self.shares(node, &occurrences, branch.share));
+            }
+        }
+    }
+
+    /// The commonest continuations, with their share of the counts of those kept.
+    fn shares(&self, parent: u32, occurrences: &[Occurrence], above: f32) -> Vec<Branch> {
+        let mut kept = branches(parent, occurrences);
+        kept.sort_by_key(|branch| Reverse(branch.occurrences.len()));
+        kept.truncate(self.config.max_breadth);
+        let total: usize = kept.iter().map(|branch| branch.occurrences.len()).sum();
+        for branch in &mut kept {
+            branch.share = above * branch.occurrences.len() as f32 / total as f32;
+        }
+        kept
+    }
+
+    fn may_grow(&self, node: u32) -> bool {
+        usize::from(self.sketch.nodes[node as usize].depth) < self.config.max_depth
+    }
+
+    /// The node of a branch, new or merged with an equal one; `None` when there is no room.
+    fn take(&mut self, branch: &Branch) -> Option<u32> {
+        if let Some(known) = self.sketch.child(branch.parent, branch.token) {
+            return Some(known);
+        }
+        if self.sketch.len() >= self.max_nodes {
+            return None;
+        }
+        let Branch {
+            parent,
+            token,
+            place,
+            ..
+        } = *branch;
+        let candidate = Candidate {
+            token,
+            probability: 0.0,
+            place,
+        };
+        Some(
+            self.sketch
+                .take(parent, candidate, 0.0, self.places, self.prediction),
+        )
+    }
+
+    fn advance(&self, branch: &Branch) -> Vec<Occurrence> {
+        branch
+            .occurrences
+            .iter()
+            .filter_map(|&o| self.places.advance(o))
+            .collect()
+    }
+}
+
+/// Occurrences by their next token, in the order of first sight.
+fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
+    let mut branches: Vec<Branch> = Vec::new();
+    for &occurrence in occurrences {
+        match branches
+            .iter_mut()
+            .find(|branch| branch.token == occurrence.next)
+        {
+            Some(branch) => branch.occurrences.push(occurrence),
+            None => branches.push(Branch {
+                parent,
+                token: occurrence.next,
+                place: occurrence.place,
+                occurrences: vec![occurrence],
+                share: 0.0,
+            }),
+        }
+    }
+    branches
+}
+
+/// Scores every chosen node from all the occurrences behind its parent.
+fn give_values(sketch: &mut Sketch) {
+    let mixer = Mixer::default();
+    for parent in 0..sketch.nodes.len() as u32 {
+        let above = sketch.nodes[parent as usize];
+        let context = Context {
+            occurrences: &sketch.occurrences[above.first as usize..above.last as usize],
+            answers: &[None; 3],
+            hints: &[],
+            depth: above.depth,
+            lately: Calibration::default().inputs(),
+        };
+        sketch.scorer.score(context, &mixer, &mut sketch.candidates);
+        for candidate in &sketch.candidates {
+            let Some(child) = sketch.child(parent, candidate.token) else {
+                continue;
+            };
+            let node = &mut sketch.nodes[child as usize];
+            node.value = above.value * candidate.probability;
+            node.place = candidate.place;
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The draft tree of one request: which of its candidates are worth a row.
+
+pub(crate) mod best_first;
+pub(crate) mod corpus_order;
+pub(crate) mod drafter;
+pub(crate) mod fixed_modes;
+pub(crate) mod tree;
+pub(crate) mod tree_builder;

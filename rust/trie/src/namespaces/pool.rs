@@ -1,0 +1,212 @@
+//! The byte budget that all namespaces share.
+
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::SharedTrie;
+use crate::store::segment::Segment;
+
+/// Tokens of the smallest and of the largest segment.
+pub(crate) const MIN_SEGMENT_TOKENS: usize = 256;
+pub(crate) const MAX_SEGMENT_TOKENS: usize = 1 << 20;
+
+/// Tokens of a namespace's first segment, where its share allows, and how much larger each next
+/// one is: a draft looks into every segment, so they should be few.
+const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
+const SEGMENT_GROWTH: usize = 4;
+
+/// A namespace's share is held in at least this many full-grown segments, so that evicting one
+/// forgets a small part.
+const SEGMENTS_PER_SHARE: usize = 8;
+
+/// Leave to own some bytes of the budget, which has them back when this is released or dropped.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    bytes: usize,
+    released: AtomicBool,
+    used_bytes: Arc<AtomicUsize>,
+}
+
+impl Grant {
+    /// One that no budget bounds.
+    #[cfg(test)]
+    pub(crate) fn unbounded(bytes: usize) -> Self {
+        Self {
+            bytes,
+            released: AtomicBool::new(false),
+            used_bytes: Arc::new(AtomicUsize::new(bytes)),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the bytes now: nobody owns them any more, though a draft that is running may read
+    /// them for some microseconds.
+    pub(crate) fn release(&self) {
+        if !self.released.swap(true, Relaxed) {
+            self.used_bytes.fetch_sub(self.bytes, Relaxed);
+        }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Grants bytes under one bound and says which segment makes room.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    capacity_bytes: usize,
+    used_bytes: Arc<AtomicUsize>,
+    /// Only the holder raises the count of used bytes.
+    granting: Mutex<()>,
+    evicted_tokens: AtomicU64,
+    clock: AtomicU64,
+    next_segment: AtomicU64,
+    tries: Mutex<Vec<Weak<SharedTrie>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        Self {
+            capacity_bytes,
+            used_bytes: Arc::default(),
+            granting: Mutex::new(()),
+            evicted_tokens: AtomicU64::new(0),
+            clock: AtomicU64::new(1),
+            next_segment: AtomicU64::new(0),
+            tries: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Bytes of everything that is owned.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Relaxed)
+    }
+
+    /// A number that grows with each use of any namespace.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed)
+    }
+
+    pub(crate) fn register(&self, shared: &Arc<SharedTrie>) {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        tries.push(Arc::downgrade(shared));
+    }
+
+    /// Every trie alive, also those that were forgotten while a request still holds them.
+    pub(crate) fn live(&self) -> Vec<Arc<SharedTrie>> {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        tries.retain(|entry| entry.strong_count() > 0);
+        tries.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// An arena to follow one of `last_tokens` (0 = none before), or `None` when the budget
+    /// cannot hold it.
+    pub(crate) fn segment_after(
+        &self,
+        last_tokens: usize,
+        requester: &SharedTrie,
+    ) -> Option<Arc<Segment>> {
+        let share = self.capacity_bytes / self.live().len().max(1);
+        let capacity = segment_tokens(last_tokens, share);
+        let grant = self.grant(Segment::bytes_for(capacity), requester)?;
+        Some(Arc::new(Segment::new(self.next_id(), capacity, grant)))
+    }
+
+    /// Leave to own `bytes`, for as long as the grant lives, or `None` when the budget cannot
+    /// hold them. Over the bound, the least useful segments go: `requester`'s own when it has
+    /// several and more than its fair share, else those of the largest namespace, the one idle
+    /// longest among equals.
+    pub(crate) fn grant(&self, bytes: usize, requester: &SharedTrie) -> Option<Grant> {
+        if bytes > self.capacity_bytes {
+            return None;
+        }
+        let live = self.live();
+        let share = self.capacity_bytes / live.len().max(1);
+        // Whoever holds this lock is the only one who raises the count.
+        let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = self.capacity_bytes - bytes;
+        while self.used_bytes() > most {
+            // A namespace keeps the segment it has just filled, however small its share is.
+            let greedy = requester.bytes() + bytes > share && requester.snapshot().len() > 1;
+            let evicted = if greedy {
+                requester.evict()
+            } else {
+                let size =
+                    |shared: &&Arc<SharedTrie>| (shared.bytes(), Reverse(shared.last_used()));
+                let largest = live.iter().max_by_key(size);
+                largest.is_some_and(|shared| shared.evict())
+            };
+            if !evicted {
+                return None;
+            }
+        }
+        Some(self.grant_now(bytes))
+    }
+
+    /// Leave to own `bytes` if they fit beside what is owned already.
+    pub(crate) fn grant_spare(&self, bytes: usize) -> Option<Grant> {
+        let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = self.used_bytes() + bytes <= self.capacity_bytes;
+        fits.then(|| self.grant_now(bytes))
+    }
+
+    /// The caller has checked the bound and holds [`Pool::granting`].
+    fn grant_now(&self, bytes: usize) -> Grant {
+        self.used_bytes.fetch_add(bytes, Relaxed);
+        Grant {
+            bytes,
+            released: AtomicBool::new(false),
+            used_bytes: Arc::clone(&self.used_bytes),
+        }
+    }
+
+    /// The number of a new segment.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_segment.fetch_add(1, Relaxed)
+    }
+
+    /// Counts tokens that made room for others.
+    pub(crate) fn add_evicted(&self, tokens: u64) {
+        self.evicted_tokens.fetch_add(tokens, Relaxed);
+    }
+
+    pub(crate) fn evicted_tokens(&self) -> u64 {
+        self.evicted_tokens.load(Relaxed)
+    }
+}
+
+/// Tokens of the segment after one of `last_tokens` for a namespace with `share_bytes`.
+fn segment_tokens(last_tokens: usize, share_bytes: usize) -> usize {
+    let bytes_per_token = Segment::bytes_for(MIN_SEGMENT_TOKENS) / MIN_SEGMENT_TOKENS;
+    let most = (share_bytes / SEGMENTS_PER_SHARE / bytes_per_token)
+        .clamp(MIN_SEGMENT_TOKENS, MAX_SEGMENT_TOKENS);
+    // The largest power of two that is not above `most`.
+    let most = 1 << most.ilog2();
+    (last_tokens * SEGMENT_GROWTH)
+        .max(FIRST_SEGMENT_TOKENS)
+        .min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_grow_up_to_an_eighth_of_the_share() {
+        assert_eq!(segment_tokens(0, 256 << 20), 4 << 10);
+        assert_eq!(segment_tokens(4 << 10, 256 << 20), 16 << 10);
+        assert_eq!(segment_tokens(1 << 20, 256 << 20), 1 << 20);
+        assert_eq!(segment_tokens(1 << 20, 4 << 30), 1 << 20);
+        assert_eq!(segment_tokens(0, 64 << 10), 256);
+        let most = segment_tokens(256 << 10, 64 << 20);
+        assert!(Segment::bytes_for(most) * SEGMENTS_PER_SHARE <= 64 << 20);
+    }
+}

@@ -1,0 +1,298 @@
+//! What a namespace's requests taught: the concurrent n-gram memory.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::namespaces::lesson::{Document, TURN_TOKENS};
+use crate::namespaces::pool::Pool;
+use crate::score::weights::Learnt;
+use crate::sources::recycled::{Recycled, SharedRecycled};
+use crate::store::segment::Segment;
+use crate::{Bigrams, Corpus, Lesson, TokenId, Weights};
+
+/// Segments of one namespace, oldest first; the last one is written to.
+pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
+
+/// Corpora that one namespace may read, in the order in which they were added.
+pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
+
+/// What is known of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// Its name.
+    pub name: String,
+    /// Tokens taught and not evicted.
+    pub num_tokens: u64,
+    /// Bytes of the arenas it owns.
+    pub bytes: usize,
+    /// Draft tokens from its text that the model accepted.
+    pub accepted_tokens: u64,
+    /// Arenas it owns.
+    pub num_segments: usize,
+}
+
+/// Text of one namespace, taught by any number of writers and read by any number of drafters.
+///
+/// Readers never wait for an insert: they take the current list of segments and walk it with
+/// atomic loads. Writers take turns. Bytes are bounded by the [`crate::DraftMemory`] that made
+/// it: at the bound the least useful segment is dropped whole.
+#[derive(Debug)]
+pub struct SharedTrie {
+    name: String,
+    pool: Arc<Pool>,
+    writer: Mutex<()>,
+    /// Held for as long as it takes to copy or swap one pointer, never during an insert.
+    segments: RwLock<Segments>,
+    corpora: RwLock<Corpora>,
+    bigrams: RwLock<Option<Arc<Bigrams>>>,
+    last_used: AtomicU64,
+    accepted_tokens: AtomicU64,
+    forgotten: AtomicBool,
+    recycled: SharedRecycled,
+    learnt: Learnt,
+}
+
+impl SharedTrie {
+    pub(crate) fn new(pool: Arc<Pool>, name: &str) -> Arc<Self> {
+        let last_used = AtomicU64::new(pool.tick());
+        let shared = Arc::new(Self {
+            name: name.to_owned(),
+            pool,
+            writer: Mutex::new(()),
+            segments: RwLock::new(Arc::default()),
+            corpora: RwLock::default(),
+            bigrams: RwLock::default(),
+            last_used,
+            accepted_tokens: AtomicU64::new(0),
+            forgotten: AtomicBool::new(false),
+            recycled: SharedRecycled::default(),
+            learnt: Learnt::default(),
+        });
+        shared.pool.register(&shared);
+        shared
+    }
+
+    /// Teaches one document, so that drafters find it from then on.
+    ///
+    /// Documents never touch: a match or a continuation stays inside one. [`SEPARATOR`] splits
+    /// `tokens` into several. A document of fewer than two tokens teaches nothing. When the byte
+    /// budget cannot hold even the smallest segment, the text is dropped. Costs constant time per
+    /// token; other writers of the namespace wait for a few thousand tokens at most.
+    ///
+    /// [`SEPARATOR`]: crate::SEPARATOR
+    pub fn insert(&self, tokens: &[TokenId]) {
+        let mut document = Document::new(0);
+        self.teach(&mut document, tokens);
+        self.finish(&mut document);
+    }
+
+    /// Begins to teach the text of a running request, piece by piece.
+    pub fn begin(self: &Arc<Self>) -> Lesson {
+        Lesson::new(Arc::clone(self))
+    }
+
+    /// Appends to a document, in turns with other writers.
+    pub(crate) fn teach(&self, document: &mut Document, tokens: &[TokenId]) {
+        self.touch();
+        let mut rest = tokens.len();
+        for part in tokens.chunks(TURN_TOKENS) {
+            rest -= part.len();
+            let _turn = self.turn();
+            if self.is_forgotten() {
+                return;
+            }
+            document.push(part, rest, self);
+        }
+    }
+
+    /// Ends a document.
+    pub(crate) fn finish(&self, document: &mut Document) {
+        let _turn = self.turn();
+        document.finish(self);
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops all text at once and for good: whoever holds this trie neither reads nor teaches it
+    /// any more.
+    pub(crate) fn forget(&self) {
+        let _turn = self.turn();
+        self.forgotten.store(true, Relaxed);
+        self.recycled.forget();
+        self.learnt.forget();
+        self.replace(|segments| {
+            for segment in segments.drain(..) {
+                segment.disown();
+            }
+        });
+    }
+
+    /// Whether [`SharedTrie::forget`] was called.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Relaxed)
+    }
+
+    /// The segment called `id`, unless it was evicted.
+    pub(crate) fn segment(&self, id: u64) -> Option<Arc<Segment>> {
+        let segments = self.snapshot();
+        let found = segments.iter().rev().find(|segment| segment.id() == id);
+        found.map(Arc::clone)
+    }
+
+    /// The newest segment, or one after it, with room for `tokens` at least. The caller has the
+    /// writers' turn.
+    pub(crate) fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>> {
+        let last = self.snapshot().last().map(Arc::clone);
+        let last_tokens = last.as_ref().map_or(0, |last| last.capacity());
+        if let Some(segment) = last.filter(|segment| segment.room() >= tokens) {
+            return Some(segment);
+        }
+        let segment = self.pool.segment_after(last_tokens, self)?;
+        self.replace(|segments| segments.push(Arc::clone(&segment)));
+        Some(segment)
+    }
+
+    /// The segments as they are now.
+    pub(crate) fn snapshot(&self) -> Segments {
+        Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The corpora as they are now.
+    pub(crate) fn corpora(&self) -> Corpora {
+        Arc::clone(&self.corpora.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_corpora(&self, corpora: Vec<Arc<Corpus>>) {
+        *self.corpora.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(corpora);
+    }
+
+    /// What the model says after one token alone, if that was computed.
+    pub(crate) fn bigrams(&self) -> Option<Arc<Bigrams>> {
+        let bigrams = self.bigrams.read().unwrap_or_else(PoisonError::into_inner);
+        bigrams.clone()
+    }
+
+    pub(crate) fn set_bigrams(&self, bigrams: Option<Arc<Bigrams>>) {
+        *self.bigrams.write().unwrap_or_else(PoisonError::into_inner) = bigrams;
+    }
+
+    /// What the model answered to earlier requests; `None` before the first answer.
+    pub(crate) fn recycled(&self) -> Option<Arc<Recycled>> {
+        self.recycled.table()
+    }
+
+    /// Takes an answer of the model.
+    pub(crate) fn recycle(&self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
+        if !self.is_forgotten() {
+            self.recycled
+                .put(before, last, top, |bytes| self.pool.grant(bytes, self));
+        }
+    }
+
+    /// The weights that a new request starts from.
+    pub(crate) fn weights(&self) -> Weights {
+        self.learnt.start()
+    }
+
+    /// Takes over a share of what a request learnt.
+    pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
+        if !self.is_forgotten() {
+            self.learnt.adopt(start, end);
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn replace(&self, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
+        let mut segments = self
+            .segments
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Vec::clone(&segments);
+        change(&mut changed);
+        let old = std::mem::replace(&mut *segments, Arc::new(changed));
+        drop(segments);
+        drop(old);
+    }
+
+    /// Drops the segment whose text was accepted least per token, the oldest among equals, and
+    /// says whether there was one. The newest goes only when it is alone.
+    pub(crate) fn evict(&self) -> bool {
+        let mut evicted = None;
+        self.replace(|segments| {
+            let sealed = segments.len().saturating_sub(1).max(1).min(segments.len());
+            let usefulness =
+                |segment: &Segment| f64::from(segment.credit()) / segment.capacity() as f64;
+            let victim = (0..sealed)
+                .min_by(|&a, &b| usefulness(&segments[a]).total_cmp(&usefulness(&segments[b])));
+            if let Some(index) = victim {
+                let victim = segments.remove(index);
+                victim.disown();
+                evicted = Some(victim);
+                for segment in segments.iter() {
+                    segment.halve_credit();
+                }
+            }
+        });
+        let tokens = evicted.as_ref().map(|segment| segment.num_tokens());
+        self.pool.add_evicted(u64::from(tokens.unwrap_or(0)));
+        evicted.is_some()
+    }
+
+    /// Puts segments, oldest first, before those that there are.
+    pub(crate) fn restore(&self, restored: Vec<Arc<Segment>>, accepted_tokens: u64) {
+        let _turn = self.turn();
+        if self.is_forgotten() {
+            return;
+        }
+        self.accepted_tokens.fetch_add(accepted_tokens, Relaxed);
+        self.replace(|segments| drop(segments.splice(0..0, restored)));
+    }
+
+    /// Notes that drafts from a segment were accepted.
+    pub(crate) fn credit(&self, segment_id: u64, tokens: u32) {
+        if let Some(segment) = self.segment(segment_id) {
+            segment.add_credit(tokens);
+            self.accepted_tokens.fetch_add(u64::from(tokens), Relaxed);
+        }
+    }
+
+    /// Bytes of the arenas and tables this namespace owns.
+    pub fn bytes(&self) -> usize {
+        let segments = self.snapshot();
+        let arenas: usize = segments.iter().map(|segment| segment.bytes()).sum();
+        arenas + self.recycled.bytes()
+    }
+
+    pub(crate) fn accepted_tokens(&self) -> u64 {
+        self.accepted_tokens.load(Relaxed)
+    }
+
+    /// Tokens taught and not evicted, and what became of them.
+    pub(crate) fn info(&self) -> NamespaceInfo {
+        let segments = self.snapshot();
+        let tokens = segments
+            .iter()
+            .map(|segment| u64::from(segment.num_tokens()));
+        NamespaceInfo {
+            name: self.name.clone(),
+            num_tokens: tokens.sum(),
+            bytes: self.bytes(),
+            accepted_tokens: self.accepted_tokens.load(Relaxed),
+            num_segments: segments.len(),
+        }
+    }
+
+    pub(crate) fn touch(&self) {
+        self.last_used.store(self.pool.tick(), Relaxed);
+    }
+
+    pub(crate) fn last_used(&self) -> u64 {
+        self.last_used.load(Relaxed)
+    }
+}

@@ -1,0 +1,178 @@
+//! Damaged snapshots: each is refused, or restored to memory that works.
+
+use std::io;
+use std::sync::Arc;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::file::{self, FOOTER_BYTES, HEADER_BYTES, Refusal, Source};
+use crate::store::atomic_file::{CHECKSUM_BYTES, Checked};
+use crate::testing::corrupt::{damage, seal, try_inputs};
+use crate::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
+
+const TOKENIZER: &str = "abc";
+const CAPACITY_BYTES: usize = 64 << 10;
+/// Tokens of the text before it repeats itself.
+const CYCLE: TokenId = 23;
+/// Where the contexts start that are drafted for. Miri takes seconds for each.
+const STARTS: &[TokenId] = if cfg!(miri) { &[7] } else { &[0, 7, 17] };
+
+impl Source for Vec<u8> {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.as_slice().len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = self.get(offset as usize..).unwrap_or_default();
+        let bytes = bytes
+            .get(..buffer.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn memory() -> DraftMemory {
+    DraftMemory::new(MemoryConfig {
+        capacity_bytes: CAPACITY_BYTES,
+        max_namespaces: 4,
+    })
+    .unwrap()
+}
+
+fn cycle(start: TokenId, tokens: TokenId) -> Vec<TokenId> {
+    (start..start + tokens).map(|i| i % CYCLE).collect()
+}
+
+/// A snapshot of two namespaces, one of them with two segments: its header, its segments and its
+/// index, each with its checksum.
+fn blocks() -> Vec<Vec<u8>> {
+    let memory = memory();
+    memory.namespace("a").insert(&cycle(0, 400));
+    memory.namespace("b").insert(&cycle(5, 90));
+    let mut writer = Checked::new(Vec::new());
+    let saved = memory.write(&mut writer, TOKENIZER).unwrap();
+    let file = writer.into_inner();
+    let mut blocks = vec![file[..HEADER_BYTES].to_vec()];
+    let mut end = HEADER_BYTES;
+    for segment in saved.iter().flat_map(|namespace| &namespace.segments) {
+        assert_eq!(segment.offset as usize, end);
+        let start = end;
+        end += segment.shape.saved_bytes() + CHECKSUM_BYTES;
+        blocks.push(file[start..end].to_vec());
+    }
+    blocks.push(file[end..file.as_slice().len() - FOOTER_BYTES].to_vec());
+    assert_eq!(
+        blocks.as_slice().len(),
+        5,
+        "a header, three segments, an index"
+    );
+    assert_eq!(assemble(&blocks), file);
+    blocks
+}
+
+/// The blocks and the footer that says where the last of them is.
+fn assemble(blocks: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = blocks.concat();
+    let index = blocks.last().map_or(0, |index| index.as_slice().len());
+    let position = (file.as_slice().len() - index) as u64;
+    let mut footer = [0; FOOTER_BYTES];
+    footer[..size_of::<u64>()].copy_from_slice(&position.to_le_bytes());
+    seal(&mut footer);
+    file.extend(footer);
+    file
+}
+
+/// Gives the segments that the index of `file` names the checksums of what is there.
+fn seal_segments(file: &mut [u8], index: &[file::SavedNamespace]) {
+    for segment in index.iter().flat_map(|namespace| &namespace.segments) {
+        let start = segment.offset as usize;
+        let end = start + segment.shape.saved_bytes() + CHECKSUM_BYTES;
+        seal(&mut file[start..end]);
+    }
+}
+
+/// Half of the inputs are damaged anywhere; in the others one block is, and the checksums fit, so
+/// that what is behind them is reached.
+fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
+    if random.random() {
+        let mut file = assemble(blocks);
+        damage(&mut file, true, random);
+        return file;
+    }
+    let mut blocks = blocks.to_vec();
+    let at = random.random_range(0..blocks.as_slice().len());
+    let block = &mut blocks[at];
+    block.truncate(block.as_slice().len() - CHECKSUM_BYTES);
+    let resizes = random.random_ratio(1, 4);
+    damage(block, resizes, random);
+    block.extend([0; CHECKSUM_BYTES]);
+    seal(block);
+    let mut file = assemble(&blocks);
+    if let Ok(index) = file::read_index(&file, TOKENIZER) {
+        seal_segments(&mut file, &index);
+    }
+    file
+}
+
+/// Restores `file` and works with what came of it. Says whether it was accepted.
+fn restores(file: &Vec<u8>) -> bool {
+    let memory = memory();
+    let restored = memory.restore_from(file, TOKENIZER);
+    match &restored {
+        Ok(_) => work(&memory),
+        Err(refusal) => {
+            assert_eq!((memory.bytes(), memory.num_tokens()), (0, 0));
+            if let Refusal::Io(error) = refusal {
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+            }
+        }
+    }
+    restored.is_ok()
+}
+
+/// Drafts from every namespace, teaches it and saves all.
+fn work(memory: &DraftMemory) {
+    for shared in memory.oldest_first() {
+        let mut lesson = shared.begin();
+        for &start in STARTS {
+            let context = cycle(start, 10);
+            let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
+            drafter.push_prompt(&context);
+            let tree = drafter.draft(16, 0.0);
+            let accepted: Vec<_> = tree.walk(&cycle(start + 10, 4));
+            drafter.observe(&tree, &accepted, 1);
+            drafter.push_output(&cycle(start + 10, 5));
+            lesson.push(&context);
+        }
+        shared.insert(&cycle(3, 300));
+    }
+    assert!(memory.bytes() <= CAPACITY_BYTES);
+    let mut writer = Checked::new(Vec::new());
+    memory.write(&mut writer, TOKENIZER).unwrap();
+    let again = writer.into_inner();
+    self::memory().restore_from(&again, TOKENIZER).unwrap();
+}
+
+fn fuzz(count: u32) {
+    let blocks = blocks();
+    assert!(restores(&assemble(&blocks)), "the undamaged file is fine");
+    let outcome = try_inputs(count, |random| restores(&damaged(&blocks, random)));
+    let few = count / 20;
+    assert!(
+        outcome.accepted > few && outcome.refused > few,
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn damaged_snapshots_are_refused_or_harmless() {
+    fuzz(if cfg!(miri) { 4 } else { 20_000 });
+}
+
+#[test]
+#[ignore = "deep"]
+fn a_million_damaged_snapshots_are_refused_or_harmless() {
+    fuzz(1_000_000);
+}

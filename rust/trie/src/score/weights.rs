@@ -1,0 +1,147 @@
+//! The weights of the scores: those that ship, and those that a namespace has learnt.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::TrieError;
+use crate::score::features::NUM_FEATURES;
+use crate::score::mixer::{Features, NUM_SETS};
+
+/// Weights fitted by replaying text that no bench reports: `python -m bench.draft.tuning.fit`.
+const PRIOR: &[u8] = include_bytes!("prior.bin");
+
+/// Share of what one request learnt that its namespace takes over when the request ends.
+const ADOPTED: f32 = 0.25;
+
+/// How evidence is turned into probability: numbers that training moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weights {
+    sets: Box<[Features; NUM_SETS]>,
+}
+
+impl Default for Weights {
+    /// The weights that ship.
+    fn default() -> Self {
+        let mut weights = Self {
+            sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
+        };
+        weights.fill(PRIOR);
+        weights
+    }
+}
+
+impl Weights {
+    /// Number of bytes of [`Weights::to_bytes`].
+    pub const BYTES: usize = NUM_SETS * NUM_FEATURES * size_of::<f32>();
+
+    /// Weights that were written before.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::Weights`] when the length is not [`Weights::BYTES`] or a number is not finite.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TrieError> {
+        let mut weights = Self::default();
+        weights.fill(bytes);
+        let finite = weights
+            .sets
+            .iter()
+            .flatten()
+            .all(|weight| weight.is_finite());
+        if bytes.len() != Self::BYTES || !finite {
+            return Err(TrieError::Weights {
+                given: bytes.len(),
+                expected: Self::BYTES,
+            });
+        }
+        Ok(weights)
+    }
+
+    /// Every weight as a little-endian 32-bit float.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let weights = self.sets.iter().flatten();
+        weights.flat_map(|weight| weight.to_le_bytes()).collect()
+    }
+
+    fn fill(&mut self, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks();
+        for (weight, word) in self.sets.iter_mut().flatten().zip(words) {
+            *weight = f32::from_le_bytes(*word);
+        }
+    }
+
+    pub(crate) fn set(&self, index: usize) -> &Features {
+        &self.sets[index]
+    }
+
+    pub(crate) fn set_mut(&mut self, index: usize) -> &mut Features {
+        &mut self.sets[index]
+    }
+
+    /// Moves by a share of the way from `start` to `end`.
+    fn follow(&mut self, start: &Self, end: &Self, share: f32) {
+        let pairs = start.sets.iter().flatten().zip(end.sets.iter().flatten());
+        for (weight, (start, end)) in self.sets.iter_mut().flatten().zip(pairs) {
+            *weight += share * (end - start);
+        }
+    }
+}
+
+/// What the requests of one namespace taught the scores.
+#[derive(Debug, Default)]
+pub(crate) struct Learnt(Mutex<Option<Weights>>);
+
+impl Learnt {
+    /// Where a new request starts.
+    pub(crate) fn start(&self) -> Weights {
+        let learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        learnt.clone().unwrap_or_default()
+    }
+
+    /// Takes over a share of what a request learnt between `start` and `end`.
+    pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
+        let mut learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let weights = learnt.get_or_insert_default();
+        weights.follow(start, end, ADOPTED);
+    }
+
+    /// Goes back to the weights that ship.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_survive_as_bytes_and_others_are_refused() {
+        let mut weights = Weights::default();
+        weights.set_mut(1)[2] = 0.25;
+        assert_eq!(
+            Weights::from_bytes(&weights.to_bytes()),
+            Ok(weights.clone())
+        );
+        assert!(Weights::from_bytes(&weights.to_bytes()[4..]).is_err());
+        weights.set_mut(0)[0] = f32::NAN;
+        assert!(Weights::from_bytes(&weights.to_bytes()).is_err());
+    }
+
+    #[test]
+    fn shipped_weights_fill_every_set() {
+        assert_eq!(PRIOR.len(), Weights::BYTES);
+        assert!(Weights::from_bytes(PRIOR).is_ok());
+    }
+
+    #[test]
+    fn a_namespace_takes_over_a_share_and_forgets_it() {
+        let learnt = Learnt::default();
+        let start = learnt.start();
+        let mut end = start.clone();
+        end.set_mut(0)[0] += 1.0;
+        learnt.adopt(&start, &end);
+        let moved = learnt.start().set(0)[0] - start.set(0)[0];
+        assert!((moved - ADOPTED).abs() < 1e-6);
+        learnt.forget();
+        assert_eq!(learnt.start(), start);
+    }
+}

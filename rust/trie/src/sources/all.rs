@@ -1,0 +1,200 @@
+//! The logs that one draft reads, in order of credit.
+
+use std::sync::Arc;
+
+use crate::namespaces::lesson::Taught;
+use crate::namespaces::shared::Segments;
+use crate::sources::bigrams::Bigrams;
+use crate::sources::recycled::{Answer, Recycled};
+use crate::sources::text::Text;
+use crate::store::chains::{Chains, ORDERS, Occurrence, collect};
+use crate::store::segment::Segment;
+use crate::{Corpus, SEPARATOR, Source, TokenId};
+
+/// Place of the prediction's text.
+pub(crate) const PREDICTION: u16 = 0;
+/// Place of the request's own text.
+pub(crate) const REQUEST: u16 = 1;
+/// Place of the newest shared segment; older ones follow.
+pub(crate) const SHARED: u16 = 2;
+/// Place of the first corpus; others follow.
+pub(crate) const CORPUS: u16 = 1 << 15;
+/// Place of what only the model's earlier answers hold.
+pub(crate) const RECYCLED: u16 = u16::MAX;
+
+/// Most occurrences taken per order from shared text and corpora, which hold more that begins alike
+/// than the request's own text: see [`crate::store::chains::LIMITS`].
+pub(crate) const SHARED_LIMITS: [u32; ORDERS.len()] = [24, 64, 32, 16];
+
+/// Every log a request may draft from, numbered so that a smaller place is credited first and,
+/// among shared segments, is newer.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    pub(crate) prediction: &'a Text,
+    pub(crate) request: &'a Text,
+    pub(crate) shared: &'a Segments,
+    /// Shared text that this request wrote itself: it is in `request` already.
+    pub(crate) taught: &'a [Taught],
+    /// The most useful first.
+    pub(crate) corpora: &'a [Arc<Corpus>],
+    /// The model's earlier answers: in this request, then in its namespace.
+    pub(crate) recycled: [Option<&'a Recycled>; 2],
+    /// What the model says after one token alone.
+    pub(crate) bigrams: Option<&'a Bigrams>,
+}
+
+impl Places<'_> {
+    /// How many shared segments are newer than that of a place, if it is one.
+    pub(crate) fn age(place: u16) -> Option<usize> {
+        (SHARED..CORPUS)
+            .contains(&place)
+            .then(|| usize::from(place - SHARED))
+    }
+
+    /// Which corpus a place is, if it is one.
+    pub(crate) fn corpus_index(place: u16) -> Option<usize> {
+        (CORPUS..RECYCLED)
+            .contains(&place)
+            .then(|| usize::from(place - CORPUS))
+    }
+
+    /// The shared segment of a place, if it is one.
+    pub(crate) fn segment(&self, place: u16) -> Option<&Segment> {
+        let index = self.shared.len().checked_sub(Self::age(place)? + 1)?;
+        self.shared.get(index).map(|segment| &**segment)
+    }
+
+    /// The corpus of a place, if it is one.
+    pub(crate) fn corpus(&self, place: u16) -> Option<&Corpus> {
+        let corpus = self.corpora.get(Self::corpus_index(place)?)?;
+        Some(&**corpus)
+    }
+
+    /// The source a place is credited to.
+    pub(crate) fn source(place: u16) -> Source {
+        match place {
+            PREDICTION => Source::Prediction,
+            REQUEST => Source::Request,
+            RECYCLED => Source::Recycled,
+            place if place >= CORPUS => Source::Corpus,
+            _ => Source::Shared,
+        }
+    }
+
+    /// Occurrences of the ends of `context`: up to the first of `limits` from each of the request's
+    /// own texts, and up to the second from shared text, newest segment first.
+    pub(crate) fn collect(
+        &self,
+        context: &[TokenId],
+        limits: [[u32; ORDERS.len()]; 2],
+        occurrences: &mut Vec<Occurrence>,
+    ) {
+        occurrences.clear();
+        let [own, mut wanted] = limits;
+        collect(
+            self.prediction,
+            PREDICTION,
+            context,
+            &mut own.clone(),
+            occurrences,
+        );
+        collect(
+            self.request,
+            REQUEST,
+            context,
+            &mut own.clone(),
+            occurrences,
+        );
+        for (age, segment) in self.shared.iter().rev().enumerate() {
+            if wanted == [0; ORDERS.len()] {
+                break;
+            }
+            let first = occurrences.len();
+            let place = SHARED + age as u16;
+            collect(&**segment, place, context, &mut wanted, occurrences);
+            self.drop_own(segment.id(), first, occurrences);
+        }
+        for (index, corpus) in self.corpora.iter().enumerate() {
+            if wanted == [0; ORDERS.len()] {
+                break;
+            }
+            let place = CORPUS + index as u16;
+            collect(&**corpus, place, context, &mut wanted, occurrences);
+        }
+    }
+
+    /// Takes the request's own text out of the occurrences from `first` on.
+    fn drop_own(&self, segment_id: u64, first: usize, occurrences: &mut Vec<Occurrence>) {
+        let is_own = |position| {
+            let mut taught = self.taught.iter();
+            taught.any(|own| own.holds(segment_id, position))
+        };
+        occurrences
+            .extract_if(first.., |occurrence| is_own(occurrence.position))
+            .for_each(drop);
+    }
+
+    /// Whether the model has answered anything.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.bigrams.is_some() || self.recycled.iter().any(Option::is_some)
+    }
+
+    /// What the model said before of the pair, of the last token, and of it in a document of its
+    /// own.
+    pub(crate) fn answers(&self, before: Option<TokenId>, last: TokenId) -> [Option<Answer>; 3] {
+        let mut answers = [
+            None,
+            None,
+            self.bigrams.and_then(|bigrams| bigrams.after(last)),
+        ];
+        for recycled in self.recycled.iter().flatten() {
+            for (answer, found) in answers.iter_mut().zip(recycled.get(before, last)) {
+                *answer = answer.or(found);
+            }
+        }
+        answers
+    }
+
+    /// What the model said before of the pair.
+    pub(crate) fn after_pair(&self, before: Option<TokenId>, last: TokenId) -> Option<Answer> {
+        let mut recycled = self.recycled.iter().flatten();
+        recycled.find_map(|recycled| recycled.after_pair(before, last))
+    }
+
+    /// The occurrence one token further on, or `None` at the end of its document.
+    pub(crate) fn advance(&self, occurrence: Occurrence) -> Option<Occurrence> {
+        let position = occurrence.position + 1;
+        let next = match occurrence.place {
+            PREDICTION => read(self.prediction, position)?,
+            REQUEST => read(self.request, position)?,
+            place if place >= CORPUS => read(self.corpus(place)?, position)?,
+            place => read(self.segment(place)?, position)?,
+        };
+        let matched = occurrence.matched + 1;
+        (next != SEPARATOR).then_some(Occurrence {
+            position,
+            next,
+            matched,
+            ..occurrence
+        })
+    }
+}
+
+fn read<C: Chains>(chains: &C, position: u32) -> Option<TokenId> {
+    (position < chains.end()).then(|| chains.token(position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_segment_or_a_corpus_or_neither() {
+        let read = |place| (Places::age(place), Places::corpus_index(place));
+        assert_eq!(read(REQUEST), (None, None));
+        assert_eq!(read(SHARED + 3), (Some(3), None));
+        assert_eq!(read(CORPUS - 1).1, None);
+        assert_eq!(read(CORPUS), (None, Some(0)));
+        assert_eq!(read(RECYCLED), (None, None), "no text, so nobody to credit");
+    }
+}

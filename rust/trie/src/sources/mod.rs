@@ -1,0 +1,9 @@
+//! Where draft tokens come from: texts, the prediction, the model's own answers, corpora.
+
+pub(crate) mod all;
+pub(crate) mod bigrams;
+pub(crate) mod corpus;
+pub(crate) mod hints;
+pub(crate) mod prediction;
+pub(crate) mod recycled;
+pub(crate) mod text;

@@ -1,0 +1,167 @@
+//! Hash chains over a token log: the index that every text source shares.
+//!
+//! Each position of the log is linked, once per order in [`ORDERS`], to the previous position
+//! whose last `order` tokens fall into the same bucket; a table of heads holds the newest of each
+//! bucket. A link names the position of the *continuation*: the token that followed the context.
+//! Chains may mix contexts that share a bucket, so every visit compares tokens.
+
+use crate::{MAX_MATCH, SEPARATOR, TokenId};
+
+/// Context lengths, in tokens, that have a chain of their own.
+pub(crate) const ORDERS: [usize; 4] = [1, 2, 4, 8];
+
+/// Most occurrences taken per order, newest first: enough for nearly the counts that an unbounded
+/// walk would give.
+pub(crate) const LIMITS: [u32; 4] = [16, 32, 32, 16];
+
+/// Buckets visited per occurrence wanted, so that a crowded bucket cannot make a draft slow.
+const VISITS_PER_OCCURRENCE: u32 = 4;
+
+/// A token log with hash chains that readers can walk.
+pub(crate) trait Chains {
+    /// Number of tokens that may be read.
+    fn end(&self) -> u32;
+    /// The token at `position`, which is below [`Chains::end`].
+    fn token(&self, position: u32) -> TokenId;
+    /// The newest continuation in the bucket of `hash`; 0 = none.
+    fn head(&self, order: usize, hash: u32) -> u32;
+    /// The continuation before `position` in its bucket; 0 = none.
+    fn previous(&self, order: usize, position: u32) -> u32;
+}
+
+/// One place where the text before it equals the end of the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occurrence {
+    /// Position of the continuation in its log.
+    pub(crate) position: u32,
+    /// The continuation: the token at `position`.
+    pub(crate) next: TokenId,
+    /// Which log: see [`crate::sources::all::Places`].
+    pub(crate) place: u16,
+    /// Tokens before `position` that equal the context's end, at most [`MAX_MATCH`].
+    pub(crate) matched: u16,
+}
+
+/// Hashes of the last 1, 2, 4 and 8 tokens of `context`, and how many of them exist.
+pub(crate) fn suffix_hashes(context: &[TokenId]) -> ([u32; ORDERS.len()], usize) {
+    let mut hashes = [0; ORDERS.len()];
+    let mut found = 0;
+    let mut hash = 0x9E37_79B9_u32;
+    for (index, &token) in context
+        .iter()
+        .rev()
+        .take(ORDERS[ORDERS.len() - 1])
+        .enumerate()
+    {
+        hash = (hash ^ token).wrapping_mul(0x85EB_CA6B);
+        hash ^= hash >> 15;
+        if index + 1 == ORDERS[found] {
+            hashes[found] = hash.wrapping_mul(0xC2B2_AE35);
+            found += 1;
+        }
+    }
+    (hashes, found)
+}
+
+/// The part of `tokens` that may serve as context: what follows the last separator, at most
+/// [`MAX_MATCH`] tokens.
+pub(crate) fn context_of(tokens: &[TokenId]) -> &[TokenId] {
+    let tail = &tokens[tokens.len().saturating_sub(MAX_MATCH)..];
+    let start = tail
+        .iter()
+        .rposition(|&token| token == SEPARATOR)
+        .map_or(0, |index| index + 1);
+    &tail[start..]
+}
+
+/// Tokens before `position` that equal the end of `context`, at most `context.len()`.
+fn matched_before<C: Chains>(chains: &C, position: u32, context: &[TokenId]) -> usize {
+    let most = context.len().min(position as usize);
+    (0..most)
+        .take_while(|&back| {
+            chains.token(position - 1 - back as u32) == context[context.len() - 1 - back]
+        })
+        .count()
+}
+
+/// Appends the occurrences of every suffix of `context` that has a chain, longest order first and
+/// newest first, each once.
+///
+/// `limits` holds the occurrences still wanted per order and is lowered by what was found, so
+/// that several logs, newest first, share one bound.
+pub(crate) fn collect<C: Chains>(
+    chains: &C,
+    place: u16,
+    context: &[TokenId],
+    limits: &mut [u32; ORDERS.len()],
+    occurrences: &mut Vec<Occurrence>,
+) {
+    let (hashes, found) = suffix_hashes(context);
+    let end = chains.end();
+    // Oldest position that the walk of each longer order reached: what is at or above it and
+    // matches that order has been taken already.
+    let mut reached = [u32::MAX; ORDERS.len()];
+    // No occurrence of the shortest context means none of a longer one.
+    if found == 0 || chains.head(0, hashes[0]) == 0 {
+        return;
+    }
+    for order in (0..found).rev() {
+        let mut visits = limits[order] * VISITS_PER_OCCURRENCE;
+        let mut position = chains.head(order, hashes[order]);
+        while position != 0 && limits[order] > 0 && visits > 0 {
+            visits -= 1;
+            if position < end {
+                let matched = matched_before(chains, position, context);
+                if matched >= ORDERS[order] {
+                    limits[order] -= 1;
+                    let taken = (order + 1..found)
+                        .any(|longer| matched >= ORDERS[longer] && position >= reached[longer]);
+                    let next = chains.token(position);
+                    if !taken && next != SEPARATOR {
+                        let matched = matched as u16;
+                        occurrences.push(Occurrence {
+                            position,
+                            next,
+                            place,
+                            matched,
+                        });
+                    }
+                }
+                // Running requests fill their cells side by side, so links lead back in time
+                // and not always to a lower position.
+                reached[order] = reached[order].min(position);
+            }
+            position = chains.previous(order, position);
+        }
+        if position == 0 {
+            reached[order] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_depend_on_the_last_tokens_only() {
+        let (long, found) = suffix_hashes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let (other, _) = suffix_hashes(&[9, 9, 9, 9, 9, 6, 7, 8, 9]);
+        assert_eq!(found, 4);
+        assert_eq!(long[..3], other[..3]);
+        assert_ne!(long[3], other[3]);
+        assert_eq!(suffix_hashes(&[1, 2, 3]).1, 2);
+        assert_eq!(suffix_hashes(&[]).1, 0);
+    }
+
+    #[test]
+    fn context_starts_after_the_last_separator() {
+        assert_eq!(context_of(&[1, SEPARATOR, 2, 3]), [2, 3]);
+        assert_eq!(context_of(&[1, SEPARATOR]), []);
+        let long: Vec<_> = (0..100).collect();
+        assert_eq!(
+            context_of(&long),
+            (100 - MAX_MATCH as u32..100).collect::<Vec<_>>()
+        );
+    }
+}
