@@ -67,7 +67,7 @@ def numbers(results: Results, memory: dict[str, float]) -> list[Number]:
 
     Args:
         results: From `bench.draft.run`.
-        memory: Figures of the example `memory` of spectrie-trie; empty if it did not run.
+        memory: Figures of the bench `memory` of spectrie-trie; empty if it did not run.
     """
     return [
         _beside(results, "code, own text only", "alone", "code", 1.06, 1.2),

@@ -93,10 +93,10 @@ def _cell(value: float | None, digits: int) -> str:
 
 
 def _memory() -> dict[str, float]:
-    """Figures of the shared memory, from the example of spectrie-trie; empty if cargo is absent."""
+    """Figures of the shared memory, from the bench of spectrie-trie; empty if cargo is absent."""
     print("memory: teaching, snapshots, readers beside writers", file=sys.stderr, flush=True)
-    command = ["cargo", "run", "--release", "--locked", "--quiet", "-p", "spectrie-trie"]
-    command += ["--example", "memory", "--", "--json"]
+    command = ["cargo", "bench", "--locked", "--quiet", "-p", "spectrie-trie"]
+    command += ["--bench", "memory", "--", "--json"]
     try:
         done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:

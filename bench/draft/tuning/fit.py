@@ -24,7 +24,7 @@ _WITH_CORPUS = ("code", "human_eval_chat", "human_eval_raw", "edits", "questions
 
 
 def main(folder: Path) -> None:
-    """Writes the traces as words and runs the example `fit` of spectrie-trie over them."""
+    """Writes the traces as words and runs `fit` of spectrie-trie over them."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         alone = []
@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
         corpus = build_corpus("tune", read_ids(folder / "corpus.u32"), work)
         beside = [path for path in alone if Path(path).stem.removesuffix("_bare") in _WITH_CORPUS]
         out = _ROOT / "rust" / "trie" / "src" / "score" / "prior.bin"
-        command = ["cargo", "run", "--release", "-p", "spectrie-trie", "--example", "fit", "--"]
+        command = ["cargo", "bench", "-p", "spectrie-trie", "--bench", "fit", "--"]
         command += [str(out), *alone, "--corpus", str(corpus), *beside]
         command += ["--bigrams", str(bigrams), *(path for path in beside if path in answered)]
         command += ["--neither", "--bigrams", str(bigrams), *answered]

@@ -1,7 +1,7 @@
 //! Fits the weights that ship: the first, third, fifth… recorded request trains them, again and
 //! again at falling rates; the others then tell whether they keep what they promise.
 //!
-//! `cargo run --release -p spectrie-trie --example fit -- OUT [--all] [--test] [--from WEIGHTS]
+//! `cargo bench -p spectrie-trie --bench fit -- OUT [--all] [--test] [--from WEIGHTS]
 //! [--corpus NAME.corpus] [--bigrams TABLE] [--neither] TRACE…`
 //!
 //! A trace holds little-endian 32-bit words; each request is four counts (prompt, output and
@@ -106,7 +106,10 @@ fn read(path: &str) -> Result<Vec<Request>, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
+    // Cargo adds `--bench` to what a bench is given.
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench");
     let out = arguments.next().ok_or("where to?")?;
     let (mut traces, mut corpus, mut bigrams) = (Vec::new(), None, None);
     let (mut test, mut all) = (false, false);

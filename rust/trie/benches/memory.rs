@@ -1,7 +1,7 @@
 //! Measures shared memory: teaching, bytes per token, snapshots, corpora, and readers beside
 //! writers.
 //!
-//! `cargo run --release -p spectrie-trie --example memory -- [--json] [--tokens 10000000]
+//! `cargo bench -p spectrie-trie --bench memory -- [--json] [--tokens 10000000]
 //! [--seconds 5] [--folder DIR]`
 //!
 //! The text is made up from a fixed seed: documents of 1,000 tokens, half of them runs copied
@@ -172,7 +172,10 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 fn main() -> Result<(), Box<dyn Error>> {
     let (mut json, mut tokens, mut seconds) = (false, 10_000_000, 5);
     let mut folder = std::env::temp_dir().join(format!("spectrie-memory-{}", std::process::id()));
-    let mut arguments = std::env::args().skip(1);
+    // Cargo adds `--bench` to what a bench is given.
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench");
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {

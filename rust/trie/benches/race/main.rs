@@ -1,7 +1,7 @@
 //! Races the structures that draft memory could be: on the same text, with the same score and the
 //! same trees, in one process.
 //!
-//! `cargo run --release -p spectrie-trie --example race -- TRACE.u32 [--corpus CORPUS.u32]
+//! `cargo bench -p spectrie-trie --bench race -- TRACE.u32 [--corpus CORPUS.u32]
 //! [--rounds 3] [--own WEIGHT] [--escape FACTOR] [--only NAME] [--json]`
 //!
 //! Files hold little-endian token ids, 4294967295 between documents. The first quarter of each
@@ -14,6 +14,7 @@
 
 mod automaton;
 mod chain_log;
+#[allow(unused_imports, reason = "its tests, which a bench leaves out")]
 #[path = "../../src/store/chains.rs"]
 mod chains;
 mod draft;
@@ -21,8 +22,6 @@ mod index;
 mod measure;
 mod suffix_trie;
 mod table;
-#[cfg(test)]
-mod truth;
 
 use std::error::Error;
 use std::path::Path;
@@ -85,7 +84,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut json, mut rounds, mut only) = (false, 3, None);
     let (mut own, mut escape) = (None, None);
     let mut texts = Texts::default();
-    let mut arguments = std::env::args().skip(1);
+    // Cargo adds `--bench` to what a bench is given.
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench");
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
