@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|pages ...]`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 
 from bench import overlap, routing, speculation
 from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.recording.tasks import ROUTED
 from bench.router import latency as router
-from bench.support import report
+from bench.support.pages import fill_pages
 from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing", "overlap")
-"""Those that run only when named: they take long, or fetch other projects' packages."""
+NAMED = ("draft", "routing", "overlap", "pages")
+"""Those that run only when named: they take long, or fetch other projects' packages. `pages` measures
+nothing: it fills README and docs/benchmarks.md from the results that are there."""
 
 
 def main() -> int:
@@ -44,6 +46,13 @@ def main() -> int:
             f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES + NAMED)}"
         )
     wanted = args.benches or BENCHES
+    if wanted != ["pages"]:
+        _measure(args, wanted)
+    fill_pages()
+    return 0
+
+
+def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
     model = str(resolve(args.model, lambda line: print(line, file=sys.stderr)).folder)
     measure = {"pairs": args.pairs, "threads": args.threads, "max_tokens": args.max_tokens}
     # Costs and thread counts that an earlier start kept may come from a busier machine.
@@ -61,8 +70,6 @@ def main() -> int:
         overlap.run()
     if "draft" in wanted:
         table.run(model)
-    report.fill_readme()
-    return 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bench.draft.figure import draw
 from bench.draft.numbers import numbers
 from bench.draft.run import Results, run_all
 from bench.support import machine, report
-from spectrie.cli.terminal import render_table
+from spectrie.markdown import render_table
 
 __all__ = ["everything", "run"]
 
@@ -43,9 +43,9 @@ def run(model: str) -> None:
         " (`bench/draft/traces`); times of rivals include the call from Python. Where the model"
         " answered, its top-8 is recycled at every position before the newest, prompts included, and"
         " what it says after one token alone is known."
-        " Every contender: [draft-all.md](bench/results/draft-all.md).",
+        " Every contender: [draft-all.md](draft-all.md).",
         "",
-        "![accepted over drafted tokens](bench/results/draft.svg)",
+        "![accepted over drafted tokens](draft.svg)",
         "",
     ]
     report.write(

@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spectrie.cli.terminal import render_table
+from spectrie.markdown import render_table
 
-__all__ = ["RESULTS", "fill_readme", "write"]
+__all__ = ["RESULTS", "write"]
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-README = RESULTS.parents[1] / "README.md"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-IN_README = ("cpu", "speculation", "routing", "router", "draft")
-"""Results that the README shows, in this order."""
 
 
 def write(
@@ -54,19 +50,3 @@ def write(
     (RESULTS / f"{name}.json").write_text(
         json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8"
     )
-
-
-def fill_readme(readme: Path = README, results: Path = RESULTS) -> None:
-    """Puts the tables of the last runs between the README's markers.
-
-    Raises:
-        ValueError: The README has no markers.
-    """
-    head, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{readme} lacks the markers {BEGIN} and {END}")
-    files = [results / f"{name}.md" for name in IN_README]
-    tables = [file.read_text(encoding="utf-8") for file in files if file.exists()]
-    body = "\n".join(["", *tables])
-    readme.write_text(f"{head}{BEGIN}{body}{END}{tail}", encoding="utf-8")

@@ -13,10 +13,10 @@ from spectrie.cli.bench.load import LoadPlan, run_load, summarise
 from spectrie.cli.demo.prompts import PROMPTS
 from spectrie.cli.flags import values
 from spectrie.cli.flags.values import Kind
-from spectrie.cli.terminal import render_table
 from spectrie.client import AsyncClient
 from spectrie.client.base import DEFAULT_TARGET
 from spectrie.errors import ConfigError, SpectrieError
+from spectrie.markdown import render_table
 
 __all__ = ["configure", "run"]
 

@@ -13,9 +13,10 @@ from spectrie.cli.demo.prompts import PROMPTS, DemoPrompt
 from spectrie.cli.flags import values
 from spectrie.cli.flags.options import add_options, options_of
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.terminal import Painter, render_table
+from spectrie.cli.terminal import Painter
 from spectrie.client import Client
 from spectrie.errors import ConfigError
+from spectrie.markdown import render_table
 from spectrie.types import Completion, Delta, SpeculationOptions
 
 __all__ = ["configure", "run"]
