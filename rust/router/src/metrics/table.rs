@@ -4,9 +4,9 @@ use prometheus_client::registry::{Metric, Registry};
 
 /// Every metric: (name, help). Counters are exported with `_total` behind the name.
 pub const TABLE: &[(&str, &str)] = &[
-    ("requests_running", "Choices that a worker runs"),
-    ("requests_waiting", "Choices that wait inside a worker"),
-    ("kv_usage_ratio", "Pages of keys and values in use, 0 to 1"),
+    ("requests_running", "Choices running on a worker"),
+    ("requests_waiting", "Choices waiting inside a worker"),
+    ("kv_usage_ratio", "Share of key-value pages in use, 0 to 1"),
     ("trie_bytes", "Bytes of draft memory"),
     ("worker_up", "1 while the worker is ready"),
     (
@@ -27,7 +27,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("preemptions", "Choices preempted and computed again"),
     (
         "worker_restarts",
-        "Workers that joined after the first one of their model",
+        "Workers that joined after the first of their model",
     ),
     (
         "retries",
@@ -35,12 +35,12 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "learn_dropped",
-        "Learnt sequences a worker was too slow to take",
+        "Learned sequences dropped because a worker was too slow",
     ),
     ("ttft_seconds", "Time to the first token"),
     (
         "itl_seconds",
-        "Time between tokens: a gap over the tokens that came after it",
+        "Time between tokens: a gap divided by the tokens after it",
     ),
     ("chunk_gap_seconds", "Time between messages of a stream"),
     (
@@ -48,53 +48,56 @@ pub const TABLE: &[(&str, &str)] = &[
         "Decode time of a choice per token after its first",
     ),
     ("e2e_seconds", "Time from request to last token"),
-    ("queue_seconds", "Time before a worker began the prompt"),
-    ("prefill_seconds", "Time of the prompt"),
+    ("queue_seconds", "Time until a worker starts the prompt"),
+    ("prefill_seconds", "Time to compute the prompt"),
     (
         "accepted_per_step",
-        "Draft nodes accepted per step, mean of a choice",
+        "Draft nodes accepted per step, averaged over a choice",
     ),
     ("trie_tokens", "Tokens of text in draft memory"),
-    (
-        "trie_evicted_tokens",
-        "Tokens of draft memory that gave way to newer ones",
-    ),
+    ("trie_evicted_tokens", "Tokens evicted from draft memory"),
     ("corpus_bytes", "Bytes of mapped corpora"),
     (
         "spec_expected_accepted_tokens",
-        "Sum of the chances of the draft nodes sent in mode auto",
+        "Expected acceptances: sum of the probabilities of draft nodes sent in mode auto",
     ),
     (
         "spec_calibration_trials",
-        "Draft nodes of mode auto whose parent was accepted, by tenth of their chance",
+        "Draft nodes of mode auto whose parent was accepted, by tenth of their probability",
     ),
-    ("spec_calibration_expected", "Sum of the chances of these"),
+    ("spec_calibration_expected", "Sum of their probabilities"),
     (
         "spec_calibration_accepted",
-        "Those of them that were accepted",
+        "Of these, how many were accepted",
     ),
     (
         "spec_net_gain_ratio",
-        "Tokens per time of steps that may draft over those held out, since the worker's start",
+        "Tokens per second of steps that may draft over holdout steps, since the worker's start",
     ),
     (
         "spec_recycling",
-        "1 while the model's runner-up tokens are drafted from",
+        "1 while the model's runner-up tokens are a draft source",
     ),
     (
         "spec_choices",
-        "Steps of decoding alone whose choice, to draft or not, can be judged",
+        "Decode-only steps whose decision to draft or not can be judged",
     ),
-    ("spec_choices_right", "Those of them whose choice was right"),
+    (
+        "spec_choices_right",
+        "Of these, how many decisions were correct",
+    ),
     (
         "kv_cached_ratio",
-        "Pages that no request holds, kept for the prefix they hold, 0 to 1",
+        "Share of pages kept in the prefix cache that no request holds, 0 to 1",
     ),
     (
         "prefix_cache_queries",
         "Prompt tokens looked up in the prefix cache",
     ),
-    ("prefix_cache_hits", "Prompt tokens found there"),
+    (
+        "prefix_cache_hits",
+        "Prompt tokens found in the prefix cache",
+    ),
 ];
 
 /// Registers metrics in the order of the table.
