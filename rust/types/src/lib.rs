@@ -2,6 +2,7 @@
 
 mod finish_kind;
 pub mod limits;
+pub mod options;
 mod recycle;
 pub mod seed;
 pub mod sizes;

@@ -21,6 +21,17 @@ impl Recycle {
     /// Every choice, the least first.
     pub const ALL: [Self; 3] = [Self::Off, Self::Decode, Self::All];
 
+    /// Every name, in the same order.
+    pub const NAMES: [&'static str; 3] = {
+        let mut names = [""; 3];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::ALL[index].name();
+            index += 1;
+        }
+        names
+    };
+
     /// The name used in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -44,7 +55,7 @@ impl FromStr for Recycle {
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         let mut all = Self::ALL.into_iter();
         all.find(|choice| choice.name() == name)
-            .ok_or_else(|| UnknownName::new("recycle", name, Self::ALL.map(Self::name)))
+            .ok_or_else(|| UnknownName::new("recycle", name, Self::NAMES))
     }
 }
 

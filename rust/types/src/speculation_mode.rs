@@ -27,6 +27,17 @@ impl SpeculationMode {
     /// Every mode, in the order of the numbers.
     pub const ALL: [Self; 5] = [Self::Auto, Self::Off, Self::Bfs, Self::Prob, Self::Tiers];
 
+    /// Every name, in the same order.
+    pub const NAMES: [&'static str; 5] = {
+        let mut names = [""; 5];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::ALL[index].name();
+            index += 1;
+        }
+        names
+    };
+
     /// The name used in options and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -65,7 +76,7 @@ impl FromStr for SpeculationMode {
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         let mut all = Self::ALL.into_iter();
         all.find(|mode| mode.name() == name)
-            .ok_or_else(|| UnknownName::new("speculation", name, Self::ALL.map(Self::name)))
+            .ok_or_else(|| UnknownName::new("speculation", name, Self::NAMES))
     }
 }
 

@@ -1,0 +1,135 @@
+//! What an engine is built with.
+
+use super::host::{MEMORY_BYTES, WORKERS};
+use super::kind::{Kind, Range, above, at_least, integer};
+use super::macros::options;
+use super::model::RUNNERS;
+use super::row::{Group, OptionRow};
+use crate::limits::MAX_DRAFT_TOKENS;
+use crate::sizes::PAGE_SIZE;
+use crate::{Recycle, SpeculationMode};
+
+/// The greatest number of pages, rows or tokens.
+const MOST: u32 = i32::MAX as u32;
+/// The deepest draft tree, and the most tokens in one.
+const DEEPEST: u32 = MAX_DRAFT_TOKENS as u32;
+/// The longest match, in tokens.
+const LONGEST_MATCH: u32 = 64;
+
+/// A fact about the model or the machine.
+const fn fact(kind: Kind) -> OptionRow {
+    OptionRow::new(Group::Fact, kind)
+}
+
+/// An option of the scheduler.
+const fn scheduling(kind: Kind) -> OptionRow {
+    OptionRow::new(Group::Machine, kind)
+}
+
+/// An option of speculation.
+const fn speculation(kind: Kind) -> OptionRow {
+    OptionRow::new(Group::Speculation, kind)
+}
+
+/// An option that is set in code only.
+const fn internal(kind: Kind) -> OptionRow {
+    OptionRow::new(Group::Engine, kind)
+}
+
+options! {
+    /// What an engine is built with; see [`EngineConfig::new`] for the defaults.
+    pub struct EngineConfig;
+
+    /// Number of token ids: each is below this.
+    vocabulary_size: usize = 0 => fact(integer(1, MOST)).required();
+    /// Tokens that end an answer unless a request ignores them.
+    eos_token_ids: Vec<u32> = Vec::new() => fact(Kind::TokenIds).required();
+    /// Pages of the cache.
+    num_pages: usize = 0 => fact(integer(1, MOST)).required().unit("pages");
+    /// Slots of a page.
+    page_size: usize = PAGE_SIZE => fact(integer(1, 1 << 16)).unit("tokens");
+    /// Longest prompt plus answer.
+    max_context: usize = 0 => fact(integer(1, MOST)).required().unit("tokens");
+    /// Most requests that hold pages at once; at most `max_batch_rows`.
+    max_running: usize = 0 => fact(integer(1, MOST)).required().unit("requests");
+    /// Fingerprint of the model's tokenizer; corpora and snapshots of others are refused. `None`
+    /// takes any corpus.
+    tokenizer_fingerprint: Option<String> = None => fact(Kind::Text("HEX"));
+    /// Whether a thread does what the next plan does not need, and takes requests in, while a
+    /// forward runs.
+    overlap: bool = false => fact(Kind::Flag);
+    /// Most requests held, running and waiting; more are refused by `submit`.
+    max_held: usize = 4096 => internal(integer(1, MOST)).unit("requests");
+    /// Most rows of one step.
+    max_batch_rows: usize = 512 => internal(integer(1, MOST)).unit("rows");
+    /// Tokens that each running request is expected to grow by before others end: another request
+    /// is admitted while there is room for those.
+    lookahead_tokens: usize = 64 => internal(integer(0, MOST)).unit("tokens");
+    /// One step in this many drafts nothing, so that the net gain of drafts is measured; 0 = none.
+    holdout_every: u64 = 100 => internal(at_least(0)).unit("steps");
+
+    /// Longest piece of a prompt computed in one step, over all requests.
+    chunk_tokens: usize = 256 => scheduling(integer(1, MOST))
+        .flag("chunk_tokens", WORKERS).flag_range(16.0, 8192.0).unit("tokens").keyword();
+    /// Longest step that computes prompts while other requests generate.
+    ///
+    /// The prompts' share of the step shrinks, by the measured costs, to one page at least.
+    max_step_ms: f64 = 200.0 => scheduling(above(0.0, f64::INFINITY))
+        .flag("max_step_ms", WORKERS).flag_range(1.0, 60_000.0).unit("milliseconds");
+    /// Waiting time that makes up for one level of priority.
+    age_s: f64 = 10.0 => scheduling(Kind::Duration(Range::above(0.0, f64::INFINITY)))
+        .flag("priority_age", WORKERS).shown("10s");
+
+    /// How draft trees are grown, unless a request says otherwise.
+    ///
+    /// `auto`: calibrated scores, and as many tokens as the measured cost of a step justifies;
+    /// `off`: no drafts; `bfs` and `prob`: fixed trees, newest or likeliest continuation first;
+    /// `tiers`: calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+    speculation: SpeculationMode = SpeculationMode::Auto
+        => speculation(Kind::Choice(&SpeculationMode::NAMES)).flag("speculation", RUNNERS).keyword();
+    /// Most draft tokens of one request and step.
+    max_draft_tokens: usize = 16 => speculation(integer(0, DEEPEST))
+        .flag("max_draft_tokens", RUNNERS).unit("tokens").keyword();
+    /// Draft memory of each worker; 0 keeps none.
+    memory_bytes: usize = MEMORY_BYTES => speculation(Kind::Size)
+        .flag("memory", WORKERS).shown("256MiB").keyword();
+    /// After which rows the model's runner-up tokens become drafts.
+    ///
+    /// `decode`: every sampled row; `all`: rows of prompts too, which makes prefill slower.
+    recycle: Recycle = Recycle::Decode
+        => speculation(Kind::Choice(&Recycle::NAMES)).flag("recycle", WORKERS);
+    /// Shortest match that drafts, in modes bfs and prob.
+    min_match: usize = 1 => speculation(integer(1, LONGEST_MATCH))
+        .flag("min_match", WORKERS).unit("tokens");
+    /// Longest match that is looked for, in modes bfs and prob.
+    max_match: usize = 16 => speculation(integer(1, LONGEST_MATCH))
+        .flag("max_match", WORKERS).unit("tokens");
+    /// Fewest children of a draft node, in modes bfs and prob.
+    min_breadth: usize = 1 => speculation(integer(1, DEEPEST))
+        .flag("min_breadth", WORKERS).flag_range(1.0, 10.0);
+    /// Most children of a draft node, in modes bfs and prob.
+    max_breadth: usize = 10 => speculation(integer(1, DEEPEST))
+        .flag("max_breadth", WORKERS).flag_range(1.0, 10.0);
+    /// Longest path of a draft tree.
+    max_depth: usize = 18 => speculation(integer(1, DEEPEST))
+        .flag("max_depth", WORKERS).unit("tokens");
+}
+
+impl EngineConfig {
+    /// The defaults, for a vocabulary and a cache.
+    #[must_use]
+    pub fn new(
+        vocabulary_size: usize,
+        num_pages: usize,
+        max_context: usize,
+        max_running: usize,
+    ) -> Self {
+        Self {
+            vocabulary_size,
+            num_pages,
+            max_context,
+            max_running,
+            ..Self::defaults()
+        }
+    }
+}

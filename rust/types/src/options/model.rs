@@ -1,0 +1,42 @@
+//! Options of how a model is loaded.
+
+use super::Value;
+use super::host::WORKERS;
+use super::kind::{Kind, at_least, integer};
+use super::macros::rows;
+use super::row::{Group, OptionRow};
+
+/// Commands that run a model.
+pub(super) const RUNNERS: &[&str] = &["serve", "worker", "generate", "demo"];
+
+/// An option of how a model is loaded.
+const fn machine(kind: Kind) -> OptionRow {
+    OptionRow::new(Group::Machine, kind).keyword()
+}
+
+rows! {
+    /// How a model is loaded.
+    pub static MODEL;
+
+    /// Where the model runs.
+    device = Value::text("auto") => machine(Kind::Choice(&["auto", "cpu", "cuda"]))
+        .flag("device", RUNNERS);
+    /// Number format of the weights; auto goes by CPU features, never by timing.
+    dtype = Value::text("auto")
+        => machine(Kind::Choice(&["auto", "float32", "bfloat16", "float16"]))
+        .flag("dtype", RUNNERS);
+    /// Threads per worker, or per rank of one.
+    threads = Value::None => machine(integer(1, 1024))
+        .flag("threads", RUNNERS).shown("measured once");
+    /// Processes (on GPUs: devices) that share the model of each worker; tokens do not depend on it.
+    tensor_parallel = Value::Integer(1) => machine(integer(1, 64))
+        .flag("tensor_parallel", WORKERS).unit("processes");
+    /// Longest prompt plus answer.
+    max_context = Value::None => machine(at_least(16))
+        .flag("max_context", RUNNERS).shown("the model's, as far as memory allows").unit("tokens");
+    /// Memory for keys and values, per worker.
+    kv_memory_bytes = Value::None => machine(Kind::Size)
+        .flag("kv_memory", RUNNERS).shown("by free memory");
+    /// Pages of the key/value cache, instead of `kv_memory_bytes`.
+    num_pages = Value::None => machine(at_least(1)).unit("pages");
+}

@@ -1,0 +1,101 @@
+//! Options of the server: its router, its processes and their logs. No engine knows them.
+
+use super::Value;
+use super::host::WORKERS;
+use super::kind::{DURATION, Kind, integer};
+use super::macros::rows;
+use super::row::{Group, OptionRow};
+
+/// Commands with a router.
+const ROUTERS: &[&str] = &["serve", "router"];
+/// Commands that run until they are told to stop.
+const PROCESSES: &[&str] = &["serve", "router", "worker"];
+
+/// TCP or a Unix socket.
+const ADDRESS: Kind = Kind::Address {
+    unix: true,
+    off: false,
+};
+/// TCP, a Unix socket or none.
+const ADDRESS_OR_OFF: Kind = Kind::Address {
+    unix: true,
+    off: true,
+};
+
+/// An option shown under `group`.
+const fn row(group: Group, kind: Kind) -> OptionRow {
+    OptionRow::new(group, kind)
+}
+
+rows! {
+    /// How a model is served.
+    pub static SERVER;
+
+    /// Address of the OpenAI-compatible HTTP API.
+    http = Value::text("127.0.0.1:8000") => row(Group::Addresses, ADDRESS_OR_OFF)
+        .flag("http", ROUTERS);
+    /// Address of the gRPC API.
+    grpc = Value::text("127.0.0.1:50051") => row(Group::Addresses, ADDRESS_OR_OFF)
+        .flag("grpc", ROUTERS);
+    /// Address that workers dial; keep it out of reach of everybody else.
+    worker_listen = Value::None => row(Group::Addresses, ADDRESS)
+        .flag("worker_listen", ROUTERS).shown("a private Unix socket");
+    /// Secret that workers on TCP must present.
+    worker_token_file = Value::None => row(Group::Addresses, Kind::Text("FILE"))
+        .flag("worker_token_file", PROCESSES);
+    /// Operators' gRPC address: corpora, namespaces, snapshots.
+    admin = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
+        .flag("admin", ROUTERS).shown("a private Unix socket");
+    /// Secret that operators must present; required where other machines can reach --admin.
+    admin_token_file = Value::None => row(Group::Addresses, Kind::Text("FILE"))
+        .flag("admin_token_file", ROUTERS);
+    /// The router's worker address.
+    router = Value::None => row(Group::Addresses, ADDRESS)
+        .flag("router", &["worker"]).shown("required");
+    /// Extra address for /metrics.
+    metrics_listen = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
+        .flag("metrics_listen", ROUTERS).shown("on the HTTP address");
+    /// Address for the worker's own health and metrics.
+    health = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
+        .flag("health", WORKERS).shown("off");
+
+    /// Worker processes to start.
+    workers = Value::Integer(1) => row(Group::Machine, integer(1, 64))
+        .flag("workers", &["serve"]).unit("processes");
+    /// Model name that clients use.
+    served_model_name = Value::None => row(Group::Machine, Kind::Text("NAME"))
+        .flag("served_model_name", WORKERS).shown("the model's own");
+
+    /// Requests that may wait.
+    max_queue = Value::None => row(Group::Limits, integer(0, 65_536))
+        .flag("max_queue", ROUTERS).shown("4 x running").unit("requests");
+    /// Deadline of requests that set none.
+    request_timeout = Value::Number(600.0) => row(Group::Limits, DURATION)
+        .flag("request_timeout", ROUTERS).shown("10m");
+    /// Time that running requests get on shutdown.
+    drain_timeout = Value::Number(30.0) => row(Group::Limits, DURATION)
+        .flag("drain_timeout", PROCESSES).shown("30s");
+    /// Silence after which a worker counts as stalled.
+    worker_stall_timeout = Value::Number(10.0) => row(Group::Limits, DURATION)
+        .flag("worker_stall_timeout", ROUTERS).shown("10s");
+
+    /// File of lines `key tenant`; without it, no key is required.
+    api_keys = Value::None => row(Group::Access, Kind::Text("FILE")).flag("api_keys", ROUTERS);
+    /// Let requests name their draft memory.
+    allow_client_namespaces = Value::Flag(false) => row(Group::Access, Kind::Flag)
+        .flag("allow_client_namespaces", ROUTERS);
+    /// Web origin that may call the HTTP API; repeat for several.
+    cors_origins = Value::List(Vec::new()) => row(Group::Access, Kind::Texts("ORIGIN"))
+        .flag("cors_origin", ROUTERS);
+
+    /// Index of this worker among those that share one --state-dir.
+    worker_index = Value::Integer(0) => row(Group::State, integer(0, 4095))
+        .flag("worker_index", &["worker"]);
+    /// Least severe log lines to show.
+    log_level = Value::text("info")
+        => row(Group::State, Kind::Choice(&["error", "warn", "info", "debug", "trace"]))
+        .flag("log_level", PROCESSES);
+    /// Format of log lines, on stderr.
+    log_format = Value::text("text") => row(Group::State, Kind::Choice(&["text", "json"]))
+        .flag("log_format", PROCESSES);
+}
