@@ -1,7 +1,7 @@
 """Spectrie: an LLM inference server with exact, draft-model-free speculation.
 
 `Client` and `AsyncClient` talk to a server, `AdminClient` operates one; `LLM` runs a model in this
-process. Each is imported when first used: `import spectrie` loads neither gRPC nor torch.
+process. Each is imported on first use: `import spectrie` loads neither gRPC nor torch.
 """
 
 from __future__ import annotations
@@ -71,5 +71,5 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    """Every public name, the lazily imported ones too."""
+    """Every public name, lazily imported ones included."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Everything Spectrie raises: one tree under `SpectrieError`, one class per status code."""
+"""All errors that Spectrie raises: one tree under `SpectrieError`, one class per status code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SpectrieError(Exception):
-    """Base of all errors of Spectrie; `str()` of one is a sentence fit for a user."""
+    """Base of all Spectrie errors; `str()` returns a sentence to show to a user."""
 
 
 class ConfigError(SpectrieError):
@@ -47,14 +47,14 @@ class ModelError(SpectrieError):
 
 
 class RankLost(SpectrieError):
-    """A rank of a model that several share is gone or does not answer: the model cannot go on."""
+    """A rank of a tensor-parallel model ended or does not answer; the model cannot continue."""
 
 
 class ConnectFailed(SpectrieError):
     """No connection to the server could be made; nothing was sent.
 
     Attributes:
-        target: The address that was dialled.
+        target: The address of the failed connection.
     """
 
     def __init__(self, message: str, *, target: str) -> None:
@@ -63,11 +63,11 @@ class ConnectFailed(SpectrieError):
 
 
 class DeadlineExceeded(SpectrieError):
-    """The answer did not come within the time allowed; the request was cancelled.
+    """The answer did not arrive in time; the request was cancelled.
 
     Attributes:
         timeout_s: The limit in seconds that this client set, or None for the server's own.
-        request_id: The server's name for the request, when it told one.
+        request_id: The server's name for the request, if it sent one.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class StatusError(SpectrieError):
     Attributes:
         code: Name of the gRPC status code, such as `INVALID_ARGUMENT`.
         message: The server's message.
-        reason: Machine-readable reason, such as `CONTEXT_LENGTH_EXCEEDED`, when the server gave one.
-        field_violations: The fields at fault, for a request that was refused for its content.
-        retry_after_s: Seconds after which trying again is worthwhile, when the server said so.
-        request_id: The server's name for the request, when it told one.
-        metadata: Further facts that came with `reason`.
+        reason: Machine-readable reason, such as `CONTEXT_LENGTH_EXCEEDED`, if the server sent one.
+        field_violations: The invalid fields of a refused request.
+        retry_after_s: Seconds to wait before retrying, if the server sent it.
+        request_id: The server's name for the request, if it sent one.
+        metadata: Additional facts that came with `reason`.
     """
 
     code = "UNKNOWN"
@@ -125,7 +125,7 @@ class StatusError(SpectrieError):
         self.metadata = dict(metadata or {})
 
     def __str__(self) -> str:
-        """The message, with every refused field that it does not already name and describe."""
+        """The message, followed by every refused field that it does not already describe."""
         missing = [
             violation
             for violation in self.field_violations
@@ -162,13 +162,13 @@ class NotFound(StatusError):
 
 
 class AlreadyExists(StatusError):
-    """A request of the same `request_id` is still running, or a corpus of this name is loaded."""
+    """A request with the same `request_id` is running, or a corpus of this name is loaded."""
 
     code = "ALREADY_EXISTS"
 
 
 class PermissionDenied(StatusError):
-    """The key is known, and not allowed to do this."""
+    """The key is known but not allowed to do this."""
 
     code = "PERMISSION_DENIED"
 
@@ -180,19 +180,19 @@ class ResourceExhausted(StatusError):
 
 
 class FailedPrecondition(StatusError):
-    """The server is not in a state in which the request makes sense."""
+    """The server's state does not allow this request."""
 
     code = "FAILED_PRECONDITION"
 
 
 class Aborted(StatusError):
-    """The request lost against another one."""
+    """The request conflicted with another one."""
 
     code = "ABORTED"
 
 
 class OutOfRange(StatusError):
-    """A value or a message is beyond the limit."""
+    """A value or a message exceeds the limit."""
 
     code = "OUT_OF_RANGE"
 
@@ -204,7 +204,7 @@ class Unimplemented(StatusError):
 
 
 class Internal(StatusError):
-    """The server has a bug; `request_id` finds its log line."""
+    """The server hit a bug; search its log for `request_id`."""
 
     code = "INTERNAL"
 
@@ -222,7 +222,7 @@ class DataLoss(StatusError):
 
 
 class Unauthenticated(StatusError):
-    """The key is missing or not known."""
+    """The key is missing or unknown."""
 
     code = "UNAUTHENTICATED"
 
@@ -231,8 +231,8 @@ class StreamInterrupted(SpectrieError):
     """A stream ended before its answer was complete; the cause is `__cause__`.
 
     Attributes:
-        text: What had arrived, per choice.
-        token_ids: The token ids that had arrived, per choice.
+        text: Text received so far, per choice.
+        token_ids: Token ids received so far, per choice.
     """
 
     def __init__(
@@ -245,12 +245,12 @@ class StreamInterrupted(SpectrieError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailure:
-    """A worker that did not do what it was asked to.
+    """A worker that failed to carry out a call.
 
     Attributes:
         worker: Its name, as in metrics and logs.
         code: Number of a gRPC status code.
-        message: Why not, in one sentence.
+        message: The reason, in one sentence.
     """
 
     worker: str
@@ -259,11 +259,11 @@ class WorkerFailure:
 
 
 class PartialFailure(SpectrieError):
-    """Some workers did what was asked, others did not.
+    """A call succeeded on some workers and failed on others.
 
     Attributes:
-        failures: The workers that did not, and why.
-        result: What the call would have given, from the workers that did.
+        failures: The workers that failed, with their reasons.
+        result: The combined result of the workers that succeeded.
     """
 
     def __init__(self, failures: tuple[WorkerFailure, ...], result: object) -> None:

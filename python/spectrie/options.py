@@ -13,47 +13,47 @@ __all__ = ["GenerateOptions", "check_names"]
 
 
 class GenerateOptions(TypedDict, total=False):
-    """How to continue a prompt. An absent option, or None, leaves the choice to the model's server.
+    """How to continue a prompt. An absent option, or None, takes the server's default.
 
     Attributes:
-        max_tokens: Most tokens to emit; the rest of the context by default.
-        min_tokens: The answer cannot end before this many tokens; 0 by default.
+        max_tokens: Maximum number of tokens to emit; the rest of the context by default.
+        min_tokens: Minimum number of tokens before the answer may end; 0 by default.
         temperature: 0 is greedy, at most 100; the model's generation_config.json or 1 by default.
         top_p: Keeps the smallest set of likeliest tokens with this mass, in (0, 1].
         top_k: Keeps the likeliest k tokens; 0 keeps all.
         min_p: Keeps tokens at least this likely relative to the likeliest, in [0, 1].
         typical_p: Keeps the smallest set of tokens with this mass whose information is nearest to
             the expected one, in (0, 1]; 1 keeps all.
-        seed: Same seed, same tokens; drawn by default and told in the answer.
+        seed: The same seed gives the same tokens; random by default and returned in the answer.
         stop: Up to 16 texts that end the answer and are not part of it.
-        stop_token_ids: Further tokens that end the answer.
-        ignore_eos: Whether to go on after the end-of-sequence token.
+        stop_token_ids: Additional tokens that end the answer.
+        ignore_eos: Whether to continue after the end-of-sequence token.
         frequency_penalty: Subtracted per earlier occurrence in the answer, in [-2, 2].
-        presence_penalty: Subtracted once for tokens that occurred in the answer, in [-2, 2].
+        presence_penalty: Subtracted once from tokens that occurred in the answer, in [-2, 2].
         repetition_penalty: Divides positive and multiplies negative logits of tokens of prompt and
             answer, in (0, 10]; 1 changes nothing.
         logit_bias: Added to the logits of single tokens, in [-100, 100], by token id.
-        bad_words: Up to 64 texts of at most 128 bytes that the answer's tokens may not spell, each
-            as it stands and after a space.
-        logprobs: Tell the log-probability of each token, and those of this many likeliest ones, 0
-            to 20: the model's own, before bias, penalties and temperature. None tells none.
-        prompt_logprobs: The same for the tokens of the prompt; takes a forward of all of them.
-        prediction: What the answer will probably resemble, such as the file to be edited: text,
-            token ids, or the path of a text file. It makes the answer quicker, never different.
+        bad_words: Up to 64 banned texts of at most 128 bytes, each banned as it stands and after a
+            space.
+        logprobs: Returns the log-probability of each token and of this many likeliest ones, 0 to
+            20. They are the model's own, before bias, penalties and temperature. None returns none.
+        prompt_logprobs: The same for the tokens of the prompt; computes all of them again.
+        prediction: Text that the answer will probably resemble, such as the file to be edited. Give
+            text, token ids, or the path of a text file. It makes the answer faster, never different.
         speculation: True or False, or SpeculationOptions; the server's setting by default.
-        sources: Whether the answer says where each token came from; False by default.
-        json_schema: The answer is JSON that this schema allows, on one line; the schema as text or
-            as a mapping. Of these five options a request may set one; each bounds the schema, regex
-            or texts to 64 KiB.
-        json_object: Whether the answer is any JSON object.
-        regex: The answer as a whole matches this regular expression (syntax of Rust's regex crate).
-        grammar: The answer is a text of this Lark grammar (the dialect of llguidance).
-        choice: The answer is one of these texts.
-        skip_special_tokens: Whether special tokens are left out of the text; True by default.
-        namespace: The draft memory to use, where the server lets clients name one.
-        priority: Larger runs first; 0 by default.
-        model: Name of the served model; the client's or the only one by default.
-        request_id: Name of this request in logs and errors; drawn by default.
+        sources: Whether the answer reports the source of each token; False by default.
+        json_schema: Restricts the answer to JSON that this schema allows, on one line. Give the
+            schema as text or as a mapping. A request may set one of these five options, with at
+            most 64 KiB of schema, regex or texts.
+        json_object: Whether the answer must be a JSON object.
+        regex: The whole answer must match this regular expression (syntax of Rust's regex crate).
+        grammar: The answer must be a text of this Lark grammar (the dialect of llguidance).
+        choice: The answer must be one of these texts.
+        skip_special_tokens: Whether to omit special tokens from the text; True by default.
+        namespace: The draft memory to use, if the server lets clients name one.
+        priority: Larger values run first; 0 by default.
+        model: Name of the served model; by default the client's model, or the only one served.
+        request_id: Name of this request in logs and errors; generated by default.
         timeout: Seconds for the whole request, retries included; the client's by default.
     """
 

@@ -1,4 +1,4 @@
-"""Progress of a long step, on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a long step, on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LOG_EVERY_S = 10.0
 
 
 class Progress:
-    """A bar that leaves the line empty when the step ends; use it as a context manager."""
+    """A progress bar that clears its line when the step ends; use it as a context manager."""
 
     def __init__(self, label: str, total: int | None, stream: TextIO | None = None) -> None:
         """Begins a step.
 
         Args:
-            label: What is being done, in front of the bar.
-            total: How much there is to do, in any unit; None when it is not known.
-            stream: Where to show it; stderr by default.
+            label: Name of the step, before the bar.
+            total: Amount of work, in any unit; None if unknown.
+            stream: Where to write; stderr by default.
         """
         self._label = label
         self._total = total
@@ -35,15 +35,15 @@ class Progress:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return time.monotonic() - self._began
 
     def show(self, done: int, note: str) -> None:
-        """Shows the state if the last one has been there for a while.
+        """Shows the state, unless one was shown a moment ago.
 
         Args:
-            done: How much of the total is done.
-            note: Counts so far, behind the bar.
+            done: Amount of the total done so far.
+            note: Counts so far, after the bar.
         """
         now = time.monotonic()
         if now - self._shown < self._every_s:

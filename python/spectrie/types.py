@@ -51,12 +51,12 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SpeculationOptions:
-    """Wishes of one request about speculation; the answer is the same whatever they are.
+    """Speculation settings of one request; they never change the answer.
 
     Attributes:
-        enabled: Whether to speculate; None is the server's setting.
-        max_draft_tokens: At most this many draft tokens per step, 0 to 63; None is the server's cap.
-        mode: `auto`, `off`, `bfs`, `prob` or `tiers`; None is the server's setting.
+        enabled: Whether to speculate; None takes the server's setting.
+        max_draft_tokens: Maximum draft tokens per step, 0 to 63; None takes the server's limit.
+        mode: `auto`, `off`, `bfs`, `prob` or `tiers`; None takes the server's setting.
         learn: Whether the server may learn from this request's text.
     """
 
@@ -72,7 +72,7 @@ class Usage:
 
     Attributes:
         prompt_tokens: Length of the prompt.
-        completion_tokens: Tokens emitted, those of the stop text and the end token included.
+        completion_tokens: Emitted tokens, including those of the stop text and the end token.
         cached_tokens: Prompt tokens whose keys and values were already cached.
         accepted_prediction_tokens: Emitted tokens equal to the prediction's next one; None without
             a prediction.
@@ -96,9 +96,9 @@ class SpeculationStats:
     """What speculation did for one answer.
 
     Attributes:
-        verify_steps: Forward passes after the prefill's own.
+        verify_steps: Forward passes after the prefill.
         drafted_tokens: Draft tokens that were verified.
-        accepted_tokens: Draft tokens that the model agreed with.
+        accepted_tokens: Draft tokens that the model accepted.
         accepted_by_source: Accepted tokens by source label; they sum to `accepted_tokens`.
     """
 
@@ -109,14 +109,14 @@ class SpeculationStats:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens emitted per forward pass after the prefill, the model's own included; 0 without one."""
+        """Emitted tokens per forward pass after the prefill; 0 without such a pass."""
         if self.verify_steps == 0:
             return 0.0
         return 1.0 + self.accepted_tokens / self.verify_steps
 
     @property
     def accepted_per_step(self) -> float:
-        """Accepted draft tokens per forward pass after the prefill; 0 without one."""
+        """Accepted draft tokens per forward pass after the prefill; 0 without such a pass."""
         return self.accepted_tokens / self.verify_steps if self.verify_steps else 0.0
 
 
@@ -131,14 +131,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """What the model thought of one token: natural logarithms of its own probabilities.
+    """The model's own log-probabilities at one token, as natural logarithms.
 
-    They are those before bias, penalties, masks and temperature, so they can be minus infinity.
+    They are taken before bias, penalties, masks and temperature, and can be minus infinity.
 
     Attributes:
         token_id: The token.
         logprob: Its log-probability.
-        top: Those of the likeliest tokens by id, likeliest first; as many as asked for.
+        top: Log-probabilities of the likeliest tokens by id, likeliest first, as many as requested.
     """
 
     token_id: int
@@ -151,11 +151,11 @@ class Delta:
     """Newly verified tokens of one choice of a stream.
 
     Attributes:
-        text: New text; may be empty while a character or a stop text is undecided.
+        text: New text; empty while a character or a stop text is incomplete.
         token_ids: The new tokens.
-        sources: Where each token came from, when asked for.
+        sources: The source of each token, if requested.
         index: Which of the `n` choices this belongs to.
-        logprobs: What the model thought of each token, when asked for.
+        logprobs: Log-probabilities of each token, if requested.
     """
 
     text: str
@@ -171,22 +171,22 @@ class Completion:
 
     Attributes:
         text: The answer without its stop text.
-        token_ids: Its tokens, the stop text's and the end-of-sequence token included.
+        token_ids: Its tokens, including those of the stop text and the end-of-sequence token.
         finish_reason: `stop` or `length`.
         usage: Token counts.
         speculation: What speculation did.
-        stop_text: The stop text that ended the answer, if one did.
-        stop_token_id: The end-of-sequence or stop token that ended it, if one did.
-        sources: Where each token came from, when asked for.
+        stop_text: The stop text that ended the answer, if any.
+        stop_token_id: The end-of-sequence or stop token that ended it, if any.
+        sources: The source of each token, if requested.
         timing: Durations inside the server.
         index: Which of the `n` choices this is.
         model: Name of the model that answered.
         request_id: The server's name for the request.
-        seed: The seed in use, given or drawn: with it the same tokens come again.
-        logprobs: What the model thought of each token, when asked for.
-        prompt_logprobs: What it thought of each token of the prompt, None for the first, when asked
-            for; on the first choice only.
-        other_choices: The further choices of the same prompt, on the first of several only.
+        seed: The seed in use, given or random; send it again to get the same tokens.
+        logprobs: Log-probabilities of each token, if requested.
+        prompt_logprobs: Log-probabilities of each token of the prompt, None for the first, if
+            requested; on the first choice only.
+        other_choices: The remaining choices of the same prompt; on the first choice only.
     """
 
     text: str
@@ -208,7 +208,7 @@ class Completion:
 
     @property
     def choices(self) -> tuple[Completion, ...]:
-        """This choice and the further ones, in order."""
+        """This choice and the remaining ones, in order."""
         return (self, *self.other_choices)
 
 
@@ -218,9 +218,9 @@ class ModelInfo:
 
     Attributes:
         name: What to pass as `model`.
-        max_context: Longest prompt plus answer, in tokens.
+        max_context: Maximum length of prompt plus answer, in tokens.
         vocabulary_size: Number of token ids.
-        workers: Workers that serve it now.
+        workers: Number of workers that serve it now.
         numeric_fingerprint: Workers of equal fingerprint give equal tokens.
     """
 

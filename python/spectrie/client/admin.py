@@ -28,8 +28,8 @@ _Result = TypeVar("_Result")
 class AdminClient(BlockingClient):
     """Operates a server's draft memory through its `--admin` address; safe to share between threads.
 
-    Every call asks all workers of the model. When some fail and others do not, the call raises
-    `PartialFailure`, which names the former and holds the result of the latter.
+    Every call asks all workers of the model. If some of them fail, the call raises
+    `PartialFailure`, which names them and holds the result of the others.
 
     Example:
         >>> with AdminClient("unix:/run/spectrie/admin.sock") as admin:  # doctest: +SKIP
@@ -47,16 +47,16 @@ class AdminClient(BlockingClient):
         tls: bool = False,
         root_certificates: bytes | None = None,
     ) -> None:
-        """Makes a client; it connects on first use.
+        """Creates a client; it connects on first use.
 
         Args:
             target: `unix:PATH` or `HOST:PORT` of the server's `--admin` address.
-            token: Secret of `--admin-token-file`; the environment's SPECTRIE_ADMIN_TOKEN by
+            token: Secret of `--admin-token-file`; the environment variable SPECTRIE_ADMIN_TOKEN by
                 default.
-            model: The model whose workers are meant; the only served one by default.
-            timeout: Seconds for a call; workers that have not answered by then are named.
-            connect_timeout: Seconds for making a connection.
-            tls: Whether to speak TLS; implied by `root_certificates`.
+            model: The model whose workers to ask; the only served one by default.
+            timeout: Seconds for a call; the error names workers that miss it.
+            connect_timeout: Seconds for opening a connection.
+            tls: Whether to use TLS; implied by `root_certificates`.
             root_certificates: PEM of the authorities to trust.
 
         Raises:
@@ -67,7 +67,7 @@ class AdminClient(BlockingClient):
             model=model,
             timeout=timeout,
             connect_timeout=connect_timeout,
-            # What was not answered may have been done: trying again is the caller's choice.
+            # A call without an answer may have taken effect: retrying is the caller's choice.
             max_retries=0,
             tls=tls,
             root_certificates=root_certificates,
@@ -83,16 +83,16 @@ class AdminClient(BlockingClient):
         return _checked([_corpus(corpus) for corpus in reply.corpora], reply.failures)
 
     def add_corpus(self, corpus: str, *, readers: Sequence[str] | None = None) -> CorpusReport:
-        """Lets drafts be taken from a built corpus, from the next step on.
+        """Adds a built corpus as a draft source, from the next step on.
 
         Args:
             corpus: Its name in the worker's cache, or the absolute path of its file there.
             readers: Namespaces that may draft from it; None for all.
 
         Raises:
-            NotFound: There is no such file.
-            AlreadyExists: A corpus of its name is loaded.
-            FailedPrecondition: It is damaged, or was built with another tokenizer.
+            NotFound: The file does not exist.
+            AlreadyExists: A corpus of this name is loaded.
+            FailedPrecondition: The corpus is damaged or was built with another tokenizer.
         """
         request = pb.AddCorpusRequest(model=self._config.model, corpus=corpus)
         if readers is not None:
@@ -102,12 +102,12 @@ class AdminClient(BlockingClient):
         return _checked(_corpus(reply.corpus), reply.failures)
 
     def remove_corpus(self, name: str) -> int:
-        """Takes a corpus away from drafts; its file stays. Gives the number of workers that had it.
+        """Removes a corpus from drafting and keeps its file. Returns how many workers had it.
 
-        It is 0 for a corpus that was added before a restart and could not be opened since.
+        The number is 0 for a corpus from before a restart that could not be opened since.
 
         Raises:
-            NotFound: None of this name is loaded; the message names those that are.
+            NotFound: No corpus of this name is loaded; the message lists the loaded ones.
         """
         reply: pb.RemoveCorpusResponse = self._ask(
             "RemoveCorpus", pb.RemoveCorpusRequest(model=self._config.model, name=name)
@@ -115,7 +115,7 @@ class AdminClient(BlockingClient):
         return _checked(reply.workers, reply.failures)
 
     def list_namespaces(self) -> list[NamespaceReport]:
-        """The namespaces that hold learnt text, by name."""
+        """The namespaces that hold learned text, by name."""
         reply: pb.ListNamespacesResponse = self._ask(
             "ListNamespaces", pb.ListNamespacesRequest(model=self._config.model)
         )
@@ -132,12 +132,12 @@ class AdminClient(BlockingClient):
         return _checked(found, reply.failures)
 
     def forget_namespace(self, name: str) -> int:
-        """Drops all that was learnt in a namespace, from memory and from snapshots on disk.
+        """Drops a namespace's text from memory and from snapshots on disk.
 
-        Gives the number of workers that held text of it.
+        Returns how many workers held text of it.
 
         Raises:
-            NotFound: None holds text of it; the message names the namespaces that there are.
+            NotFound: No worker holds its text; the message lists the existing namespaces.
         """
         reply: pb.ForgetNamespaceResponse = self._ask(
             "ForgetNamespace", pb.ForgetNamespaceRequest(model=self._config.model, name=name)
@@ -145,7 +145,7 @@ class AdminClient(BlockingClient):
         return _checked(reply.workers, reply.failures)
 
     def save_snapshot(self) -> list[SnapshotReport]:
-        """Writes learnt text to disk now.
+        """Writes learned text to disk now.
 
         Raises:
             FailedPrecondition: The server runs without `--state-dir`.
@@ -178,7 +178,7 @@ class AdminClient(BlockingClient):
 
 
 def _checked(result: _Result, failures: Iterable[pb.WorkerFailure]) -> _Result:
-    """`result`, when no worker failed."""
+    """`result`, if no worker failed."""
     failed = tuple(WorkerFailure(one.worker, one.code, one.message) for one in failures)
     if failed:
         raise PartialFailure(failed, result)

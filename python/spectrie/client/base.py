@@ -1,4 +1,4 @@
-"""What the synchronous and the asynchronous client share: settings, requests, errors."""
+"""Settings, requests and errors that the synchronous and the asynchronous client share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spectrie.types import Message
 __all__ = ["DEFAULT_TARGET", "BaseClient"]
 
 DEFAULT_TARGET = "127.0.0.1:50051"
-"""Where `spectrie serve` listens for gRPC unless told otherwise."""
+"""Where `spectrie serve` listens for gRPC by default."""
 
 
 class _Unset:
@@ -44,7 +44,7 @@ class _Connection:
 
 
 class BaseClient(ABC):
-    """Settings and request building of a client; makes no connection itself."""
+    """Settings and request building of a client; it opens no connection itself."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class BaseClient(ABC):
         tls: bool = False,
         root_certificates: bytes | None = None,
     ) -> None:
-        """Makes a client; it connects on first use.
+        """Creates a client; it connects on first use.
 
         Args:
             target: `HOST:PORT` or `unix:PATH` of the server's gRPC address.
-            api_key: Key to send; the environment's SPECTRIE_API_KEY by default.
-            model: Model of requests that name none; the only served one by default.
-            timeout: Seconds for a whole request, retries included; None waits for ever.
-            connect_timeout: Seconds for making a connection.
-            max_retries: Further tries, before the first token, after no connection, UNAVAILABLE,
-                or RESOURCE_EXHAUSTED when the server says when to come back.
-            tls: Whether to speak TLS; implied by `root_certificates`.
+            api_key: Key to send; the environment variable SPECTRIE_API_KEY by default.
+            model: Model for requests that name none; the only served one by default.
+            timeout: Seconds for a whole request, retries included; None waits indefinitely.
+            connect_timeout: Seconds for opening a connection.
+            max_retries: Maximum retries before the first token, after a failed connection,
+                UNAVAILABLE, or RESOURCE_EXHAUSTED with a retry time.
+            tls: Whether to use TLS; implied by `root_certificates`.
             root_certificates: PEM of the authorities to trust.
 
         Raises:
@@ -99,7 +99,7 @@ class BaseClient(ABC):
         max_retries: int | None = None,
         model: str | None = None,
     ) -> Self:
-        """A client with other settings over the same connection."""
+        """Returns a client with other settings over the same connection."""
         changes: dict[str, Any] = {}
         if not isinstance(timeout, _Unset):
             changes["timeout"] = timeout
@@ -128,7 +128,7 @@ class BaseClient(ABC):
             return connection.channel
 
     def _disconnected(self) -> Any:
-        """The channel, for this client to close; None when there is none or it is another's."""
+        """The channel that this client must close; None if there is none or another client owns it."""
         if not self._owns_connection:
             return None
         with self._connection.lock:

@@ -1,4 +1,4 @@
-"""What clients that wait for their answers share: calls with retries, and one channel."""
+"""Calls with retries over one channel, for clients that block until the answer."""
 
 from __future__ import annotations
 

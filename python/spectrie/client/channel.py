@@ -13,7 +13,7 @@ def channel_options(config: ClientConfig) -> list[tuple[str, int | str]]:
     """Keepalive, message sizes and reconnection.
 
     A ping after 30 s without data finds a dead peer during a long silence; servers accept pings
-    from every 10 s on. A failed connection is tried again within 5 s.
+    at intervals of at least 10 s. A failed connection is retried within 5 s.
     """
     connect_ms = max(1, int(config.connect_timeout * 1000))
     options: list[tuple[str, int | str]] = [
@@ -26,7 +26,7 @@ def channel_options(config: ClientConfig) -> list[tuple[str, int | str]]:
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
         ("grpc.use_local_subchannel_pool", 1),
-        # A proxy of the environment is for the world outside.
+        # The environment's proxy is for other machines.
         ("grpc.enable_http_proxy", 0 if _is_local(config.target) else 1),
         # Retries are ours: they know whether a token has been handed out.
         ("grpc.enable_retries", 0),

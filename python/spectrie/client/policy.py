@@ -1,4 +1,4 @@
-"""What a client is set to: target, limits, credentials, retries."""
+"""Settings of a client: target, limits, credentials, retries."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class ClientConfig:
     Attributes:
         target: `HOST:PORT` or `unix:PATH` of a server's gRPC address.
         api_key: Sent as a bearer token when given.
-        timeout: Seconds for a whole request, retries included; None waits for ever.
-        connect_timeout: Seconds for making a connection.
-        max_retries: Further tries after a failure that trying again may cure.
-        model: The model of requests that name none.
-        tls: Whether to speak TLS.
+        timeout: Seconds for a whole request, retries included; None waits indefinitely.
+        connect_timeout: Seconds for opening a connection.
+        max_retries: Maximum retries after a transient failure.
+        model: The model for requests that name none.
+        tls: Whether to use TLS.
         root_certificates: PEM of the authorities to trust, instead of gRPC's own list.
-        max_message_bytes: Largest message sent or received.
+        max_message_bytes: Maximum size of a message sent or received.
     """
 
     target: str
@@ -60,7 +60,7 @@ def check_target(target: str) -> None:
     """Refuses a target that is neither `HOST:PORT` nor `unix:PATH`.
 
     Raises:
-        ConfigError: It is not; the message says which forms are.
+        ConfigError: The target has another form; the message lists the allowed ones.
     """
     forms = "give HOST:PORT or unix:PATH"
     if not isinstance(target, str):
@@ -80,7 +80,7 @@ def check_target(target: str) -> None:
 
 
 class Attempts:
-    """The tries of one request: how long each may take, and whether and when to try again."""
+    """The attempts of one request: how long each may take, and whether and when to retry."""
 
     def __init__(self, max_retries: int, timeout_s: float | None) -> None:
         self._retries_left = max_retries
@@ -95,9 +95,9 @@ class Attempts:
     def delay_before_retry(self, error: SpectrieError) -> float | None:
         """Seconds to wait before trying again after `error`, or None to give up.
 
-        Worth another try: no connection, UNAVAILABLE, and RESOURCE_EXHAUSTED when the server says
-        when. The server's delay is used as told; ours doubles from 0.5 s to 8 s, less up to a
-        quarter at random so that clients do not come back all at once.
+        Retries follow a failed connection, UNAVAILABLE, and RESOURCE_EXHAUSTED with a retry time.
+        The server's delay is used as sent. Ours doubles from 0.5 s to 8 s, less up to a quarter at
+        random, so that clients do not return all at once.
         """
         if self._retries_left == 0 or not _is_transient(error):
             return None

@@ -1,4 +1,4 @@
-"""Turns wire answers into the public types."""
+"""Converts wire answers to the public types."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SOURCES = {int(source): source for source in Source}
 
 
 def sources_of(numbers: list[int]) -> tuple[Source, ...]:
-    """Sources by number; one that this version does not know counts as the model's own."""
+    """Sources by number; an unknown number counts as the model's own."""
     return tuple(_SOURCES.get(number, Source.MODEL) for number in numbers)
 
 
 def logprobs_of(entries: Iterable[pb.TokenLogprob]) -> tuple[TokenLogprobs | None, ...]:
-    """What the model thought of each token; None for one that follows nothing."""
+    """Log-probabilities of each token; None for the first token of a prompt."""
     return tuple(
         TokenLogprobs(
             entry.token_id, entry.logprob, {other.token_id: other.logprob for other in entry.top}
@@ -46,7 +46,7 @@ def logprobs_of(entries: Iterable[pb.TokenLogprob]) -> tuple[TokenLogprobs | Non
 
 
 def _output_logprobs(entries: Iterable[pb.TokenLogprob]) -> tuple[TokenLogprobs, ...] | None:
-    """The same of output tokens, each of which follows something; None unless asked for."""
+    """Log-probabilities of output tokens; None unless requested."""
     return tuple(entry for entry in logprobs_of(entries) if entry is not None) or None
 
 
@@ -124,16 +124,16 @@ class Collector:
 
     @property
     def text(self) -> tuple[str, ...]:
-        """What has arrived so far, per choice."""
+        """Text received so far, per choice."""
         return tuple(choice.text for _, choice in sorted(self._choices.items()))
 
     @property
     def token_ids(self) -> tuple[tuple[int, ...], ...]:
-        """The token ids that have arrived so far, per choice."""
+        """Token ids received so far, per choice."""
         return tuple(tuple(choice.token_ids) for _, choice in sorted(self._choices.items()))
 
     def add(self, event: pb.GenerateEvent) -> Delta | None:
-        """Takes in an event and gives its delta, if it is one."""
+        """Adds an event and returns its delta, if it has one."""
         kind = event.WhichOneof("event")
         if kind == "started":
             self.started = event.started
@@ -162,7 +162,7 @@ class Collector:
         """The answer of choice 0.
 
         Raises:
-            Internal: The stream ended in good order, and without a finish of that choice.
+            Internal: The stream ended regularly but without finishing that choice.
         """
         if 0 not in self._finished:
             raise Internal("the server closed the stream without finishing the answer")

@@ -1,4 +1,4 @@
-"""What operators read of a running server's draft memory."""
+"""Reports about a running server's draft memory, for operators."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class CorpusReport:
         num_documents: Documents in it.
         bytes: Size of its file, which is mapped and not counted as draft memory.
         readers: Namespaces that may draft from it; None for all.
-        accepted_tokens: Draft tokens from it that the model agreed with, over all workers.
-        workers: Workers that have it.
+        accepted_tokens: Draft tokens from it that the model accepted, over all workers.
+        workers: Number of workers that have it.
     """
 
     name: str
@@ -39,14 +39,14 @@ class CorpusReport:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceReport:
-    """A namespace's learnt text, summed over workers: each holds text of its own and of the others.
+    """A namespace's learned text, summed over workers; each holds text of all workers.
 
     Attributes:
         name: Tenant of an API key; `default` without keys.
         num_tokens: Tokens held.
         bytes: Draft memory in use.
-        accepted_tokens: Draft tokens from it that the model agreed with.
-        workers: Workers that hold text of it.
+        accepted_tokens: Draft tokens from it that the model accepted.
+        workers: Number of workers that hold text of it.
     """
 
     name: str
@@ -77,12 +77,12 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Draft tokens of one tenth of 0 to 1 by their chance, where their parent was accepted.
+    """Draft tokens in one tenth of expected acceptance, counted where their parent was accepted.
 
     Attributes:
         trials: Tokens that were checked.
-        expected: Sum of their chances.
-        accepted: Those that the model agreed with.
+        expected: Sum of their probabilities.
+        accepted: How many the model accepted.
     """
 
     trials: int
@@ -97,22 +97,22 @@ class WorkerReport:
     Attributes:
         worker: Name of the worker, as in metrics and logs.
         process_id: Its process on its machine.
-        running: Requests that run.
-        waiting: Requests that wait inside the worker.
+        running: Running requests.
+        waiting: Requests waiting inside the worker.
         steps: Forward passes.
         generated_tokens: Tokens emitted.
-        drafted_tokens: Draft tokens sent through the model.
-        accepted_tokens: Those that it agreed with.
-        expected_accepted_tokens: Sum of the chances of the drafted tokens.
+        drafted_tokens: Draft tokens sent to the model.
+        accepted_tokens: Draft tokens that the model accepted.
+        expected_accepted_tokens: Sum of the probabilities of the drafted tokens.
         accepted_by_source: Accepted tokens by source label.
-        calibration: Ten bins, the first for chances from 0 to 0.1; empty before the first draft.
-        net_gain: Tokens per time of steps that may draft, over the 1 % that may not; None until
-            both were measured.
+        calibration: Ten bins, the first for probabilities up to 0.1; empty before the first draft.
+        net_gain: Tokens per second of steps that may draft, over those of the 1 % held out; None
+            until both were measured.
         memory_bytes: Draft memory in use.
         memory_tokens: Tokens in it.
-        evicted_tokens: Tokens that gave way to newer ones.
+        evicted_tokens: Tokens evicted to make room.
         corpus_bytes: Size of the mapped corpora.
-        recycling: Whether the model's runner-up tokens are drafted from.
+        recycling: Whether the model's runner-up tokens are a draft source.
     """
 
     worker: str

@@ -1,4 +1,4 @@
-"""Turns prompts and options into wire requests; a wrong type is refused by field and value."""
+"""Converts prompts and options to wire requests; a wrong type is refused by field and value."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def chat_prompt(messages: Sequence[Message]) -> pb.ChatPrompt:
 
 
 def set_ids(target: Any, ids: Iterable[int], field: str) -> None:
-    """Appends token ids to a repeated field, naming the first that is none."""
+    """Appends token ids to a repeated field; an error names the first invalid one."""
     if isinstance(ids, str | bytes):
         raise refused(field, ids, "a list of token ids")
     for i, token in enumerate(ids):
@@ -108,7 +108,7 @@ def set_ids(target: Any, ids: Iterable[int], field: str) -> None:
 
 
 def refused(field: str, given: object, allowed: str) -> InvalidArgument:
-    """The error for a field: what was given (shortened) and what is allowed."""
+    """The error for a field: the given value (shortened) and what is allowed."""
     shown = repr(given)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     description = f"{shown} is not allowed: give {allowed}"
@@ -155,7 +155,7 @@ def _set_texts(target: Any, texts: Sequence[str], field: str) -> None:
 
 
 def _set_structured(request: pb.GenerateRequest, options: GenerateOptions) -> None:
-    """Sets the form of the answer from the one option that names it."""
+    """Sets the output constraint from the one option that gives it."""
     wanted = {name: options.get(name) for name in _STRUCTURED}
     given = {n: value for n, value in wanted.items() if value is not None and value is not False}
     if len(given) > 1:

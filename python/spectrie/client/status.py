@@ -1,4 +1,4 @@
-"""Turns failed calls into Spectrie's errors, with the details that the server attached."""
+"""Converts failed calls to Spectrie's errors, with the details that the server attached."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 @dataclass(slots=True)
 class _Details:
-    """What the google.rpc details of a status say."""
+    """The google.rpc details of a status."""
 
     reason: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def error_of(
         code: The call's status code.
         message: The status message.
         trailers: The call's trailing metadata.
-        target: The address that was dialled.
+        target: The address of the call.
         timeout_s: The time limit of the call in seconds.
     """
     details = _read_details(dict(trailers))

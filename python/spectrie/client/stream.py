@@ -20,11 +20,11 @@ __all__ = ["AsyncGenerationStream", "GenerationStream"]
 OpenCall = Callable[[float | None], Any]
 """Starts the call with a time limit in seconds."""
 ReadError = Callable[[grpc.RpcError], SpectrieError]
-"""Gives the error of a failed call."""
+"""Converts a failed call to an error."""
 
 
 class _Progress:
-    """What both kinds of stream share: the answer so far and how to treat a failure."""
+    """State that both kinds of stream share: the answer so far and the handling of failures."""
 
     def __init__(self, open_call: OpenCall, read_error: ReadError, attempts: Attempts) -> None:
         self._open_call = open_call
@@ -37,21 +37,21 @@ class _Progress:
 
     @property
     def text_so_far(self) -> str:
-        """The text of the deltas handed out so far."""
+        """The text of the deltas returned so far."""
         return "".join(self._collector.text[:1])
 
     @property
     def request_id(self) -> str | None:
-        """The server's name for the request, once it told."""
+        """The server's name for the request, once received."""
         return self._collector.started.request_id or None
 
     def cancel(self) -> None:
-        """Stops the answer; the server frees it within one step. Iteration then ends."""
+        """Stops the answer; the server releases it within one step. Iteration then ends."""
         self._cancelled = True
         self._call.cancel()
 
     def _delay_after(self, failure: grpc.RpcError) -> float | None:
-        """Seconds to wait before trying again, None at a cancelled stream's end.
+        """Seconds to wait before retrying; None at a cancelled stream's end.
 
         Raises:
             SpectrieError: The failure is final.
@@ -84,14 +84,14 @@ class _Progress:
 
 
 class GenerationStream(_Progress, Iterator[Delta]):
-    """An answer in pieces, as `Client.stream` gives it: an iterator and a context manager.
+    """An answer in pieces, returned by `Client.stream`: an iterator and a context manager.
 
-    Leaving the context, or `cancel()`, stops the answer. A failure before the first token is tried
-    again as the client is set; one after it raises StreamInterrupted with what had arrived.
+    Leaving the context, or `cancel()`, stops the answer. A failure before the first token is
+    retried by the client's settings; a later one raises StreamInterrupted with the text received.
     """
 
     def __next__(self) -> Delta:
-        """The next piece; waits for it."""
+        """Waits for the next piece and returns it."""
         while not self._ended:
             try:
                 event = next(self._call)
@@ -109,11 +109,11 @@ class GenerationStream(_Progress, Iterator[Delta]):
         raise StopIteration
 
     def final(self) -> Completion:
-        """Waits for the end and gives the whole answer.
+        """Waits for the end and returns the whole answer.
 
         Raises:
-            StreamInterrupted: It was cancelled, or broke off after its first token.
-            SpectrieError: It failed before.
+            StreamInterrupted: The stream was cancelled or failed after its first token.
+            SpectrieError: The request failed before its first token.
         """
         for _ in self:
             pass
@@ -133,13 +133,13 @@ class GenerationStream(_Progress, Iterator[Delta]):
 
 
 class AsyncGenerationStream(_Progress, AsyncIterator[Delta]):
-    """An answer in pieces, as `AsyncClient.stream` gives it: `async for` and `async with`.
+    """An answer in pieces, returned by `AsyncClient.stream`: `async for` and `async with`.
 
     Behaves as GenerationStream does.
     """
 
     async def __anext__(self) -> Delta:
-        """The next piece; waits for it."""
+        """Waits for the next piece and returns it."""
         while not self._ended:
             try:
                 event = await self._call.read()
@@ -167,11 +167,11 @@ class AsyncGenerationStream(_Progress, AsyncIterator[Delta]):
             self._reopen()
 
     async def final(self) -> Completion:
-        """Waits for the end and gives the whole answer.
+        """Waits for the end and returns the whole answer.
 
         Raises:
-            StreamInterrupted: It was cancelled, or broke off after its first token.
-            SpectrieError: It failed before.
+            StreamInterrupted: The stream was cancelled or failed after its first token.
+            SpectrieError: The request failed before its first token.
         """
         async for _ in self:
             pass

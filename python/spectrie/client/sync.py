@@ -64,7 +64,7 @@ class Client(BlockingClient):
         messages: Sequence[Message] | None = None,
         **options: Unpack[GenerateOptions],
     ) -> GenerationStream:
-        """Continues a prompt or answers a chat, piece by piece as tokens are verified."""
+        """Continues a prompt or answers a chat; yields pieces as tokens are verified."""
         request = self._generate_request(prompt, prompt_token_ids, messages, options)
         attempts = self._attempts(**options)
         stub = InferenceStub(self._connected())
@@ -80,7 +80,7 @@ class Client(BlockingClient):
     def tokenize(
         self, text: str, *, add_special_tokens: bool = False, model: str | None = None
     ) -> list[int]:
-        """The token ids of a text."""
+        """Converts text to token ids."""
         request = pb.TokenizeRequest(
             text=text, add_special_tokens=add_special_tokens, model=model or self._config.model
         )
@@ -95,7 +95,7 @@ class Client(BlockingClient):
         skip_special_tokens: bool = True,
         model: str | None = None,
     ) -> str:
-        """The text of token ids."""
+        """Converts token ids to text."""
         request = pb.DetokenizeRequest(
             skip_special_tokens=skip_special_tokens, model=model or self._config.model
         )
@@ -105,7 +105,7 @@ class Client(BlockingClient):
         return reply.text
 
     def apply_chat_template(self, messages: Sequence[Message], *, model: str | None = None) -> str:
-        """The prompt text that the model's template makes of a chat."""
+        """Renders a chat with the model's template; returns the prompt text."""
         request = pb.ApplyChatTemplateRequest(
             chat=chat_prompt(messages), model=model or self._config.model
         )
@@ -116,7 +116,7 @@ class Client(BlockingClient):
         return reply.text
 
     def list_models(self) -> list[ModelInfo]:
-        """The models that can answer now."""
+        """Lists the models that can answer now."""
         stub = InferenceStub(self._connected())
         reply: pb.ListModelsResponse = self._call(
             stub.ListModels, pb.ListModelsRequest(), self._attempts()
