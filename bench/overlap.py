@@ -20,8 +20,8 @@ import torch
 from bench.draft.trace import TRACES, read
 from bench.support import machine, report
 from spectrie import _core
+from spectrie.engine.loop import StepLoop
 from spectrie.model.plan import StepResult
-from spectrie.worker.loop import StepLoop
 
 __all__ = ["run"]
 

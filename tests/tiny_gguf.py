@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from spectrie.model.catalog import Alias
+from spectrie.model.sources.catalog import Alias
 from tests.gguf_blocks import quantised
 
 __all__ = ["HEAD_DIM", "KV_HEADS", "Weights", "tiny_alias", "write_tiny_gguf"]

@@ -145,6 +145,6 @@ def _ours(llm: LLM, ids: list[int]) -> float:
 
 
 def _eos(folder: Path) -> list[int]:
-    from spectrie.model.config import ModelConfig
+    from spectrie.model.config.model_config import ModelConfig
 
     return list(ModelConfig.from_folder(folder).eos_token_ids)

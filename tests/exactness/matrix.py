@@ -13,9 +13,9 @@ from itertools import count, product
 from typing import Any
 from unittest import mock
 
+from spectrie.engine.config import EngineOptions
 from spectrie.llm import LLM
 from spectrie.types import Completion, TokenLogprobs, Usage
-from spectrie.worker.config import EngineOptions
 from tests.exactness.cases import Case, share
 from tests.exactness.pairwise import cover
 from tests.exactness.runners import (
@@ -175,7 +175,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
     options = partial(EngineOptions, overlap=combination.overlap, lookahead_tokens=0)
     with (
         mock.patch("spectrie.model.load_runner", lambda *_, **__: shared),
-        mock.patch("spectrie.llm.EngineOptions", options),
+        mock.patch("spectrie.llm.llm.EngineOptions", options),
         LLM(
             runners.model,
             dtype=dtype,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from spectrie import _core
+from spectrie.engine import idle_bigrams, loop
 from spectrie.errors import ConfigError
 from spectrie.llm import LLM
-from spectrie.model.bigram_files import bigrams_file, model_hash_of
-from spectrie.model.bigrams import BigramTable
-from spectrie.worker import bigrams, loop
+from spectrie.model.files.bigram_files import bigrams_file, model_hash_of
+from spectrie.model.runner.bigrams import BigramTable
 from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
 
 PROMPTS = ["def a", "class the", "for it in", "return not"]
@@ -39,7 +39,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """One token a slice, and no rest before the first: as many slices between steps as can be."""
-    monkeypatch.setattr(bigrams, "SLICE_MS", 0.0)
+    monkeypatch.setattr(idle_bigrams, "SLICE_MS", 0.0)
     monkeypatch.setattr(loop, "IDLE_WAIT_S", 0.0)
 
 

@@ -20,6 +20,6 @@ def follower_ids(parent: int | None = None) -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it ended meanwhile
             continue
-        if f"PPid:\t{parent}\n" in status and b"parallel.follower" in command:
+        if f"PPid:\t{parent}\n" in status and b"runner.follower" in command:
             found.append(int(folder.name))
     return found

@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from spectrie.model import load_runner, machine, resolve
-from spectrie.model.config import ModelConfig
-from spectrie.model.cpu import CpuDecoder, CpuWeights
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
+from spectrie.model.decoder.sizing import CacheSize
+from spectrie.model.files.weights import Weights
 from spectrie.model.plan import StepPlan
-from spectrie.model.sizing import CacheSize
-from spectrie.model.weights import Weights
 from tests.model.stepping import in_pieces
 
 pytestmark = pytest.mark.model
 
-TEXT = Path(__file__).parent.joinpath("test_decoder.py")
+TEXT = Path(__file__).parent.joinpath("decoder", "test_decoder.py")
 NATIVE_BF16 = bool(machine.bf16_flags())
 DTYPES = ["float32", *(["bfloat16"] if NATIVE_BF16 else [])]
 

@@ -12,8 +12,8 @@ from unittest import mock
 
 import pytest
 
+from spectrie.engine.config import EngineOptions
 from spectrie.llm import LLM
-from spectrie.worker.config import EngineOptions
 from tests.soak.traffic import Traffic
 from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
@@ -83,7 +83,7 @@ def soak(folder: Path, seconds: float) -> None:
     # With room for what they will grow by, requests would never lose their pages.
     options = partial(EngineOptions, lookahead_tokens=0)
     with (
-        mock.patch("spectrie.llm.EngineOptions", options),
+        mock.patch("spectrie.llm.llm.EngineOptions", options),
         LLM(
             folder,
             dtype="float32",

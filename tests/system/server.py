@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from spectrie.worker.ready import read_ready
+from spectrie.supervise.ready_line import read_ready
 
 __all__ = ["Program", "gone", "serve"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spectrie.errors import ModelError
+from spectrie.llm.defaults import SamplingDefaults, read_sampling_defaults
 from spectrie.worker.artifacts import CHUNK_BYTES, artifact_chunks
-from spectrie.worker.defaults import SamplingDefaults, read_sampling_defaults
 
 
 def collect(folder: Path) -> dict[str, bytes]:

@@ -13,9 +13,9 @@ import pytest
 import spectrie.model
 from spectrie import _core
 from spectrie._proto import worker_pb2
-from spectrie.worker.config import EngineOptions, LinkOptions, RunnerOptions
-from spectrie.worker.grammars import Constraint
-from spectrie.worker.host import EngineHost
+from spectrie.engine.config import EngineOptions, LinkOptions, RunnerOptions
+from spectrie.engine.grammars import Constraint
+from spectrie.engine.host import EngineHost
 from spectrie.worker.link import CHANNEL_OPTIONS, RouterLink
 from tests.worker.scripted import EOS_ID, WAIT_S, CountingRunner, Hub
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from spectrie.cli.flags.parser import add_command
 from spectrie.errors import ModelError
-from spectrie.model.catalog import CATALOG
-from spectrie.model.resolution import fetch, provenance_of, resolve
-from spectrie.model.store import entry, models_folder, remove
+from spectrie.model.files.store import entry, models_folder, remove
+from spectrie.model.sources.catalog import CATALOG
+from spectrie.model.sources.resolution import fetch, provenance_of, resolve
 from spectrie.progress import Progress
 
 __all__ = ["configure", "run"]
@@ -94,8 +94,8 @@ def _path(args: argparse.Namespace) -> int:
 
 def _bigrams(args: argparse.Namespace) -> int:
     """Completes the table; what is computed is kept whatever ends it."""
-    from spectrie.model.bigrams import MAX_SLICE_TOKENS, BigramTable
-    from spectrie.model.entry import load_runner
+    from spectrie.model.load import load_runner
+    from spectrie.model.runner.bigrams import MAX_SLICE_TOKENS, BigramTable
 
     folder = resolve(args.model, report=_progress).folder
     table = BigramTable(load_runner(folder, num_pages=_BIGRAM_PAGES, progress=_progress))

@@ -12,9 +12,9 @@ from typing import Any
 from spectrie.cli.flags.options import add_options
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.errors import ConfigError
-from spectrie.worker.guardian import watch_supervisor
-from spectrie.worker.ready import print_ready
-from spectrie.worker.supervisor import EXIT_HOPELESS
+from spectrie.supervise.parent_watch import watch_supervisor
+from spectrie.supervise.ready_line import print_ready
+from spectrie.supervise.supervisor import EXIT_HOPELESS
 
 __all__ = ["configure", "router_config", "run"]
 

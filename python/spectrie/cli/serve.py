@@ -18,9 +18,9 @@ from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.logs import configure_logs
 from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
+from spectrie.supervise.ready_line import print_ready
+from spectrie.supervise.supervisor import Program, Supervisor
 from spectrie.version import __version__
-from spectrie.worker.ready import print_ready
-from spectrie.worker.supervisor import Program, Supervisor
 
 __all__ = ["configure", "run"]
 
@@ -89,7 +89,7 @@ def _router(settings: Settings, listen: str, admin: str) -> Program:
 
 
 def _worker(settings: Settings, folder: Path, name: str, target: str, index: int) -> Program:
-    from spectrie.model.corpora import find_corpus
+    from spectrie.model.files.corpora import find_corpus
 
     fixed: dict[str, object] = {
         "router": target,

@@ -11,16 +11,16 @@ from spectrie.cli.flags.options import add_options
 from spectrie.cli.flags.secret_file import read_token
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.logs import configure_logs
-from spectrie.errors import ConfigError, ModelError
-from spectrie.worker.config import (
+from spectrie.engine.config import (
     EngineOptions,
     LinkOptions,
     MemoryOptions,
     RunnerOptions,
     WorkerOptions,
 )
-from spectrie.worker.guardian import watch_supervisor
-from spectrie.worker.supervisor import EXIT_HOPELESS
+from spectrie.errors import ConfigError, ModelError
+from spectrie.supervise.parent_watch import watch_supervisor
+from spectrie.supervise.supervisor import EXIT_HOPELESS
 
 __all__ = ["configure", "need_torch", "run", "worker_options"]
 
@@ -75,7 +75,7 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
     Raises:
         ConfigError: `--router` is missing, the token file cannot be read, or a corpus is missing.
     """
-    from spectrie.model.corpora import find_corpus
+    from spectrie.model.files.corpora import find_corpus
 
     if settings.router is None:
         raise ConfigError("--router is required: give the router's --worker-listen address")

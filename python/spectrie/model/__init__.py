@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spectrie.model.entry import load_runner
+from spectrie.model.load import load_runner
 
 if TYPE_CHECKING:
-    from spectrie.model.resolution import ResolvedModel, resolve
-    from spectrie.model.runner import Runner
+    from spectrie.model.runner.runner import Runner
+    from spectrie.model.sources.resolution import ResolvedModel, resolve
 
 __all__ = ["ResolvedModel", "Runner", "load_runner", "resolve"]
 
 
 def __getattr__(name: str) -> object:
     if name == "Runner":
-        from spectrie.model.runner import Runner
+        from spectrie.model.runner.runner import Runner
 
         return Runner
     if name in {"ResolvedModel", "resolve"}:
-        from spectrie.model import resolution
+        from spectrie.model.sources import resolution
 
         value: object = getattr(resolution, name)
         return value

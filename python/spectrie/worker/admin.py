@@ -109,7 +109,7 @@ class AdminDesk:
 
     def _add_corpus(self, call: worker_pb2.AddCorpus, reply: worker_pb2.AdminReply) -> None:
         from spectrie import _core
-        from spectrie.model.corpora import find_corpus
+        from spectrie.model.files.corpora import find_corpus
 
         try:
             path = str(find_corpus(call.corpus))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from spectrie._proto import worker_pb2, worker_pb2_grpc
+from spectrie.engine.config import LinkOptions
 from spectrie.version import __version__
 from spectrie.worker.admin import AdminDesk
 from spectrie.worker.artifacts import artifact_chunks
-from spectrie.worker.config import LinkOptions
 from spectrie.worker.session import Session
 
 if TYPE_CHECKING:
     from spectrie import _core
-    from spectrie.worker.host import EngineHost
+    from spectrie.engine.host import EngineHost
 
 __all__ = ["PROTOCOL", "RouterLink"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spectrie._proto import worker_pb2
-from spectrie.worker.grammars import Constraint, Grammars
+from spectrie.engine.grammars import Constraint, Grammars
 
 if TYPE_CHECKING:
     from spectrie import _core

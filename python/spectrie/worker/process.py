@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from spectrie.worker.config import WorkerOptions
+from spectrie.engine.config import WorkerOptions
+from spectrie.engine.host import EngineHost
+from spectrie.supervise.ready_line import print_ready
 from spectrie.worker.health import HealthServer
-from spectrie.worker.host import EngineHost
 from spectrie.worker.link import RouterLink
-from spectrie.worker.ready import print_ready
 from spectrie.worker.state_folder import claimed
 
 __all__ = ["EXIT_FAILURE", "run_worker"]

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from spectrie._proto import worker_pb2
+from spectrie.engine.grammars import Grammars
 from spectrie.errors import SpectrieError
 from spectrie.worker.admin import AdminDesk
-from spectrie.worker.grammars import Grammars
 from spectrie.worker.messages import engine_request, load_message, refusal
-from spectrie.worker.running import Running, learned, request_output
+from spectrie.worker.request_state import Running, learned, request_output
 
 if TYPE_CHECKING:
     from spectrie import _core

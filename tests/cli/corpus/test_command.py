@@ -11,7 +11,7 @@ import pytest
 from spectrie._core import Tokenizer, corpus_info, tokenizer_fingerprint
 from spectrie.cli import main
 from spectrie.cli.corpus.documents import DocumentReader
-from spectrie.model.corpora import corpora_folder, corpus_file
+from spectrie.model.files.corpora import corpora_folder, corpus_file
 from tests.tiny_model import write_tiny_model
 
 

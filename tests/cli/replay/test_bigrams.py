@@ -11,7 +11,7 @@ import pytest
 
 from spectrie._core import Bigrams
 from spectrie.cli import main
-from spectrie.model.bigram_files import bigrams_file, model_hash_of
+from spectrie.model.files.bigram_files import bigrams_file, model_hash_of
 from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
 
 COUNTED = list(range(200, 212))

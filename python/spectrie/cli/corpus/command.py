@@ -17,7 +17,7 @@ from spectrie.cli.flags import values
 from spectrie.cli.flags.arguments import add_value, read_value
 from spectrie.cli.flags.parser import add_command
 from spectrie.errors import ConfigError
-from spectrie.model.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
+from spectrie.model.files.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
 from spectrie.progress import Progress
 
 if TYPE_CHECKING:

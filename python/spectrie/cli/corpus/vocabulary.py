@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spectrie.errors import ConfigError, ModelError
-from spectrie.model.store import Report, entry, models_folder
+from spectrie.model.files.store import Report, entry, models_folder
 
 if TYPE_CHECKING:
     from spectrie._core import Tokenizer
@@ -79,7 +79,7 @@ def _folder_of(model: str, report: Report) -> Path:
     if os.sep not in model and (entry(model) / _FILE).is_file():
         return entry(model)
     try:
-        from spectrie.model.resolution import resolve
+        from spectrie.model.sources.resolution import resolve
     except ImportError as error:
         raise ConfigError(
             f"{model!r} is neither a folder with {_FILE} nor a stored model, and fetching one needs "

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from spectrie.errors import SpectrieError
-from spectrie.worker.ready import read_ready
+from spectrie.supervise.ready_line import read_ready
 
 __all__ = ["running"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from spectrie.errors import SpectrieError
+from spectrie.model.files.store import cache_folder, entry
 from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
-from spectrie.model.store import cache_folder, entry
 
 __all__ = ["Check", "run_checks"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from spectrie.cli.flags import values
 from spectrie.cli.flags.values import Kind
-from spectrie.worker.config import EngineOptions
+from spectrie.engine.config import EngineOptions
 
 __all__ = ["TABLE", "Option", "add_options", "options_of"]
 

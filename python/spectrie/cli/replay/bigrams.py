@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spectrie.errors import ConfigError
-from spectrie.model.bigram_files import bigrams_file, model_hash_of
+from spectrie.model.files.bigram_files import bigrams_file, model_hash_of
 
 if TYPE_CHECKING:
     from spectrie._core import Bigrams

@@ -23,7 +23,7 @@ from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, par
 from spectrie.cli.replay.table import render_report
 from spectrie.cli.replay.trace import read_request
 from spectrie.errors import ConfigError
-from spectrie.model.corpora import find_corpus
+from spectrie.model.files.corpora import find_corpus
 from spectrie.progress import Progress
 
 if TYPE_CHECKING:

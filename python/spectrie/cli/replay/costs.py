@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spectrie.model.measurements import Measurements
-from spectrie.model.store import cache_folder
+from spectrie.model.files.measurements import Measurements
+from spectrie.model.files.store import cache_folder
 
 __all__ = ["PUBLISHED", "CostCurve", "measured_curves", "parse_curve"]
 

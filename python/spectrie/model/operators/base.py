@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from spectrie.model.config import ModelConfig
+from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.plan import PlanArrays
 
 __all__ = ["TOP_K", "OperatorSettings", "Operators"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from spectrie.model.config import ModelConfig
+from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.parallel.group import Group
 from spectrie.model.parallel.split import Share, Split
 

@@ -38,7 +38,7 @@ class Ranks:
         Args:
             size: Ranks in all, rank 0 included.
             timeout_s: How long a rank waits for the others in a forward.
-            arguments: What `spectrie.model.parallel.follower` passes to the loader, as JSON has it.
+            arguments: What `spectrie.model.runner.follower` passes to the loader, as JSON has it.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="spectrie-ranks-")
         self.seat = Seat(0, size, Path(self._folder.name), timeout_s)
@@ -52,7 +52,7 @@ class Ranks:
             "folder": self._folder.name,
             "timeout_s": self.seat.timeout_s,
         }
-        command = [sys.executable, "-m", "spectrie.model.parallel.follower"]
+        command = [sys.executable, "-m", "spectrie.model.runner.follower"]
         return subprocess.Popen(
             [*command, json.dumps({"seat": seat, **arguments})],
             stdin=subprocess.PIPE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spectrie.errors import ConfigError
-from spectrie.model.config import ModelConfig
+from spectrie.model.config.model_config import ModelConfig
 
 __all__ = ["Share", "Split"]
 

@@ -10,7 +10,7 @@ use super::lock;
 /// First column, number of columns, columns of the whole.
 type ColumnTuple = (usize, usize, usize);
 
-/// One part of a decoder, as `spectrie.model.cpu` describes it.
+/// One part of a decoder, as `spectrie.model.decoder.cpu` describes it.
 #[derive(FromPyObject)]
 pub(super) struct Part {
     attended: ColumnTuple,

@@ -1,8 +1,8 @@
 //! Weights as Python hands them over.
 //!
 //! They arrive as addresses of a checkpoint's tensors: bfloat16 has no NumPy type, and they must not
-//! be copied. The Python wrapper (`spectrie.model.cpu`) keeps the tensors alive and contiguous; here
-//! addresses are checked for null and alignment.
+//! be copied. The Python wrapper (`spectrie.model.decoder.cpu`) keeps the tensors alive and
+//! contiguous; here addresses are checked for null and alignment.
 #![allow(unsafe_code)] // slices are made from addresses given by the wrapper
 
 use numpy::PyReadonlyArray1;
@@ -46,7 +46,7 @@ pub(super) fn vector(norm: &Norm<'_>) -> PyResult<Vec<f32>> {
     Ok(norm.as_slice()?.to_vec())
 }
 
-/// One product, as `spectrie.model.cpu` describes it.
+/// One product, as `spectrie.model.decoder.cpu` describes it.
 #[derive(FromPyObject)]
 pub(super) struct Product<'py> {
     parts: Vec<Tensor>,

@@ -1,0 +1,272 @@
+"""A loaded model with its engine and step loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from spectrie.engine.config import EngineOptions, MemoryOptions, RunnerOptions
+from spectrie.engine.grammars import Grammars
+from spectrie.engine.loop import StepLoop
+from spectrie.engine.snapshots import Snapshots
+from spectrie.errors import ConfigError
+from spectrie.model import machine
+
+if TYPE_CHECKING:
+    from spectrie import _core
+    from spectrie.engine.idle_bigrams import IdleBigrams
+    from spectrie.model import Runner
+
+__all__ = ["EngineHost"]
+
+log = logging.getLogger("spectrie.worker")
+
+MAX_RUNNING_DEFAULT = 64
+PAGES_PER_RUNNING = 16
+"""A default `max_running` leaves each request at least this many pages, 256 tokens."""
+
+
+NOTHING_KEPT = MemoryOptions()
+"""Draft memory that starts empty and ends with the process."""
+
+
+class EngineHost:
+    """A model, warm and ready to take requests.
+
+    Args:
+        folder: Model folder in Hugging Face form.
+        runner: How to load it.
+        engine: How to schedule it.
+        memory: Corpora to draft from, and where draft memory is kept over restarts.
+        deliver: Takes the output of each step, on the loop's thread; must return at once.
+        on_death: Takes the exception that ended the step loop, on the loop's thread.
+        progress: Takes one line per stage of loading.
+
+    Raises:
+        ModelError: The folder is not a model this build runs.
+        ConfigError: An option is out of range for the model or the machine, or a corpus cannot be
+            used.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        runner: RunnerOptions,
+        engine: EngineOptions,
+        memory: MemoryOptions = NOTHING_KEPT,
+        deliver: Callable[[_core.StepOutput], None],
+        on_death: Callable[[BaseException], None],
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        from spectrie import _core
+
+        self.folder = folder
+        self.engine_options = engine
+        self.tokenizer_fingerprint = _tokenizer_fingerprint(folder)
+        """Identity of the tokenizer, 16 hex characters; None when the model has none."""
+        self.snapshots: Snapshots | None = None
+        """Where draft memory is kept; None when it is not."""
+        self._bigrams: IdleBigrams | None = None
+
+        def prepare() -> tuple[_core.Engine, Runner]:
+            prepared, loaded = _prepare(
+                folder, runner, engine, self.tokenizer_fingerprint, progress
+            )
+            self._open_memory(prepared, loaded, memory)
+            self._open_bigrams(prepared, loaded)
+            self.runner = loaded
+            return prepared, loaded
+
+        def idle() -> bool:
+            # A lost rank is better found out now than by the next request.
+            self.runner.check()
+            return self._bigrams is not None and self._bigrams.step()
+
+        self._loop = StepLoop(prepare, deliver, on_death, idle)
+        try:
+            self.engine, self.runner = self._loop.start()
+        except _core.EngineError as error:
+            raise ConfigError(str(error)) from error
+        self.max_running = max_running(engine, self.runner.num_pages)
+        self.speculation = speculation(engine, self.runner)
+        self.grammars = Grammars(
+            lambda: _core.Tokenizer.from_folder(folder), self.runner.eos_token_ids
+        )
+        """Compiles what answers are held to."""
+
+    def _open_memory(self, engine: _core.Engine, runner: Runner, options: MemoryOptions) -> None:
+        """Loads the corpora and restores what was learnt, where anything may be drafted."""
+        from spectrie.model.files.corpora import find_corpus
+
+        if speculation(self.engine_options, runner) == "off":
+            return
+        for corpus in options.corpora:
+            info = engine.add_corpus(str(find_corpus(corpus)))
+            log.info("corpus %s: %d tokens", info.name, info.num_tokens)
+        if options.state_folder is not None:
+            self.snapshots = Snapshots(
+                engine,
+                options.state_folder,
+                self.tokenizer_fingerprint or runner.model_hash,
+                options.snapshot_every_s,
+            )
+            self.snapshots.start()
+
+    def _open_bigrams(self, engine: _core.Engine, runner: Runner) -> None:
+        """Drafts from the model's bigrams, and computes what is missing, where anything drafts."""
+        from spectrie.engine.idle_bigrams import IdleBigrams
+
+        options = self.engine_options
+        if options.bigrams not in ("auto", "off"):
+            raise ConfigError(f"bigrams is {options.bigrams!r}, allowed: auto, off")
+        drafts = options.max_draft_tokens > 0 and speculation(options, runner) != "off"
+        if drafts and options.bigrams == "auto":
+            self._bigrams = IdleBigrams(engine, runner)
+
+    @property
+    def can_speculate(self) -> bool:
+        """Whether anything may be drafted: rows must be exact in any company."""
+        return self.runner.exact
+
+    @property
+    def recycles(self) -> bool:
+        """Whether the model's runner-up tokens are drafted from."""
+        return self.engine_options.recycle != "off" and self.speculation != "off"
+
+    @property
+    def steps(self) -> int:
+        """Steps done since the start."""
+        return self._loop.steps
+
+    @property
+    def busy(self) -> bool:
+        """Whether there was work at the last look."""
+        return self._loop.busy
+
+    def submit(self, request: _core.Request) -> None:
+        """Queues a request; its tokens and its end come through `deliver`.
+
+        Raises:
+            EngineError: The inbox is full.
+        """
+        self.engine.submit(request)
+        self._loop.wake()
+
+    def cancel(self, handle: int, keep_tokens: int | None = None, finished: bool = False) -> None:
+        """Stops a request within one step; unknown handles are ignored."""
+        self.engine.cancel(handle, keep_tokens, finished)
+        self._loop.wake()
+
+    def learn(self, namespace: str, token_ids: list[int]) -> None:
+        """Teaches the draft memory of `namespace` a sequence."""
+        self.engine.learn(namespace, token_ids)
+        self._loop.wake()
+
+    def close(self) -> None:
+        """Ends the step loop after the step it is in, and saves draft memory and bigrams."""
+        self._loop.stop()
+        self.runner.close()
+        if self._bigrams is not None:
+            self._bigrams.close()
+        if self.snapshots is not None:
+            self.snapshots.close()
+
+    def __enter__(self) -> EngineHost:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def max_running(options: EngineOptions, num_pages: int) -> int:
+    """Most requests that run at once: as asked, else what the cache has room for."""
+    if options.max_running is not None:
+        return options.max_running
+    return max(1, min(MAX_RUNNING_DEFAULT, options.max_batch_rows, num_pages // PAGES_PER_RUNNING))
+
+
+def speculation(options: EngineOptions, runner: Runner) -> str:
+    """The mode in use: as asked, or `off` where rows are not exact in company."""
+    return options.speculation if runner.exact else "off"
+
+
+def overlaps(options: EngineOptions, runner: Runner) -> bool:
+    """Whether learning goes on while the model runs: as asked, or where that takes it no core."""
+    if options.overlap not in ("auto", "on", "off"):
+        raise ConfigError(f"overlap is {options.overlap!r}, allowed: auto, on, off")
+    if options.overlap == "auto":
+        return runner.device_name != "cpu" or runner.threads < machine.num_cores()
+    return options.overlap == "on"
+
+
+def _tokenizer_fingerprint(folder: Path) -> str | None:
+    from spectrie import _core
+
+    path = folder / "tokenizer.json"
+    return _core.tokenizer_fingerprint(str(path)) if path.is_file() else None
+
+
+def _prepare(
+    folder: Path,
+    runner_options: RunnerOptions,
+    options: EngineOptions,
+    tokenizer_fingerprint: str | None,
+    progress: Callable[[str], None] | None,
+) -> tuple[_core.Engine, Runner]:
+    from spectrie import _core
+    from spectrie.model import load_runner
+
+    runner = load_runner(
+        folder,
+        dtype=runner_options.dtype,
+        device=runner_options.device,
+        threads=runner_options.threads,
+        num_pages=runner_options.num_pages,
+        kv_memory_bytes=runner_options.kv_memory_bytes,
+        max_context=runner_options.max_context,
+        max_batch_rows=options.max_batch_rows,
+        tensor_parallel=runner_options.tensor_parallel,
+        progress=progress,
+    )
+    if not runner.exact:
+        log.warning(
+            "speculation is off: no packing of this CPU's linears keeps a row's bytes "
+            "independent of its company (spectrie doctor tells more)"
+        )
+    engine = _core.Engine(
+        vocabulary_size=runner.vocabulary_size,
+        eos_token_ids=list(runner.eos_token_ids),
+        num_pages=runner.num_pages,
+        max_context=runner.max_context,
+        max_running=max_running(options, runner.num_pages),
+        page_size=runner.page_size,
+        chunk_tokens=options.chunk_tokens,
+        max_batch_rows=options.max_batch_rows,
+        max_step_ms=options.max_step_ms,
+        age_s=options.age_s,
+        lookahead_tokens=options.lookahead_tokens,
+        speculation=speculation(options, runner),
+        max_draft_tokens=options.max_draft_tokens,
+        min_match=options.min_match,
+        max_match=options.max_match,
+        min_breadth=options.min_breadth,
+        max_breadth=options.max_breadth,
+        max_depth=options.max_depth,
+        memory_bytes=options.memory_bytes,
+        recycle=options.recycle,
+        holdout_every=options.holdout_every,
+        tokenizer_fingerprint=tokenizer_fingerprint,
+        overlap=overlaps(options, runner),
+    )
+    if runner.exact:
+        engine.set_costs(*runner.measure_costs(), *runner.measure_context_cost())
+    return engine, runner

@@ -1,0 +1,403 @@
+"""`spectrie.LLM`: a model in this process, without a server."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import itertools
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
+
+from spectrie.engine.config import EngineOptions, MemoryOptions, RunnerOptions
+from spectrie.engine.grammars import Grammars
+from spectrie.engine.host import EngineHost
+from spectrie.errors import Cancelled, Internal, SpectrieError
+from spectrie.llm.defaults import read_sampling_defaults
+from spectrie.llm.generation import LocalStream, Piece
+from spectrie.llm.prompt import PromptReader
+from spectrie.llm.request import ModelLimits, RequestPlan, build_requests
+from spectrie.options import GenerateOptions
+from spectrie.progress import Progress
+from spectrie.types import Completion, Message
+
+if TYPE_CHECKING:
+    from spectrie import _core
+
+__all__ = ["LLM"]
+
+# Choices under way at a time in one call: enough to keep any engine full, and far below what it holds.
+_MAX_STREAMS = 1024
+
+
+# Text, token ids or messages: one of them.
+_Prompt = tuple[str | None, Sequence[int] | None, Sequence[Message] | None]
+
+
+class LLM:
+    """A model in this process: continuous batching, speculation and sampling as the server has them.
+
+    Safe to share between threads. Answers depend on prompt, options and seed alone: never on
+    speculation, on other requests or on how many run at once.
+
+    Args:
+        model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
+        dtype: `auto` (by CPU feature, never by timing), `float32`, `bfloat16` or `float16`.
+        speculation: `auto` or True; False or `off`; or the fixed modes `bfs`,
+            `prob` and `tiers`.
+        max_draft_tokens: At most this many draft tokens per request and step, 0 to 63.
+        threads: CPU threads of a forward; None measures briefly and remembers.
+        device: `auto`, `cpu` or `cuda`.
+        max_context: Longest prompt plus answer in tokens; None is the model's own limit.
+        tensor_parallel: Processes that share the model, this one included, on a GPU each or on one
+            CPU; answers do not depend on it.
+        max_running: Most requests that run at once; None follows from the cache's size.
+        kv_memory_bytes: Bytes of the key/value cache; None follows from free memory.
+        num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`.
+        memory_bytes: Budget of the draft memory.
+        chunk_tokens: Longest prompt chunk of one step.
+        bigrams: Whether to draft from what the model says after one token alone: `auto` computes
+            that in idle time, once for each model, and keeps it in the cache folder; `off` does not.
+        corpora: Names or paths of built corpora to draft from (`spectrie corpus build`).
+        state_dir: Folder that keeps what was learnt from prompts and answers over restarts, saved
+            every five minutes and by `close`; None keeps no text on disk.
+        progress: Takes one line per stage of loading.
+
+    Raises:
+        ModelError: The model cannot be found, read or run.
+        ConfigError: An option is out of range, or a corpus cannot be used.
+
+    Example:
+        >>> with LLM("smollm2-135m") as llm:  # doctest: +SKIP
+        ...     print(llm.generate("The capital of France is", max_tokens=8).text)
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: str = "auto",
+        speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool = "auto",
+        max_draft_tokens: int = 16,
+        threads: int | None = None,
+        device: str = "auto",
+        max_context: int | None = None,
+        tensor_parallel: int = 1,
+        max_running: int | None = None,
+        kv_memory_bytes: int | None = None,
+        num_pages: int | None = None,
+        memory_bytes: int = 256 << 20,
+        chunk_tokens: int = 256,
+        bigrams: Literal["auto", "off"] = "auto",
+        corpora: Sequence[str | Path] = (),
+        state_dir: str | Path | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        from spectrie import _core
+        from spectrie.model import resolve
+
+        if isinstance(speculation, bool):
+            speculation = "auto" if speculation else "off"
+        resolved = resolve(str(model), progress)
+        self.model_path: Path = resolved.folder
+        """Folder of the model's files."""
+        self.model_name: str = resolved.name
+        """Name of the model."""
+        self.tokenizer: _core.Tokenizer = _core.Tokenizer.from_folder(str(resolved.folder))
+        """The model's tokenizer: `encode`, `decode`, `apply_chat_template`."""
+        self._reader = PromptReader(self.tokenizer)
+        self._handles = itertools.count(1)
+        self._lock = threading.Lock()
+        self._streams: dict[int, LocalStream] = {}
+        self._error: SpectrieError | None = None
+        defaults = read_sampling_defaults(resolved.folder)
+        self._host = EngineHost(
+            resolved.folder,
+            runner=RunnerOptions(
+                dtype=dtype,
+                device=device,
+                threads=threads,
+                num_pages=num_pages,
+                kv_memory_bytes=kv_memory_bytes,
+                max_context=max_context,
+                tensor_parallel=tensor_parallel,
+            ),
+            engine=EngineOptions(
+                speculation=speculation,
+                max_draft_tokens=max_draft_tokens,
+                chunk_tokens=chunk_tokens,
+                max_running=max_running,
+                memory_bytes=memory_bytes,
+                bigrams=bigrams,
+            ),
+            memory=MemoryOptions(
+                corpora=tuple(str(corpus) for corpus in corpora),
+                state_folder=None if state_dir is None else Path(state_dir),
+            ),
+            deliver=self._deliver,
+            on_death=self._die,
+            progress=progress,
+        )
+        # A step must not run while the interpreter takes torch down.
+        atexit.register(self._host.close)
+        runner = self._host.runner
+        self._grammars = Grammars(lambda: self.tokenizer, runner.eos_token_ids)
+        self._limits = ModelLimits(
+            vocabulary_size=runner.vocabulary_size,
+            max_context=runner.max_context,
+            speculation=runner.exact,
+            defaults=defaults,
+        )
+
+    @property
+    def max_context(self) -> int:
+        """Longest prompt plus answer, in tokens."""
+        return self._limits.max_context
+
+    @property
+    def dtype(self) -> str:
+        """Number format in use, such as `float32`."""
+        return self._host.runner.dtype_name
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of a forward."""
+        return self._host.runner.threads
+
+    @property
+    def numeric_fingerprint(self) -> str:
+        """Facts that decide the bits: equal fingerprints give equal tokens."""
+        return self._host.runner.numeric_fingerprint
+
+    def load(self) -> _core.Load:
+        """How busy the engine is, and its totals since the start."""
+        return self._host.engine.load()
+
+    def corpora(self) -> list[_core.CorpusInfo]:
+        """The corpora that answers are drafted from."""
+        return self._host.engine.corpora()
+
+    @overload
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | None = None,
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> Completion: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: list[str] | tuple[str, ...],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion]: ...
+
+    @overload
+    def generate(
+        self,
+        *,
+        prompt_token_ids: Sequence[Sequence[int]],
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion]: ...
+
+    def generate(
+        self,
+        prompt: str | list[str] | tuple[str, ...] | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> Completion | list[Completion]:
+        """Continues one prompt, or every prompt of a list side by side.
+
+        Args:
+            prompt: Text, or a list of texts.
+            prompt_token_ids: Token ids instead, or a list of lists.
+            n: Independent answers to each prompt, 1 to 8: the first is given and has all as its
+                `choices`. Answer `i` is the one of seed `choice_seed(seed, i)`.
+            progress: Whether to show a bar of finished prompts on stderr.
+            options: See `GenerateOptions`; they hold for every prompt of a list.
+
+        Raises:
+            InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
+            SpectrieError: The request failed.
+        """
+        prompts: list[_Prompt]
+        one = isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids))
+        if one:
+            prompts = [(prompt, prompt_token_ids, None)]  # type: ignore[list-item]
+        else:
+            prompts = [(text, None, None) for text in prompt or ()]
+            prompts += [(None, ids, None) for ids in prompt_token_ids or ()]  # type: ignore[misc]
+        with Progress("generate", len(prompts)) as bar:
+            answers: list[Completion] = []
+            num_tokens = 0
+            for answer in self._answers(prompts, n, options):
+                answers.append(answer)
+                num_tokens += sum(len(choice.token_ids) for choice in answer.choices)
+                if progress:
+                    note = f"{len(answers)}/{len(prompts)} prompts, {num_tokens} tokens"
+                    bar.show(len(answers), note)
+        return answers[0] if one else answers
+
+    def chat(
+        self, messages: Sequence[Message], *, n: int = 1, **options: Unpack[GenerateOptions]
+    ) -> Completion:
+        """Answers a chat: messages of `role` (system, user, assistant) and `content`.
+
+        Args:
+            messages: The chat so far.
+            n: Independent answers, as in `generate`.
+            options: See `GenerateOptions`.
+        """
+        (answer,) = self._answers([(None, None, messages)], n, options)
+        return answer
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        prompt_token_ids: Sequence[int] | None = None,
+        messages: Sequence[Message] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> LocalStream:
+        """Continues a prompt or answers a chat, piece by piece as tokens are verified.
+
+        Raises:
+            InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
+        """
+        (stream,) = self._start((prompt, prompt_token_ids, messages), 1, options)
+        return stream
+
+    def _answers(
+        self, prompts: Sequence[_Prompt], n: int, options: GenerateOptions
+    ) -> Iterator[Completion]:
+        """Answers in order, each with all its choices; many prompts are under way at a time."""
+        started: deque[list[LocalStream]] = deque()
+        waiting = iter(prompts)
+        try:
+            while True:
+                while len(started) * n < _MAX_STREAMS and (given := next(waiting, None)):
+                    started.append(self._start(given, n, options))
+                if not started:
+                    return
+                first, *others = (stream.final() for stream in started[0])
+                started.popleft()
+                yield dataclasses.replace(first, other_choices=tuple(others)) if others else first
+        finally:
+            for stream in itertools.chain.from_iterable(started):
+                stream.cancel()
+
+    def _start(self, prompt: _Prompt, n: int, options: GenerateOptions) -> list[LocalStream]:
+        """Begins every choice of one prompt."""
+        prompt_ids = self._reader.prompt_ids(*prompt)
+        plans = build_requests(
+            lambda: next(self._handles),
+            prompt_ids,
+            self._reader.prediction_ids(options.get("prediction")),
+            self.tokenizer.encode,
+            self._grammars,
+            self._limits,
+            options,
+            n,
+        )
+        request_id = options.get("request_id") or f"local-{uuid.uuid4().hex[:16]}"
+        streams: list[LocalStream] = []
+        try:
+            for plan in plans:
+                streams.append(self._submit(plan, request_id))
+        except BaseException:
+            for stream in streams:
+                stream.cancel()
+            raise
+        return streams
+
+    def _submit(self, plan: RequestPlan, request_id: str) -> LocalStream:
+        from spectrie import _core
+
+        handle = plan.request.handle
+        stream = LocalStream(
+            plan,
+            _core.TextStream(
+                self.tokenizer,
+                stop=list(plan.stop),
+                skip_special_tokens=plan.skip_special_tokens,
+            ),
+            lambda keep, finished: self._host.cancel(handle, keep, finished),
+            model=self.model_name,
+            request_id=request_id,
+        )
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._streams[handle] = stream
+        try:
+            self._host.submit(plan.request)
+        except _core.EngineError as error:
+            with self._lock:
+                self._streams.pop(handle, None)
+            raise Internal(str(error)) from error
+        return stream
+
+    def close(self) -> None:
+        """Stops the model; answers that still run fail with `Cancelled`."""
+        atexit.unregister(self._host.close)
+        self._host.close()
+        self._fail_all(Cancelled("the model was closed"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _deliver(self, output: _core.StepOutput) -> None:
+        bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
+        for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
+            with self._lock:
+                stream = (
+                    self._streams.get(handle) if finish is None else self._streams.pop(handle, None)
+                )
+            if stream is not None:
+                span = slice(bounds[index], bounds[index + 1])
+                piece = Piece(
+                    token_ids[span],
+                    sources[span],
+                    finish,
+                    logprobs=output.logprobs(index),
+                    prompt_logprobs=output.prompt_logprobs(index),
+                )
+                stream.push(piece)
+
+    def _die(self, error: BaseException) -> None:
+        self._fail_all(Internal(f"the model stopped working: {error}"))
+
+    def _fail_all(self, error: SpectrieError) -> None:
+        with self._lock:
+            self._error = error
+            streams = list(self._streams.values())
+            self._streams.clear()
+        for stream in streams:
+            stream.push(Piece([], [], None, error))
+
+
+def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:
+    return ids is None or not ids or isinstance(ids[0], int)

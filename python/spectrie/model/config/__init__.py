@@ -1,0 +1,1 @@
+"""A model's configuration, read from Hugging Face's `config.json`."""

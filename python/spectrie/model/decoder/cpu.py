@@ -1,0 +1,294 @@
+"""The decoder of the compiled core: a forward on this CPU is one call, each row alone in a fixed order."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spectrie import _core
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.decoder.layout import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    DenseLayout,
+    MixtureLayout,
+    ProductLayout,
+    layer_layout,
+)
+from spectrie.model.decoder.sizing import CacheSize
+from spectrie.model.files.weights import Weights
+from spectrie.model.parallel import Partition, Share, Split
+from spectrie.model.plan import PlanArrays, StepResult
+
+__all__ = ["CpuDecoder", "CpuWeights"]
+
+_LAYERS_TOGETHER = 8
+"""Layers packed in one call: enough work for every thread, few enough that progress shows. Where layers
+have experts one is enough."""
+
+_Tensor = tuple[int, str, int]
+_Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """What the core packs: addresses, dtypes and sizes of stacked matrices, and their bias."""
+
+    parts: list[_Tensor]
+    bias: _Vector | None
+    in_features: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Dense:
+    gate_up: _Product
+    down: _Product
+
+
+@dataclass(frozen=True, slots=True)
+class _Mixture:
+    router: _Product
+    experts: list[_Dense]
+    chosen: int
+    normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    attention_norm: _Vector
+    qkv: _Product
+    output: _Product
+    mlp_norm: _Vector
+    mlp: _Dense | _Mixture
+
+
+_Settings = tuple[bool, int | None, list[float] | None, list[float] | None]
+"""Rotation, window, query norm and key norm of one layer."""
+
+
+class CpuWeights:
+    """A checkpoint's weights, packed for the products of the core."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        *,
+        dtype: torch.dtype,
+        threads: int,
+        report: Callable[[str], None],
+        split: Split | None = None,
+    ) -> None:
+        """Packs the weights, or the part of them that `split` says.
+
+        Args:
+            config: The whole model.
+            weights: Its checkpoint.
+            dtype: float32 or bfloat16.
+            threads: Threads that pack.
+            report: Takes a line per stage.
+            split: One rank's part; None = all of it.
+
+        Raises:
+            ModelError: A tensor is missing or has another shape.
+        """
+        self.core = _core.CpuWeights(bfloat16=dtype == torch.bfloat16, threads=threads)
+        self.itemsize = dtype.itemsize
+        self.settings: list[_Settings] = []
+        together = _LAYERS_TOGETHER if config.mixture is None else 1
+        for first in range(0, config.num_layers, together):
+            last = min(first + together, config.num_layers)
+            report(f"packing layers {first + 1} to {last} of {config.num_layers}")
+            reader = _Reader(weights, split)
+            self.core.add_layers([reader.layer(config, index) for index in range(first, last)])
+            self.settings += [_settings(config, weights, index) for index in range(first, last)]
+        report("packing the head")
+        reader = _Reader(weights, split)
+        shape = (config.vocabulary_size, config.hidden_size)
+        tokens = split.vocabulary.columns if split else slice(None)
+        # A part of a tied head lacks the other parts' tokens.
+        shared = config.tied_head and split is None
+        head = reader.tensor(EMBEDDING if config.tied_head else HEAD, shape, tokens)
+        self.core.set_ends(
+            embedding=None if shared else reader.tensor(EMBEDDING, shape),
+            final_norm=_vector(weights, FINAL_NORM, config.hidden_size),
+            head=_Product([head], None, config.hidden_size),
+        )
+
+
+class _Part:
+    """One rank's part of a decoder, as the core takes it: columns, and what fills in the others'."""
+
+    def __init__(self, partition: Partition, itemsize: int) -> None:
+        def columns(shares: list[Share]) -> tuple[int, int, int]:
+            own = partition.rank_of(shares)
+            return own.first, own.count, own.total
+
+        self._partition = partition
+        self.attended = columns(partition.attended)
+        self.hidden = columns(partition.hidden)
+        self.gated = columns(partition.inner)
+        self.expert = columns(partition.expert)
+        self.vocabulary = columns(partition.vocabulary)
+        # In the core's order, in bytes: what they mean is nothing to the exchange.
+        self._shares = [
+            [share.times(width) for share in shares]
+            for shares, width in (
+                (partition.attended, itemsize),
+                (partition.hidden, itemsize),
+                (partition.inner, itemsize),
+                (partition.expert, itemsize),
+                (partition.vocabulary, 4),
+            )
+        ]
+
+    def gather(self, whole: int, address: int, rows: int) -> None:
+        """Fills in the other ranks' columns of `rows` rows at an address of the core."""
+        shares = self._shares[whole]
+        width = shares[0].total
+        memory = (ctypes.c_ubyte * (rows * width)).from_address(address)
+        rows_of_bytes = torch.frombuffer(memory, dtype=torch.uint8).view(rows, width)
+        self._partition.fill(rows_of_bytes, shares)
+
+
+class CpuDecoder:
+    """A decoder with its weights and key-value cache."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: CpuWeights,
+        size: CacheSize,
+        *,
+        max_batch_rows: int,
+        threads: int,
+        partition: Partition | None = None,
+    ) -> None:
+        """Takes the weights over and reserves the cache.
+
+        Args:
+            config: The whole model.
+            weights: Packed weights: this rank's part where there is a partition.
+            size: Of the cache.
+            max_batch_rows: Most rows of a forward.
+            threads: Threads that share one.
+            partition: The ranks' parts; None = all on this one.
+
+        Raises:
+            ValueError: Sizes that the core does not support, or no memory for the cache.
+        """
+        cosines, sines = config.rope.tables(size.max_context)
+        here = config if partition is None else partition.own.local(config)
+        self._core = _core.CpuDecoder(
+            weights.core,
+            heads=here.num_heads,
+            kv_heads=here.num_kv_heads,
+            head_dim=config.head_dim,
+            num_pages=size.num_pages,
+            max_context=size.max_context,
+            max_rows=max_batch_rows,
+            scale=config.head_dim**-0.5,
+            norm_epsilon=config.norm_epsilon,
+            cosines=cosines.numpy(),
+            sines=sines.numpy(),
+            layers=weights.settings,
+            threads=threads,
+            part=None if partition is None else _Part(partition, weights.itemsize),
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that weights and workspaces take, without cache and logits."""
+        return self._core.num_bytes
+
+    def forward(self, plan: PlanArrays) -> StepResult:
+        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
+
+        The logits lie in a buffer that the next forward overwrites.
+
+        Raises:
+            ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
+            RankLost: Another rank is gone or silent.
+        """
+        logits, ids, probabilities = self._core.forward(plan)
+        # Where there are as many top rows as sample rows they are the same rows.
+        tokens = ids[:, 0] if len(ids) == len(logits) else None
+        return StepResult(torch.from_numpy(logits), ids, probabilities, tokens)
+
+    def set_threads(self, threads: int) -> None:
+        """Shares a forward among this many threads."""
+        self._core.set_threads(threads)
+
+
+class _Reader:
+    """Describes tensors to the core, and keeps them alive until it has packed them."""
+
+    def __init__(self, weights: Weights, split: Split | None) -> None:
+        self._weights = weights
+        self._split = split
+        self._alive: list[torch.Tensor] = []
+
+    def tensor(self, name: str, shape: tuple[int, ...], rows: slice = slice(None)) -> _Tensor:
+        tensor = self._weights.take(name, shape)[rows].contiguous()
+        if tensor.data_ptr() % tensor.itemsize:
+            tensor = tensor.clone()
+        self._alive.append(tensor)
+        return tensor.data_ptr(), str(tensor.dtype).removeprefix("torch."), tensor.numel()
+
+    def product(self, layout: ProductLayout) -> _Product:
+        parts = [
+            self.tensor(
+                f"{part.name}.weight", (part.rows.total, layout.in_features), part.rows.columns
+            )
+            for part in layout.parts
+        ]
+        bias = None
+        if layout.bias:
+            biases = [
+                _vector(self._weights, f"{part.name}.bias", part.rows.total)[part.rows.columns]
+                for part in layout.parts
+            ]
+            bias = np.concatenate(biases)
+        return _Product(parts, bias, layout.in_features)
+
+    def layer(self, config: ModelConfig, index: int) -> _Layer:
+        layout = layer_layout(config, index, self._split)
+        return _Layer(
+            attention_norm=_vector(self._weights, layout.attention_norm, config.hidden_size),
+            qkv=self.product(layout.qkv),
+            output=self.product(layout.output),
+            mlp_norm=_vector(self._weights, layout.mlp_norm, config.hidden_size),
+            mlp=self.mlp(layout.mlp),
+        )
+
+    def mlp(self, layout: DenseLayout | MixtureLayout) -> _Dense | _Mixture:
+        if isinstance(layout, DenseLayout):
+            return self.dense(layout)
+        return _Mixture(
+            router=self.product(layout.router),
+            experts=[self.dense(expert) for expert in layout.experts],
+            chosen=layout.num_chosen,
+            normalised=layout.normalised,
+        )
+
+    def dense(self, layout: DenseLayout) -> _Dense:
+        return _Dense(self.product(layout.gate_up), self.product(layout.down))
+
+
+def _vector(weights: Weights, name: str, width: int) -> _Vector:
+    values: _Vector = weights.take(name, (width,)).float().numpy()
+    return values
+
+
+def _settings(config: ModelConfig, weights: Weights, index: int) -> _Settings:
+    names = layer_layout(config, index).head_norms
+    query = key = None
+    if names is not None:
+        query, key = (_vector(weights, name, config.head_dim).tolist() for name in names)
+    return config.layer_rotary[index], config.layer_windows[index], query, key

@@ -1,0 +1,196 @@
+"""The decoder in torch, for a GPU and as the reference: one class for every supported family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.decoder.layout import (
+    EMBEDDING,
+    FINAL_NORM,
+    HEAD,
+    DenseLayout,
+    MixtureLayout,
+    ProductLayout,
+    layer_layout,
+)
+from spectrie.model.decoder.linear import Linear
+from spectrie.model.decoder.mlp import Dense, Mixture
+from spectrie.model.files.weights import Weights
+from spectrie.model.operators import TOP_K, Operators
+from spectrie.model.parallel import Partition, Share, Split
+from spectrie.model.plan import PlanArrays, StepResult
+
+__all__ = ["Decoder", "DecoderWeights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Weights of one layer: products, and norm weights float32 [hidden]."""
+
+    attention_norm: torch.Tensor
+    qkv: Linear
+    output: Linear
+    mlp_norm: torch.Tensor
+    mlp: Dense | Mixture
+
+
+class DecoderWeights:
+    """A checkpoint's tensors on a device, in the order of use.
+
+    Attributes:
+        layers: One entry per layer.
+        head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
+        embedding: [vocabulary, hidden].
+        final_norm: float32 [hidden].
+        head: Product from hidden to vocabulary.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        dtype: torch.dtype,
+        device: torch.device,
+        split: Split | None = None,
+    ) -> None:
+        """Copies every tensor, or one rank's rows of it.
+
+        Raises:
+            ModelError: A tensor is missing or has another shape.
+        """
+        self._weights = weights
+        self._dtype = dtype
+        self._device = device
+        self._split = split
+        self.layers = tuple(self._layer(config, index) for index in range(config.num_layers))
+        self.head_norms = tuple(
+            self._head_norms(config, index) for index in range(config.num_layers)
+        )
+        shape = (config.vocabulary_size, config.hidden_size)
+        self.embedding = weights.take(EMBEDDING, shape).to(device, dtype)
+        head = self.embedding
+        if not config.tied_head:
+            head = weights.take(HEAD, shape).to(device, dtype)
+        self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
+        self.head = Linear(head if split is None else head[split.vocabulary.columns], None)
+
+    def _norm(self, name: str, width: int) -> torch.Tensor:
+        return self._weights.take(name, (width,)).float().clone().to(self._device)
+
+    def _linear(self, layout: ProductLayout, dtype: torch.dtype | None = None) -> Linear:
+        def stacked(suffix: str, *shape: int) -> torch.Tensor:
+            parts = [
+                self._weights.take(f"{part.name}.{suffix}", (part.rows.total, *shape))[
+                    part.rows.columns
+                ]
+                for part in layout.parts
+            ]
+            return torch.cat([part.to(self._device, dtype or self._dtype) for part in parts])
+
+        bias = stacked("bias") if layout.bias else None
+        return Linear(stacked("weight", layout.in_features), bias)
+
+    def _layer(self, config: ModelConfig, index: int) -> Layer:
+        layout = layer_layout(config, index, self._split)
+        return Layer(
+            attention_norm=self._norm(layout.attention_norm, config.hidden_size),
+            qkv=self._linear(layout.qkv),
+            output=self._linear(layout.output),
+            mlp_norm=self._norm(layout.mlp_norm, config.hidden_size),
+            mlp=self._mlp(layout.mlp),
+        )
+
+    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
+        if isinstance(layout, DenseLayout):
+            return self._dense(layout)
+        return Mixture(
+            router=self._linear(layout.router, torch.float32),
+            experts=tuple(self._dense(expert) for expert in layout.experts),
+            num_chosen=layout.num_chosen,
+            normalised=layout.normalised,
+        )
+
+    def _dense(self, layout: DenseLayout) -> Dense:
+        return Dense(self._linear(layout.gate_up), self._linear(layout.down))
+
+    def _head_norms(
+        self, config: ModelConfig, index: int
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        names = layer_layout(config, index).head_norms
+        if names is None:
+            return None
+        return self._norm(names[0], config.head_dim), self._norm(names[1], config.head_dim)
+
+
+class Decoder:
+    """A decoder over a paged cache.
+
+    The residual stream is float32 whatever the model's dtype: adding in bfloat16 would cost accuracy
+    and save nothing, because the norm that follows reads the stream once either way.
+    """
+
+    def __init__(
+        self,
+        weights: DecoderWeights,
+        operators: Operators,
+        partition: Partition | None = None,
+    ) -> None:
+        """Puts the parts together.
+
+        Args:
+            weights: All weights, or one rank's.
+            operators: The rest, with the key-value cache, of all heads or of one rank's.
+            partition: The ranks' parts; None = all on this one.
+        """
+        self._weights = weights
+        self._operators = operators
+        self._partition = partition
+
+    def set_threads(self, threads: int) -> None:
+        """Shares CPU work among this many threads, process-wide."""
+        torch.set_num_threads(threads)
+
+    @torch.inference_mode()
+    def forward(self, plan: PlanArrays) -> StepResult:
+        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
+
+        Raises:
+            ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
+        """
+        weights, operators, whole = self._weights, self._operators, self._whole
+        operators.begin(plan)
+        tokens = torch.as_tensor(plan.row_token).to(weights.embedding.device)
+        residual = functional.embedding(tokens, weights.embedding).float()
+        delta = None
+        for index, layer in enumerate(weights.layers):
+            x = operators.add_norm(residual, delta, layer.attention_norm)
+            attended = whole(operators.attend(index, layer.qkv(x)), "attended")
+            delta = whole(layer.output(attended), "hidden")
+            x = operators.add_norm(residual, delta, layer.mlp_norm)
+            delta = whole(layer.mlp(x, operators, whole), "hidden")
+        return self._read(plan, operators.add_norm(residual, delta, weights.final_norm))
+
+    def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
+        """All columns of what may be one rank's alone; `what` names them in `Partition`."""
+        if self._partition is None:
+            return part
+        shares: list[Share] = getattr(self._partition, what)
+        return self._partition.gathered(part, shares)
+
+    def _read(self, plan: PlanArrays, x: torch.Tensor) -> StepResult:
+        """Takes the rows that the plan asks for through the head."""
+        with_top = len(plan.top_rows) > 0
+        sample = torch.as_tensor(plan.sample_rows).long()
+        wanted = torch.as_tensor(plan.top_rows).long() if with_top else sample
+        logits = self._whole(self._weights.head(x[wanted.to(x.device)]), "vocabulary").float()
+        ids = torch.empty(0, TOP_K, dtype=torch.int32, device=x.device)
+        probabilities = torch.empty(0, TOP_K, device=x.device)
+        if with_top:
+            ids, probabilities = self._operators.top_k(logits)
+        if len(wanted) > len(sample):
+            logits = logits[torch.isin(wanted, sample).to(x.device)]
+        return StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())

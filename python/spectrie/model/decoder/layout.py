@@ -1,0 +1,145 @@
+"""Which tensors of a checkpoint make up which part of a decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.parallel.split import Share, Split
+
+__all__ = [
+    "EMBEDDING",
+    "FINAL_NORM",
+    "HEAD",
+    "DenseLayout",
+    "LayerLayout",
+    "MixtureLayout",
+    "ProductLayout",
+    "Projection",
+    "layer_layout",
+]
+
+EMBEDDING = "model.embed_tokens.weight"
+FINAL_NORM = "model.norm.weight"
+HEAD = "lm_head.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One matrix of a checkpoint.
+
+    Attributes:
+        name: Its name without `.weight` or `.bias`.
+        rows: Output features: those of this rank, and in all.
+    """
+
+    name: str
+    rows: Share
+
+
+@dataclass(frozen=True, slots=True)
+class ProductLayout:
+    """One matrix product.
+
+    Attributes:
+        parts: The projections, stacked in this order.
+        in_features: Width of what goes in.
+        bias: Whether the projections have one.
+    """
+
+    parts: tuple[Projection, ...]
+    in_features: int
+    bias: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DenseLayout:
+    """A gated MLP."""
+
+    gate_up: ProductLayout
+    down: ProductLayout
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureLayout:
+    """The experts of a layer, and the product that scores them.
+
+    Attributes:
+        router: To a score for each expert; all ranks have all of it.
+        experts: In the order of their numbers.
+        num_chosen: Experts that a row takes.
+        normalised: Whether their weights are scaled to a sum of 1.
+    """
+
+    router: ProductLayout
+    experts: tuple[DenseLayout, ...]
+    num_chosen: int
+    normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LayerLayout:
+    """One layer: products, names of norms of `hidden_size`, and of the head norms if there are any."""
+
+    attention_norm: str
+    qkv: ProductLayout
+    output: ProductLayout
+    mlp_norm: str
+    mlp: DenseLayout | MixtureLayout
+    head_norms: tuple[str, str] | None
+
+
+def layer_layout(config: ModelConfig, index: int, split: Split | None = None) -> LayerLayout:
+    """The tensors of layer `index`, in the names of Hugging Face.
+
+    Args:
+        config: The whole model.
+        index: The layer.
+        split: The part of the model; None = all of it.
+    """
+    split = split or Split.of(config, 0, 1)
+    prefix = f"model.layers.{index}"
+    attention, hidden = f"{prefix}.self_attn", config.hidden_size
+    queries = split.heads.times(config.head_dim)
+    keys = split.kv_heads.times(config.head_dim)
+    qkv = tuple(
+        Projection(f"{attention}.{name}_proj", rows)
+        for name, rows in zip("qkv", (queries, keys, keys), strict=True)
+    )
+    output = Projection(f"{attention}.o_proj", split.hidden)
+    norms = (f"{attention}.q_norm.weight", f"{attention}.k_norm.weight")
+    return LayerLayout(
+        attention_norm=f"{prefix}.input_layernorm.weight",
+        qkv=ProductLayout(qkv, hidden, config.qkv_bias),
+        output=ProductLayout((output,), queries.total, config.output_bias),
+        mlp_norm=f"{prefix}.post_attention_layernorm.weight",
+        mlp=_mlp(config, index, prefix, split),
+        head_norms=norms if config.head_norm else None,
+    )
+
+
+def _mlp(config: ModelConfig, index: int, prefix: str, split: Split) -> DenseLayout | MixtureLayout:
+    def dense(base: str, names: tuple[str, str, str], inner: Share, bias: bool) -> DenseLayout:
+        gate, up, down = (f"{base}.{name}" for name in names)
+        gate_up = (Projection(gate, inner), Projection(up, inner))
+        return DenseLayout(
+            gate_up=ProductLayout(gate_up, config.hidden_size, bias),
+            down=ProductLayout((Projection(down, split.hidden),), inner.total, bias),
+        )
+
+    mixture = config.mixture
+    if mixture is None or index in mixture.dense_layers:
+        projections = ("gate_proj", "up_proj", "down_proj")
+        return dense(f"{prefix}.mlp", projections, split.inner, config.mlp_bias)
+    names, count = mixture.names, mixture.num_experts
+    router = Projection(f"{prefix}.{names.router}", Share(0, count, count))
+    of_expert = (names.gate, names.up, names.down)
+    return MixtureLayout(
+        router=ProductLayout((router,), config.hidden_size, False),
+        experts=tuple(
+            dense(f"{prefix}.{names.experts}.{expert}", of_expert, split.expert, False)
+            for expert in range(count)
+        ),
+        num_chosen=mixture.num_chosen,
+        normalised=mixture.normalised,
+    )

@@ -1,0 +1,66 @@
+"""The second half of a layer in torch: one gated MLP, or a mixture of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+
+from spectrie.model.decoder.linear import Linear
+from spectrie.model.operators import Operators
+
+__all__ = ["Dense", "Mixture", "Whole"]
+
+Whole = Callable[[torch.Tensor, str], torch.Tensor]
+"""All columns of what may be one rank's alone; the name is that of its shares in `Partition`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A gated MLP."""
+
+    gate_up: Linear
+    down: Linear
+
+    def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> torch.Tensor:
+        """[rows, hidden] to this rank's columns of the same."""
+        return self.down(whole(operators.gate(self.gate_up(x)), "inner"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Experts, of which each row takes the few of the greatest scores.
+
+    Rows of one expert go through it together; those that no row chose are not read. A GPU is waited
+    for once, to know how many rows each has. The router is float32, so that rounding chooses no expert.
+    """
+
+    router: Linear
+    experts: tuple[Dense, ...]
+    num_chosen: int
+    normalised: bool
+
+    def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> torch.Tensor:
+        """[rows, hidden] to this rank's columns of the same."""
+        shares, ids = self.router(x.float()).softmax(dim=-1).topk(self.num_chosen, dim=-1)
+        if self.normalised:
+            shares = shares / shares.sum(dim=-1, keepdim=True)
+        choices = ids.flatten()
+        by_expert = choices.argsort(stable=True)
+        counts = choices.bincount(minlength=len(self.experts)).tolist()
+        ends = list(accumulate(counts))
+        busy = [
+            (expert, slice(end - count, end))
+            for expert, count, end in zip(self.experts, counts, ends, strict=True)
+            if count
+        ]
+        gathered = x[by_expert // self.num_chosen]
+        gated = [operators.gate(expert.gate_up(gathered[rows])) for expert, rows in busy]
+        activated = whole(torch.cat(gated), "expert")
+        results = torch.cat([expert.down(activated[rows]) for expert, rows in busy])
+        by_row = torch.empty_like(results)
+        by_row[by_expert] = results
+        weighted = by_row.view(*ids.shape, -1).float() * shares.unsqueeze(-1)
+        return weighted.sum(dim=1).to(x.dtype)

@@ -1,0 +1,76 @@
+"""How large the key-value cache becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spectrie.errors import ConfigError, ModelError
+from spectrie.model.config.model_config import ModelConfig
+
+__all__ = ["CacheSize", "size_cache"]
+
+# Of the memory that is free after loading, what the cache takes by default; the rest is for draft
+# memory, activations and everybody else.
+_SHARE = 0.4
+# More full contexts than this serve nobody on one worker.
+_MAX_CONTEXTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSize:
+    """Pages and bytes of the cache, and the positions a request may use."""
+
+    num_pages: int
+    bytes: int
+    max_context: int
+
+
+def size_cache(
+    config: ModelConfig,
+    *,
+    itemsize: int,
+    page_size: int,
+    num_pages: int | None,
+    memory_bytes: int | None,
+    max_context: int | None,
+    available_bytes: int,
+) -> CacheSize:
+    """The cache for what was asked, else for the memory at hand.
+
+    Args:
+        config: The model.
+        itemsize: Bytes of a cached number.
+        page_size: Slots of a page.
+        num_pages: As asked; wins over `memory_bytes`.
+        memory_bytes: As asked; by default 40 % of what is available, at most 32 full contexts.
+        max_context: As asked; by default the model's, or what fits into the cache if that is less.
+        available_bytes: Memory that can be taken.
+
+    Raises:
+        ConfigError: A limit out of range, or a cache too small for it.
+        ModelError: Not enough memory for a useful cache.
+    """
+    if max_context is not None and not 1 <= max_context <= config.max_context:
+        raise ConfigError(
+            f"max_context is {max_context}, allowed for this model: 1 to {config.max_context}"
+        )
+    width = -(-config.head_dim // 16) * 16
+    page_bytes = 2 * config.num_layers * config.num_kv_heads * width * itemsize * page_size
+    context = max_context or config.max_context
+    if num_pages is None:
+        limit = int(available_bytes * _SHARE) if memory_bytes is None else memory_bytes
+        pages_per_context = -(-context // page_size)
+        num_pages = limit // page_bytes
+        if memory_bytes is None:
+            num_pages = min(num_pages, _MAX_CONTEXTS * pages_per_context)
+    if num_pages < 1:
+        needed = f"one page takes {page_bytes} bytes"
+        if memory_bytes is not None:
+            raise ConfigError(f"kv_memory_bytes is {memory_bytes}, but {needed}")
+        raise ModelError(f"no memory for the key-value cache: {available_bytes} free, {needed}")
+    if max_context is not None and num_pages * page_size < max_context:
+        raise ConfigError(
+            f"a cache of {num_pages} pages holds {num_pages * page_size} tokens, "
+            f"expected at least max_context, {max_context}"
+        )
+    return CacheSize(num_pages, num_pages * page_bytes, min(context, num_pages * page_size))

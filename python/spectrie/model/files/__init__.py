@@ -1,0 +1,1 @@
+"""Files of models on disk: checkpoints, the cache folder and what is kept in it."""

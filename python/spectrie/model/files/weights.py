@@ -1,0 +1,111 @@
+"""Tensors of a checkpoint by name, read from memory-mapped safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from spectrie.errors import ModelError
+from spectrie.model.files.checkpoint import weight_files
+
+__all__ = ["Weights"]
+
+# Buffers that some checkpoints carry and that the configuration already determines.
+_IGNORED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+
+# What quantised checkpoints keep instead of a weight, or beside it.
+_QUANTISED_SUFFIXES = (
+    "weight_scale",
+    "weight_scale_inv",
+    "weight_packed",
+    "weight.absmax",
+    "qweight",
+    "qzeros",
+    "scales",
+    "SCB",
+)
+
+
+class Weights:
+    """Every tensor of a model folder; each is taken once, and what is left over is an error."""
+
+    def __init__(self, folder: Path) -> None:
+        """Maps the files; no tensor is read yet.
+
+        Raises:
+            ModelError: no weights, or a file that is not safetensors.
+        """
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+        for path in weight_files(folder):
+            try:
+                file = safe_open(path, framework="pt", device="cpu")
+            except Exception as error:
+                raise ModelError(f"cannot read {path}: {error}") from error
+            for name in _names(file):
+                self._files[name] = file
+        self._taken: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """The tensor `name`, in its stored dtype, on the file's memory.
+
+        Raises:
+            ModelError: missing, of another shape, or not a floating-point tensor.
+        """
+        self._refuse_quantised(name)
+        file = self._files.get(name)
+        if file is None:
+            raise ModelError(f"{self._folder}: tensor {name} is missing")
+        tensor = _tensor(file, name)
+        if tuple(tensor.shape) != shape:
+            raise ModelError(
+                f"{self._folder}: tensor {name} has shape {tuple(tensor.shape)}, expected {shape}"
+            )
+        if not tensor.dtype.is_floating_point or tensor.dtype.itemsize < 2:
+            raise ModelError(
+                f"{self._folder}: tensor {name} is {tensor.dtype}, "
+                "supported: float32, bfloat16, float16"
+            )
+        self._taken.add(name)
+        return tensor
+
+    def _refuse_quantised(self, name: str) -> None:
+        stem = name.removesuffix("weight")
+        for suffix in _QUANTISED_SUFFIXES if stem != name else ():
+            if stem + suffix in self._files:
+                raise ModelError(
+                    f"{self._folder}: {name} is quantised (there is {stem}{suffix}), which is not "
+                    "supported; take the model's original in bfloat16, float16 or float32, or a GGUF "
+                    "file of it"
+                )
+
+    def check_all_taken(self, known: Iterable[str] = ()) -> None:
+        """Raises if the files hold tensors that nobody took.
+
+        Args:
+            known: Names that may be left, such as the copy of a tied head.
+
+        Raises:
+            ModelError: names up to eight of them.
+        """
+        left = sorted(set(self._files) - self._taken - set(known))
+        left = [name for name in left if not name.endswith(_IGNORED_SUFFIXES)]
+        if left:
+            shown = ", ".join(left[:8]) + (", ..." if len(left) > 8 else "")
+            raise ModelError(f"{self._folder}: {len(left)} unexpected tensors: {shown}")
+
+
+def _names(file: Any) -> list[str]:
+    return list(file.keys())
+
+
+def _tensor(file: Any, name: str) -> torch.Tensor:
+    tensor: torch.Tensor = file.get_tensor(name)
+    return tensor

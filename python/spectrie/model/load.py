@@ -1,0 +1,66 @@
+"""The door to the runner: nothing heavy is imported before it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spectrie.model.runner.runner import Runner
+
+__all__ = ["load_runner"]
+
+
+def load_runner(
+    folder: str | Path,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    threads: int | None = None,
+    num_pages: int | None = None,
+    kv_memory_bytes: int | None = None,
+    max_context: int | None = None,
+    max_batch_rows: int = 512,
+    tensor_parallel: int = 1,
+    rank_timeout_s: float = 30.0,
+    progress: Callable[[str], None] | None = None,
+) -> Runner:
+    """Loads a model folder and prepares it to run.
+
+    Args:
+        folder: Hugging Face layout: `config.json` and safetensors.
+        dtype: `float32`, `bfloat16`, `float16` (GPU), or `auto`: bfloat16 where the CPU multiplies it
+            natively (AVX512-BF16 or AMX) and on a GPU, else float32.
+        device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+        threads: CPU threads; by default the count that measures quickest (kept on disk).
+        num_pages: Pages of 16 tokens in the key-value cache; wins over `kv_memory_bytes`.
+        kv_memory_bytes: Size of that cache; by default 40 % of the free memory, at most 32 full
+            contexts.
+        max_context: Most positions of a request; by default the model's, or what fits the cache.
+        max_batch_rows: Most rows of one forward.
+        tensor_parallel: Processes that share the model, this one included, each with a slice of every
+            product; tokens are those of one. Call the runner's `close` at the end.
+        rank_timeout_s: How long they wait for each other in a forward before they give up.
+        progress: Called with one line now and then.
+
+    Raises:
+        ConfigError: An argument that cannot be used as given.
+        ModelError: A model that cannot be read or is not supported.
+        RankLost: One of several processes ended while it was loading.
+    """
+    from spectrie.model.runner.loading import load
+
+    return load(
+        Path(folder),
+        dtype=dtype,
+        device=device,
+        threads=threads,
+        num_pages=num_pages,
+        kv_memory_bytes=kv_memory_bytes,
+        max_context=max_context,
+        max_batch_rows=max_batch_rows,
+        tensor_parallel=tensor_parallel,
+        rank_timeout_s=rank_timeout_s,
+        progress=progress,
+    )

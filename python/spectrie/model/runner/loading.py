@@ -1,0 +1,324 @@
+"""From a model folder to a runner that is ready to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrie import _core
+from spectrie.errors import ConfigError, ModelError, RankLost
+from spectrie.model import machine
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
+from spectrie.model.decoder.decoder import Decoder, DecoderWeights
+from spectrie.model.decoder.layout import HEAD
+from spectrie.model.decoder.sizing import CacheSize, size_cache
+from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
+from spectrie.model.files.measurements import Measurements
+from spectrie.model.files.store import cache_folder
+from spectrie.model.files.weights import Weights
+from spectrie.model.operators import OperatorSettings
+from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
+from spectrie.model.runner.bigram_prefix import beginning_of
+from spectrie.model.runner.runner import Runner, RunnerInfo
+
+__all__ = ["Loaded", "assemble", "load"]
+
+PAGE_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where and in what a model runs, and what is known about that."""
+
+    device: torch.device
+    dtype: torch.dtype
+    measurements: Measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model, or one rank's part of it, ready to run.
+
+    Attributes:
+        decoder: What runs.
+        info: What the whole model is.
+        measurements: What is known about this machine.
+        threads: Threads that share a forward of this process.
+        group: The ranks; None when there is one.
+    """
+
+    decoder: Decoder | CpuDecoder
+    info: RunnerInfo
+    measurements: Measurements
+    threads: int
+    group: Group | None
+
+
+def load(
+    folder: Path,
+    *,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    num_pages: int | None,
+    kv_memory_bytes: int | None,
+    max_context: int | None,
+    max_batch_rows: int,
+    tensor_parallel: int,
+    rank_timeout_s: float,
+    progress: Callable[[str], None] | None,
+) -> Runner:
+    """See `spectrie.model.load_runner`."""
+    if tensor_parallel < 1:
+        raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
+    chosen = _device(device)
+    options: dict[str, Any] = {
+        # Every rank must take the same ones.
+        "dtype": str(_dtype(dtype, chosen)).removeprefix("torch."),
+        "device": chosen.type,
+        "threads": threads,
+        "num_pages": num_pages,
+        "kv_memory_bytes": kv_memory_bytes,
+        "max_context": max_context,
+        "max_batch_rows": max_batch_rows,
+    }
+    if tensor_parallel == 1:
+        loaded = assemble(folder, progress=progress, **options)
+        runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
+    else:
+        runner = _load_ranks(folder, tensor_parallel, rank_timeout_s, options, progress)
+    if threads is None and chosen.type == "cpu":
+        if progress is not None:
+            progress("choosing the number of threads")
+        runner.choose_threads(max(1, machine.num_cores() // tensor_parallel))
+    return runner
+
+
+def _load_ranks(
+    folder: Path,
+    size: int,
+    timeout_s: float,
+    options: dict[str, Any],
+    progress: Callable[[str], None] | None,
+) -> Runner:
+    # Before anything is started.
+    Split.of(ModelConfig.from_folder(folder), 0, size)
+    if options["device"] == "cpu" and machine.num_cores() < size:
+        raise ConfigError(
+            f"tensor_parallel is {size}, but this process may use {machine.num_cores()} cores, and "
+            f"each rank needs one: take at most {machine.num_cores()}"
+        )
+    if options["device"] == "cuda" and torch.cuda.device_count() < size:
+        raise ConfigError(
+            f"tensor_parallel is {size}, but torch sees {torch.cuda.device_count()} CUDA devices"
+        )
+    ranks = Ranks(size, timeout_s, {"folder": str(folder), **options})
+    try:
+        loaded = assemble(
+            folder, seat=ranks.seat, ready=ranks.wait_ready, progress=progress, **options
+        )
+        if loaded.group is None:
+            raise RankLost("rank 0 without a group")
+        lead = LeadDecoder(loaded.decoder, loaded.group, ranks)
+        return Runner(
+            lead, loaded.info, loaded.measurements, loaded.threads, lead.close, lead.check
+        )
+    except BaseException:
+        ranks.close(at_once=True)
+        raise
+
+
+def assemble(
+    folder: Path,
+    *,
+    dtype: str,
+    device: str,
+    threads: int | None,
+    num_pages: int | None,
+    kv_memory_bytes: int | None,
+    max_context: int | None,
+    max_batch_rows: int,
+    seat: Seat | None = None,
+    ready: Callable[[], None] = lambda: None,
+    progress: Callable[[str], None] | None = None,
+) -> Loaded:
+    """Loads a model, or the part of it that a rank computes.
+
+    Args:
+        folder: As of `spectrie.model.load_runner`, and so are those that follow.
+        dtype: But `auto`.
+        device: But `auto`.
+        threads: Threads of this rank.
+        num_pages: The same on all ranks.
+        kv_memory_bytes: Of all ranks together.
+        max_context: Most positions of a request.
+        max_batch_rows: Most rows of one forward.
+        seat: This rank's place; None = the only one.
+        ready: Called when the weights are read, before this rank waits for the others.
+        progress: Called with one line now and then.
+
+    Raises:
+        ConfigError: An argument that cannot be used as given.
+        ModelError: A model that cannot be read or is not supported.
+        RankLost: Another rank did not come.
+    """
+    report = progress or (lambda line: None)
+    config = ModelConfig.from_folder(folder)
+    size = 1 if seat is None else seat.size
+    on_cpu = device == "cpu"
+    place = _Place(
+        torch.device("cpu" if on_cpu else f"cuda:{0 if seat is None else seat.rank}"),
+        _dtype(dtype, torch.device(device)),
+        _open_measurements(),
+    )
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads is {threads}, expected at least 1")
+    split = None if seat is None else Split.of(config, seat.rank, size)
+    report("reading weights")
+    weights = Weights(folder)
+    team = threads or max(1, machine.num_cores() // size)
+    parts: CpuWeights | DecoderWeights
+    if on_cpu:
+        parts = CpuWeights(
+            config, weights, dtype=place.dtype, threads=team, report=report, split=split
+        )
+    else:
+        torch.cuda.set_device(place.device)
+        parts = DecoderWeights(config, weights, place.dtype, place.device, split)
+    weights.check_all_taken([HEAD] if config.tied_head else [])
+    del weights
+    ready()
+    group = None if seat is None else Group(seat, place.device, max_batch_rows)
+    partition = None if group is None else Partition(config, group)
+    cache = size_cache(
+        _with_all_heads(config, size),
+        itemsize=place.dtype.itemsize,
+        page_size=PAGE_SIZE,
+        num_pages=num_pages,
+        memory_bytes=kv_memory_bytes,
+        max_context=max_context,
+        available_bytes=_available_bytes(place.device) * (1 if on_cpu else size),
+    )
+    if group is not None:
+        # The ranks' free memory differs; rank 0's decides.
+        cache = CacheSize(*group.agree([cache.num_pages, cache.bytes, cache.max_context]))
+    try:
+        decoder: Decoder | CpuDecoder
+        if isinstance(parts, CpuWeights):
+            decoder = CpuDecoder(
+                config,
+                parts,
+                cache,
+                max_batch_rows=max_batch_rows,
+                threads=team,
+                partition=partition,
+            )
+        else:
+            decoder = _gpu_decoder(config, parts, cache, place, partition)
+    except ValueError as error:
+        raise ModelError(f"{folder}: {error}") from error
+    info = _info(folder, config, place, cache, max_batch_rows, size)
+    return Loaded(decoder, info, place.measurements, team, group)
+
+
+def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
+    """With as many key-value heads as all ranks' caches have together."""
+    heads = sum(Split.of(config, rank, size).kv_heads.count for rank in range(size))
+    return replace(config, num_kv_heads=heads)
+
+
+def _gpu_decoder(
+    config: ModelConfig,
+    parts: DecoderWeights,
+    size: CacheSize,
+    place: _Place,
+    partition: Partition | None,
+) -> Decoder:
+    from spectrie.model.operators.gpu import GpuOperators
+
+    settings = OperatorSettings(
+        config=config if partition is None else partition.own.local(config),
+        dtype=place.dtype,
+        device=place.device,
+        num_pages=size.num_pages,
+        page_size=PAGE_SIZE,
+        max_context=size.max_context,
+        head_norms=parts.head_norms,
+    )
+    return Decoder(parts, GpuOperators(settings), partition)
+
+
+def _open_measurements() -> Measurements:
+    try:
+        return Measurements(cache_folder() / "measurements.json")
+    except ModelError:
+        return Measurements(None)
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device is {name!r}, allowed: auto, cpu, cuda")
+    has_cuda = torch.cuda.is_available()
+    if name == "cuda" and not has_cuda:
+        raise ConfigError("device is 'cuda', but torch sees no CUDA device")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and has_cuda) else "cpu")
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name == "auto":
+        # By CPU feature and never by timing, so that equal machines compute equal bits.
+        fast = device.type == "cuda" or machine.bf16_flags()
+        return torch.bfloat16 if fast else torch.float32
+    if name not in known:
+        raise ConfigError(f"dtype is {name!r}, allowed: auto, float32, bfloat16, float16")
+    if name == "float16" and device.type == "cpu":
+        raise ConfigError("dtype is 'float16', allowed on a CPU: auto, float32, bfloat16")
+    return known[name]
+
+
+def _available_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return machine.available_memory_bytes()
+
+
+def _info(
+    folder: Path,
+    config: ModelConfig,
+    place: _Place,
+    size: CacheSize,
+    max_batch_rows: int,
+    ranks: int,
+) -> RunnerInfo:
+    digest = model_hash(folder, place.measurements)
+    dtype_name = str(place.dtype).removeprefix("torch.")
+    if place.device.type == "cpu":
+        device_name = "cpu"
+        arithmetic = _core.cpu_arithmetic(bfloat16=place.dtype == torch.bfloat16)
+    else:
+        device_name = torch.cuda.get_device_name(place.device)
+        arithmetic = f"{device_name}/torch{torch.__version__}"
+    return RunnerInfo(
+        vocabulary_size=config.vocabulary_size,
+        eos_token_ids=list(config.eos_token_ids),
+        beginning=partial(beginning_of, folder, config),
+        max_context=size.max_context,
+        num_pages=size.num_pages,
+        page_size=PAGE_SIZE,
+        max_batch_rows=max_batch_rows,
+        kv_bytes=size.bytes,
+        dtype_name=dtype_name,
+        device=place.device,
+        device_name=device_name,
+        model_hash=digest,
+        arithmetic=f"{digest}/{dtype_name}/{arithmetic}/kernels{KERNEL_VERSION}",
+        exact=place.device.type == "cpu",
+        ranks=ranks,
+    )

@@ -1,0 +1,298 @@
+"""The runner: computes the logits of a plan, and says what they depend on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import torch
+
+from spectrie.model import machine
+from spectrie.model.files.measurements import Measurements
+from spectrie.model.plan import PlanArrays, StepPlan, StepResult
+
+__all__ = ["Runner", "RunnerInfo"]
+
+_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+_COST_CONTEXT = 256
+_COST_SECONDS = 1.2
+_LONG_CONTEXT = 1024
+_LONG_ROWS = 8
+_THREAD_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerInfo:
+    """What a loaded model is.
+
+    Attributes:
+        beginning: Gives the ids of the shortest text that anything may follow: see `beginning_of`.
+        kv_bytes: Size of the key-value cache; memory is taken as pages are used.
+        arithmetic: All that the bits of a logit depend on, besides the tokens before it.
+        exact: Whether a row's logits are independent of its company, bit by bit.
+        ranks: Processes that share the model; bits do not depend on it, times do.
+    """
+
+    vocabulary_size: int
+    eos_token_ids: list[int]
+    beginning: Callable[[], list[int]]
+    max_context: int
+    num_pages: int
+    page_size: int
+    max_batch_rows: int
+    kv_bytes: int
+    dtype_name: str
+    device: torch.device
+    device_name: str
+    model_hash: str
+    arithmetic: str
+    exact: bool
+    ranks: int = 1
+
+
+class Forward(Protocol):
+    """A decoder with its cache."""
+
+    def forward(self, plan: PlanArrays, /) -> StepResult: ...
+    def set_threads(self, threads: int, /) -> None: ...
+
+
+class Runner:
+    """A model with its key-value cache. Calls must come from one thread at a time."""
+
+    def __init__(
+        self,
+        decoder: Forward,
+        info: RunnerInfo,
+        measurements: Measurements,
+        threads: int,
+        close: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Takes a decoder whose cache is empty.
+
+        Args:
+            decoder: What runs.
+            info: What it is.
+            measurements: Where times are kept.
+            threads: Threads that share its work.
+            close: Ends what the decoder has started.
+            check: Raises what the next forward would, where that is known without one.
+        """
+        self._decoder = decoder
+        self._measurements = measurements
+        self.info = info
+        self._threads = threads
+        self._close = close
+        self._check = check
+
+    def close(self) -> None:
+        """Ends the other ranks, if there are any; no call may follow or be under way."""
+        self._close()
+
+    def check(self) -> None:
+        """Looks, at no cost, whether anything can be computed.
+
+        Raises:
+            RankLost: Another rank has ended.
+        """
+        self._check()
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Tokens of the model; the width of the logits."""
+        return self.info.vocabulary_size
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        """Tokens that end an answer."""
+        return self.info.eos_token_ids
+
+    @cached_property
+    def beginning(self) -> list[int]:
+        """Ids of the shortest text that anything may follow, maybe none; reads the tokenizer once."""
+        return self.info.beginning()
+
+    @property
+    def max_context(self) -> int:
+        """Most positions of a request."""
+        return self.info.max_context
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the key-value cache."""
+        return self.info.num_pages
+
+    @property
+    def page_size(self) -> int:
+        """Slots of a page."""
+        return self.info.page_size
+
+    @property
+    def dtype_name(self) -> str:
+        """`float32`, `bfloat16` or `float16`."""
+        return self.info.dtype_name
+
+    @property
+    def device_name(self) -> str:
+        """`cpu`, or the name of the GPU."""
+        return self.info.device_name
+
+    @property
+    def model_hash(self) -> str:
+        """Identity of configuration and weights, 16 hex characters."""
+        return self.info.model_hash
+
+    @property
+    def exact(self) -> bool:
+        """Whether a row's logits are independent of its company, bit by bit; else do not speculate."""
+        return self.info.exact
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the work of a forward."""
+        return self._threads
+
+    @property
+    def numeric_fingerprint(self) -> str:
+        """Workers of equal fingerprint give equal tokens for equal requests and seeds."""
+        return self.info.arithmetic
+
+    def step(self, plan: PlanArrays) -> StepResult:
+        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
+
+        The logits are valid until the next step, which on a CPU overwrites them.
+        Writes the keys and values of all rows to the plan's slots, after doing its cache moves.
+
+        Args:
+            plan: One step, at most `max_batch_rows` rows.
+
+        Raises:
+            ValueError: The plan contradicts itself, or leaves the cache, the vocabulary or a limit.
+            RankLost: Another rank is gone or silent; nothing can be computed any more.
+        """
+        tokens = plan.row_token
+        if len(tokens) > self.info.max_batch_rows:
+            raise ValueError(f"plan has {len(tokens)} rows, at most {self.info.max_batch_rows}")
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.info.vocabulary_size:
+            raise ValueError(
+                f"row_token holds {tokens.min()}..{tokens.max()}, "
+                f"allowed: 0..{self.info.vocabulary_size - 1}"
+            )
+        return self._decoder.forward(plan)
+
+    def forward(self, plan: PlanArrays) -> torch.Tensor:
+        """The logits of `step`: float32 [S, vocabulary], contiguous, on the device."""
+        return self.step(plan).logits
+
+    def set_threads(self, threads: int) -> None:
+        """Shares the work among this many threads from now on."""
+        self._decoder.set_threads(threads)
+        self._threads = threads
+
+    def choose_threads(self, num_cores: int) -> None:
+        """Sets the thread count that is quickest here for one row and for eight.
+
+        Overwrites the cache's first pages: call it before serving. The answer is kept on disk, unless
+        other processes kept the machine busy.
+        """
+        key = f"threads of {num_cores}{self._ranks} {self.info.arithmetic} on {machine.cpu_class()}"
+        known = self._measurements.get(key)
+        if not isinstance(known, int) or not 1 <= known <= num_cores:
+            counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
+            counts = [count for count in counts if count <= num_cores]
+            times = {}
+            busy = machine.is_busy()
+            for count in counts:
+                self.set_threads(count)
+                one, eight = (self._time(self._cost_plan(n), _THREAD_SECONDS / 2) for n in (1, 8))
+                times[count] = 2 * one + eight
+            known = min(counts, key=lambda count: times[count])
+            self._measurements.put(key, known, on_disk=not busy)
+        self.set_threads(known)
+
+    def measure_costs(self) -> tuple[list[int], list[float]]:
+        """Milliseconds of a forward by its number of rows, at a context of about 256 tokens.
+
+        Takes up to some 1.5 seconds, or a few forwards of a slow model; the answer is kept on disk
+        as that of `choose_threads`. Overwrites the cache's first pages: call it before serving.
+
+        Returns:
+            Row counts, ascending, and the time of one forward for each.
+        """
+        rows = [n for n in _COST_ROWS if n <= min(self.info.max_batch_rows, self.max_context)]
+        work = f"threads{self._threads}{self._ranks} {self.info.arithmetic}"
+        key = f"step costs {rows} {work} on {machine.cpu_class()}"
+        known = self._measurements.get(key)
+        if isinstance(known, list) and len(known) == len(rows):
+            return rows, [float(value) for value in known]
+        busy = machine.is_busy()
+        times = [self._time(self._cost_plan(n), _COST_SECONDS / len(rows)) for n in rows]
+        # More rows never cost less; where they seem to, something else ran meanwhile.
+        for index in range(len(times) - 1, 0, -1):
+            times[index - 1] = min(times[index - 1], times[index])
+        self._measurements.put(key, times, on_disk=not busy)
+        return rows, times
+
+    def measure_context_cost(self) -> tuple[int, float]:
+        """What cached tokens add to `measure_costs`, timed once more at a long context.
+
+        Takes some 0.3 seconds; otherwise as `measure_costs`.
+
+        Returns:
+            Cached tokens of each row there, and milliseconds for each row and cached token that it
+            reads; 0 where the cache is too small to tell.
+        """
+        slots = min(self.max_context, self.num_pages * self.page_size) - _LONG_ROWS
+        added = min(_LONG_CONTEXT, slots) - _COST_CONTEXT
+        if added < _COST_CONTEXT or self.info.max_batch_rows < _LONG_ROWS:
+            return _COST_CONTEXT, 0.0
+        key = f"context cost {added} threads{self._threads}{self._ranks} {self.info.arithmetic}"
+        known = self._measurements.get(key)
+        if not isinstance(known, float):
+            busy = machine.is_busy()
+            short, long = (
+                self._time(self._cost_plan(_LONG_ROWS, context), _COST_SECONDS / 8)
+                for context in (_COST_CONTEXT, _COST_CONTEXT + added)
+            )
+            known = max(long - short, 0.0) / (_LONG_ROWS * added)
+            self._measurements.put(key, known, on_disk=not busy)
+        return _COST_CONTEXT, known
+
+    @property
+    def _ranks(self) -> str:
+        """For keys of times."""
+        return f" ranks{self.info.ranks}" if self.info.ranks > 1 else ""
+
+    def _cost_plan(self, num_rows: int, context: int = _COST_CONTEXT) -> StepPlan:
+        kv_len = max(min(context, self.max_context - num_rows), 0)
+        pages = range(-(-(kv_len + num_rows) // self.page_size))
+        # Unlike each other, so that they choose unlike experts where there are any.
+        tokens = [row * self.vocabulary_size // num_rows for row in range(num_rows)]
+        return StepPlan.single(
+            tokens,
+            kv_len=kv_len,
+            pages=list(pages),
+            parents=list(range(-1, num_rows - 1)),
+            top_rows=list(range(num_rows)),
+            page_size=self.page_size,
+        )
+
+    def _time(self, plan: StepPlan, seconds: float) -> float:
+        """Milliseconds of the quickest of the forwards repeated for `seconds`, at least three.
+
+        The quickest, because what else the machine does must not decide what is kept on disk.
+        """
+        self.forward(plan)
+        times: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            self.step(plan)
+            if self.info.device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - start) * 1e3)
+        return min(times)

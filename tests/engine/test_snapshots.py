@@ -1,0 +1,68 @@
+"""Snapshots: when they are taken, and what a failure does."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spectrie import _core
+from spectrie.engine.snapshots import Snapshots
+
+WAIT_S = 10.0
+
+
+class ScriptedEngine:
+    """Records calls; `error` is what the next ones raise."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.saved = threading.Semaphore(0)
+        self.error: Exception | None = None
+
+    def save(self, folder: str, fingerprint: str) -> Any:
+        self.calls.append(f"save {Path(folder).name} {fingerprint}")
+        self.saved.release()
+        return self._answer()
+
+    def restore(self, folder: str, fingerprint: str) -> Any:
+        self.calls.append(f"restore {Path(folder).name} {fingerprint}")
+        return self._answer()
+
+    def _answer(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(num_tokens=7, num_namespaces=1, bytes=100)
+
+
+def start(engine: ScriptedEngine, folder: Path, every_s: float) -> Snapshots:
+    any_engine: Any = engine
+    snapshots = Snapshots(any_engine, folder / "draft", "abc", every_s)
+    snapshots.start()
+    return snapshots
+
+
+def test_memory_is_restored_first_and_saved_once_at_the_end(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    snapshots = start(engine, tmp_path, 0)
+    assert engine.calls == ["restore draft abc"]
+    snapshots.close()
+    snapshots.close()
+    assert engine.calls == ["restore draft abc", "save draft abc"]
+
+
+def test_memory_is_saved_again_and_again_although_saving_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = ScriptedEngine()
+    engine.error = _core.EngineError("no room on the disk")
+    snapshots = start(engine, tmp_path, 0.001)
+    for _ in range(3):
+        assert engine.saved.acquire(timeout=WAIT_S)
+    snapshots.close()
+    assert engine.calls[-1] == "save draft abc"
+    assert "draft memory starts empty: no room on the disk" in caplog.text
+    assert "draft memory was not saved" in caplog.text

@@ -1,0 +1,177 @@
+"""The supervisor restarts what dies, gives up on what cannot start, and drains in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Runs a supervisor over the Python programs given as arguments, one after the other.
+HOST = """
+import sys, logging
+from spectrie.supervise import supervisor
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+supervisor.FIRST_PAUSE_S = 0.05
+supervisor.LONGEST_PAUSE_S = 0.1
+with supervisor.Supervisor(drain_s=5.0) as host:
+    for index, source in enumerate(sys.argv[1:]):
+        host.start(supervisor.Program(f"child-{index}",
+            lambda facts, source=source: [sys.executable, "-c", source, str(facts)]))
+    ready = host.wait_ready()
+    if isinstance(ready, int):
+        sys.exit(ready)
+    print("all ready", [facts["pid"] for facts in ready], flush=True)
+    sys.exit(host.run())
+"""
+
+# Ready at once, ends with 0 on SIGTERM, and says so.
+GOOD = """
+import json, os, signal, sys, time
+def end(*_):
+    print("ended", os.getpid(), flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("spectrie ready", json.dumps({"pid": os.getpid()}), flush=True)
+if sys.argv[1] != "None":
+    print("given", sys.argv[1], flush=True)
+while True:
+    time.sleep(0.02)
+"""
+
+STUBBORN = GOOD.replace("sys.exit(0)", "pass")
+
+
+class Run:
+    """A supervisor process and what it wrote."""
+
+    def __init__(self, *programs: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOST, *(textwrap.dedent(p) for p in programs)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        )
+
+    def wait_ready(self) -> list[int]:
+        """Process ids of the children, once all are ready."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("all ready "):
+                return [int(pid) for pid in line.removeprefix("all ready [")[:-2].split(",")]
+        raise AssertionError(self.process.communicate(timeout=10)[1])
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and stderr."""
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def started() -> Iterator[list[Run]]:
+    runs: list[Run] = []
+    yield runs
+    for run in runs:
+        run.process.kill()
+        run.process.wait(timeout=10)
+        for stream in (run.process.stdout, run.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_drain_ends_children_in_order_and_exits_with_zero(started: list[Run]) -> None:
+    run = Run(GOOD, GOOD)
+    started.append(run)
+    pids = run.wait_ready()
+    run.process.send_signal(signal.SIGINT)
+    code, errors = run.end()
+    assert code == 0
+    ended = [line for line in errors.splitlines() if "ended" in line]
+    assert ended == [f"[child-0] ended {pids[0]}", f"[child-1] ended {pids[1]}"]
+
+
+def test_second_signal_stops_at_once(started: list[Run]) -> None:
+    run = Run(STUBBORN)
+    started.append(run)
+    (pid,) = run.wait_ready()
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.stderr is not None
+    while "ended" not in run.process.stderr.readline():
+        pass
+    run.process.send_signal(signal.SIGINT)
+    code, _ = run.end()
+    assert code == 130
+    assert wait_gone(pid)
+
+
+def test_killed_child_is_started_again_with_the_facts_of_its_first_start(
+    started: list[Run],
+) -> None:
+    run = Run(GOOD)
+    started.append(run)
+    (pid,) = run.wait_ready()
+    os.kill(pid, signal.SIGKILL)
+    assert run.process.stderr is not None
+    line = ""
+    while "starting it again" not in line:
+        line = run.process.stderr.readline()
+        assert line, "the supervisor ended"
+    assert "child-0 ended (signal SIGKILL)" in line
+    while "given" not in line:
+        line = run.process.stderr.readline()
+        assert line, "the supervisor ended"
+    assert f"'pid': {pid}" in line
+    # A killed supervisor would leave this child behind: it does not watch for that.
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 0
+
+
+def test_five_failed_starts_end_it_with_the_childs_last_lines(started: list[Run]) -> None:
+    run = Run("import sys; sys.exit('no such weights')")
+    started.append(run)
+    code, errors = run.end()
+    assert code == 1
+    assert errors.count("[child-0] no such weights") == 5
+    assert "did not start in 5 tries (exit code 1); its last lines:\n  no such weights" in errors
+
+
+def test_hopeless_child_is_not_started_again(started: list[Run]) -> None:
+    run = Run("import sys; print('bad model', file=sys.stderr); sys.exit(78)")
+    started.append(run)
+    code, errors = run.end()
+    assert code == 1
+    assert errors.count("bad model") == 1
+
+
+def test_children_end_when_the_supervisor_is_killed(started: list[Run]) -> None:
+    guarded = (
+        "from spectrie.supervise.parent_watch import watch_supervisor; watch_supervisor()\n" + GOOD
+    )
+    run = Run(guarded)
+    started.append(run)
+    (pid,) = run.wait_ready()
+    run.process.kill()
+    assert wait_gone(pid)
