@@ -3,9 +3,9 @@
 //! Both APIs turn a call into a `spectrie.v1.GenerateRequest` and run it by [`Generation::start`];
 //! both turn a [`RequestError`] into their own words. [`run`] is the whole program.
 
+pub mod access;
 mod admin;
 pub mod app;
-pub mod auth;
 pub mod config;
 pub mod error;
 pub mod generation;
@@ -13,18 +13,13 @@ mod grpc;
 pub mod http;
 mod listen;
 pub mod metrics;
-mod runtime;
-mod shutdown;
 pub mod source;
 mod sync;
-mod token;
 mod workers;
 
-pub use app::{AppState, Bound, Ending};
-pub use auth::ApiKeys;
+pub use access::ApiKeys;
+pub use app::{AppState, Bound, Ending, Shutdown, run};
 pub use config::RouterConfig;
 pub use error::{ErrorKind, RequestError, RouterError};
 pub use generation::{Caller, Generation, GenerationStream};
 pub use metrics::Metrics;
-pub use runtime::run;
-pub use shutdown::Shutdown;

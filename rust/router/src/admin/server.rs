@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 
 use super::service::AdminService;
+use crate::access::Token;
 use crate::config::AccessConfig;
 use crate::error::RouterError;
 use crate::grpc;
 use crate::listen::GrpcListener;
-use crate::token::Token;
 
 /// Whoever may open this socket decides what is drafted from, and reads tenants' names.
 const SOCKET_MODE: u32 = 0o600;

@@ -10,10 +10,10 @@ use spectrie_proto::{v1, worker_v1};
 use tonic::{Code, Request, Response, Status};
 
 use super::merge::{self, Merged, is_done, merge};
+use crate::access::Token;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::refused;
 use crate::grpc::Deadline;
-use crate::token::Token;
 use crate::workers::Fleet;
 
 /// How long workers may take when the caller sets no deadline.

@@ -239,7 +239,7 @@ impl Choice {
             ))),
             (FinishKind::FinishRefused, None) => {
                 let message = message.unwrap_or_else(|| "the worker refused the request".into());
-                let delay = super::RETRY_DELAY;
+                let delay = super::service::RETRY_DELAY;
                 let error = RequestError::retry(ErrorKind::QueueFull, message, delay);
                 Err(Outcome::Lost(Some(error)))
             }

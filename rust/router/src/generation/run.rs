@@ -186,8 +186,11 @@ impl Run {
             .iter()
             .map(|choice| u64::from(choice.num_tokens))
             .sum();
-        let lost =
-            || reason.unwrap_or_else(|| RequestError::worker_lost(tokens_sent, super::RETRY_DELAY));
+        let lost = || {
+            reason.unwrap_or_else(|| {
+                RequestError::worker_lost(tokens_sent, super::service::RETRY_DELAY)
+            })
+        };
         let Some(choice) = self.choices.get_mut(index) else {
             return Err(lost());
         };

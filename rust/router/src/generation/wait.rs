@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{RETRY_DELAY, Shared};
+use super::service::{RETRY_DELAY, Shared};
 use crate::error::{ErrorKind, RequestError};
 
 /// One request's wait. It holds a place among the waiting from the first time it waits.

@@ -9,8 +9,8 @@ use spectrie_proto::v1::inference_server::Inference;
 use tonic::{Code, Request, Response, Status};
 
 use super::guard::Deadline;
+use crate::access::ApiKeys;
 use crate::app::AppState;
-use crate::auth::ApiKeys;
 use crate::error::RequestError;
 use crate::generation::Caller;
 

@@ -20,14 +20,14 @@ use crate::app::AppState;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
 
+use super::answer::events::{Happened, Running};
+use super::answer::logprobs::{Logprobs, PromptLogprobs};
+use super::answer::response::{Answer, Choice, Message, Stop, finish_reason};
+use super::answer::sse::{Encoder, KEEP_ALIVE};
 use super::body;
+use super::convert::{ApiRequest, Endpoint, convert};
 use super::error::HttpError;
 use super::layers::{RequestId, Tenant, X_SPECTRIE_IGNORED};
-use super::logprobs::{Logprobs, PromptLogprobs};
-use super::request::{ApiRequest, Endpoint, convert};
-use super::response::{Answer, Choice, Message, Stop, finish_reason};
-use super::running::{Happened, Running};
-use super::sse::{Encoder, KEEP_ALIVE};
 
 /// How long a stream may be silent before a comment keeps its connection alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);

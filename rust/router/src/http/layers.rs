@@ -13,8 +13,8 @@ use spectrie_proto::validate::MAX_NAME_BYTES;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use uuid::Uuid;
 
+use crate::access::ApiKeys;
 use crate::app::AppState;
-use crate::auth::ApiKeys;
 
 use super::error::HttpError;
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::artifacts::Artifacts;
-use super::fleet::Fleet;
+use super::broadcast::Fleet;
 use super::model::ServedModel;
 use super::registry::Registry;
 use super::worker::Worker;

@@ -1,6 +1,6 @@
 //! A worker without a model: it dials a router and echoes each prompt, a few tokens a step.
 //!
-//! Shared by the router's tests and by the `fake_worker` example that benches use.
+//! Shared by all tests of the router.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

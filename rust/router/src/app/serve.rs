@@ -8,8 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::Shutdown;
+use crate::access::ApiKeys;
+use crate::access::Token;
 use crate::admin::{self, AdminService};
-use crate::auth::ApiKeys;
 use crate::config::RouterConfig;
 use crate::error::RouterError;
 use crate::generation::Generation;
@@ -17,8 +19,6 @@ use crate::grpc;
 use crate::http;
 use crate::listen::{self, GrpcListener};
 use crate::metrics::Metrics;
-use crate::shutdown::Shutdown;
-use crate::token::Token;
 use crate::workers::{Fleet, Hub, Registry, Roster, SessionContext};
 
 /// How long servers may take to send their last bytes after the last request has ended.

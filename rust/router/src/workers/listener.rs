@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::outgoing;
 use super::session::{self, SessionContext};
 use super::worker::Worker;
-use crate::token::Token;
+use crate::access::Token;
 
 /// How long a connected peer may be silent before its hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use spectrie_proto::v1;
 /// OpenAI's `usage`. `completion_tokens` counts tokens emitted; rejected prediction tokens appear
 /// in the details alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
@@ -35,7 +35,7 @@ struct CompletionTokensDetails {
 /// What the `spectrie` object of an answer says. `accepted_tokens` + `verify_steps` = tokens after
 /// each prefill's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     request_id: String,
     /// Gives the same tokens again when sent as `seed`.
     seed: Option<u64>,
@@ -61,14 +61,14 @@ struct Timing {
 
 /// Sums that grow as choices end.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     usage: Usage,
     report: Report,
 }
 
 impl Totals {
     /// Sums of nothing yet, for the request of this name.
-    pub(super) fn new(request_id: &str) -> Self {
+    pub(crate) fn new(request_id: &str) -> Self {
         Self {
             usage: Usage::default(),
             report: Report {
@@ -79,14 +79,14 @@ impl Totals {
     }
 
     /// Counts a prompt that was accepted: once, whatever the number of its choices.
-    pub(super) fn add_started(&mut self, started: &v1::Started) {
+    pub(crate) fn add_started(&mut self, started: &v1::Started) {
         self.usage.prompt_tokens += u64::from(started.prompt_tokens);
         self.report.seed.get_or_insert(started.seed);
     }
 
     /// Counts a choice that ended. `first` is true for the first choice of its prompt, whose cached
     /// tokens count.
-    pub(super) fn add_finished(&mut self, finished: &v1::Finished, first: bool) {
+    pub(crate) fn add_finished(&mut self, finished: &v1::Finished, first: bool) {
         let usage = finished.usage.unwrap_or_default();
         if first {
             self.usage.prompt_tokens_details.cached_tokens += u64::from(usage.cached_tokens);
@@ -116,14 +116,14 @@ impl Totals {
     }
 
     /// The usage so far.
-    pub(super) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         let mut usage = self.usage.clone();
         usage.total_tokens = usage.prompt_tokens + usage.completion_tokens;
         usage
     }
 
     /// The report so far.
-    pub(super) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         self.report.clone()
     }
 }

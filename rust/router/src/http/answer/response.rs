@@ -5,20 +5,20 @@ use spectrie_proto::v1;
 use spectrie_proto::v1::finished::StopReason;
 
 use super::logprobs::{Logprobs, PromptLogprobs};
-use super::request::Endpoint;
-use super::totals::{Report, Usage};
+use super::usage::{Report, Usage};
+use crate::http::convert::Endpoint;
 
 /// What every object of one answer repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) endpoint: Endpoint,
+pub(crate) struct Identity {
+    pub(crate) endpoint: Endpoint,
     /// `chatcmpl-…` or `cmpl-…`
-    pub(super) id: String,
+    pub(crate) id: String,
     /// Unix time in seconds.
-    pub(super) created: i64,
-    pub(super) model: String,
+    pub(crate) created: i64,
+    pub(crate) model: String,
     /// Short hash of the numeric fingerprint: equal fingerprints give equal tokens for equal seeds.
-    pub(super) system_fingerprint: Option<String>,
+    pub(crate) system_fingerprint: Option<String>,
 }
 
 impl Identity {
@@ -34,7 +34,7 @@ impl Identity {
 
 /// A whole answer, or one chunk of a stream.
 #[derive(Debug, Serialize)]
-pub(super) struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     id: &'a str,
     object: &'static str,
     created: i64,
@@ -65,7 +65,7 @@ impl UsageField {
 
 impl<'a> Answer<'a> {
     /// A whole answer.
-    pub(super) fn whole(
+    pub(crate) fn whole(
         identity: &'a Identity,
         choices: &'a [Choice<'a>],
         usage: Usage,
@@ -80,7 +80,7 @@ impl<'a> Answer<'a> {
     }
 
     /// One chunk of choices. `usage_follows` adds the null that announces a usage chunk.
-    pub(super) fn chunk(
+    pub(crate) fn chunk(
         identity: &'a Identity,
         choices: &'a [Choice<'a>],
         usage_follows: bool,
@@ -102,7 +102,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The last chunk: no choices, sums alone.
-    pub(super) fn last_chunk(
+    pub(crate) fn last_chunk(
         identity: &'a Identity,
         usage: Option<Usage>,
         report: Option<Report>,
@@ -121,28 +121,28 @@ impl<'a> Answer<'a> {
 
 /// One choice: a message or a delta for chat, text for completions.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Choice<'a> {
-    pub(super) index: u32,
+pub(crate) struct Choice<'a> {
+    pub(crate) index: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<Message<'a>>,
+    pub(crate) message: Option<Message<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(crate) delta: Option<Delta<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) text: Option<&'a str>,
+    pub(crate) text: Option<&'a str>,
     /// Null unless asked for: OpenAI's clients expect the field.
-    pub(super) logprobs: Option<Logprobs<'a>>,
-    pub(super) finish_reason: Option<&'static str>,
+    pub(crate) logprobs: Option<Logprobs<'a>>,
+    pub(crate) finish_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) stop_reason: Option<Stop<'a>>,
+    pub(crate) stop_reason: Option<Stop<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) token_ids: Option<&'a [u32]>,
+    pub(crate) token_ids: Option<&'a [u32]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) prompt_logprobs: Option<PromptLogprobs<'a>>,
+    pub(crate) prompt_logprobs: Option<PromptLogprobs<'a>>,
 }
 
 /// The whole message of a chat choice.
 #[derive(Debug, Serialize)]
-pub(super) struct Message<'a> {
+pub(crate) struct Message<'a> {
     role: &'static str,
     content: &'a str,
     /// Always null: this server refuses nothing by itself.
@@ -150,7 +150,7 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn new(content: &'a str) -> Self {
+    pub(crate) fn new(content: &'a str) -> Self {
         Self {
             role: "assistant",
             content,
@@ -161,23 +161,23 @@ impl<'a> Message<'a> {
 
 /// What a chat chunk adds.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Delta<'a> {
+pub(crate) struct Delta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) role: Option<&'static str>,
+    pub(crate) role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) content: Option<&'a str>,
+    pub(crate) content: Option<&'a str>,
 }
 
 /// The stop text or stop token that ended a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(super) enum Stop<'a> {
+pub(crate) enum Stop<'a> {
     Text(&'a str),
     Token(u32),
 }
 
 impl<'a> Stop<'a> {
-    pub(super) fn of(finished: &'a v1::Finished) -> Option<Self> {
+    pub(crate) fn of(finished: &'a v1::Finished) -> Option<Self> {
         finished.stop_reason.as_ref().map(|reason| match reason {
             StopReason::StopText(text) => Self::Text(text),
             StopReason::StopTokenId(id) => Self::Token(*id),
@@ -186,7 +186,7 @@ impl<'a> Stop<'a> {
 }
 
 /// OpenAI's word for why a choice ended.
-pub(super) fn finish_reason(finished: &v1::Finished) -> &'static str {
+pub(crate) fn finish_reason(finished: &v1::Finished) -> &'static str {
     match finished.reason() {
         v1::FinishReason::Length => "length",
         v1::FinishReason::Stop | v1::FinishReason::Unspecified => "stop",

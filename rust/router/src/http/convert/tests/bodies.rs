@@ -4,7 +4,7 @@ use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
 use spectrie_proto::v1::structured::Constraint;
 
-use super::*;
+use crate::http::convert::request::*;
 use crate::http::error::HttpError;
 
 pub(super) fn chat(extra: Value) -> Result<ApiRequest, HttpError> {

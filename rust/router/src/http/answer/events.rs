@@ -15,11 +15,11 @@ use crate::app::AppState;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
 
-use super::error::HttpError;
-use super::models::system_fingerprint;
-use super::request::{ApiRequest, Endpoint, Names};
 use super::response::Identity;
-use super::totals::Totals;
+use super::usage::Totals;
+use crate::http::convert::{ApiRequest, Endpoint, Names};
+use crate::http::error::HttpError;
+use crate::http::models::system_fingerprint;
 
 /// How long the answer's status waits for the first token. A failure within it (a worker that
 /// refuses or dies) is then a status that clients retry, not an event inside a stream that began
@@ -30,22 +30,22 @@ type Tagged = (u32, Result<v1::GenerateEvent, RequestError>);
 
 /// One thing that happened to a choice of the answer, by its index there.
 #[derive(Debug)]
-pub(super) enum Happened {
+pub(crate) enum Happened {
     Delta(u32, v1::Delta),
     Finished(u32, v1::Finished),
 }
 
 /// A request that runs. Dropping it cancels every part of it.
-pub(super) struct Running {
+pub(crate) struct Running {
     events: SelectAll<Pin<Box<dyn Stream<Item = Tagged> + Send>>>,
     early: VecDeque<Happened>,
     choices_per_prompt: u32,
     unfinished: u32,
     names: Names,
     /// Sums over what ended so far.
-    pub(super) totals: Totals,
+    pub(crate) totals: Totals,
     /// What the objects of the answer repeat.
-    pub(super) identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl Running {
@@ -54,7 +54,7 @@ impl Running {
     ///
     /// # Errors
     /// The first failure of any part.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         state: &AppState,
         api: &mut ApiRequest,
         id: &str,
@@ -139,7 +139,7 @@ impl Running {
     ///
     /// # Errors
     /// The failure that ends the whole answer.
-    pub(super) async fn next(&mut self) -> Result<Option<Happened>, HttpError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Happened>, HttpError> {
         if let Some(happened) = self.early.pop_front() {
             return Ok(Some(happened));
         }
@@ -189,7 +189,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::http::request::convert;
+    use crate::http::convert::convert;
 
     fn api(num_prompts: usize, n: u32) -> ApiRequest {
         let body = json!({"prompt": vec!["x"; num_prompts], "n": n});

@@ -3,8 +3,8 @@
 
 use crate::error::{ErrorKind, RequestError};
 
+use super::convert::Names;
 use super::error::HttpError;
-use super::request::Names;
 
 impl HttpError {
     /// The core's error, its fields renamed to those of the request.

@@ -5,10 +5,9 @@ use std::io::IsTerminal as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::app::{self, Bound, Ending};
+use super::{Bound, Ending, Shutdown, serve};
 use crate::config::{LogConfig, LogFormat, RouterConfig};
 use crate::error::RouterError;
-use crate::shutdown::Shutdown;
 
 /// Serves until a signal or `shutdown`, blocking this thread.
 ///
@@ -46,7 +45,7 @@ pub fn run(
                 }
             });
         }
-        app::serve(config, on_ready, shutdown).await
+        serve(config, on_ready, shutdown).await
     });
     // Requests that were cut off must not hold the process.
     runtime.shutdown_background();

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::HttpError;
+use crate::http::error::HttpError;
 
 /// The result of reading one field.
 pub(super) type Field<T> = Result<T, HttpError>;

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tonic::metadata::MetadataMap;
 
-use crate::auth::ApiKeys;
+use crate::access::ApiKeys;
 use crate::error::RouterError;
 
 /// A secret, kept as its digest.

@@ -11,18 +11,18 @@ use std::collections::{HashMap, HashSet};
 use bytes::{BufMut, Bytes, BytesMut};
 use spectrie_proto::v1;
 
-use super::error::HttpError;
 use super::logprobs::{Logprobs, PromptLogprobs};
-use super::request::{Endpoint, Wishes};
 use super::response::{Answer, Choice, Delta, Identity, Stop, finish_reason};
-use super::totals::Totals;
+use super::usage::Totals;
+use crate::http::convert::{Endpoint, Wishes};
+use crate::http::error::HttpError;
 
 /// Sent while nothing else is, so that proxies keep the connection; clients skip comments.
-pub(super) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Turns events of choices into bytes of a stream.
 #[derive(Debug)]
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     identity: Identity,
     wishes: Wishes,
     /// Choices whose role was sent.
@@ -32,7 +32,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(identity: Identity, wishes: Wishes) -> Self {
+    pub(crate) fn new(identity: Identity, wishes: Wishes) -> Self {
         Self {
             identity,
             wishes,
@@ -42,7 +42,7 @@ impl Encoder {
     }
 
     /// New text of the choice `index`, after its role if this is its first.
-    pub(super) fn delta(&mut self, index: u32, delta: &v1::Delta) -> Bytes {
+    pub(crate) fn delta(&mut self, index: u32, delta: &v1::Delta) -> Bytes {
         let mut out = BytesMut::new();
         self.open(index, &mut out);
         // Tokens that do not yet make a character carry no text: nothing to say unless more than
@@ -72,7 +72,7 @@ impl Encoder {
     }
 
     /// The end of the choice `index`.
-    pub(super) fn finished(&mut self, index: u32, finished: &v1::Finished) -> Bytes {
+    pub(crate) fn finished(&mut self, index: u32, finished: &v1::Finished) -> Bytes {
         let mut out = BytesMut::new();
         self.open(index, &mut out);
         let choice = Choice {
@@ -87,7 +87,7 @@ impl Encoder {
     }
 
     /// The end of the stream, with sums as the client wished.
-    pub(super) fn done(&self, totals: &Totals) -> Bytes {
+    pub(crate) fn done(&self, totals: &Totals) -> Bytes {
         let mut out = BytesMut::new();
         if self.wishes.include_usage || self.wishes.report_speculation {
             let usage = self.wishes.include_usage.then(|| totals.usage());
@@ -99,7 +99,7 @@ impl Encoder {
     }
 
     /// An error in the middle of the stream; nothing may follow it.
-    pub(super) fn error(error: &HttpError) -> Bytes {
+    pub(crate) fn error(error: &HttpError) -> Bytes {
         let mut out = BytesMut::new();
         out.put_slice(b"data: ");
         out.put_slice(&error.to_json());

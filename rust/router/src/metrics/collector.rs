@@ -1,9 +1,5 @@
 //! What the router counts and measures, under the names of one table.
 
-mod drafting;
-mod labels;
-mod table;
-
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -18,17 +14,15 @@ use prometheus_client::registry::Registry;
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{Load, RequestStats};
 
-use crate::error::RequestError;
-use crate::source::SOURCE_NAMES;
-use crate::sync::lock;
-use drafting::Drafting;
-pub(crate) use drafting::net_gain;
-use labels::{
+use super::drafting::Drafting;
+use super::labels::{
     Buckets, CauseLabel, ModelLabel, ReasonLabel, ResultLabels, RouteLabels, SECONDS, SourceLabels,
     TOKEN_SECONDS, TOKENS, WorkerLabels, model_label, worker_labels,
 };
-use table::Registrar;
-pub use table::TABLE;
+use super::table::Registrar;
+use crate::error::RequestError;
+use crate::source::SOURCE_NAMES;
+use crate::sync::lock;
 
 type Times = Family<ModelLabel, Histogram, Buckets>;
 type Amount = Gauge<f64, AtomicU64>;
@@ -65,7 +59,7 @@ pub struct Metrics {
     queue: Times,
     prefill: Times,
     accepted_per_step: Times,
-    drafting: Drafting,
+    pub(super) drafting: Drafting,
     steps: Mutex<BTreeMap<(String, String), LastStep>>,
     seen_models: Mutex<BTreeMap<String, u64>>,
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
 
-use super::error::HttpError;
 use super::fields::{Field, Fields, absent, given, to_token_ids, wrong};
+use crate::http::error::HttpError;
 
 /// Most prompts in one completion request; each runs as a request of its own.
 const MAX_PROMPTS: usize = 64;

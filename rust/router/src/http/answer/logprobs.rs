@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Serialize, Serializer};
 use spectrie_proto::v1::{TokenLogprob, TopLogprob};
 
-use super::request::Endpoint;
+use crate::http::convert::Endpoint;
 
 /// Told in place of less, and of minus infinity, which JSON does not have. OpenAI's own number.
 const LEAST: f32 = -9999.0;
@@ -14,7 +14,7 @@ const LEAST: f32 = -9999.0;
 /// `logprobs` of one choice.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Logprobs<'a> {
+pub(crate) enum Logprobs<'a> {
     Chat {
         content: Vec<ChatToken<'a>>,
         /// Always null: this server refuses nothing by itself.
@@ -25,7 +25,7 @@ pub(super) enum Logprobs<'a> {
 
 /// A token of a chat answer.
 #[derive(Debug, Serialize)]
-pub(super) struct ChatToken<'a> {
+pub(crate) struct ChatToken<'a> {
     #[serde(flatten)]
     token: ChatTop<'a>,
     top_logprobs: Vec<ChatTop<'a>>,
@@ -42,7 +42,7 @@ struct ChatTop<'a> {
 
 /// Lists side by side, one entry per token.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Table<'a> {
+pub(crate) struct Table<'a> {
     tokens: Vec<Cow<'a, str>>,
     token_logprobs: Vec<f32>,
     top_logprobs: Vec<ByName<'a>>,
@@ -57,7 +57,7 @@ struct ByName<'a>(&'a TokenLogprob);
 impl<'a> Logprobs<'a> {
     /// In the shape of `endpoint`. `offset` is how many characters of text came before, and is moved
     /// behind these tokens; `shows_special` is whether special tokens are part of the text.
-    pub(super) fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         entries: &'a [TokenLogprob],
         shows_special: bool,
@@ -155,11 +155,11 @@ impl Serialize for ByName<'_> {
 
 /// `prompt_logprobs`: null for the first token, then objects by token id.
 #[derive(Debug)]
-pub(super) struct PromptLogprobs<'a>(&'a [TokenLogprob]);
+pub(crate) struct PromptLogprobs<'a>(&'a [TokenLogprob]);
 
 impl<'a> PromptLogprobs<'a> {
     /// None where there are no entries.
-    pub(super) fn new(entries: &'a [TokenLogprob]) -> Option<Self> {
+    pub(crate) fn new(entries: &'a [TokenLogprob]) -> Option<Self> {
         (!entries.is_empty()).then_some(Self(entries))
     }
 }

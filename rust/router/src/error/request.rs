@@ -1,15 +1,11 @@
 //! What can go wrong with a request, and how gRPC and OpenAI HTTP say it.
 
-mod kind;
-mod router;
-
 use std::time::Duration;
 
 use spectrie_proto::validate::Violation;
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 
-pub use kind::ErrorKind;
-pub use router::RouterError;
+use super::kind::ErrorKind;
 
 /// Domain of `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "spectrie";

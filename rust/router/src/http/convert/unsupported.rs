@@ -7,8 +7,8 @@
 
 use serde_json::Value;
 
-use super::error::HttpError;
 use super::fields::{Field, Fields, given};
+use crate::http::error::HttpError;
 
 /// A field that is refused unless its value asks for nothing.
 struct Refused {

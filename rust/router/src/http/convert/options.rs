@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use spectrie_proto::v1;
 
-use super::error::HttpError;
 use super::fields::{Field, Fields, to_f32, to_strings, wrong};
 use super::request::Endpoint;
+use crate::http::error::HttpError;
 
 const PENALTY: &str = "a number from -2 to 2";
 const MODES: &str = "\"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"";

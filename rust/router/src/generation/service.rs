@@ -1,15 +1,5 @@
 //! One request from its first check to its last event, whichever API it came from.
 
-mod choice;
-mod convert;
-mod live;
-mod logprobs;
-mod prompt;
-mod resolve;
-mod run;
-mod text;
-mod wait;
-
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,14 +16,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::live::LiveIds;
+use super::resolve::{Facts, Resolved};
+use super::run::{Parts, Run};
+use super::wait::Wait;
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError};
 use crate::metrics::Metrics;
 use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, Registry, ServedModel};
-use live::LiveIds;
-use resolve::{Facts, Resolved};
-use run::{Parts, Run};
-use wait::Wait;
 
 /// What a caller is told to wait before it tries again: about the time a worker restarts in.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -50,18 +40,18 @@ pub struct Caller {
 /// Runs requests on the workers that have joined. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    registry: Arc<Registry>,
-    metrics: Arc<Metrics>,
-    config: Arc<RouterConfig>,
-    live: LiveIds,
-    num_waiting: AtomicUsize,
-    draining: CancellationToken,
-    running: TaskTracker,
+pub(super) struct Shared {
+    pub(super) registry: Arc<Registry>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) config: Arc<RouterConfig>,
+    pub(super) live: LiveIds,
+    pub(super) num_waiting: AtomicUsize,
+    pub(super) draining: CancellationToken,
+    pub(super) running: TaskTracker,
 }
 
 impl Generation {
@@ -131,7 +121,7 @@ impl Generation {
             allow_client_namespaces: shared.config.access.allow_client_namespaces,
             deadline,
         };
-        let resolved = resolve::resolve(request, facts).await?;
+        let resolved = super::resolve::resolve(request, facts).await?;
         let mailbox = Arc::new(Mailbox::new(resolved.num_choices as usize));
         let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
         let run = Run::new(Parts {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use spectrie_proto::v1;
 use spectrie_proto::v1::structured::Constraint;
 
-use super::error::HttpError;
 use super::fields::{Field, Fields, absent, to_strings, wrong};
+use crate::http::error::HttpError;
 
 const FORMATS: &str = "\"text\", \"json_object\" or \"json_schema\"";
 const KINDS: &str = "one of json, json_object, regex, grammar and choice";

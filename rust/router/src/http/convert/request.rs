@@ -17,7 +17,7 @@ const COMPLETIONS_MAX_TOKENS: u32 = 16;
 
 /// Which of the two endpoints a request came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Endpoint {
+pub(crate) enum Endpoint {
     /// `/v1/chat/completions`
     Chat,
     /// `/v1/completions`
@@ -26,24 +26,24 @@ pub(super) enum Endpoint {
 
 /// A request body, read and converted.
 #[derive(Debug)]
-pub(super) struct ApiRequest {
-    pub(super) endpoint: Endpoint,
+pub(crate) struct ApiRequest {
+    pub(crate) endpoint: Endpoint,
     /// A unique name that the client chose in the body.
-    pub(super) request_id: Option<String>,
+    pub(crate) request_id: Option<String>,
     /// One per prompt, in the order given; at least one.
-    pub(super) requests: Vec<v1::GenerateRequest>,
+    pub(crate) requests: Vec<v1::GenerateRequest>,
     /// Completions of each prompt.
-    pub(super) choices_per_prompt: u32,
+    pub(crate) choices_per_prompt: u32,
     /// Completions of all prompts together.
-    pub(super) num_choices: u32,
+    pub(crate) num_choices: u32,
     /// Whether to answer with server-sent events.
-    pub(super) stream: bool,
+    pub(crate) stream: bool,
     /// What else the client wants to see.
-    pub(super) wishes: Wishes,
+    pub(crate) wishes: Wishes,
     /// Fields without effect, for the `x-spectrie-ignored` header.
-    pub(super) ignored: Vec<String>,
+    pub(crate) ignored: Vec<String>,
     /// What this request calls the core's fields.
-    pub(super) names: Names,
+    pub(crate) names: Names,
 }
 
 /// What the client wants to see beside text.
@@ -52,35 +52,35 @@ pub(super) struct ApiRequest {
     clippy::struct_excessive_bools,
     reason = "each is one field of the body"
 )]
-pub(super) struct Wishes {
+pub(crate) struct Wishes {
     /// Whether a stream ends with a chunk that carries the usage.
-    pub(super) include_usage: bool,
+    pub(crate) include_usage: bool,
     /// Whether the answer carries token ids.
-    pub(super) return_token_ids: bool,
+    pub(crate) return_token_ids: bool,
     /// Whether the answer carries log-probabilities.
-    pub(super) logprobs: bool,
+    pub(crate) logprobs: bool,
     /// Whether special tokens are part of the text.
-    pub(super) shows_special: bool,
+    pub(crate) shows_special: bool,
     /// Whether the client spoke of speculation, and so gets its figures in a stream too.
-    pub(super) report_speculation: bool,
+    pub(crate) report_speculation: bool,
 }
 
 /// What a request calls the fields that have more than one name, for errors from the core.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Names {
-    pub(super) max_tokens: &'static str,
-    pub(super) prompt: &'static str,
+pub(crate) struct Names {
+    pub(crate) max_tokens: &'static str,
+    pub(crate) prompt: &'static str,
     /// How many alternatives are told with each token.
-    pub(super) logprobs: &'static str,
+    pub(crate) logprobs: &'static str,
     /// The schema of the answer.
-    pub(super) schema: &'static str,
+    pub(crate) schema: &'static str,
 }
 
 /// Converts a JSON body.
 ///
 /// # Errors
 /// The first field that is wrong or not supported.
-pub(super) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
+pub(crate) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
     let mut body = Fields::from_value("", body)?;
     let mut ignored = BTreeSet::new();
     let model = body.take_string("model", "the name of a served model")?;
@@ -201,10 +201,3 @@ fn take_include_usage(body: &mut Fields, ignored: &mut BTreeSet<String>) -> Fiel
     ignored.extend(options.rest());
     Ok(include_usage)
 }
-
-#[cfg(test)]
-mod properties;
-#[cfg(test)]
-mod refusals;
-#[cfg(test)]
-mod tests;

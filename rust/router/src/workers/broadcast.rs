@@ -12,8 +12,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::time::error::Elapsed;
 use tonic::Code;
 
+use super::corpus_list::{Change, Roster};
 use super::registry::{Refusal, Registry};
-use super::roster::{Change, Roster};
 use super::worker::Worker;
 
 /// How long a worker that joins may take for all corpora: a large one is read once from disk.

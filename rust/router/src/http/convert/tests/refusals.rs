@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::tests::{chat, completion};
-use super::*;
+use super::bodies::{chat, completion};
+use crate::http::convert::request::*;
 
 /// (extra field of a chat body, param, code, message)
 fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {

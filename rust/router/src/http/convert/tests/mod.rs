@@ -1,0 +1,5 @@
+//! Bodies that are converted, and bodies that are refused.
+
+mod bodies;
+mod properties;
+mod refusals;

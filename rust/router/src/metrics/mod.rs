@@ -1,0 +1,11 @@
+//! What the router counts and measures, under the names of one table.
+
+mod collector;
+mod drafting;
+mod labels;
+mod table;
+
+pub use collector::Metrics;
+pub(crate) use collector::ModelMetrics;
+pub(crate) use drafting::net_gain;
+pub use table::TABLE;
