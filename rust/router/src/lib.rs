@@ -14,12 +14,14 @@ pub mod http;
 mod listen;
 pub mod metrics;
 pub mod source;
+pub mod state;
 mod sync;
 mod workers;
 
 pub use access::ApiKeys;
-pub use app::{AppState, Bound, Ending, Shutdown, run};
+pub use app::{Bound, Ending, Shutdown, run};
 pub use config::RouterConfig;
 pub use error::{ErrorKind, RequestError, RouterError};
 pub use generation::{Caller, Generation, GenerationStream};
 pub use metrics::Metrics;
+pub use state::AppState;

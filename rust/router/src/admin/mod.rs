@@ -4,5 +4,5 @@ mod merge;
 mod server;
 mod service;
 
-pub(crate) use server::{bind, serve};
+pub(crate) use server::{AdminListener, bind, serve};
 pub(crate) use service::AdminService;

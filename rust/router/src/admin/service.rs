@@ -14,7 +14,7 @@ use crate::access::Token;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::refused;
 use crate::grpc::Deadline;
-use crate::workers::Fleet;
+use crate::workers::Broadcast;
 
 /// How long workers may take when the caller sets no deadline.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,13 +26,13 @@ const MAX_NAME_BYTES: usize = 4096;
 /// The service.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminService {
-    fleet: Arc<Fleet>,
+    broadcast: Arc<Broadcast>,
     token: Option<Token>,
 }
 
 impl AdminService {
-    pub(crate) fn new(fleet: Arc<Fleet>, token: Option<Token>) -> Self {
-        Self { fleet, token }
+    pub(crate) fn new(broadcast: Arc<Broadcast>, token: Option<Token>) -> Self {
+        Self { broadcast, token }
     }
 
     /// Checks the caller; when its workers' answers must be there.
@@ -59,7 +59,7 @@ impl AdminService {
         expected: impl Fn(Reply) -> Option<T>,
         settled: Option<Code>,
     ) -> Result<Merged<T>, RequestError> {
-        let answers = self.fleet.ask(model, &call, deadline).await;
+        let answers = self.broadcast.ask(model, &call, deadline).await;
         let answers = answers.map_err(|refusal| refused(refusal, model))?;
         merge(answers, expected, settled)
     }
@@ -88,7 +88,7 @@ impl AdminService {
                 namespaces: readers.names,
             }),
         };
-        let answers = self.fleet.add_corpus(model, corpus, deadline).await;
+        let answers = self.broadcast.add_corpus(model, corpus, deadline).await;
         let answers = answers.map_err(|refusal| refused(refusal, model))?;
         let expected = |reply| match reply {
             Reply::Corpus(info) => Some(info),
@@ -112,7 +112,7 @@ impl AdminService {
     ) -> Result<v1::RemoveCorpusResponse, RequestError> {
         check_name("name", &request.name)?;
         let model = request.model.as_deref();
-        let removal = self.fleet.remove_corpus(model, &request.name, deadline);
+        let removal = self.broadcast.remove_corpus(model, &request.name, deadline);
         let removal = removal.await.map_err(|refusal| refused(refusal, model))?;
         if removal.was_only_remembered {
             tracing::info!(corpus = %request.name, "corpus that no worker had is not brought back");
@@ -134,7 +134,7 @@ impl AdminService {
     ) -> Result<v1::ForgetNamespaceResponse, RequestError> {
         check_name("name", &request.name)?;
         let model = request.model.as_deref();
-        let answers = self.fleet.forget(model, &request.name, deadline).await;
+        let answers = self.broadcast.forget(model, &request.name, deadline).await;
         let answers = answers.map_err(|refusal| refused(refusal, model))?;
         let merged = merge(answers, is_done, Some(Code::NotFound))
             .map_err(|error| about(error, "namespace", &request.name))?;
@@ -250,7 +250,7 @@ impl Admin for AdminService {
     ) -> Result<Response<v1::GetStatsResponse>, Status> {
         self.admit(&request)?;
         let model = request.into_inner().model;
-        let workers = self.fleet.workers(model.as_deref());
+        let workers = self.broadcast.workers(model.as_deref());
         let (_, workers) = workers.map_err(|refusal| refused(refusal, model.as_deref()))?;
         let stats = workers
             .iter()

@@ -1,9 +1,11 @@
 //! The program: wiring, runtime, and the request to end.
 
+mod listeners;
 mod runtime;
 mod serve;
 mod shutdown;
 
+pub use listeners::Bound;
 pub use runtime::run;
-pub use serve::{AppState, Bound, Ending, serve};
+pub use serve::{Ending, serve};
 pub use shutdown::Shutdown;

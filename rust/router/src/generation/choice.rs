@@ -83,7 +83,6 @@ impl Choice {
             prompt_logprobs,
             finish,
             lost,
-            num_steps: _,
         } = inbox;
         let mut text = String::new();
         self.prompt_logprobs.extend(prompt_logprobs);
@@ -239,7 +238,7 @@ impl Choice {
             ))),
             (FinishKind::FinishRefused, None) => {
                 let message = message.unwrap_or_else(|| "the worker refused the request".into());
-                let delay = super::service::RETRY_DELAY;
+                let delay = super::refusal::RETRY_DELAY;
                 let error = RequestError::retry(ErrorKind::QueueFull, message, delay);
                 Err(Outcome::Lost(Some(error)))
             }

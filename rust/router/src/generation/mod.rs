@@ -5,11 +5,14 @@ mod convert;
 mod live;
 mod logprobs;
 mod prompt;
+mod refusal;
 mod resolve;
 mod run;
 mod service;
+mod stream;
 mod text;
 mod wait;
 
-pub(crate) use service::refused;
-pub use service::{Caller, Generation, GenerationStream};
+pub(crate) use refusal::refused;
+pub use service::{Caller, Generation};
+pub use stream::GenerationStream;

@@ -188,7 +188,7 @@ impl Run {
             .sum();
         let lost = || {
             reason.unwrap_or_else(|| {
-                RequestError::worker_lost(tokens_sent, super::service::RETRY_DELAY)
+                RequestError::worker_lost(tokens_sent, super::refusal::RETRY_DELAY)
             })
         };
         let Some(choice) = self.choices.get_mut(index) else {

@@ -1,32 +1,24 @@
-//! One request from its first check to its last event, whichever API it came from.
+//! Begins requests: checks, resolves, dispatches.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use futures_core::Stream;
-use futures_util::StreamExt as _;
-use futures_util::stream::unfold;
-use spectrie_proto::v1::generate_event::Event;
 use spectrie_proto::{v1, validate};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::live::LiveIds;
+use super::refusal::{RETRY_DELAY, refused};
 use super::resolve::{Facts, Resolved};
 use super::run::{Parts, Run};
-use super::wait::Wait;
+use super::stream::GenerationStream;
+use super::wait::{Bounds, Wait};
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError};
 use crate::metrics::Metrics;
 use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, Registry, ServedModel};
-
-/// What a caller is told to wait before it tries again: about the time a worker restarts in.
-pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Who sent a request, and how long it may take.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +103,7 @@ impl Generation {
         let live = shared.live.claim(&request_id)?;
         let tracked = shared.running.token();
         let deadline = self.deadline(caller.deadline, begun);
-        let mut wait = Wait::new(shared, deadline);
+        let mut wait = self.wait(deadline);
         let (model, max_context) = self.find_model(request.model.as_deref(), &mut wait).await?;
         let facts = Facts {
             request_id,
@@ -135,6 +127,20 @@ impl Generation {
             tracked,
         })?;
         Ok(GenerationStream::new(run))
+    }
+
+    fn wait(&self, deadline: Instant) -> Wait<'_> {
+        let shared = &self.shared;
+        Wait::new(
+            shared.registry.changes(),
+            &shared.draining,
+            &shared.num_waiting,
+            Bounds {
+                max_waiting: shared.config.limits.max_waiting,
+                limit: Duration::from_secs_f64(shared.config.workers.wait_s),
+                deadline,
+            },
+        )
     }
 
     fn check_draining(&self) -> Result<(), RequestError> {
@@ -231,104 +237,5 @@ impl Generation {
     /// Resolves when draining begins.
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.shared.draining
-    }
-}
-
-/// What a caller hears when no worker takes its request.
-pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
-    match refusal {
-        Refusal::Unknown(served) => {
-            RequestError::model_not_found(name.unwrap_or_default(), &served)
-        }
-        Refusal::Ambiguous(served) => RequestError::invalid(
-            "model",
-            format!(
-                "absent, allowed one of the served models: {}",
-                served.join(", ")
-            ),
-        ),
-        Refusal::Full { in_flight, limit } => RequestError::retry(
-            ErrorKind::QueueFull,
-            format!("{in_flight} completions are running or waiting, allowed up to {limit}"),
-            RETRY_DELAY,
-        ),
-        Refusal::Coming | Refusal::NoWorker => {
-            RequestError::retry(ErrorKind::Unavailable, "no worker is ready", RETRY_DELAY)
-        }
-    }
-}
-
-/// Events of one request: `started`, then `delta`s, then one `finished` per choice, or an error
-/// as the last item. Dropping it cancels the request within one step.
-pub struct GenerationStream {
-    events: Pin<Box<dyn Stream<Item = Result<v1::GenerateEvent, RequestError>> + Send>>,
-}
-
-impl GenerationStream {
-    fn new(run: Run) -> Self {
-        let events = unfold(run, |mut run| async {
-            run.next().await.map(|item| (item, run))
-        });
-        Self {
-            events: Box::pin(events),
-        }
-    }
-
-    /// Waits for the whole answer: every choice, in order of its index.
-    ///
-    /// # Errors
-    /// The error that ended the stream.
-    pub async fn collect(mut self) -> Result<v1::GenerateResponse, RequestError> {
-        let mut response = v1::GenerateResponse::default();
-        while let Some(event) = self.next().await {
-            add_event(&mut response, event?);
-        }
-        Ok(response)
-    }
-}
-
-/// Adds one event to the answer that it is a part of.
-fn add_event(response: &mut v1::GenerateResponse, event: v1::GenerateEvent) {
-    match event.event {
-        Some(Event::Started(started)) => response.started = Some(started),
-        Some(Event::Delta(delta)) => {
-            let choice = choice_of(&mut response.choices, delta.index);
-            choice.text.push_str(&delta.text);
-            choice.token_ids.extend(delta.token_ids);
-            choice.sources.extend(delta.sources);
-            choice.logprobs.extend(delta.logprobs);
-        }
-        Some(Event::Finished(finished)) => {
-            let choice = choice_of(&mut response.choices, finished.index);
-            choice.finished = Some(finished);
-        }
-        None => {}
-    }
-}
-
-fn choice_of(choices: &mut Vec<v1::Choice>, index: u32) -> &mut v1::Choice {
-    while choices.len() <= index as usize {
-        let index = choices.len() as u32;
-        choices.push(v1::Choice {
-            index,
-            ..Default::default()
-        });
-    }
-    &mut choices[index as usize]
-}
-
-impl Stream for GenerationStream {
-    type Item = Result<v1::GenerateEvent, RequestError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.events.as_mut().poll_next(context)
-    }
-}
-
-impl fmt::Debug for GenerationStream {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("GenerationStream")
-            .finish_non_exhaustive()
     }
 }

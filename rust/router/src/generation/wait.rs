@@ -6,8 +6,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::service::{RETRY_DELAY, Shared};
+use super::refusal::RETRY_DELAY;
 use crate::error::{ErrorKind, RequestError};
+
+/// How long one request may wait, and beside how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) max_waiting: usize,
+    /// From the first wait on.
+    pub(crate) limit: Duration,
+    /// Of the request.
+    pub(crate) deadline: Instant,
+}
 
 /// One request's wait. It holds a place among the waiting from the first time it waits.
 #[derive(Debug)]
@@ -15,22 +25,23 @@ pub(crate) struct Wait<'a> {
     changes: watch::Receiver<u64>,
     draining: &'a CancellationToken,
     num_waiting: &'a AtomicUsize,
-    max_waiting: usize,
-    limit: Duration,
-    deadline: Instant,
+    bounds: Bounds,
     /// When the wait ends, once it has begun.
     until: Option<Instant>,
 }
 
 impl<'a> Wait<'a> {
-    pub(super) fn new(shared: &'a Shared, deadline: Instant) -> Self {
+    pub(super) fn new(
+        changes: watch::Receiver<u64>,
+        draining: &'a CancellationToken,
+        num_waiting: &'a AtomicUsize,
+        bounds: Bounds,
+    ) -> Self {
         Self {
-            changes: shared.registry.changes(),
-            draining: &shared.draining,
-            num_waiting: &shared.num_waiting,
-            max_waiting: shared.config.limits.max_waiting,
-            limit: Duration::from_secs_f64(shared.config.workers.wait_s),
-            deadline,
+            changes,
+            draining,
+            num_waiting,
+            bounds,
             until: None,
         }
     }
@@ -49,7 +60,7 @@ impl<'a> Wait<'a> {
             Some(until) => until,
             None => self.take_place()?,
         };
-        let end = tokio::time::Instant::from_std(until.min(self.deadline));
+        let end = tokio::time::Instant::from_std(until.min(self.bounds.deadline));
         let changed = tokio::select! {
             changed = tokio::time::timeout_at(end, self.changes.changed()) => changed.is_ok(),
             () = self.draining.cancelled() => {
@@ -60,11 +71,14 @@ impl<'a> Wait<'a> {
         if changed {
             return Ok(());
         }
-        if Instant::now() >= self.deadline {
+        if Instant::now() >= self.bounds.deadline {
             let message = "the deadline passed before a worker was ready";
             return Err(RequestError::new(ErrorKind::DeadlineExceeded, message));
         }
-        let message = format!("no worker was ready within {} s", self.limit.as_secs_f64());
+        let message = format!(
+            "no worker was ready within {} s",
+            self.bounds.limit.as_secs_f64()
+        );
         Err(RequestError::retry(
             ErrorKind::Unavailable,
             message,
@@ -74,10 +88,10 @@ impl<'a> Wait<'a> {
 
     fn take_place(&mut self) -> Result<Instant, RequestError> {
         let waiting = self.num_waiting.fetch_add(1, Ordering::Relaxed);
-        let until = Instant::now() + self.limit;
+        let until = Instant::now() + self.bounds.limit;
         self.until = Some(until);
-        if waiting >= self.max_waiting {
-            let most = self.max_waiting;
+        if waiting >= self.bounds.max_waiting {
+            let most = self.bounds.max_waiting;
             let message = format!("{waiting} requests wait for a worker, allowed up to {most}");
             return Err(RequestError::retry(
                 ErrorKind::QueueFull,

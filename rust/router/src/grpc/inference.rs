@@ -10,9 +10,9 @@ use tonic::{Code, Request, Response, Status};
 
 use super::guard::Deadline;
 use crate::access::ApiKeys;
-use crate::app::AppState;
 use crate::error::RequestError;
 use crate::generation::Caller;
+use crate::state::AppState;
 
 /// The service.
 #[derive(Clone, Debug)]

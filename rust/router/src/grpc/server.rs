@@ -14,10 +14,10 @@ use tower::layer::util::{Identity, Stack};
 
 use super::guard::GuardLayer;
 use super::inference::InferenceService;
-use crate::app::AppState;
 use crate::error::RouterError;
 use crate::listen::GrpcListener;
-use crate::workers::Hub;
+use crate::state::AppState;
+use crate::workers::WorkerListener;
 
 /// Largest message of a worker: artifacts come in chunks, a step's output is small.
 const MAX_WORKER_MESSAGE_BYTES: usize = 16 << 20;
@@ -65,12 +65,12 @@ pub(crate) async fn serve(
 /// Serves the workers' side until `shutdown`.
 pub(crate) async fn serve_workers(
     listener: GrpcListener,
-    hub: Hub,
+    workers: WorkerListener,
     shutdown: CancellationToken,
 ) -> Result<(), RouterError> {
-    let hub = WorkerHubServer::new(hub).max_decoding_message_size(MAX_WORKER_MESSAGE_BYTES);
+    let service = WorkerHubServer::new(workers).max_decoding_message_size(MAX_WORKER_MESSAGE_BYTES);
     kept_alive(Server::builder())
-        .add_service(hub)
+        .add_service(service)
         .serve_with_incoming_shutdown(listener.incoming(), shutdown.cancelled_owned())
         .await
         .map_err(|error| RouterError::Serve {

@@ -16,9 +16,9 @@ use spectrie_proto::v1;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::app::AppState;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
+use crate::state::AppState;
 
 use super::answer::events::{Happened, Running};
 use super::answer::logprobs::{Logprobs, PromptLogprobs};

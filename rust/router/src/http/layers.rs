@@ -14,7 +14,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use uuid::Uuid;
 
 use crate::access::ApiKeys;
-use crate::app::AppState;
+use crate::state::AppState;
 
 use super::error::HttpError;
 

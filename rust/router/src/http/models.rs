@@ -6,8 +6,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use spectrie_proto::v1;
 
-use crate::app::AppState;
 use crate::error::RequestError;
+use crate::state::AppState;
 
 use super::error::HttpError;
 

@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::json;
 
-use crate::app::AppState;
+use crate::state::AppState;
 
 /// The routes of this file.
 pub(super) fn routes() -> axum::Router<AppState> {

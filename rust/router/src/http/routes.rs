@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{fallback, generate, layers, models, probes, server};
-use crate::app::AppState;
+use crate::state::AppState;
 
 /// Serves OpenAI's routes, probes and metrics until `shutdown`; then takes no new connection and
 /// returns when the last response has ended.

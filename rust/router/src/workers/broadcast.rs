@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::time::error::Elapsed;
 use tonic::Code;
 
-use super::corpus_list::{Change, Roster};
+use super::corpus_list::{Change, CorpusList};
 use super::registry::{Refusal, Registry};
 use super::worker::Worker;
 
@@ -36,10 +36,10 @@ pub(crate) struct Failure {
 
 /// All workers of a router, by model.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct Broadcast {
     registry: Arc<Registry>,
     /// Held while corpora change, so that a worker that joins misses none.
-    roster: Arc<Mutex<Roster>>,
+    corpus_list: Arc<Mutex<CorpusList>>,
 }
 
 /// What came of taking a corpus away.
@@ -50,12 +50,12 @@ pub(crate) struct Removal {
     pub(crate) was_only_remembered: bool,
 }
 
-impl Fleet {
+impl Broadcast {
     /// The workers of `registry`, and the corpora that they are to have.
-    pub(crate) fn new(registry: Arc<Registry>, roster: Roster) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, corpus_list: CorpusList) -> Self {
         Self {
             registry,
-            roster: Arc::new(Mutex::new(roster)),
+            corpus_list: Arc::new(Mutex::new(corpus_list)),
         }
     }
 
@@ -92,7 +92,7 @@ impl Fleet {
         corpus: worker_v1::AddCorpus,
         deadline: Instant,
     ) -> Result<Vec<Answer>, Refusal> {
-        let mut roster = self.roster.clone().lock_owned().await;
+        let mut corpus_list = self.corpus_list.clone().lock_owned().await;
         let (model, workers) = self.workers(model)?;
         let answers = ask_all(&workers, &Call::AddCorpus(corpus.clone()), deadline).await;
         let name = answers.iter().find_map(|answer| match &answer.result {
@@ -104,8 +104,8 @@ impl Fleet {
                 corpus,
                 is_remembered: false,
             };
-            roster.insert(&model, name, change);
-            save(roster).await;
+            corpus_list.insert(&model, name, change);
+            save(corpus_list).await;
         }
         Ok(answers)
     }
@@ -120,17 +120,18 @@ impl Fleet {
         name: &str,
         deadline: Instant,
     ) -> Result<Removal, Refusal> {
-        let mut roster = self.roster.clone().lock_owned().await;
+        let mut corpus_list = self.corpus_list.clone().lock_owned().await;
         let (model, workers) = self.workers(model)?;
         let answers = ask_all(&workers, &remove_call(name), deadline).await;
         let is_absent = |answer: &Answer| {
             let failure = answer.result.as_ref().err();
             failure.is_some_and(|failure| failure.code == Code::NotFound)
         };
-        let was_only_remembered = roster.is_added(&model, name) && answers.iter().all(is_absent);
+        let was_only_remembered =
+            corpus_list.is_added(&model, name) && answers.iter().all(is_absent);
         if was_only_remembered || answers.iter().any(|answer| answer.result.is_ok()) {
-            roster.insert(&model, name.to_owned(), Change::Removed);
-            save(roster).await;
+            corpus_list.insert(&model, name.to_owned(), Change::Removed);
+            save(corpus_list).await;
         }
         Ok(Removal {
             answers,
@@ -183,8 +184,8 @@ impl Fleet {
         let deadline = Instant::now() + GREETING_TIME;
         // Sent under the lock: no change may overtake these. Awaited without it.
         let asked: Vec<_> = {
-            let roster = self.roster.lock().await;
-            let asked = roster.of(&worker.hello.model).map(|(name, change)| {
+            let corpus_list = self.corpus_list.lock().await;
+            let asked = corpus_list.of(&worker.hello.model).map(|(name, change)| {
                 let call = match change {
                     Change::Added { corpus, .. } => Call::AddCorpus(corpus.clone()),
                     Change::Removed => remove_call(name),
@@ -200,9 +201,9 @@ impl Fleet {
     }
 }
 
-/// Writes the roster's file, under the lock to its end even if the caller goes away.
-async fn save(roster: OwnedMutexGuard<Roster>) {
-    if let Err(error) = tokio::task::spawn_blocking(move || roster.save()).await {
+/// Writes the list's file, under the lock to its end even if the caller goes away.
+async fn save(corpus_list: OwnedMutexGuard<CorpusList>) {
+    if let Err(error) = tokio::task::spawn_blocking(move || corpus_list.save()).await {
         tracing::error!(%error, "the added corpora could not be written");
     }
 }

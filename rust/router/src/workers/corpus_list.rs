@@ -38,7 +38,7 @@ pub(super) enum Change {
 /// The file holds what was added. What was removed is not in it: a worker opens such a corpus only
 /// by its own options, and those of a new start say what is wanted now.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct CorpusList {
     changes: BTreeMap<String, BTreeMap<String, Change>>,
     file: Option<PathBuf>,
 }
@@ -47,10 +47,10 @@ pub(crate) struct Roster {
 #[derive(Debug)]
 pub(crate) struct Claim(#[expect(dead_code, reason = "open for its lock")] File);
 
-impl Roster {
-    /// A roster of what the file in `folder` holds, for as long as the claim is kept.
+impl CorpusList {
+    /// The list that the file in `folder` holds, for as long as the claim is kept.
     ///
-    /// A file that cannot be read is told in the log, and the roster is empty.
+    /// A file that cannot be read is told in the log, and the list is empty.
     ///
     /// # Errors
     /// [`RouterError::File`]: the folder cannot be used, or another router uses it.
@@ -82,7 +82,7 @@ impl Roster {
                  replaces the file");
             Document::default()
         });
-        let mut roster = Self {
+        let mut corpus_list = Self {
             changes: BTreeMap::new(),
             file: Some(path),
         };
@@ -95,9 +95,9 @@ impl Roster {
                 corpus,
                 is_remembered: true,
             };
-            roster.insert(&entry.model, entry.name, change);
+            corpus_list.insert(&entry.model, entry.name, change);
         }
-        Ok((roster, Claim(lock)))
+        Ok((corpus_list, Claim(lock)))
     }
 
     /// What was done about the corpora of a model, by name.
@@ -223,8 +223,8 @@ mod tests {
             Self(std::env::temp_dir().join(name))
         }
 
-        fn open(&self) -> Roster {
-            Roster::open(&self.0).unwrap().0
+        fn open(&self) -> CorpusList {
+            CorpusList::open(&self.0).unwrap().0
         }
     }
 
@@ -247,22 +247,22 @@ mod tests {
         }
     }
 
-    fn changes(roster: &Roster, model: &str) -> Vec<(String, Change)> {
-        let changes = roster.of(model);
+    fn changes(corpus_list: &CorpusList, model: &str) -> Vec<(String, Change)> {
+        let changes = corpus_list.of(model);
         changes.map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
     #[test]
     fn what_was_added_outlives_the_router_and_what_was_removed_does_not() {
         let folder = Folder::new();
-        let mut roster = folder.open();
-        roster.insert("m", "code".into(), added("/c.corpus", Some("ann"), false));
-        roster.insert("m", "gone".into(), added("gone", None, false));
-        roster.save();
-        roster.insert("m", "gone".into(), Change::Removed);
-        roster.insert("n", "text".into(), added("text", None, false));
-        roster.save();
-        assert!(!roster.is_added("m", "gone"));
+        let mut corpus_list = folder.open();
+        corpus_list.insert("m", "code".into(), added("/c.corpus", Some("ann"), false));
+        corpus_list.insert("m", "gone".into(), added("gone", None, false));
+        corpus_list.save();
+        corpus_list.insert("m", "gone".into(), Change::Removed);
+        corpus_list.insert("n", "text".into(), added("text", None, false));
+        corpus_list.save();
+        assert!(!corpus_list.is_added("m", "gone"));
         let again = folder.open();
         let code = ("code".to_owned(), added("/c.corpus", Some("ann"), true));
         assert_eq!(changes(&again, "m"), [code]);
@@ -274,9 +274,9 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_leaves_nothing_and_the_next_change_replaces_it() {
         let folder = Folder::new();
-        let mut roster = folder.open();
-        roster.insert("m", "code".into(), added("code", None, false));
-        roster.save();
+        let mut corpus_list = folder.open();
+        corpus_list.insert("m", "code".into(), added("code", None, false));
+        corpus_list.save();
         let path = folder.0.join(FILE);
         let whole = fs::read(&path).unwrap();
         let foreign = br#"{"version": 2, "corpora": []}"#;
@@ -286,18 +286,18 @@ mod tests {
             assert!(reason.contains("version"), "{reason}");
             assert_eq!(changes(&folder.open(), "m"), []);
         }
-        let mut roster = folder.open();
-        roster.insert("m", "text".into(), added("text", None, false));
-        roster.save();
+        let mut corpus_list = folder.open();
+        corpus_list.insert("m", "text".into(), added("text", None, false));
+        corpus_list.save();
         assert!(folder.open().is_added("m", "text"));
     }
 
     #[test]
     fn a_write_that_was_cut_short_leaves_the_file_before() {
         let folder = Folder::new();
-        let mut roster = folder.open();
-        roster.insert("m", "code".into(), added("code", None, false));
-        roster.save();
+        let mut corpus_list = folder.open();
+        corpus_list.insert("m", "code".into(), added("code", None, false));
+        corpus_list.save();
         fs::write(folder.0.join("corpora.json.partial"), "{").unwrap();
         assert!(folder.open().is_added("m", "code"));
     }
@@ -305,8 +305,8 @@ mod tests {
     #[test]
     fn a_second_router_of_the_folder_is_refused() {
         let folder = Folder::new();
-        let first = Roster::open(&folder.0).unwrap();
-        let error = Roster::open(&folder.0).unwrap_err().to_string();
+        let first = CorpusList::open(&folder.0).unwrap();
+        let error = CorpusList::open(&folder.0).unwrap_err().to_string();
         assert!(
             error.contains(OPTION) && error.contains("another router"),
             "{error}"

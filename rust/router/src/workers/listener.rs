@@ -24,15 +24,15 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// The `WorkerHub` service.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct WorkerListener {
     context: SessionContext,
     /// What workers must show.
     token: Option<Token>,
     next_id: AtomicU64,
 }
 
-impl Hub {
-    /// A hub whose workers show `token`, when there is one.
+impl WorkerListener {
+    /// A listener whose workers show `token`, when there is one.
     pub(crate) fn new(context: SessionContext, token: Option<Token>) -> Self {
         Self {
             context,
@@ -53,7 +53,7 @@ impl Hub {
 }
 
 #[tonic::async_trait]
-impl WorkerHub for Hub {
+impl WorkerHub for WorkerListener {
     type ConnectStream = Pin<Box<dyn Stream<Item = Result<RouterMessage, Status>> + Send>>;
 
     async fn connect(

@@ -31,8 +31,6 @@ pub(crate) struct Inbox {
     pub(crate) finish: Option<WorkerFinish>,
     /// The worker is gone; nothing more will come from this attempt.
     pub(crate) lost: bool,
-    /// Outputs merged here.
-    pub(crate) num_steps: u32,
 }
 
 impl Inbox {
@@ -61,7 +59,6 @@ impl Mailbox {
     pub(crate) fn deliver(&self, index: usize, output: RequestOutput) {
         let kind = output.finish();
         if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
-            inbox.num_steps += 1;
             if inbox.token_ids.is_empty() {
                 inbox.token_ids = output.token_ids;
                 inbox.sources = output.sources;
@@ -140,10 +137,7 @@ mod tests {
         let (first, inbox) = mailbox.take().await;
         assert!(first == 0 && inbox.lost);
         let (second, inbox) = mailbox.take().await;
-        assert_eq!(
-            (second, inbox.token_ids, inbox.num_steps),
-            (1, vec![1, 2, 3], 2)
-        );
+        assert_eq!((second, inbox.token_ids), (1, vec![1, 2, 3]));
     }
 
     #[tokio::test]

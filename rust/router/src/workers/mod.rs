@@ -12,9 +12,9 @@ mod registry;
 mod session;
 mod worker;
 
-pub(crate) use broadcast::{Answer, Failure, Fleet};
-pub(crate) use corpus_list::Roster;
-pub(crate) use listener::Hub;
+pub(crate) use broadcast::{Answer, Broadcast, Failure};
+pub(crate) use corpus_list::CorpusList;
+pub(crate) use listener::WorkerListener;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;
 pub(crate) use registry::{Order, Refusal, Registry};

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::artifacts::Artifacts;
-use super::broadcast::Fleet;
+use super::broadcast::Broadcast;
 use super::model::ServedModel;
 use super::registry::Registry;
 use super::worker::Worker;
@@ -22,7 +22,7 @@ const LOADING_TIME: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub(crate) struct SessionContext {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) broadcast: Arc<Broadcast>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stall_timeout: Duration,
     pub(crate) shutdown: CancellationToken,
@@ -66,8 +66,8 @@ async fn serve(
         Ok(Err(status)) => return status,
         Err(_) => return Status::deadline_exceeded("no ready within 600 s of the hello"),
     }
-    let (fleet, greeted) = (context.fleet.clone(), worker.clone());
-    tokio::spawn(async move { fleet.greet(&greeted).await });
+    let (broadcast, greeted) = (context.broadcast.clone(), worker.clone());
+    tokio::spawn(async move { broadcast.greet(&greeted).await });
     let mut progress = Progress::new();
     loop {
         match timeout(context.stall_timeout, inbound.message()).await {

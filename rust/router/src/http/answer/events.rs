@@ -11,9 +11,9 @@ use futures_util::stream::{SelectAll, select_all};
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
 
-use crate::app::AppState;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
+use crate::state::AppState;
 
 use super::response::Identity;
 use super::usage::Totals;

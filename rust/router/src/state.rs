@@ -1,0 +1,21 @@
+//! What the handlers of every API share.
+
+use std::sync::Arc;
+
+use crate::access::ApiKeys;
+use crate::config::RouterConfig;
+use crate::generation::Generation;
+use crate::metrics::Metrics;
+
+/// What every API handler needs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AppState {
+    /// Runs requests.
+    pub generation: Generation,
+    /// Says who calls.
+    pub keys: Arc<ApiKeys>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// The router's configuration.
+    pub config: Arc<RouterConfig>,
+}
