@@ -1,0 +1,42 @@
+"""The declared order of rooms inside each crate and package, and the circles that are allowed."""
+
+from __future__ import annotations
+
+__all__ = ["CIRCLES", "GENERATED", "LIMITS", "ORDERS", "ROOTS", "TEST_ROOTS", "order_of"]
+
+LIMITS = {"source lines": 400, "test lines": 500, "entries": 16}
+ROOTS = ("rust/*/src", "python/spectrie", "kernels/spectrie_kernels", "bench")
+"""Where files have at most 400 lines and folders at most 16 entries."""
+TEST_ROOTS = ("tests", "kernels/tests", "rust/*/tests")
+"""Where files have at most 500 lines."""
+GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spectrie/_core.pyi")
+"""Checked in, compared in `make lint`, and read by nobody."""
+
+# From the bottom: a room uses those above its line in this list, never its neighbours or those below.
+# A file that stands in no folder is a room of its own.
+ORDERS: dict[str, tuple[str, ...]] = {
+    "bench": (
+        "__init__",
+        "support",
+        "cpu draft router",
+        "overlap routing speculation",
+        "__main__",
+    ),
+    "bench/draft": (
+        "__init__ trace",
+        "bigrams corpora ours rivals",
+        "conditions recording walk",
+        "run tuning",
+        "numbers",
+        "figure",
+        "table",
+    ),
+}
+
+CIRCLES: dict[tuple[str, ...], str] = {}
+"""Files of one room that use each other, with the reason why they may."""
+
+
+def order_of(root: str) -> list[list[str]]:
+    """The levels of a root, from the bottom, each with its rooms."""
+    return [level.split() for level in ORDERS[root]]
