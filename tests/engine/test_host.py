@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from spectrie.engine.config import EngineOptions
-from spectrie.engine.host import overlaps
+import spectrie.model
+from spectrie.engine.config import EngineOptions, RunnerOptions
+from spectrie.engine.host import EngineHost, overlaps
 from spectrie.errors import ConfigError
 from spectrie.model import machine
+from tests.worker.scripted import CountingRunner
 
 CORES = machine.num_cores()
 
@@ -38,3 +41,28 @@ def test_learning_overlaps_where_it_takes_the_model_no_core(
 def test_other_wishes_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"overlap is .maybe., allowed: auto, on, off"):
         overlaps(EngineOptions(overlap="maybe"), runner("cpu", 1))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_model_on_a_gpu_logs_why_it_drafts_nothing(
+    exact: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class OnGpu(CountingRunner):
+        pass
+
+    OnGpu.exact = exact
+    monkeypatch.setattr(spectrie.model, "load_runner", lambda *_, **__: OnGpu(), raising=False)
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
+    host = EngineHost(
+        tmp_path,
+        runner=RunnerOptions(),
+        engine=EngineOptions(),
+        deliver=lambda output: None,
+        on_death=lambda error: None,
+    )
+    host.close()
+    assert (machine.PLAIN_ON_GPU in caplog.messages) is not exact
+    assert host.speculation == ("auto" if exact else "off")

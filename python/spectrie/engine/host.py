@@ -238,10 +238,7 @@ def _prepare(
         progress=progress,
     )
     if not runner.exact:
-        log.warning(
-            "speculation is off: no packing of this CPU's linears keeps a row's bytes "
-            "independent of its company (spectrie doctor tells more)"
-        )
+        log.warning(machine.PLAIN_ON_GPU)
     engine = _core.Engine(
         vocabulary_size=runner.vocabulary_size,
         eos_token_ids=list(runner.eos_token_ids),

@@ -8,7 +8,22 @@ import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["available_memory_bytes", "bf16_flags", "cpu_class", "cpu_flags", "is_busy", "num_cores"]
+__all__ = [
+    "PLAIN_ON_GPU",
+    "available_memory_bytes",
+    "bf16_flags",
+    "cpu_class",
+    "cpu_flags",
+    "is_busy",
+    "num_cores",
+]
+
+PLAIN_ON_GPU = (
+    "speculation is off: on a GPU this build decodes plainly, "
+    "because the result of a row there depends on the other rows of its batch"
+)
+"""Why a model on a GPU drafts nothing."""
+
 
 # Instructions that code is chosen by.
 _TELLING_FLAGS = (

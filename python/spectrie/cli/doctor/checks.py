@@ -15,7 +15,7 @@ from typing import Literal
 
 from spectrie.errors import SpectrieError
 from spectrie.model.files.store import cache_folder, entry
-from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
+from spectrie.model.machine import PLAIN_ON_GPU, bf16_flags, cpu_flags, num_cores
 
 __all__ = ["Check", "run_checks"]
 
@@ -118,7 +118,7 @@ def _gpu() -> Check:
 
     if not torch.cuda.is_available():
         return Check("gpu", "ok", "none: models run on the CPU")
-    return Check("gpu", "ok", torch.cuda.get_device_name(0))
+    return Check("gpu", "note", f"{torch.cuda.get_device_name(0)}; {PLAIN_ON_GPU}")
 
 
 def _cache() -> Check:
