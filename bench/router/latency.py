@@ -17,8 +17,8 @@ from typing import IO
 
 from bench.support import machine, report
 from bench.support.pairs import median_interval
-from spectrie.cli.demo.process import running
 from spectrie.client import Client
+from spectrie.supervise.command import running
 
 __all__ = ["run"]
 

@@ -15,6 +15,21 @@ GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spect
 # From the bottom: a room uses those above its line in this list, never its neighbours or those below.
 # A file that stands in no folder is a room of its own.
 ORDERS: dict[str, tuple[str, ...]] = {
+    "python/spectrie/model": (
+        "__init__ machine plan",
+        "config files",
+        "gguf operators parallel",
+        "decoder sources",
+        "runner",
+        "load",
+    ),
+    "python/spectrie/cli": (
+        "flags logs terminal",
+        "admin_server",
+        "corpus demo doctor generate memory models router worker",
+        "bench replay serve",
+        "__init__",
+    ),
     "bench": (
         "__init__",
         "support",

@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 from itertools import groupby
 
-from spectrie.cli.demo.process import running
 from spectrie.cli.demo.prompts import PROMPTS, DemoPrompt
 from spectrie.cli.flags import values
 from spectrie.cli.flags.options import add_options, options_of
@@ -17,6 +16,7 @@ from spectrie.cli.terminal import Painter
 from spectrie.client import Client
 from spectrie.errors import ConfigError
 from spectrie.markdown import render_table
+from spectrie.supervise.command import running
 from spectrie.types import Completion, Delta, SpeculationOptions
 
 __all__ = ["configure", "run"]

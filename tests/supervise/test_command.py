@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spectrie.cli.demo import process
 from spectrie.errors import SpectrieError
+from spectrie.supervise import command
 
 READY = 'import time\nprint(\'spectrie ready {"grpc": "h:1"}\', flush=True)\ntime.sleep(60)'
 
@@ -29,7 +29,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_facts_of_the_ready_line_and_the_log_before_it(script: Path) -> None:
     script.write_text(f"import sys\nprint('loading', file=sys.stderr, flush=True)\n{READY}")
     shown: list[str] = []
-    with process.running(["serve", "m"], shown.append) as facts:
+    with command.running(["serve", "m"], shown.append) as facts:
         assert facts == {"grpc": "h:1"}
     assert set(shown) <= {"loading"}
 
@@ -43,7 +43,7 @@ def test_the_process_is_stopped_by_an_error_inside(script: Path, tmp_path: Path)
     )
     with (
         pytest.raises(RuntimeError, match="inside"),
-        process.running([], lambda line: None),
+        command.running([], lambda line: None),
     ):
         raise RuntimeError("inside")
     assert mark.exists()
@@ -53,7 +53,7 @@ def test_an_early_end_tells_code_and_last_lines(script: Path) -> None:
     script.write_text("import sys\nprint('no such model', file=sys.stderr)\nsys.exit(3)")
     with (
         pytest.raises(SpectrieError, match="exit code 3 before it was ready") as caught,
-        process.running([], lambda line: None),
+        command.running([], lambda line: None),
     ):
         pass
     assert "no such model" in str(caught.value)
@@ -67,9 +67,9 @@ def test_sigterm_stops_both_processes(script: Path, tmp_path: Path) -> None:
         f"signal.signal(signal.SIGINT, stop)\n{READY}"
     )
     code = (
-        "from spectrie.cli.demo import process\n"
+        "from spectrie.supervise import command\n"
         f"import sys\nsys.executable = {sys.executable!r}\n"
-        "with process.running([], lambda line: None):\n"
+        "with command.running([], lambda line: None):\n"
         "    print('inside', flush=True)\n"
         "    import time; time.sleep(60)\n"
     )
