@@ -14,6 +14,8 @@ export UV := $(shell command -v uv 2>/dev/null || echo $(OWN_UV))
 STAMPS := .tools/stamps
 RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bin' \)) Cargo.toml Cargo.lock
 TEST_CRATES := --workspace --exclude spectrie-py
+# Fails where a filter matches no test; pytest does so itself.
+FILTERED := $(PYTHON) tools/filtered_tests.py
 export CARGO_TERM_COLOR ?= auto
 # An extension module takes Python's symbols from the interpreter that loads it. Without this, cargo links
 # libpython, which a machine without Python's development package does not have.
@@ -92,8 +94,8 @@ test-kernels: setup  ## Triton kernels against their references (interpreter wit
 
 .PHONY: test-deep
 test-deep: model  ## the long forms: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)
-	cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
-	RUSTFLAGS="--cfg loom" cargo test --release --locked -p spectrie-trie --lib --target-dir target/loom interleavings
+	$(FILTERED) cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
+	RUSTFLAGS="--cfg loom" $(FILTERED) cargo test --release --locked -p spectrie-trie --lib --target-dir target/loom -- interleavings
 	tools/nightly.sh
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200
 

@@ -1,0 +1,50 @@
+"""Runs `cargo test` and fails where a filter matched no test: `filtered_tests.py cargo test ... -- FILTER...`.
+
+Cargo is content with a filter that matches nothing, as after a module was renamed. Each FILTER behind the
+last `--` must be part of the name of a test that ran; without filters, one test must have run.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main", "unmatched"]
+
+# A test that prints has its verdict on a later line.
+_RAN = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\.(?! ignored)", re.MULTILINE)
+
+
+def unmatched(command: Sequence[str], output: str) -> list[str]:
+    """The filters of a command that no test in its output matches; `any test` where none ran."""
+    names = [found["name"] for found in _RAN.finditer(output)]
+    behind = list(command[command.index("--") + 1 :]) if "--" in command else []
+    filters = [word for word in behind if not word.startswith("-")]
+    if not filters:
+        return [] if names else ["any test"]
+    return [one for one in filters if not any(one in name for name in names)]
+
+
+def main(command: Sequence[str]) -> int:
+    """Runs the command, shows what it prints, and returns its exit code; 1 if a filter matched nothing."""
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        for line in process.stdout or ():
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            lines.append(line)
+    code = process.returncode
+    missing = unmatched(command, "".join(lines))
+    if code == 0 and missing:
+        print(
+            f"error: {', '.join(missing)} matched no test that ran; mend the filter of: {' '.join(command)}",
+            file=sys.stderr,
+        )
+        return 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
