@@ -7,6 +7,7 @@ use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::{Recycle, SpeculationMode};
 
 use crate::config::EngineConfig;
+use crate::grammar_drafts::GrammarDrafts;
 use crate::interest::Interest;
 use crate::request::Request;
 use crate::tree::SentTree;
@@ -23,6 +24,8 @@ pub(crate) struct Drafting {
     drafter: Option<Box<Drafter>>,
     mode: SpeculationMode,
     recycle: Recycle,
+    /// Shapes drafts by the grammar of the answer; `None` without one or without drafts.
+    grammar: Option<GrammarDrafts>,
     pub(crate) interest: Interest,
     /// Whether the last plan asked it for drafts; true before the first.
     pub(crate) is_asked: bool,
@@ -45,6 +48,7 @@ pub(crate) struct Drafting {
 impl Drafting {
     pub(crate) fn new(
         request: &Request,
+        tokens: &[u32],
         num_prompt: usize,
         config: &EngineConfig,
         memory: Option<&DraftMemory>,
@@ -74,14 +78,21 @@ impl Drafting {
             }
             Box::new(drafter)
         });
+        let mode_of_drafts = if drafts { mode } else { SpeculationMode::Off };
+        let grammar = request
+            .grammar
+            .as_ref()
+            .filter(|_| mode_of_drafts != SpeculationMode::Off)
+            .map(|grammar| GrammarDrafts::new(grammar, &tokens[num_prompt..]));
         Self {
             drafter,
-            mode: if drafts { mode } else { SpeculationMode::Off },
+            mode: mode_of_drafts,
             // The fixed modes draft from texts alone.
             recycle: match mode {
                 SpeculationMode::Auto | SpeculationMode::Tiers if drafts => config.recycle,
                 _ => Recycle::Off,
             },
+            grammar,
             interest: Interest::default(),
             is_asked: true,
             num_recycled: 0,
@@ -166,8 +177,21 @@ impl Drafting {
         }
     }
 
+    /// Drafts without what the grammar, if there is one, does not allow and, in mode auto, with
+    /// what it forces, at most `most` nodes of that.
+    pub(crate) fn shape(&mut self, tree: DraftTree, most: usize) -> DraftTree {
+        let forces = self.mode == SpeculationMode::Auto;
+        match &mut self.grammar {
+            Some(grammar) => grammar.shape(tree, most, forces),
+            None => tree,
+        }
+    }
+
     /// Takes what a step emitted; `path` are the accepted rows of `tree`.
     pub(crate) fn advance(&mut self, tree: Option<(&SentTree, &[usize])>, emitted: &[u32]) {
+        if let Some(grammar) = &mut self.grammar {
+            grammar.push(emitted);
+        }
         let Some(drafter) = &mut self.drafter else {
             return;
         };

@@ -4,13 +4,14 @@
 //! Every token is still drawn from the model's logits, so drafts change nothing about an answer.
 
 mod compiler;
-mod drafts;
+mod cursor;
 mod machine;
 mod spec;
 mod state;
 mod vocabulary;
 
 pub use compiler::GrammarCompiler;
+pub(crate) use cursor::GrammarCursor;
 pub use spec::GrammarSpec;
 pub(crate) use state::{GrammarEnd, GrammarState};
 
@@ -45,6 +46,11 @@ impl Grammar {
                 is_spoiled: AtomicBool::new(false),
             }),
         }
+    }
+
+    /// A place at the beginning of an answer, for drafts.
+    pub(crate) fn cursor(&self) -> GrammarCursor {
+        GrammarCursor::new(self.clone())
     }
 
     fn is_spoiled(&self) -> bool {

@@ -28,6 +28,7 @@ mod error;
 mod fairness;
 mod gain;
 mod grammar;
+mod grammar_drafts;
 mod helper;
 mod history;
 mod interest;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, DraftTree, Source};
 use spectrie_types::FinishKind;
-use spectrie_types::SpeculationMode;
 
 use crate::config::EngineConfig;
 use crate::drafting::Drafting;
@@ -102,10 +101,9 @@ impl Sequence {
             history
         });
         tokens.append(&mut request.emitted_token_ids);
-        let drafting = Drafting::new(&request, num_prompt, config, memory);
+        let drafting = Drafting::new(&request, &tokens, num_prompt, config, memory);
         let grammar = request.grammar.take().map(|grammar| {
-            let drafts = drafting.mode() != SpeculationMode::Off;
-            let mut state = GrammarState::new(grammar, !request.ignore_eos, drafts);
+            let mut state = GrammarState::new(grammar, !request.ignore_eos);
             state.push(&tokens[num_prompt..]);
             state
         });
@@ -295,14 +293,12 @@ impl Sequence {
         (self.num_left() == 0).then_some(FinishKind::Length)
     }
 
-    /// Drafts without what the grammar, if there is one, does not allow and, in mode auto, with
-    /// what it forces, at most `most` nodes of that.
+    /// Drafts as the grammar, if there is one, has them; none once the answer has come to its end.
     pub(crate) fn shape(&mut self, tree: DraftTree, most: usize) -> DraftTree {
-        let forces = self.drafting.mode() == SpeculationMode::Auto;
-        match &mut self.grammar {
-            Some(grammar) => grammar.shape(tree, most, forces),
-            None => tree,
+        if self.grammar.as_ref().is_some_and(GrammarState::has_ended) {
+            return DraftTree::default();
         }
+        self.drafting.shape(tree, most)
     }
 
     /// Appends a drawn token; its source may be changed until the next one.

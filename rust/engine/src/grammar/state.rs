@@ -3,10 +3,8 @@
 use std::fmt;
 
 use llguidance::toktrie::SimpleVob;
-use spectrie_trie::DraftTree;
 
 use super::Grammar;
-use super::drafts::GrammarDrafts;
 use super::machine::{Machine, Mask};
 
 /// Why an answer goes no further in its grammar.
@@ -31,22 +29,18 @@ pub(crate) struct GrammarState {
     /// Whether a token that ends the answer may be drawn.
     heeds_eos: bool,
     end: Option<GrammarEnd>,
-    drafts: Option<GrammarDrafts>,
 }
 
 impl GrammarState {
-    /// The beginning of an answer. It `heeds_eos` if tokens of this kind end it; `drafts` if its
-    /// drafts will be shaped.
-    pub(crate) fn new(grammar: Grammar, heeds_eos: bool, drafts: bool) -> Self {
+    /// The beginning of an answer. It `heeds_eos` if tokens of this kind end it.
+    pub(crate) fn new(grammar: Grammar, heeds_eos: bool) -> Self {
         let machine = grammar.compiled.machine.clone();
-        let drafts = drafts.then(|| GrammarDrafts::new(&machine, &grammar));
         Self {
             grammar,
             machine,
             mask: None,
             heeds_eos,
             end: None,
-            drafts,
         }
     }
 
@@ -78,14 +72,10 @@ impl GrammarState {
             self.fail(&format!("token {token} is not in its vocabulary"));
             return;
         }
-        let first = vocabulary.first_of(token);
-        match self.machine.step(first) {
+        match self.machine.step(vocabulary.first_of(token)) {
             Ok(()) if self.machine.is_complete() => self.end = Some(GrammarEnd::Complete),
             Ok(()) => {}
             Err(message) => self.fail(&message),
-        }
-        if let Some(drafts) = &mut self.drafts {
-            drafts.push(first);
         }
     }
 
@@ -98,6 +88,11 @@ impl GrammarState {
     /// Whether nothing more may follow.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(GrammarEnd::Complete)
+    }
+
+    /// Whether nothing more can be drawn, for whatever reason.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.is_some()
     }
 
     /// Finds out what may follow.
@@ -138,18 +133,6 @@ impl GrammarState {
     /// What may follow, after [`Self::prepare`]: bit `v % 32` of word `v / 32` for token `v`.
     pub(crate) fn allowed(&self) -> Option<&[u32]> {
         self.mask.as_ref().map(SimpleVob::as_slice)
-    }
-
-    /// `tree` without what the grammar does not allow and, if it `forces`, with what it forces, at
-    /// most `most` nodes of that.
-    pub(crate) fn shape(&mut self, tree: DraftTree, most: usize, forces: bool) -> DraftTree {
-        if self.end.is_some() {
-            return DraftTree::default();
-        }
-        match &mut self.drafts {
-            Some(drafts) => drafts.shape(tree, most, forces),
-            None => tree,
-        }
     }
 }
 

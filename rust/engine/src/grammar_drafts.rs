@@ -2,8 +2,7 @@
 
 use spectrie_trie::{DraftNode, DraftTree, Source};
 
-use super::Grammar;
-use super::machine::Machine;
+use crate::grammar::{Grammar, GrammarCursor};
 
 /// Paths less likely than this are not followed to what the grammar forces behind them.
 const MIN_FORCED_VALUE: f32 = 0.25;
@@ -12,46 +11,46 @@ const MIN_FORCED_VALUE: f32 = 0.25;
 /// where a token could also spell what follows.
 const OPEN_END_VALUE: f32 = 0.9;
 
-/// A second machine that follows the answer, for drafts alone.
-pub(super) struct GrammarDrafts {
-    machine: Machine,
-    grammar: Grammar,
-    /// Tokens of the answer that the machine has yet to take.
+/// Shapes the drafts of one answer.
+#[derive(Debug)]
+pub(crate) struct GrammarDrafts {
+    cursor: GrammarCursor,
+    /// Tokens of the answer that the cursor has yet to take.
     pending: Vec<u32>,
-    /// Whether the machine can still be asked; without it drafts stay as they are.
+    /// Whether the cursor can still be asked; without it drafts stay as they are.
     works: bool,
 }
 
 impl GrammarDrafts {
-    pub(super) fn new(machine: &Machine, grammar: &Grammar) -> Self {
+    /// For an answer that begins with `output`.
+    pub(crate) fn new(grammar: &Grammar, output: &[u32]) -> Self {
         Self {
-            machine: machine.clone(),
-            grammar: grammar.clone(),
-            pending: Vec::new(),
+            cursor: grammar.cursor(),
+            pending: output.to_vec(),
             works: true,
         }
     }
 
-    /// Notes the next token of the answer.
-    pub(super) fn push(&mut self, token: u32) {
+    /// Notes the next tokens of the answer.
+    pub(crate) fn push(&mut self, tokens: &[u32]) {
         if self.works {
-            self.pending.push(token);
+            self.pending.extend_from_slice(tokens);
         }
     }
 
-    /// See [`super::GrammarState::shape`].
-    pub(super) fn shape(&mut self, tree: DraftTree, most: usize, forces: bool) -> DraftTree {
+    /// `tree` without what the grammar does not allow and, if it `forces`, with what it forces, at
+    /// most `most` nodes of that.
+    pub(crate) fn shape(&mut self, tree: DraftTree, most: usize, forces: bool) -> DraftTree {
         let pending = std::mem::take(&mut self.pending);
         let caught_up = pending
             .iter()
-            .try_for_each(|&token| self.machine.step(token));
+            .try_for_each(|&token| self.cursor.step(token));
         if !self.works || caught_up.is_err() {
             self.works = false;
             return tree;
         }
         let mut walk = Walk {
-            machine: &mut self.machine,
-            grammar: &self.grammar,
+            cursor: &mut self.cursor,
             children: children(&tree),
             offered: &tree,
             shaped: Vec::with_capacity(tree.len() + most),
@@ -66,7 +65,7 @@ impl GrammarDrafts {
         if walk.visit(root, &[]).is_ok() {
             return DraftTree { nodes: walk.shaped };
         }
-        // The machine is lost somewhere inside the tree.
+        // The cursor is lost somewhere inside the tree.
         self.works = false;
         tree
     }
@@ -96,10 +95,9 @@ struct Place {
 /// A token that the grammar forces, and how likely it is spelt so.
 type Forced = (u32, f32);
 
-/// One pass over a tree, depth first. The machine stands where the pass is.
+/// One pass over a tree, depth first. The cursor stands where the pass is.
 struct Walk<'a> {
-    machine: &'a mut Machine,
-    grammar: &'a Grammar,
+    cursor: &'a mut GrammarCursor,
     offered: &'a DraftTree,
     children: Vec<Vec<u32>>,
     shaped: Vec<DraftNode>,
@@ -146,7 +144,7 @@ impl Walk<'_> {
         }
         for child in offered {
             let node = self.offered.nodes[child as usize];
-            if Some(node.token) != first && self.is_allowed(node.token)? {
+            if Some(node.token) != first && self.cursor.allows(node.token)? {
                 let node = DraftNode {
                     parent: place.shaped,
                     value: node.value.min(place.value),
@@ -176,19 +174,9 @@ impl Walk<'_> {
         if is_leaf && run.is_empty() && !self.may_force(node.value) {
             return Ok(());
         }
-        self.machine
-            .step(self.grammar.vocabulary().first_of(node.token))?;
+        self.cursor.step(node.token)?;
         self.visit(place, run)?;
-        self.machine.step_back()
-    }
-
-    /// An end of the answer is never drafted: the token that ends it is the model's own.
-    fn is_allowed(&mut self, token: u32) -> Result<bool, String> {
-        let vocabulary = self.grammar.vocabulary();
-        if !vocabulary.knows(token) || vocabulary.is_eos(token) {
-            return Ok(false);
-        }
-        self.machine.allows(vocabulary.first_of(token))
+        self.cursor.step_back()
     }
 
     fn may_force(&self, value: f32) -> bool {
@@ -200,14 +188,12 @@ impl Walk<'_> {
         if !self.may_force(place.value) {
             return Ok(Vec::new());
         }
-        let (tokens, open_end) = self.machine.forced()?;
-        let mut run: Vec<Forced> = tokens.into_iter().map(|token| (token, 1.0)).collect();
-        let end = self.grammar.vocabulary().split(&open_end);
-        run.extend(
-            end.unwrap_or_default()
-                .into_iter()
-                .map(|token| (token, OPEN_END_VALUE)),
-        );
+        let forced = self.cursor.forced()?;
+        let certain = forced.certain.into_iter().map(|token| (token, 1.0));
+        let open_end = forced.open_end.into_iter();
+        let run: Vec<Forced> = certain
+            .chain(open_end.map(|token| (token, OPEN_END_VALUE)))
+            .collect();
         Ok(run)
     }
 }

@@ -1,0 +1,75 @@
+//! A second place in a grammar, which drafts move ahead of the answer and back.
+
+use std::fmt;
+
+use super::Grammar;
+use super::machine::Machine;
+
+/// A place in a grammar that belongs to drafts alone. After an error it is of no use.
+pub struct GrammarCursor {
+    grammar: Grammar,
+    machine: Machine,
+}
+
+/// Tokens that must follow.
+#[derive(Debug, Default)]
+pub struct ForcedTokens {
+    /// These cannot be spelt otherwise.
+    pub certain: Vec<u32>,
+    /// A spelling of the text behind them, the last token of which could also spell what follows.
+    pub open_end: Vec<u32>,
+}
+
+impl GrammarCursor {
+    pub(super) fn new(grammar: Grammar) -> Self {
+        let machine = grammar.compiled.machine.clone();
+        Self { grammar, machine }
+    }
+
+    /// Goes on by a token that may follow.
+    ///
+    /// # Errors
+    /// What the grammar library says.
+    pub fn step(&mut self, token: u32) -> Result<(), String> {
+        self.machine.step(self.grammar.vocabulary().first_of(token))
+    }
+
+    /// Takes the last step back.
+    ///
+    /// # Errors
+    /// What the grammar library says.
+    pub fn step_back(&mut self) -> Result<(), String> {
+        self.machine.step_back()
+    }
+
+    /// Whether `token` may follow, never true of one that ends an answer.
+    ///
+    /// # Errors
+    /// What the grammar library says.
+    pub fn allows(&mut self, token: u32) -> Result<bool, String> {
+        let vocabulary = self.grammar.vocabulary();
+        if !vocabulary.knows(token) || vocabulary.is_eos(token) {
+            return Ok(false);
+        }
+        self.machine.allows(vocabulary.first_of(token))
+    }
+
+    /// What must follow.
+    ///
+    /// # Errors
+    /// What the grammar library says.
+    pub fn forced(&mut self) -> Result<ForcedTokens, String> {
+        let (certain, open_end) = self.machine.forced()?;
+        let open_end = self.grammar.vocabulary().split(&open_end);
+        Ok(ForcedTokens {
+            certain,
+            open_end: open_end.unwrap_or_default(),
+        })
+    }
+}
+
+impl fmt::Debug for GrammarCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrammarCursor").finish_non_exhaustive()
+    }
+}
