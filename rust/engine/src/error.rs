@@ -79,14 +79,6 @@ pub enum EngineError {
         /// The request.
         handle: u64,
     },
-    /// A constraint that cannot be compiled.
-    #[error("{name} cannot be used: {reason}")]
-    Grammar {
-        /// Its kind, as callers know it.
-        name: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// An earlier call panicked and left the state undefined.
     #[error("the engine stopped after an internal failure; start a new one")]
     Stopped,

@@ -5,15 +5,10 @@
 //! is passed in. What a request emits depends on its own tokens, its seed and the logits alone,
 //! never on its company, on chunk sizes, on preemption or on what was drafted.
 
-// Passes over rows are compiled for the detected instructions only where they are inlined into
-// `wide.rs`.
-#![allow(clippy::inline_always)]
-
 #[cfg(test)]
 extern crate self as spectrie_engine;
 
 mod admission;
-mod argmax;
 #[cfg(test)]
 mod audit;
 mod batch;
@@ -27,15 +22,11 @@ mod engine;
 mod error;
 mod fairness;
 mod gain;
-mod grammar;
 mod grammar_drafts;
 mod helper;
-mod history;
 mod interest;
 mod lessons;
-mod logprobs;
 mod memory;
-pub mod noise;
 mod offers;
 mod order;
 mod output;
@@ -46,24 +37,18 @@ mod queue;
 mod request;
 mod results;
 mod sampled_rows;
-mod sampler;
 mod scheduler;
 mod sequence;
 mod sharing;
-mod survivors;
 mod tiers;
 mod tree;
-mod typical;
 mod verify;
-mod wide;
 
 pub use config::EngineConfig;
 pub use cost::ContextCost;
 pub use engine::Engine;
 pub use error::EngineError;
-pub use grammar::{Grammar, GrammarCompiler, GrammarSpec};
-pub use logprobs::TokenLogprobs;
 pub use output::{CalibrationBin, Finish, Load, NUM_BINS, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
-pub use request::{MIN_TEMPERATURE, Request, SamplingParameters};
+pub use request::Request;
 pub use results::{StepResults, TopTokens, Verdicts};

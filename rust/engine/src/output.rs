@@ -1,8 +1,7 @@
 //! What steps give back.
 
+use spectrie_sampling::TokenLogprobs;
 use spectrie_types::{FinishKind, NUM_SOURCES};
-
-use crate::logprobs::TokenLogprobs;
 
 /// Counts and durations of one attempt at a choice.
 ///

@@ -1,8 +1,8 @@
 //! The sampled rows of one request, and what is drawn from them.
 
-use crate::grammar::GrammarEnd;
+use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
+
 use crate::results::Verdicts;
-use crate::sampler::{NoToken, Sampler};
 use crate::sequence::{Drawn, Sequence};
 
 /// Why a row gave no token.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use spectrie_sampling::Sampler;
 use spectrie_trie::DraftMemory;
 use spectrie_types::FinishKind;
 
@@ -19,7 +20,6 @@ use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::pages::PagePool;
 use crate::queue::Queue;
 use crate::request::Request;
-use crate::sampler::Sampler;
 use crate::sequence::Sequence;
 use crate::sharing::share_filled;
 use crate::tiers::Tiers;

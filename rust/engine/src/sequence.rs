@@ -3,18 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use spectrie_sampling::{Draw, GrammarEnd, GrammarState, History, TokenLogprobs, completions};
 use spectrie_trie::{DraftMemory, DraftTree, Source};
 use spectrie_types::FinishKind;
 
 use crate::config::EngineConfig;
 use crate::drafting::Drafting;
-use crate::grammar::{GrammarEnd, GrammarState};
-use crate::history::{History, completions};
-use crate::logprobs::TokenLogprobs;
 use crate::output::{Finish, RequestStats};
 use crate::pages::FoundPages;
 use crate::request::Request;
-use crate::sampler::Draw;
 
 /// Answers are due so long after they were asked for where no deadline says otherwise.
 const DUE_AFTER_S: f64 = 600.0;

@@ -1,18 +1,16 @@
 //! Acts on a plan's results: draws tokens, walks the trees, moves requests on.
 
+use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
 use spectrie_trie::Source;
-use spectrie_types::FinishKind;
-use spectrie_types::SpeculationMode;
+use spectrie_types::{FinishKind, SpeculationMode};
 
 use crate::chores::Chore;
 use crate::cost::ForwardSize;
 use crate::error::EngineError;
-use crate::grammar::GrammarEnd;
 use crate::lessons::Lessons;
 use crate::output::RequestOutput;
 use crate::results::StepResults;
 use crate::sampled_rows::{NotDrawn, SampledRows};
-use crate::sampler::{NoToken, Sampler};
 use crate::scheduler::{End, Part, Scheduler, Work};
 use crate::sequence::Sequence;
 use crate::tree::SentTree;

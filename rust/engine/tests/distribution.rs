@@ -4,7 +4,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{Request, SamplingParameters};
+use spectrie_engine::Request;
+use spectrie_sampling::SamplingParameters;
 use support::distribution::{Case, NUM_TOKENS, check};
 
 /// Samples of each option: a second or less. The deep form takes a million.

@@ -6,7 +6,8 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use spectrie_engine::{EngineConfig, EngineError, GrammarSpec, Plan, Request};
+use spectrie_engine::{EngineConfig, Plan, Request};
+use spectrie_sampling::{GrammarSpec, SamplingError};
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
 use support::expression::{Expression, TOKENS, compiler, expression, id, regex, usual_compiler};
@@ -325,7 +326,7 @@ fn constraints_that_cannot_be_used_are_refused_with_the_reason() {
         let error = compiler().compile(&spec).unwrap_err();
         assert!(matches!(
             error,
-            EngineError::Config { .. } | EngineError::Grammar { .. }
+            SamplingError::Config { .. } | SamplingError::Grammar { .. }
         ));
         error.to_string()
     };

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, Request, SamplingParameters, TokenLogprobs, Verdicts};
+use spectrie_engine::{EngineConfig, Request, Verdicts};
+use spectrie_sampling::{SamplingParameters, TokenLogprobs};
 use spectrie_types::FinishKind;
 use support::driver::{Driver, config, request};
 use support::model::VOCABULARY;

@@ -6,6 +6,7 @@ mod output;
 pub(crate) mod plan;
 mod request;
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +17,6 @@ use pyo3::prelude::*;
 use spectrie_engine as core;
 use spectrie_engine::{StepResults, TopTokens, Verdicts};
 use spectrie_trie::Readers;
-use spectrie_types::UnknownName;
 
 use self::logits::LogitsAddress;
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
@@ -33,13 +33,8 @@ create_exception!(
 );
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
-pub(crate) fn engine_error(error: core::EngineError) -> PyErr {
+pub(crate) fn engine_error(error: impl Error) -> PyErr {
     EngineError::new_err(error.to_string())
-}
-
-/// The error of a name that no mode has.
-pub(crate) fn name_error(error: UnknownName) -> PyErr {
-    engine_error(error.into())
 }
 
 /// The model's likeliest tokens, copied from Python arrays.
@@ -123,7 +118,7 @@ impl Engine {
             max_step_ms,
             age_s,
             lookahead_tokens,
-            speculation: speculation.parse().map_err(name_error)?,
+            speculation: speculation.parse().map_err(engine_error)?,
             max_draft_tokens,
             min_match,
             max_match,
@@ -131,7 +126,7 @@ impl Engine {
             max_breadth,
             max_depth,
             memory_bytes,
-            recycle: recycle.parse().map_err(name_error)?,
+            recycle: recycle.parse().map_err(engine_error)?,
             holdout_every,
             holdout_seed,
             tokenizer_fingerprint,

@@ -1,8 +1,8 @@
-//! Python face of the grammars of `spectrie-engine`.
+//! Python face of the grammars of `spectrie-sampling`.
 
 use pyo3::prelude::*;
-use spectrie_engine as core;
-use spectrie_engine::GrammarSpec;
+use spectrie_sampling as sampling;
+use spectrie_sampling::GrammarSpec;
 
 use crate::engine::engine_error;
 use crate::text::Tokenizer;
@@ -13,7 +13,7 @@ const SPECIAL_MARK: u8 = 0xff;
 /// A compiled constraint.
 #[pyclass(frozen, module = "spectrie._core")]
 pub(crate) struct Grammar {
-    pub(crate) grammar: core::Grammar,
+    pub(crate) grammar: sampling::Grammar,
 }
 
 /// The text or texts of a constraint.
@@ -26,7 +26,7 @@ enum Texts {
 /// Compiles constraints for one tokenizer.
 #[pyclass(frozen, module = "spectrie._core")]
 struct GrammarCompiler {
-    compiler: core::GrammarCompiler,
+    compiler: sampling::GrammarCompiler,
 }
 
 #[pymethods]
@@ -45,7 +45,7 @@ impl GrammarCompiler {
             });
             let bytes = bytes.collect();
             let encode = move |text: &str| tokenizer.encode(text, false).unwrap_or_default();
-            core::GrammarCompiler::with_tokenizer(bytes, &eos_token_ids, encode)
+            sampling::GrammarCompiler::with_tokenizer(bytes, &eos_token_ids, encode)
         });
         Ok(Self {
             compiler: compiler.map_err(engine_error)?,

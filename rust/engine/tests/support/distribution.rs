@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
-use spectrie_engine::{
-    Engine, EngineConfig, Plan, Request, SamplingParameters, StepResults, Verdicts,
-};
+use spectrie_engine::{Engine, EngineConfig, Plan, Request, StepResults, Verdicts};
+use spectrie_sampling::SamplingParameters;
 use spectrie_types::SpeculationMode;
 
 /// Tokens of the model; 0 ends an answer.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TokenLogprobs,
-    TopTokens, Verdicts,
+    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
 };
+use spectrie_sampling::TokenLogprobs;
 
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
-use spectrie_engine::{Grammar, GrammarCompiler, GrammarSpec};
+use spectrie_sampling::{Grammar, GrammarCompiler, GrammarSpec};
 
 /// Bytes of the model's tokens by id. The first ends an answer, the last is a second spelling of
 /// one before it.

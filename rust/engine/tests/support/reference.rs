@@ -1,7 +1,8 @@
 //! One request decoded alone, token by token, with whole sorts: what every schedule must reproduce.
 
-use spectrie_engine::noise::NoiseRow;
-use spectrie_engine::{MIN_TEMPERATURE, Request, SamplingParameters};
+use spectrie_engine::Request;
+use spectrie_sampling::noise::NoiseRow;
+use spectrie_sampling::{MIN_TEMPERATURE, SamplingParameters};
 use spectrie_types::FinishKind;
 
 use super::expression::{Expression, TOKENS};

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TokenLogprobs,
-    TopTokens, Verdicts,
+    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
 };
+use spectrie_sampling::TokenLogprobs;
 use spectrie_trie::{DraftConfig, Drafter};
 use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use spectrie_engine::{Request, SamplingParameters};
+use spectrie_engine::Request;
+use spectrie_sampling::SamplingParameters;
 
 use super::model::VOCABULARY;
 use super::reference;

@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use spectrie_engine as core;
+use spectrie_sampling as sampling;
 
 /// Why and how a request ended.
 #[pyclass(frozen, get_all, name = "Finish", module = "spectrie._core")]
@@ -51,7 +52,7 @@ pub(super) struct TokenLogprobs {
 }
 
 impl TokenLogprobs {
-    fn new(told: &core::TokenLogprobs) -> Self {
+    fn new(told: &sampling::TokenLogprobs) -> Self {
         Self {
             token_id: told.token,
             logprob: told.logprob,
@@ -74,8 +75,8 @@ pub(super) struct StepOutput {
     sources: Vec<u32>,
     #[pyo3(get)]
     finishes: Vec<Option<Py<Finish>>>,
-    logprobs: Vec<Option<Vec<core::TokenLogprobs>>>,
-    prompt_logprobs: Vec<Option<Vec<Option<core::TokenLogprobs>>>>,
+    logprobs: Vec<Option<Vec<sampling::TokenLogprobs>>>,
+    prompt_logprobs: Vec<Option<Vec<Option<sampling::TokenLogprobs>>>>,
 }
 
 impl StepOutput {

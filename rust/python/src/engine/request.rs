@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use pyo3::prelude::*;
 use spectrie_engine as core;
+use spectrie_sampling::SamplingParameters;
 
-use super::name_error;
+use super::engine_error;
 use crate::grammar::Grammar;
 
 /// One choice of a request, begun or resumed.
@@ -56,7 +57,7 @@ impl Request {
         let speculation = speculation
             .map(str::parse)
             .transpose()
-            .map_err(name_error)?;
+            .map_err(engine_error)?;
         Ok(Self(core::Request {
             handle,
             prompt_ids,
@@ -64,7 +65,7 @@ impl Request {
             prediction_ids,
             namespace,
             learn,
-            sampling: core::SamplingParameters {
+            sampling: SamplingParameters {
                 temperature,
                 top_p,
                 top_k,

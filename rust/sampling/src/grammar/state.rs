@@ -9,7 +9,7 @@ use super::machine::{Machine, Mask};
 
 /// Why an answer goes no further in its grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum GrammarEnd {
+pub enum GrammarEnd {
     /// Nothing may follow.
     Complete,
     /// What may follow cannot be found out any more, and why.
@@ -21,7 +21,7 @@ pub(crate) enum GrammarEnd {
 /// What may follow is asked and told in the same order with and without drafts, of a machine that
 /// drafts never touch: nothing they do can reach the tokens. (Both machines fill one table of lexer
 /// states, so a grammar at the limit of that table may fail earlier with drafts.)
-pub(crate) struct GrammarState {
+pub struct GrammarState {
     grammar: Grammar,
     machine: Machine,
     /// What may follow, once it was asked for.
@@ -33,7 +33,7 @@ pub(crate) struct GrammarState {
 
 impl GrammarState {
     /// The beginning of an answer. It `heeds_eos` if tokens of this kind end it.
-    pub(crate) fn new(grammar: Grammar, heeds_eos: bool) -> Self {
+    pub fn new(grammar: Grammar, heeds_eos: bool) -> Self {
         let machine = grammar.compiled.machine.clone();
         Self {
             grammar,
@@ -45,7 +45,7 @@ impl GrammarState {
     }
 
     /// Goes on by tokens of the answer.
-    pub(crate) fn push(&mut self, tokens: &[u32]) {
+    pub fn push(&mut self, tokens: &[u32]) {
         if tokens.is_empty() {
             return;
         }
@@ -86,12 +86,12 @@ impl GrammarState {
     }
 
     /// Whether nothing more may follow.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.end == Some(GrammarEnd::Complete)
     }
 
     /// Whether nothing more can be drawn, for whatever reason.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.end.is_some()
     }
 
@@ -99,7 +99,7 @@ impl GrammarState {
     ///
     /// # Errors
     /// Nothing may, or nobody knows.
-    pub(crate) fn prepare(&mut self) -> Result<(), GrammarEnd> {
+    pub fn prepare(&mut self) -> Result<(), GrammarEnd> {
         if self.end.is_none() && self.mask.is_none() {
             match self.machine.mask() {
                 Ok(Mask::Tokens(mask)) => self.take_mask(mask),
@@ -131,7 +131,7 @@ impl GrammarState {
     }
 
     /// What may follow, after [`Self::prepare`]: bit `v % 32` of word `v / 32` for token `v`.
-    pub(crate) fn allowed(&self) -> Option<&[u32]> {
+    pub fn allowed(&self) -> Option<&[u32]> {
         self.mask.as_ref().map(SimpleVob::as_slice)
     }
 }

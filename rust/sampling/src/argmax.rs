@@ -1,6 +1,6 @@
 //! The likeliest token of a row.
 
-use crate::survivors::Candidate;
+use crate::candidate::Candidate;
 
 /// The greatest logit and its lowest token id; `None` unless the greatest is finite. NaN is passed
 /// over.

@@ -3,7 +3,7 @@
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Value, json};
 
-use crate::error::EngineError;
+use crate::error::SamplingError;
 
 /// Most bytes of the text of a constraint.
 const MAX_TEXT_BYTES: usize = 64 << 10;
@@ -37,11 +37,11 @@ impl GrammarSpec {
     /// one.
     ///
     /// # Errors
-    /// [`EngineError::Config`] for another name or number of texts.
-    pub fn parse(kind: &str, mut texts: Vec<String>) -> Result<Self, EngineError> {
+    /// [`SamplingError::Config`] for another name or number of texts.
+    pub fn parse(kind: &str, mut texts: Vec<String>) -> Result<Self, SamplingError> {
         let one = |texts: &mut Vec<String>| match (texts.pop(), texts.is_empty()) {
             (Some(text), true) => Ok(text),
-            _ => Err(EngineError::Config {
+            _ => Err(SamplingError::Config {
                 name: "texts of a constraint",
                 given: "none or several".into(),
                 allowed: "one, but for choice and json_object".into(),
@@ -53,7 +53,7 @@ impl GrammarSpec {
             "regex" => Ok(Self::Regex(one(&mut texts)?)),
             "grammar" => Ok(Self::Lark(one(&mut texts)?)),
             "choice" => Ok(Self::Choice(texts)),
-            _ => Err(EngineError::Config {
+            _ => Err(SamplingError::Config {
                 name: "kind of a constraint",
                 given: format!("{kind:?} with {} texts", texts.len()),
                 allowed: "json_schema, json_object (no text), regex, grammar, choice".into(),
@@ -73,20 +73,20 @@ impl GrammarSpec {
     }
 
     /// Checks what can be checked without compiling.
-    pub(super) fn check(&self) -> Result<(), EngineError> {
+    pub(super) fn check(&self) -> Result<(), SamplingError> {
         let bytes = match self {
             Self::JsonObject => 0,
             Self::JsonSchema(text) | Self::Regex(text) | Self::Lark(text) => text.len(),
             Self::Choice(texts) => {
                 if texts.is_empty() || texts.len() > MAX_CHOICES {
-                    return Err(EngineError::Config {
+                    return Err(SamplingError::Config {
                         name: self.name(),
                         given: format!("{} texts", texts.len()),
                         allowed: format!("1 to {MAX_CHOICES}"),
                     });
                 }
                 if texts.iter().any(String::is_empty) {
-                    return Err(EngineError::Config {
+                    return Err(SamplingError::Config {
                         name: self.name(),
                         given: "an empty text".into(),
                         allowed: "texts of at least one character".into(),
@@ -96,7 +96,7 @@ impl GrammarSpec {
             }
         };
         if bytes > MAX_TEXT_BYTES {
-            return Err(EngineError::Config {
+            return Err(SamplingError::Config {
                 name: self.name(),
                 given: format!("{bytes} bytes"),
                 allowed: format!("at most {MAX_TEXT_BYTES}"),

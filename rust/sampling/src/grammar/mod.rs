@@ -11,9 +11,9 @@ mod state;
 mod vocabulary;
 
 pub use compiler::GrammarCompiler;
-pub(crate) use cursor::GrammarCursor;
+pub use cursor::{ForcedTokens, GrammarCursor};
 pub use spec::GrammarSpec;
-pub(crate) use state::{GrammarEnd, GrammarState};
+pub use state::{GrammarEnd, GrammarState};
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Grammar {
     }
 
     /// A place at the beginning of an answer, for drafts.
-    pub(crate) fn cursor(&self) -> GrammarCursor {
+    pub fn cursor(&self) -> GrammarCursor {
         GrammarCursor::new(self.clone())
     }
 

@@ -1,6 +1,8 @@
 //! Log-probabilities of tokens under the model's own distribution.
 
-use crate::survivors::{Candidate, exp_of_nonpositive, likeliest};
+use crate::candidate::Candidate;
+use crate::exp::exp_of_nonpositive;
+use crate::select::likeliest;
 
 /// What the model thought of one token: natural logarithms of probabilities at temperature 1,
 /// before bias, penalties and masks.

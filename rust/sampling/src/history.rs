@@ -4,29 +4,31 @@ use std::collections::HashMap;
 
 /// Tokens seen so far, for penalties: occurrences in the output, 0 for tokens of the prompt alone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct History {
+pub struct History {
     counts: HashMap<u32, u32>,
 }
 
 impl History {
-    pub(crate) fn new(prompt: &[u32]) -> Self {
+    /// A history with nothing but a prompt.
+    pub fn new(prompt: &[u32]) -> Self {
         Self {
             counts: prompt.iter().map(|&token| (token, 0)).collect(),
         }
     }
 
-    pub(crate) fn push(&mut self, token: u32) {
+    /// Counts an output token.
+    pub fn push(&mut self, token: u32) {
         *self.counts.entry(token).or_insert(0) += 1;
     }
 
     /// Each token of prompt and output once, with its occurrences in the output.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub fn counts(&self) -> impl Iterator<Item = (u32, u32)> {
         self.counts.iter().map(|(&token, &count)| (token, count))
     }
 }
 
 /// Tokens that would complete one of `bad_words` after `output`.
-pub(crate) fn completions<'a>(
+pub fn completions<'a>(
     bad_words: &'a [Vec<u32>],
     output: &'a [u32],
 ) -> impl Iterator<Item = u32> + 'a {

@@ -1,10 +1,9 @@
 //! Compiles constraints, within limits.
 
-use std::fmt;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use llguidance::ParserFactory;
 use llguidance::earley::SlicedBiasComputer;
@@ -13,7 +12,7 @@ use llguidance::toktrie::InferenceCapabilities;
 use super::machine::{Machine, Mask, brief};
 use super::vocabulary::{Encode, Vocabulary};
 use super::{Grammar, GrammarSpec};
-use crate::error::EngineError;
+use crate::error::SamplingError;
 
 /// Grammars kept for the next request that asks for the same.
 const MAX_CACHED: usize = 64;
@@ -54,8 +53,8 @@ impl GrammarCompiler {
     /// accepts it.
     ///
     /// # Errors
-    /// [`EngineError::Config`] without tokens, or for an end token that has no place among them.
-    pub fn new(token_bytes: Vec<Vec<u8>>, eos_token_ids: &[u32]) -> Result<Self, EngineError> {
+    /// [`SamplingError::Config`] without tokens, or for an end token that has no place among them.
+    pub fn new(token_bytes: Vec<Vec<u8>>, eos_token_ids: &[u32]) -> Result<Self, SamplingError> {
         Self::build(token_bytes, eos_token_ids, None)
     }
 
@@ -71,7 +70,7 @@ impl GrammarCompiler {
         token_bytes: Vec<Vec<u8>>,
         eos_token_ids: &[u32],
         encode: impl Fn(&str) -> Vec<u32> + Send + Sync + 'static,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self, SamplingError> {
         Self::build(token_bytes, eos_token_ids, Some(Arc::new(encode)))
     }
 
@@ -79,14 +78,14 @@ impl GrammarCompiler {
         token_bytes: Vec<Vec<u8>>,
         eos_token_ids: &[u32],
         encode: Option<Arc<Encode>>,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self, SamplingError> {
         let vocabulary = Vocabulary::new(token_bytes, eos_token_ids, encode)?;
         let mut factory = ParserFactory::new(
             &vocabulary.spelling(),
             InferenceCapabilities::default(),
             &SlicedBiasComputer::json_slices(),
         )
-        .map_err(|error| EngineError::Grammar {
+        .map_err(|error| SamplingError::Grammar {
             name: "vocabulary",
             reason: brief(&error.to_string()),
         })?;
@@ -109,10 +108,10 @@ impl GrammarCompiler {
     /// do not call it from the step loop.
     ///
     /// # Errors
-    /// [`EngineError::Config`] for a constraint over a limit, [`EngineError::Grammar`] for one that
-    /// cannot be compiled or that no text meets, [`EngineError::Full`] when others have been
+    /// [`SamplingError::Config`] for a constraint over a limit, [`SamplingError::Grammar`] for one that
+    /// cannot be compiled or that no text meets, [`SamplingError::Full`] when others have been
     /// compiled for too long.
-    pub fn compile(&self, spec: &GrammarSpec) -> Result<Grammar, EngineError> {
+    pub fn compile(&self, spec: &GrammarSpec) -> Result<Grammar, SamplingError> {
         spec.check()?;
         if let Some(grammar) = self.cached(spec) {
             return Ok(grammar);
@@ -143,8 +142,8 @@ impl GrammarCompiler {
 }
 
 /// Compiles on a thread of its own, whose stack is large and which can be given up on.
-fn compile_apart(spec: &GrammarSpec, turn: Turn) -> Result<Grammar, EngineError> {
-    let refused = |reason: String| EngineError::Grammar {
+fn compile_apart(spec: &GrammarSpec, turn: Turn) -> Result<Grammar, SamplingError> {
+    let refused = |reason: String| SamplingError::Grammar {
         name: spec.name(),
         reason,
     };
@@ -175,7 +174,7 @@ struct Turn(Arc<Shared>);
 
 impl Turn {
     /// Waits until fewer than [`MAX_COMPILING`] others compile, at most as long as one may take.
-    fn await_one(shared: &Arc<Shared>) -> Result<Self, EngineError> {
+    fn await_one(shared: &Arc<Shared>) -> Result<Self, SamplingError> {
         let num_compiling = shared
             .num_compiling
             .lock()
@@ -185,7 +184,7 @@ impl Turn {
             .wait_timeout_while(num_compiling, MAX_COMPILE_TIME, |num| *num >= MAX_COMPILING)
             .unwrap_or_else(PoisonError::into_inner);
         if waited.timed_out() {
-            return Err(EngineError::Full {
+            return Err(SamplingError::Full {
                 what: "grammars in compilation",
                 limit: MAX_COMPILING,
             });

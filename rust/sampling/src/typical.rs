@@ -6,7 +6,9 @@
 
 use std::cmp::Ordering;
 
-use crate::survivors::{Candidate, LANES, exp_of_nonpositive};
+use crate::candidate::Candidate;
+use crate::exp::exp_of_nonpositive;
+use crate::select::LANES;
 
 /// Bins of one thirty-second of a natural unit of distance; the last takes all the rest. Around the mean
 /// lie so many tokens that wider ones would leave thousands to sort.

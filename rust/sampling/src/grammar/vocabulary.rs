@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use llguidance::toktrie::{INVALID_TOKEN, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
-use crate::error::EngineError;
+use crate::error::SamplingError;
 
 /// Tokens of more bytes are never allowed: the library's trie is not deep enough for them.
 const MAX_TOKEN_BYTES: usize = 1024;
@@ -27,17 +27,17 @@ impl Vocabulary {
         mut token_bytes: Vec<Vec<u8>>,
         eos_token_ids: &[u32],
         encode: Option<Arc<Encode>>,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self, SamplingError> {
         let count = token_bytes.len();
         if count == 0 {
-            return Err(EngineError::Config {
+            return Err(SamplingError::Config {
                 name: "token_bytes",
                 given: "empty".into(),
                 allowed: "the bytes of at least one token".into(),
             });
         }
         if let Some(token) = eos_token_ids.iter().find(|&&id| id as usize >= count) {
-            return Err(EngineError::Config {
+            return Err(SamplingError::Config {
                 name: "eos_token_ids",
                 given: token.to_string(),
                 allowed: format!("ids below the {count} tokens with bytes"),

@@ -1,17 +1,18 @@
 //! Draws one token from one row of logits, exactly the same whatever the row's company.
 
 use crate::argmax::{argmax, greatest};
+use crate::candidate::Candidate;
 use crate::history::History;
 use crate::logprobs::{TokenLogprobs, logprobs};
 use crate::noise::{NoiseRow, gumbel, least_bits};
-use crate::request::SamplingParameters;
-use crate::survivors::{Candidate, LANES, cut_to_share, gather, likeliest, nucleus_end};
+use crate::parameters::SamplingParameters;
+use crate::select::{LANES, cut_to_share, gather, likeliest, nucleus_end};
+use crate::simd::{Work, wide};
 use crate::typical::TypicalSet;
-use crate::wide::{Work, wide};
 
 /// Why a row has no token that could be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoToken {
+pub enum NoToken {
     /// The model gave no finite largest logit.
     Model,
     /// The model gave one, but what the request asks for leaves none.
@@ -38,18 +39,20 @@ impl Survivors {
 
 /// Everything but the logits that decides a token.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Draw<'a> {
-    pub(crate) parameters: &'a SamplingParameters,
+pub struct Draw<'a> {
+    /// The options.
+    pub parameters: &'a SamplingParameters,
     /// Tokens so far; `None` when no penalty asks for them.
-    pub(crate) history: Option<&'a History>,
+    pub history: Option<&'a History>,
     /// Tokens that may not be drawn.
-    pub(crate) masked: &'a [u32],
+    pub masked: &'a [u32],
     /// Tokens that may be drawn, bit `v % 32` of word `v / 32` for token `v`; `None` = all. Tokens
     /// past the last word may not.
-    pub(crate) allowed: Option<&'a [u32]>,
-    pub(crate) choice_seed: u64,
+    pub allowed: Option<&'a [u32]>,
+    /// Seed of the noise.
+    pub choice_seed: u64,
     /// Index of the drawn token in prompt ++ output.
-    pub(crate) position: u32,
+    pub position: u32,
 }
 
 /// Draws tokens; holds scratch memory of one row.
@@ -58,7 +61,7 @@ pub(crate) struct Draw<'a> {
 /// top-k, top-p over what top-k left, min-p, typical over what is left, Gumbel noise. Ties go to
 /// the lowest token id.
 #[derive(Debug, Default)]
-pub(crate) struct Sampler {
+pub struct Sampler {
     row: Vec<f32>,
     kept: Vec<Candidate>,
     scores: Vec<f32>,
@@ -67,7 +70,7 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     /// The token drawn from `logits`.
-    pub(crate) fn draw(&mut self, logits: &[f32], draw: &Draw<'_>) -> Result<u32, NoToken> {
+    pub fn draw(&mut self, logits: &[f32], draw: &Draw<'_>) -> Result<u32, NoToken> {
         wide(DrawWork {
             sampler: self,
             logits,
@@ -111,7 +114,7 @@ impl Sampler {
     }
 
     /// Log-probabilities of `token` and of the `num_top` likeliest tokens under `logits`.
-    pub(crate) fn logprobs(
+    pub fn logprobs(
         &mut self,
         logits: &[f32],
         token: u32,
@@ -321,4 +324,51 @@ fn bar_others(row: &mut [f32], allowed: &[u32]) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use spectrie_types::seed::splitmix;
+
+    use super::*;
+
+    fn draw(parameters: &SamplingParameters) -> Draw<'_> {
+        Draw {
+            parameters,
+            history: None,
+            masked: &[],
+            allowed: None,
+            choice_seed: 3,
+            position: 5,
+        }
+    }
+
+    #[test]
+    fn instructions_do_not_change_draws_nor_log_probabilities() {
+        let every = SamplingParameters {
+            temperature: 0.9,
+            top_p: 0.95,
+            min_p: 0.001,
+            typical_p: 0.9,
+            ..SamplingParameters::default()
+        };
+        let plain = SamplingParameters::default();
+        for seed in 0..200_u64 {
+            let row: Vec<f32> = (0..1_009_u64)
+                .map(|token| 1.8 * gumbel(splitmix(seed << 32 | token) as u32))
+                .collect();
+            let (mut wide, mut narrow) = (Sampler::default(), Sampler::default());
+            for parameters in [&plain, &every] {
+                let draw = Draw {
+                    position: seed as u32,
+                    ..draw(parameters)
+                };
+                assert_eq!(wide.draw(&row, &draw), narrow.draw_from(&row, &draw));
+            }
+            let work = LogprobsWork {
+                sampler: &mut narrow,
+                logits: &row,
+                token: 7,
+                num_top: 20,
+            };
+            assert_eq!(wide.logprobs(&row, 7, 20), work.run());
+        }
+    }
+}

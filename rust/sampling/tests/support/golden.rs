@@ -1,12 +1,14 @@
-//! Prints `tests/golden/noise.json`: the constants of the noise and 1,000 cases.
-#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
+//! The text of `tests/golden/noise.json`: the constants of the noise and 1,000 cases.
 
-use spectrie_engine::noise::{
+use std::fmt::Write;
+
+use spectrie_sampling::noise::{
     FINAL_MULTIPLIER_1, FINAL_MULTIPLIER_2, MESSAGE_BYTES, NoiseRow, STATE_INCREMENT,
     WORD_MULTIPLIER_1, WORD_MULTIPLIER_2,
 };
 
-fn main() {
+/// The whole file.
+pub(crate) fn text() -> String {
     let seeds: [u64; 8] = [
         0,
         1,
@@ -38,23 +40,30 @@ fn main() {
         let seed = (next() << 32) | next();
         cases.push((seed, next() as u32 % 200_000, next() as u32 % 200_000));
     }
-    println!("{{");
-    println!("  \"hash\": \"MurmurHash3_x86_32 of (seed_lo, seed_hi, position, token), seed 0\",");
-    println!("  \"word_multiplier_1\": {WORD_MULTIPLIER_1},");
-    println!("  \"word_multiplier_2\": {WORD_MULTIPLIER_2},");
-    println!("  \"state_increment\": {STATE_INCREMENT},");
-    println!("  \"final_multiplier_1\": {FINAL_MULTIPLIER_1},");
-    println!("  \"final_multiplier_2\": {FINAL_MULTIPLIER_2},");
-    println!("  \"message_bytes\": {MESSAGE_BYTES},");
-    println!("  \"cases\": [");
+    let mut text = String::new();
+    writeln!(text, "{{").unwrap();
+    writeln!(
+        text,
+        "  \"hash\": \"MurmurHash3_x86_32 of (seed_lo, seed_hi, position, token), seed 0\","
+    )
+    .unwrap();
+    writeln!(text, "  \"word_multiplier_1\": {WORD_MULTIPLIER_1},").unwrap();
+    writeln!(text, "  \"word_multiplier_2\": {WORD_MULTIPLIER_2},").unwrap();
+    writeln!(text, "  \"state_increment\": {STATE_INCREMENT},").unwrap();
+    writeln!(text, "  \"final_multiplier_1\": {FINAL_MULTIPLIER_1},").unwrap();
+    writeln!(text, "  \"final_multiplier_2\": {FINAL_MULTIPLIER_2},").unwrap();
+    writeln!(text, "  \"message_bytes\": {MESSAGE_BYTES},").unwrap();
+    writeln!(text, "  \"cases\": [").unwrap();
     let last = cases.len() - 1;
     for (index, (seed, position, token)) in cases.into_iter().enumerate() {
         let row = NoiseRow::new(seed, position);
         let (bits, gumbel) = (row.bits(token), row.gumbel(token));
         let comma = if index == last { "" } else { "," };
-        println!(
+        writeln!(
+            text,
             "    {{\"seed\": {seed}, \"position\": {position}, \"token\": {token}, \"bits\": {bits}, \"gumbel\": {gumbel:?}}}{comma}"
-        );
+        ).unwrap();
     }
-    println!("  ]\n}}");
+    writeln!(text, "  ]\n}}").unwrap();
+    text
 }

@@ -1,7 +1,25 @@
 //! The noise meets the checked-in golden cases.
 
+mod support {
+    pub(crate) mod golden;
+}
+
+use std::path::Path;
+
 use serde_json::Value;
-use spectrie_engine::noise::NoiseRow;
+use spectrie_sampling::noise::NoiseRow;
+
+/// On a difference the text wanted is left beside the build, to be compared and copied by hand.
+#[test]
+fn the_golden_file_is_what_the_definition_gives() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/noise.json");
+    let text = support::golden::text();
+    if std::fs::read_to_string(path).unwrap() != text {
+        let wanted = Path::new(env!("CARGO_TARGET_TMPDIR")).join("noise.json");
+        std::fs::write(&wanted, text).unwrap();
+        panic!("{path} differs from {}", wanted.display());
+    }
+}
 
 #[test]
 fn golden_cases_have_the_same_bits_and_noise() {

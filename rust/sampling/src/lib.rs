@@ -1,0 +1,31 @@
+//! From a row of logits to a token: sampling options, seeded noise, log-probabilities and grammars.
+//!
+//! A [`Sampler`] draws from one row at a time and knows neither requests nor pages. What it draws
+//! depends on the row and the [`Draw`] alone.
+
+// Passes over rows are compiled for the detected instructions only where they are inlined into
+// `simd.rs`.
+#![allow(clippy::inline_always)]
+
+mod argmax;
+mod candidate;
+mod error;
+mod exp;
+mod grammar;
+mod history;
+mod logprobs;
+pub mod noise;
+mod parameters;
+mod sampler;
+mod select;
+mod simd;
+mod typical;
+
+pub use error::SamplingError;
+pub use grammar::{
+    ForcedTokens, Grammar, GrammarCompiler, GrammarCursor, GrammarEnd, GrammarSpec, GrammarState,
+};
+pub use history::{History, completions};
+pub use logprobs::TokenLogprobs;
+pub use parameters::{MIN_TEMPERATURE, SamplingParameters};
+pub use sampler::{Draw, NoToken, Sampler};
