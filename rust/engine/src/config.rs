@@ -5,8 +5,8 @@ use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::sizes::PAGE_SIZE;
 use spectrie_types::{Recycle, SpeculationMode};
 
-use crate::drafting::draft_config;
 use crate::error::EngineError;
+use crate::speculation::drafting::draft_config;
 
 /// What an engine is built with; see [`EngineConfig::new`] for the defaults.
 #[derive(Debug, Clone)]

@@ -7,15 +7,15 @@ use std::time::Instant;
 use spectrie_trie::DraftMemory;
 use spectrie_types::SpeculationMode;
 
+use crate::background::thread::Helper;
 use crate::config::EngineConfig;
-use crate::cost::{ContextCost, CostCurve};
 use crate::error::EngineError;
-use crate::helper::Helper;
+use crate::forward::StepResults;
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::results::StepResults;
-use crate::scheduler::{Cancel, Scheduler};
+use crate::scheduling::scheduler::{Cancel, Scheduler};
+use crate::speculation::cost::{ContextCost, CostCurve};
 
 /// An engine. Nothing but `set_costs`, `set_costs_at` and the calls that run steps ever waits for one.
 #[derive(Debug)]

@@ -8,47 +8,26 @@
 #[cfg(test)]
 extern crate self as spectrie_engine;
 
-mod admission;
-#[cfg(test)]
-mod audit;
-mod batch;
-mod budget;
-mod choices;
-mod chores;
+mod background;
+mod cache;
 mod config;
-mod cost;
-mod drafting;
 mod engine;
 mod error;
-mod fairness;
-mod gain;
-mod grammar_drafts;
-mod helper;
-mod interest;
-mod lessons;
-mod memory;
-mod offers;
-mod order;
+mod forward;
+mod operators;
 mod output;
-mod pages;
 mod plan;
-mod prefix;
-mod queue;
 mod request;
-mod results;
-mod sampled_rows;
-mod scheduler;
-mod sequence;
-mod sharing;
-mod tiers;
-mod tree;
-mod verify;
+mod scheduling;
+mod speculation;
+#[cfg(test)]
+mod testing;
 
 pub use config::EngineConfig;
-pub use cost::ContextCost;
 pub use engine::Engine;
 pub use error::EngineError;
+pub use forward::{StepResults, TopTokens, Verdicts};
 pub use output::{CalibrationBin, Finish, Load, NUM_BINS, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
 pub use request::Request;
-pub use results::{StepResults, TopTokens, Verdicts};
+pub use speculation::cost::ContextCost;

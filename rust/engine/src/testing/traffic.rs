@@ -4,27 +4,26 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, MemoryConfig};
-use spectrie_types::FinishKind;
 use spectrie_types::seed::splitmix;
-use spectrie_types::{Recycle, SpeculationMode};
+use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
-use crate::admission::with_chunk;
+use crate::cache::pool::FoundPages;
 use crate::config::EngineConfig;
-use crate::cost::ForwardSize;
+use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::output::RequestOutput;
-use crate::pages::FoundPages;
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::results::{StepResults, TopTokens, Verdicts};
-use crate::scheduler::{Cancel, Scheduler, Work};
+use crate::scheduling::admission::with_chunk;
+use crate::scheduling::scheduler::{Cancel, Scheduler, Work};
+use crate::speculation::cost::ForwardSize;
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../tests/support/expression.rs"]
+#[path = "../../tests/support/expression.rs"]
 mod expression;
-#[path = "../tests/support/model.rs"]
+#[path = "../../tests/support/model.rs"]
 mod model;
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../tests/support/reference.rs"]
+#[path = "../../tests/support/reference.rs"]
 mod reference;
 
 use model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};

@@ -2,8 +2,8 @@
 
 use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
 
-use crate::results::Verdicts;
-use crate::sequence::{Drawn, Sequence};
+use crate::forward::Verdicts;
+use crate::scheduling::sequence::{Drawn, Sequence};
 
 /// Why a row gave no token.
 #[derive(Debug)]

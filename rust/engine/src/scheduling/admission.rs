@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::cost::ForwardSize;
-use crate::order::{Obligations, OrderKey, Rank};
-use crate::scheduler::Scheduler;
-use crate::sequence::Sequence;
-use crate::sharing::CachedPrefix;
+use crate::cache::reuse::CachedPrefix;
+use crate::scheduling::priority::{Obligations, OrderKey, Rank};
+use crate::scheduling::scheduler::Scheduler;
+use crate::scheduling::sequence::Sequence;
+use crate::speculation::cost::ForwardSize;
 
 /// Requests looked at in one step that wait for the prompt another one computes.
 const MAX_PASSED_OVER: usize = 64;

@@ -4,16 +4,16 @@ use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
 use spectrie_trie::Source;
 use spectrie_types::{FinishKind, SpeculationMode};
 
-use crate::chores::Chore;
-use crate::cost::ForwardSize;
+use crate::background::feedback::Lessons;
+use crate::background::queue::Chore;
 use crate::error::EngineError;
-use crate::lessons::Lessons;
+use crate::forward::StepResults;
 use crate::output::RequestOutput;
-use crate::results::StepResults;
-use crate::sampled_rows::{NotDrawn, SampledRows};
-use crate::scheduler::{End, Part, Scheduler, Work};
-use crate::sequence::Sequence;
-use crate::tree::SentTree;
+use crate::scheduling::sampled_rows::{NotDrawn, SampledRows};
+use crate::scheduling::scheduler::{End, Part, Scheduler, Work};
+use crate::scheduling::sequence::Sequence;
+use crate::speculation::cost::ForwardSize;
+use crate::speculation::tree::SentTree;
 
 impl Scheduler {
     /// Takes the results of the open plan.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::prefix::PrefixCache;
+use crate::cache::prefix::PrefixCache;
 
 /// Drafts may drop kept prefixes as long as more than this share of all pages is kept: one in so
 /// many.

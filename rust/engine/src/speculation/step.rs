@@ -7,13 +7,13 @@ use spectrie_types::SpeculationMode;
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::seed::splitmix;
 
-use crate::budget::{self, BaseRows, Bid, Purchase};
-use crate::choices::Step;
-use crate::cost::ForwardSize;
-use crate::gain::Trial;
-use crate::order::OrderKey;
-use crate::scheduler::{InFlight, Part, Scheduler, Work};
-use crate::tree::SentTree;
+use crate::scheduling::priority::OrderKey;
+use crate::scheduling::scheduler::{InFlight, Part, Scheduler, Work};
+use crate::speculation::budget::{self, BaseRows, Bid, Purchase};
+use crate::speculation::calibration::Trial;
+use crate::speculation::cost::ForwardSize;
+use crate::speculation::decisions::Step;
+use crate::speculation::tree::SentTree;
 
 /// A request whose drafts could not pay still scores the first token of one in so many steps: what
 /// follows then tells whether it has become more predictable.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use crate::order::{OrderKey, priority};
-use crate::sequence::Sequence;
+use crate::scheduling::priority::{OrderKey, priority};
+use crate::scheduling::sequence::Sequence;
 
 /// Whose line it is: tenant and priority.
 type LineKey = (Arc<str>, i32);

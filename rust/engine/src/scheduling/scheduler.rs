@@ -8,22 +8,22 @@ use spectrie_sampling::Sampler;
 use spectrie_trie::DraftMemory;
 use spectrie_types::FinishKind;
 
-use crate::choices::Choices;
-use crate::chores::{Chore, Chores};
+use crate::background::queue::{Chore, Chores};
+use crate::cache::pool::PagePool;
+use crate::cache::reuse::share_filled;
 use crate::config::EngineConfig;
-use crate::cost::CostCurve;
 use crate::error::EngineError;
-use crate::fairness::FairShare;
-use crate::gain::Trial;
-use crate::order::OrderKey;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
-use crate::pages::PagePool;
-use crate::queue::Queue;
 use crate::request::Request;
-use crate::sequence::Sequence;
-use crate::sharing::share_filled;
-use crate::tiers::Tiers;
-use crate::tree::SentTree;
+use crate::scheduling::fairness::FairShare;
+use crate::scheduling::priority::OrderKey;
+use crate::scheduling::queue::Queue;
+use crate::scheduling::sequence::Sequence;
+use crate::speculation::calibration::Trial;
+use crate::speculation::cost::CostCurve;
+use crate::speculation::decisions::Choices;
+use crate::speculation::tiers::Tiers;
+use crate::speculation::tree::SentTree;
 
 /// A copy between slots before a forward, for a request: whose, from, to.
 pub(crate) type SlotMove = (OrderKey, i32, i32);

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use crate::lessons::Lessons;
-use crate::scheduler::Scheduler;
-use crate::sequence::Sequence;
+use crate::background::feedback::Lessons;
+use crate::scheduling::scheduler::Scheduler;
+use crate::scheduling::sequence::Sequence;
 
 /// Pieces that may wait for each request that may run. Where a helper gets no time, the rest is
 /// done before the next plan.

@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::scheduler::Scheduler;
-use crate::sequence::Sequence;
+use crate::scheduling::scheduler::Scheduler;
+use crate::scheduling::sequence::Sequence;
 
 /// Priorities beyond this count as this: any gap is made up for by waiting.
 const MAX_PRIORITY: i32 = 100;

@@ -7,7 +7,7 @@
 
 use spectrie_trie::DraftTree;
 
-use crate::cost::{CostCurve, ForwardSize};
+use crate::speculation::cost::{CostCurve, ForwardSize};
 
 /// Drafts must promise this factor over none: below it the promise is within the error of the cost
 /// curve.
@@ -194,7 +194,7 @@ fn best(most: usize, value: impl Fn(usize) -> f64) -> (usize, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::ContextCost;
+    use crate::speculation::cost::ContextCost;
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
     use spectrie_trie::{DraftNode, Source};

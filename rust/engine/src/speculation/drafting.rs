@@ -7,10 +7,10 @@ use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::{Recycle, SpeculationMode};
 
 use crate::config::EngineConfig;
-use crate::grammar_drafts::GrammarDrafts;
-use crate::interest::Interest;
 use crate::request::Request;
-use crate::tree::SentTree;
+use crate::speculation::backoff::Interest;
+use crate::speculation::grammar_drafts::GrammarDrafts;
+use crate::speculation::tree::SentTree;
 
 /// Output tokens that a running request keeps back: a stop text that is found after the step may
 /// still cut what the step emitted, and a step emits this many at most.

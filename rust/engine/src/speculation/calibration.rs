@@ -3,7 +3,7 @@
 use spectrie_trie::DraftNode;
 
 use crate::output::{Load, NUM_BINS};
-use crate::tree::SentTree;
+use crate::speculation::tree::SentTree;
 
 /// What a step of nothing but decoding says about the gain of drafts. Steps that compute prompts
 /// say nothing, nor do those in which no request leaves its drafts to the budget.

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::order::OrderKey;
-use crate::results::TopTokens;
-use crate::sequence::Sequence;
-use crate::tree::SentTree;
+use crate::forward::TopTokens;
+use crate::scheduling::priority::OrderKey;
+use crate::scheduling::sequence::Sequence;
+use crate::speculation::tree::SentTree;
 
 /// A row's token and the one before it.
 type Pair = (Option<u32>, u32);

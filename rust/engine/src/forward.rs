@@ -4,7 +4,7 @@ use spectrie_trie::TokenId;
 use spectrie_types::sizes::TOP_K;
 
 use crate::error::EngineError;
-use crate::scheduler::{InFlight, Scheduler, Work};
+use crate::scheduling::scheduler::{InFlight, Scheduler, Work};
 
 /// What a forward gave.
 #[derive(Debug, Clone, Copy)]

@@ -7,11 +7,11 @@ use spectrie_sampling::{Draw, GrammarEnd, GrammarState, History, TokenLogprobs, 
 use spectrie_trie::{DraftMemory, DraftTree, Source};
 use spectrie_types::FinishKind;
 
+use crate::cache::pool::FoundPages;
 use crate::config::EngineConfig;
-use crate::drafting::Drafting;
 use crate::output::{Finish, RequestStats};
-use crate::pages::FoundPages;
 use crate::request::Request;
+use crate::speculation::drafting::Drafting;
 
 /// Answers are due so long after they were asked for where no deadline says otherwise.
 const DUE_AFTER_S: f64 = 600.0;

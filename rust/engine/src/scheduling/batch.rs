@@ -1,14 +1,14 @@
 //! Builds plans: decode rows first, then chunks of prompts, then drafts in what is left.
 
-use crate::admission::{Awaited, with_chunk};
-use crate::cost::ForwardSize;
+use crate::cache::reuse::share_filled;
 use crate::error::EngineError;
-use crate::order::OrderKey;
 use crate::plan::{Plan, Row, RowKind};
-use crate::scheduler::{InFlight, Part, Scheduler, SlotMove, Work};
-use crate::sequence::Sequence;
-use crate::sharing::share_filled;
-use crate::tree::SentTree;
+use crate::scheduling::admission::{Awaited, with_chunk};
+use crate::scheduling::priority::OrderKey;
+use crate::scheduling::scheduler::{InFlight, Part, Scheduler, SlotMove, Work};
+use crate::scheduling::sequence::Sequence;
+use crate::speculation::cost::ForwardSize;
+use crate::speculation::tree::SentTree;
 
 impl Scheduler {
     /// The next forward; `None` when nothing is held.

@@ -1,10 +1,10 @@
 //! Requests of one namespace with equal beginnings compute them once.
 
-use crate::order::OrderKey;
-use crate::pages::PagePool;
-use crate::prefix::num_common;
-use crate::scheduler::Scheduler;
-use crate::sequence::Sequence;
+use crate::cache::pool::PagePool;
+use crate::cache::prefix::num_common;
+use crate::scheduling::priority::OrderKey;
+use crate::scheduling::scheduler::Scheduler;
+use crate::scheduling::sequence::Sequence;
 
 /// A request waits for another one that computes the same tokens right now, unless they are fewer
 /// than this share of a page: then computing them again costs less than the step it would wait.

@@ -9,7 +9,7 @@
 //!   of such offers comes true too seldom to pay for its row. The model says whether it does
 //!   although it was not sent.
 
-use crate::gain::Trial;
+use crate::speculation::calibration::Trial;
 
 /// What is left of the evidence after one more step of its kind.
 const DECAY: f64 = 0.98;

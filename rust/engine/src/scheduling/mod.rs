@@ -1,0 +1,11 @@
+//! Who runs, what a step computes, and what its results mean.
+
+pub(crate) mod admission;
+pub(crate) mod batch;
+pub(crate) mod commit;
+pub(crate) mod fairness;
+pub(crate) mod priority;
+pub(crate) mod queue;
+pub(crate) mod sampled_rows;
+pub(crate) mod scheduler;
+pub(crate) mod sequence;

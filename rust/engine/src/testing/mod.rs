@@ -1,0 +1,3 @@
+//! The whole of scheduling beside a naive model of it.
+
+mod traffic;
