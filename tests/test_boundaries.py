@@ -42,7 +42,14 @@ CRATES: dict[str, set[str]] = {
 }
 # Libraries that a pure crate must never see.
 FORBIDDEN_IN_CORE = {"pyo3", "tokio", "tonic", "axum", "hyper"}
-CORE = {"spectrie-types", "spectrie-trie", "spectrie-sampling", "spectrie-engine", "spectrie-cpu", "spectrie-text"}
+CORE = {
+    "spectrie-types",
+    "spectrie-trie",
+    "spectrie-sampling",
+    "spectrie-engine",
+    "spectrie-cpu",
+    "spectrie-text",
+}
 
 # Which rooms a room of the Python package may import; a room is a folder or a single file.
 ROOMS: dict[str, set[str]] = {
