@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["code_of", "inline_modules", "matching_brace"]
+__all__ = ["code_of", "inline_modules", "matching_brace", "without_tests"]
 
 _SKIPPED = re.compile(
     r"""
@@ -24,15 +24,16 @@ _MODULE = re.compile(r"\bmod\s+(\w+)\s*\{")
 def code_of(text: str) -> str:
     """The text with comments, strings and items for tests alone replaced by blanks; lines stay."""
     code = _SKIPPED.sub(lambda found: _blank(found[0]), text)
-    at = 0
-    while found := _TEST_ITEM.search(code, at):
-        at = found.end()
-        if _NEGATED.search(found[0]):
-            continue
-        end = _item_end(code, at)
-        code = code[: found.start()] + _blank(code[found.start() : end]) + code[end:]
-        at = end
+    for begin, end in _test_items(code):
+        code = code[:begin] + _blank(code[begin:end]) + code[end:]
     return code
+
+
+def without_tests(text: str) -> str:
+    """The text without items for tests alone."""
+    for begin, end in reversed(_test_items(_SKIPPED.sub(lambda found: _blank(found[0]), text))):
+        text = text[:begin] + text[end:]
+    return text
 
 
 def inline_modules(code: str) -> list[tuple[int, int, str]]:
@@ -51,6 +52,17 @@ def matching_brace(code: str, at: int) -> int:
         if depth == 0:
             return place
     return len(code)
+
+
+def _test_items(code: str) -> list[tuple[int, int]]:
+    items = []
+    at = 0
+    while found := _TEST_ITEM.search(code, at):
+        at = found.end()
+        if not _NEGATED.search(found[0]):
+            at = _item_end(code, at)
+            items.append((found.start(), at))
+    return items
 
 
 def _item_end(code: str, at: int) -> int:
