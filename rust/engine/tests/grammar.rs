@@ -13,7 +13,7 @@ use support::driver::{Driver, config, num_drafts, request};
 use support::expression::{Expression, TOKENS, compiler, expression, id, regex, usual_compiler};
 use support::reference;
 
-/// Number of [`spectrie_trie::Source::Grammar`].
+/// Number of [`spectrie_types::Source::Grammar`].
 const GRAMMAR: usize = 7;
 
 fn held(handle: u64, pattern: &str, max_tokens: u32) -> Request {

@@ -7,7 +7,8 @@ use numpy::ndarray::Array2;
 use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_trie::{TOP_K, TokenId};
+use spectrie_trie::TokenId;
+use spectrie_types::sizes::TOP_K;
 
 use crate::replay::trie_error;
 

@@ -7,7 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
-use spectrie_trie::{Corpus, DraftConfig, MemoryConfig, Source, TrieError};
+use spectrie_trie::{Corpus, DraftConfig, MemoryConfig, TrieError};
+use spectrie_types::Source;
 
 use crate::bigrams::Bigrams;
 

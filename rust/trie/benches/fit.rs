@@ -17,7 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spectrie_trie::replay::{Replay, ReplayConfig, ReplayReport, ReplayRequest, TopEntries};
-use spectrie_trie::{Bigrams, Corpus, TOP_K, TokenId, Weights};
+use spectrie_trie::{Bigrams, Corpus, TokenId, Weights};
+use spectrie_types::sizes::TOP_K;
 
 /// Passes over all traces and the rate of each. A first rate of 0.02 forgets more than it learns:
 /// 2 % less with a corpus, held out.

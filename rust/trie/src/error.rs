@@ -16,12 +16,6 @@ pub enum TrieError {
         /// The name that was given.
         given: String,
     },
-    /// A source number that does not exist.
-    #[error("source {given} is unknown: allowed are 1 to 7")]
-    UnknownSource {
-        /// The number that was given.
-        given: u8,
-    },
     /// A setting outside its range.
     #[error("{name} is {given}: allowed are {least} to {most}")]
     OutOfRange {

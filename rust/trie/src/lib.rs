@@ -11,7 +11,6 @@ mod error;
 mod namespaces;
 pub mod replay;
 mod score;
-mod source;
 mod sources;
 mod store;
 #[cfg(test)]
@@ -27,8 +26,6 @@ pub use namespaces::memory::DraftMemory;
 pub use namespaces::shared::{NamespaceInfo, SharedTrie};
 pub use namespaces::snapshot::SnapshotInfo;
 pub use score::weights::Weights;
-pub use source::Source;
 pub use sources::bigrams::Bigrams;
 pub use sources::corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};
-pub use sources::recycled::TOP_K;
 pub use token::{SEPARATOR, TokenId};

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use common::Folder;
 use spectrie_trie::{
-    Bigrams, DraftConfig, DraftMemory, Drafter, MemoryConfig, SharedTrie, Source, TOP_K, TokenId,
+    Bigrams, DraftConfig, DraftMemory, Drafter, MemoryConfig, SharedTrie, TokenId,
 };
+use spectrie_types::Source;
+use spectrie_types::sizes::TOP_K;
 
 /// 0 is followed by 1, 1 by 2 and so on up to 8, with probability 0.9.
 fn counting() -> Bigrams {

@@ -5,9 +5,10 @@ mod drafts;
 
 use drafts::matches_only;
 use spectrie_trie::{
-    DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MemoryConfig, SEPARATOR, Source,
-    TokenId, Weights,
+    DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MemoryConfig, SEPARATOR, TokenId,
+    Weights,
 };
+use spectrie_types::Source;
 
 fn drafter(mode: DraftMode) -> Drafter {
     Drafter::new(

@@ -3,7 +3,8 @@
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
 use spectrie_trie::replay::{MemoryMode, Replay, ReplayConfig, ReplayReport, ReplayRequest};
-use spectrie_trie::{MemoryConfig, Source, TokenId};
+use spectrie_trie::{MemoryConfig, TokenId};
+use spectrie_types::Source;
 
 fn replay(config: ReplayConfig, requests: &[ReplayRequest<'_>]) -> ReplayReport {
     let mut replay = Replay::new(config).expect("valid settings");

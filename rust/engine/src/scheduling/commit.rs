@@ -1,8 +1,7 @@
 //! Acts on a plan's results: draws tokens, walks the trees, moves requests on.
 
 use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
-use spectrie_trie::Source;
-use spectrie_types::{FinishKind, SpeculationMode};
+use spectrie_types::{FinishKind, Source, SpeculationMode};
 
 use crate::background::feedback::Lessons;
 use crate::background::queue::Chore;

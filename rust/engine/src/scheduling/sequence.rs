@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spectrie_sampling::{Draw, GrammarEnd, GrammarState, History, TokenLogprobs, completions};
-use spectrie_trie::{DraftMemory, DraftTree, Source};
-use spectrie_types::FinishKind;
+use spectrie_trie::{DraftMemory, DraftTree};
+use spectrie_types::{FinishKind, Source};
 
 use crate::cache::pool::FoundPages;
 use crate::config::EngineConfig;

@@ -197,7 +197,8 @@ mod tests {
     use crate::speculation::cost::ContextCost;
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
-    use spectrie_trie::{DraftNode, Source};
+    use spectrie_trie::DraftNode;
+    use spectrie_types::Source;
 
     fn some_bids(values: &[f32]) -> Vec<Bid> {
         values

@@ -77,7 +77,8 @@ fn conditional(node: &DraftNode, parent: Option<&DraftNode>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spectrie_trie::{DraftTree, Source};
+    use spectrie_trie::DraftTree;
+    use spectrie_types::Source;
 
     fn tree() -> SentTree {
         let node = |token, parent, depth, value| DraftNode {

@@ -1,7 +1,8 @@
 //! Drafts under a grammar: what it does not allow is left out, what it forces is put in.
 
 use spectrie_sampling::{Grammar, GrammarCursor};
-use spectrie_trie::{DraftNode, DraftTree, Source};
+use spectrie_trie::{DraftNode, DraftTree};
+use spectrie_types::Source;
 
 /// Paths less likely than this are not followed to what the grammar forces behind them.
 const MIN_FORCED_VALUE: f32 = 0.25;

@@ -154,7 +154,7 @@ impl Drafter {
     }
 
     /// Takes what the model gave after `last`, whose predecessor on its path is `before`: its
-    /// likeliest tokens, at most [`crate::TOP_K`], descending, with their probabilities at
+    /// likeliest tokens, at most [`TOP_K`](spectrie_types::sizes::TOP_K), descending, with their probabilities at
     /// temperature 1. Any row that a forward computed will do, accepted or not.
     pub fn recycle(&mut self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
         let recycled = self

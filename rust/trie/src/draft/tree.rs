@@ -1,6 +1,8 @@
 //! The draft tree handed to verification.
 
-use crate::{Source, TokenId};
+use spectrie_types::Source;
+
+use crate::TokenId;
 
 /// One drafted token.
 #[derive(Clone, Copy, Debug, PartialEq)]

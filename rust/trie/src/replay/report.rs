@@ -1,6 +1,6 @@
 //! What a replay found.
 
-use crate::Source;
+use spectrie_types::Source;
 
 /// Drafted tokens of similar probability, given the tokens before them: what was promised and
 /// what came.

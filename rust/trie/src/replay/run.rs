@@ -6,14 +6,16 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use spectrie_types::sizes::TOP_K;
+
 use super::budget::worthwhile;
 use super::config::{MemoryMode, ReplayConfig};
 use super::report::ReplayReport;
 use super::request::{ReplayRequest, TopEntries};
 use super::tally::Tally;
 use crate::{
-    Bigrams, Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TOP_K, TokenId,
-    TrieError, Weights,
+    Bigrams, Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TokenId, TrieError,
+    Weights,
 };
 
 /// Tells the files of corpora built here apart.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use spectrie_types::Source;
+
 use super::report::{Bin, ReplayReport};
-use crate::{DraftTree, Source, TokenId};
+use crate::{DraftTree, TokenId};
 
 /// Bins of conditional probability, of equal width.
 const BINS: usize = 10;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spectrie_types::Source;
+
 use crate::namespaces::lesson::Taught;
 use crate::namespaces::shared::Segments;
 use crate::sources::bigrams::Bigrams;
@@ -9,7 +11,7 @@ use crate::sources::recycled::{Answer, Recycled};
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, ORDERS, Occurrence, collect};
 use crate::store::segment::Segment;
-use crate::{Corpus, SEPARATOR, Source, TokenId};
+use crate::{Corpus, SEPARATOR, TokenId};
 
 /// Place of the prediction's text.
 pub(crate) const PREDICTION: u16 = 0;

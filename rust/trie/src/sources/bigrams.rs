@@ -8,7 +8,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::sources::recycled::{Answer, TOP_K};
+use spectrie_types::sizes::TOP_K;
+
+use crate::sources::recycled::Answer;
 use crate::store::atomic_file::{
     self, Access, Checked, FINGERPRINT_BYTES, check_fingerprint, checked,
 };

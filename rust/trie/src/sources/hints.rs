@@ -6,9 +6,11 @@
 //! (whatever stood between), and which tokens were used a moment ago. Compressors call the second
 //! kind sparse contexts.
 
+use spectrie_types::sizes::TOP_K;
+
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, suffix_hashes};
-use crate::{SEPARATOR, TOP_K, TokenId};
+use crate::{SEPARATOR, TokenId};
 
 /// Kinds of hints.
 pub(crate) const KINDS: usize = 5;

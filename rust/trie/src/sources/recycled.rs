@@ -9,11 +9,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use spectrie_types::sizes::TOP_K;
+
 use crate::TokenId;
 use crate::namespaces::pool::Grant;
-
-/// Tokens kept per key.
-pub const TOP_K: usize = 8;
 
 /// Slots that a key may take, one after the other.
 const WAYS: usize = 4;

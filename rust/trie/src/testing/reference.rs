@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use spectrie_types::Source;
+
 use crate::score::evidence::LEVELS;
 use crate::score::scorer::{BLENDS, ESCAPES};
 use crate::sources::all::Places;
 use crate::{
     DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MAX_MATCH, MemoryConfig, SEPARATOR,
-    Source, TokenId,
+    TokenId,
 };
 
 /// Continuations of every context of up to this many tokens: a match and the deepest draft.
