@@ -81,7 +81,7 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                         if !follows(before, node.token) {
                             failed.store(true, Ordering::Relaxed);
                         }
-                        drafter.observe(&tree, &[index as u32], 0);
+                        drafter.observe(&tree, &[index as u32]);
                     }
                     drafted.fetch_add(tree.len() as u32, Ordering::Relaxed);
                     step += 1;

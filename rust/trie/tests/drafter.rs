@@ -259,7 +259,7 @@ fn random_text_gives_well_formed_trees_in_every_mode() {
                 _ => [predicted[step], predicted[step + 1]],
             };
             let accepted = tree.walk(&emitted);
-            drafter.observe(&tree, &accepted, emitted[1]);
+            drafter.observe(&tree, &accepted);
             drafter.push_output(&emitted);
         }
     }
@@ -271,8 +271,8 @@ fn observations_of_foreign_trees_are_ignored() {
     let mut drafter = Drafter::new(matches_only(), Some(memory.namespace("default")));
     drafter.push_prompt(&[1, 2, 1]);
     let tree = drafter.draft(4, 0.0);
-    drafter.observe(&DraftTree::default(), &[0, 7], 3);
-    drafter.observe(&tree, &[0, 99], 3);
+    drafter.observe(&DraftTree::default(), &[0, 7]);
+    drafter.observe(&tree, &[0, 99]);
     assert_eq!(drafter.draft(4, 0.0), tree);
 }
 

@@ -63,7 +63,7 @@ fn a_draft_of_text_that_was_evicted_since_can_be_observed() {
         shared.insert(&(0..200).map(|i| number * 1000 + i).collect::<Vec<_>>());
     }
     let path = tree.walk(&text[20..28]);
-    drafter.observe(&tree, &path, 28);
+    drafter.observe(&tree, &path);
     drafter.push_output(&text[20..=28]);
     assert!(drafter.draft(8, 0.0).is_empty(), "that text is gone");
     assert_eq!(

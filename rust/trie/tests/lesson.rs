@@ -144,7 +144,7 @@ fn namespaces_say_what_they_hold_and_what_was_accepted() {
     let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
     drafter.push_prompt(&[1, 2]);
     let tree = drafter.draft(2, 0.0);
-    drafter.observe(&tree, &[0, 1], 9);
+    drafter.observe(&tree, &[0, 1]);
     let infos = memory.namespaces();
     let names: Vec<_> = infos.iter().map(|info| info.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);

@@ -113,7 +113,7 @@ fn accepted_text_outlives_text_that_nobody_uses() {
         drafter.push_prompt(&used[..30]);
         let tree = drafter.draft(16, 0.0);
         let accepted = tree.walk(&used[30..46]);
-        drafter.observe(&tree, &accepted, used[46]);
+        drafter.observe(&tree, &accepted);
     }
     assert_eq!(continuation(&shared, &used[..30])[0], used[30]);
     assert_eq!(

@@ -178,7 +178,7 @@ fn what_the_budget_cannot_hold_is_the_least_useful() {
     let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
     drafter.push_prompt(&used[..30]);
     let tree = drafter.draft(16, 0.0);
-    drafter.observe(&tree, &tree.walk(&used[30..46]), used[46]);
+    drafter.observe(&tree, &tree.walk(&used[30..46]));
     before
         .save(folder.path(), TOKENIZER)
         .expect("a writable folder");

@@ -195,9 +195,9 @@ impl Drafting {
         let Some(drafter) = &mut self.drafter else {
             return;
         };
-        if let (Some((tree, path)), Some(&last)) = (tree, emitted.last()) {
+        if let Some((tree, path)) = tree.filter(|_| !emitted.is_empty()) {
             let accepted: Vec<u32> = path.iter().map(|&row| tree.offered_index(row)).collect();
-            drafter.observe(tree.offered(), &accepted, last);
+            drafter.observe(tree.offered(), &accepted);
         }
         for token in emitted {
             drafter.push_output(std::slice::from_ref(token));

@@ -36,7 +36,7 @@ type Label = (u32, TokenId);
 /// assert_eq!(tree.path_tokens(2), [6, 7, 8]);
 ///
 /// // The model took 6 and 7, then said 50.
-/// drafter.observe(&tree, &[0, 1], 50);
+/// drafter.observe(&tree, &[0, 1]);
 /// drafter.push_output(&[6, 7, 50]);
 /// ```
 #[derive(Debug)]
@@ -283,12 +283,12 @@ impl Drafter {
     }
 
     /// Notes which nodes of the last draft the model accepted: `accepted` holds their indices in
-    /// `tree`, from the root down; the last argument is the token the model chose after them.
+    /// `tree`, from the root down.
     ///
     /// Credits the shared text and the corpora they came from, which keeps the text from ageing
     /// out; scores are trained by [`Drafter::push_output`]. `tree` may be a part of what was
     /// drafted, and indices outside it end the path.
-    pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32], _next: TokenId) {
+    pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32]) {
         let Some(shared) = &self.shared else { return };
         let mut node = ROOT;
         for &index in accepted {

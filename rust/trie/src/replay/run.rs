@@ -175,7 +175,7 @@ impl Replay {
         self.tally.step(&tree, &path, rest);
         let emitted = (path.len() + 1).min(rest.len());
         let start = Instant::now();
-        drafter.observe(&tree, &path, rest[emitted - 1]);
+        drafter.observe(&tree, &path);
         drafter.push_output(&rest[..emitted]);
         // The forward computed the token before the drafted ones, and those it accepted.
         course.recycle(drafter, position.saturating_sub(1)..position + emitted - 1);

@@ -142,7 +142,7 @@ fn work(memory: &DraftMemory) {
             drafter.push_prompt(&context);
             let tree = drafter.draft(16, 0.0);
             let accepted: Vec<_> = tree.walk(&cycle(start + 10, 4));
-            drafter.observe(&tree, &accepted, 1);
+            drafter.observe(&tree, &accepted);
             drafter.push_output(&cycle(start + 10, 5));
             lesson.push(&context);
         }

@@ -74,7 +74,7 @@ fn opens(file: &[u8]) -> bool {
         let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
         drafter.push_prompt(&cycle(start, 10));
         let tree = drafter.draft(16, 0.0);
-        drafter.observe(&tree, &tree.walk(&cycle(start + 10, 4)), 1);
+        drafter.observe(&tree, &tree.walk(&cycle(start + 10, 4)));
         drafter.push_output(&cycle(start + 10, 5));
     }
     assert_eq!(memory.corpora().len(), 1);
