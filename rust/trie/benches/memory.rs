@@ -1,4 +1,4 @@
-//! Measures shared memory: teaching, bytes per token, snapshots, corpora, and readers beside
+//! Measures shared memory: inserting, bytes per token, snapshots, corpora, and readers beside
 //! writers.
 //!
 //! `cargo bench -p spectrie-trie --bench memory -- [--json] [--tokens 10000000]
@@ -26,7 +26,7 @@ use spectrie_trie::{
 const DOCUMENT_TOKENS: usize = 1000;
 const NUM_IDS: f64 = 50_000.0;
 const NUM_WRITERS: u64 = 4;
-/// Running requests that are taught side by side, in pieces of this many tokens.
+/// Running requests that are inserted side by side, in pieces of this many tokens.
 const NUM_LESSONS: usize = 16;
 const PIECE_TOKENS: usize = 3;
 
@@ -71,27 +71,27 @@ fn memory(capacity_bytes: usize) -> Result<DraftMemory, Box<dyn Error>> {
     Ok(DraftMemory::new(config)?)
 }
 
-/// Tokens per second and bytes per token of `teach`, which teaches all `documents`.
-fn taught(
+/// Tokens per second and bytes per token of `insert`, which inserts all `documents`.
+fn inserted(
     documents: &[Vec<TokenId>],
-    teach: impl Fn(&Arc<SharedTrie>, &[Vec<TokenId>]),
+    insert: impl Fn(&Arc<SharedTrie>, &[Vec<TokenId>]),
 ) -> Result<(f64, f64, DraftMemory), Box<dyn Error>> {
     let tokens = documents.len() * DOCUMENT_TOKENS;
     let memory = memory(tokens * 64)?;
     let shared = memory.namespace("measured");
     let start = Instant::now();
-    teach(&shared, documents);
+    insert(&shared, documents);
     let rate = tokens as f64 / start.elapsed().as_secs_f64();
     assert_eq!(memory.num_tokens(), tokens as u64);
     Ok((rate, memory.bytes() as f64 / tokens as f64, memory))
 }
 
-fn teach_lessons(shared: &Arc<SharedTrie>, documents: &[Vec<TokenId>]) {
+fn insert_running(shared: &Arc<SharedTrie>, documents: &[Vec<TokenId>]) {
     for group in documents.chunks(NUM_LESSONS) {
-        let mut lessons: Vec<_> = group.iter().map(|_| shared.begin()).collect();
+        let mut insertions: Vec<_> = group.iter().map(|_| shared.begin()).collect();
         for start in (0..DOCUMENT_TOKENS).step_by(PIECE_TOKENS) {
-            for (lesson, document) in lessons.iter_mut().zip(group) {
-                lesson.push(&document[start..(start + PIECE_TOKENS).min(DOCUMENT_TOKENS)]);
+            for (insertion, document) in insertions.iter_mut().zip(group) {
+                insertion.push(&document[start..(start + PIECE_TOKENS).min(DOCUMENT_TOKENS)]);
             }
         }
     }
@@ -122,7 +122,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
 }
 
-/// Draft times alone and beside writers, and the tokens per second that they taught.
+/// Draft times alone and beside writers, and the tokens per second that they inserted.
 fn contended(documents: &[Vec<TokenId>], seconds: u64) -> Result<Contended, Box<dyn Error>> {
     let memory = memory(64 << 20)?;
     let shared = memory.namespace("measured");
@@ -130,10 +130,10 @@ fn contended(documents: &[Vec<TokenId>], seconds: u64) -> Result<Contended, Box<
         shared.insert(document);
     }
     let idle = draft_times(&shared, documents, seconds);
-    let (stop, taught) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, inserted) = (AtomicBool::new(false), AtomicU64::new(0));
     let writing = thread::scope(|scope| {
         for seed in 0..NUM_WRITERS {
-            let (shared, stop, taught) = (&shared, &stop, &taught);
+            let (shared, stop, inserted) = (&shared, &stop, &inserted);
             scope.spawn(move || {
                 let mut text = Text::new(100 + seed);
                 let documents: Vec<_> = (0..500).map(|_| text.document()).collect();
@@ -142,7 +142,7 @@ fn contended(documents: &[Vec<TokenId>], seconds: u64) -> Result<Contended, Box<
                         break;
                     }
                     shared.insert(document);
-                    taught.fetch_add(document.len() as u64, Ordering::Relaxed);
+                    inserted.fetch_add(document.len() as u64, Ordering::Relaxed);
                 }
             });
         }
@@ -153,7 +153,7 @@ fn contended(documents: &[Vec<TokenId>], seconds: u64) -> Result<Contended, Box<
     Ok(Contended {
         idle,
         writing,
-        tokens_per_second: taught.into_inner() as f64 / seconds as f64,
+        tokens_per_second: inserted.into_inner() as f64 / seconds as f64,
     })
 }
 
@@ -192,11 +192,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|_| text.document())
         .collect();
 
-    eprintln!("teaching running requests");
-    let (lesson_rate, lesson_bytes, lessons) = taught(&documents, teach_lessons)?;
-    drop(lessons);
-    eprintln!("teaching documents");
-    let (insert_rate, insert_bytes, memory) = taught(&documents, |shared, documents| {
+    eprintln!("inserting running requests");
+    let (lesson_rate, lesson_bytes, insertions) = inserted(&documents, insert_running)?;
+    drop(insertions);
+    eprintln!("inserting documents");
+    let (insert_rate, insert_bytes, memory) = inserted(&documents, |shared, documents| {
         for document in documents {
             shared.insert(document);
         }

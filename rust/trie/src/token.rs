@@ -8,5 +8,5 @@ pub type TokenId = u32;
 /// The one value that is no token: it ends a document.
 ///
 /// Matches and continuations never cross it, so text that contains it behaves like several
-/// documents taught one after the other.
+/// documents inserted one after the other.
 pub const SEPARATOR: TokenId = u32::MAX;

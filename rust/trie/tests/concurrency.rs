@@ -55,8 +55,8 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     if number % 2 == 0 {
                         shared.insert(&text);
                     } else {
-                        let mut lesson = shared.begin();
-                        text.chunks(11).for_each(|piece| lesson.push(piece));
+                        let mut insertion = shared.begin();
+                        text.chunks(11).for_each(|piece| insertion.push(piece));
                     }
                 }
                 writing.fetch_sub(1, Ordering::Release);

@@ -13,7 +13,7 @@ use common::Folder;
 use drafts::matches_only;
 use proptest::prelude::*;
 use spectrie_trie::{
-    Corpus, CorpusBuilder, DraftConfig, DraftMemory, Drafter, Lesson, MemoryConfig, Readers,
+    Corpus, CorpusBuilder, DraftConfig, DraftMemory, Drafter, Insertion, MemoryConfig, Readers,
     TokenId,
 };
 
@@ -25,7 +25,7 @@ const TOKENIZER: &str = "abc";
 #[derive(Clone, Debug)]
 enum Operation {
     Insert(u32, Vec<u32>),
-    /// Begins a lesson in place of another, which ends.
+    /// Begins an insertion in place of another, which ends.
     Begin(usize, u32),
     Push(usize, Vec<u32>),
     Draft(u32, Vec<u32>),
@@ -90,7 +90,7 @@ impl Taught {
 
 struct Running {
     namespace: u32,
-    lesson: Lesson,
+    insertion: Insertion,
     text: Vec<TokenId>,
     forgotten: bool,
 }
@@ -153,7 +153,7 @@ impl World {
             Operation::Begin(slot, namespace) => {
                 let running = Running {
                     namespace,
-                    lesson: self.namespace(namespace).begin(),
+                    insertion: self.namespace(namespace).begin(),
                     text: Vec::new(),
                     forgotten: false,
                 };
@@ -215,7 +215,7 @@ impl World {
         let text = own(running.namespace, text);
         let first = running.text.len();
         running.text.extend_from_slice(&text);
-        running.lesson.push(&text);
+        running.insertion.push(&text);
         if !running.forgotten {
             let taught = self.taught.entry(running.namespace).or_default();
             taught.add(&running.text, first);

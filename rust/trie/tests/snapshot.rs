@@ -285,8 +285,8 @@ fn a_snapshot_of_memory_in_use_holds_only_whole_text() {
                 let mut number = writer;
                 while !done.load(Ordering::Relaxed) {
                     let text = cycle(number, 200);
-                    let mut lesson = shared.begin();
-                    text.chunks(7).for_each(|piece| lesson.push(piece));
+                    let mut insertion = shared.begin();
+                    text.chunks(7).for_each(|piece| insertion.push(piece));
                     number += 1;
                 }
             });

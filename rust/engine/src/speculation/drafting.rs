@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use spectrie_trie::{DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Lesson, SharedTrie};
+use spectrie_trie::{
+    DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Insertion, SharedTrie,
+};
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::{Recycle, SpeculationMode};
 
@@ -35,7 +37,7 @@ pub(crate) struct Drafting {
     /// Where this request's text goes; `None` when it teaches nothing.
     memory: Option<Arc<SharedTrie>>,
     /// The document that this request is writing there.
-    lesson: Option<Lesson>,
+    lesson: Option<Insertion>,
     /// Tokens of prompt ++ output that it has.
     num_taught: usize,
     num_prompt: usize,
@@ -71,7 +73,7 @@ impl Drafting {
                 draft_config(config, mode),
                 shared.clone().filter(|_| drafts),
             )
-            .teaches(request.learn)
+            .contributes(request.learn)
             .trains_later(true);
             if !request.prediction_ids.is_empty() {
                 drafter.set_prediction(&request.prediction_ids);
@@ -236,7 +238,7 @@ impl Drafting {
         lesson.push(&tokens[self.num_taught..]);
         self.num_taught = tokens.len();
         if let Some(drafter) = &mut self.drafter {
-            drafter.skip(lesson.taught());
+            drafter.exclude(lesson.ranges());
         }
     }
 

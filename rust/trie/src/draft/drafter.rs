@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::draft::best_first::{BestFirst, Bounds, Expectations, Trained};
 use crate::draft::corpus_order::Favourites;
 use crate::draft::tree_builder::{ROOT, Sketch};
-use crate::namespaces::lesson::Taught;
-use crate::namespaces::shared::Segments;
+use crate::namespaces::insertion::InsertedRange;
+use crate::namespaces::shared_trie::Segments;
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
 use crate::sources::all::{Places, SHARED_LIMITS};
@@ -44,7 +44,7 @@ pub struct Drafter {
     config: DraftConfig,
     shared: Option<Arc<SharedTrie>>,
     /// Whether the namespace takes over what this request learns.
-    teaches: bool,
+    contributes: bool,
     request: Text,
     prediction: Prediction,
     output_start: Option<usize>,
@@ -68,7 +68,7 @@ pub struct Drafter {
     segment_ids: Vec<u64>,
     favourites: Favourites,
     /// Shared text that this request wrote.
-    taught: Vec<Taught>,
+    excluded: Vec<InsertedRange>,
 }
 
 impl Drafter {
@@ -81,7 +81,7 @@ impl Drafter {
         Self {
             config: config.clamped(),
             shared,
-            teaches: true,
+            contributes: true,
             request: Text::default(),
             prediction: Prediction::default(),
             output_start: None,
@@ -97,15 +97,15 @@ impl Drafter {
             earlier: <_>::default(),
             segment_ids: Vec::new(),
             favourites: Favourites::default(),
-            taught: Vec::new(),
+            excluded: Vec::new(),
         }
     }
 
     /// Whether the namespace learns from this request: what the model answered it, and the weights
     /// of its scores. Default true.
     #[must_use]
-    pub fn teaches(mut self, teaches: bool) -> Self {
-        self.teaches = teaches;
+    pub fn contributes(mut self, contributes: bool) -> Self {
+        self.contributes = contributes;
         self
     }
 
@@ -131,13 +131,13 @@ impl Drafter {
         self.mixer.all()
     }
 
-    /// Leaves out what this request itself has taught its namespace, all of [`Lesson::taught`]:
-    /// its own text must not count twice.
+    /// Excludes text this request itself added to its namespace, all of [`Insertion::ranges`]: it
+    /// must not count twice.
     ///
-    /// [`Lesson::taught`]: crate::Lesson::taught
-    pub fn skip(&mut self, taught: &[Taught]) {
-        self.taught.clear();
-        self.taught.extend_from_slice(taught);
+    /// [`Insertion::ranges`]: crate::Insertion::ranges
+    pub fn exclude(&mut self, ranges: &[InsertedRange]) {
+        self.excluded.clear();
+        self.excluded.extend_from_slice(ranges);
     }
 
     /// Appends prompt tokens, in order, in as many pieces as the caller likes. Amortised constant
@@ -161,7 +161,7 @@ impl Drafter {
             .recycled
             .get_or_insert_with(|| Box::new(Recycled::new(RECYCLED_KEYS, None)));
         recycled.put(before, last, top);
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.contributes) {
             shared.recycle(before, last, top);
         }
     }
@@ -236,7 +236,7 @@ impl Drafter {
             prediction: self.prediction.text(),
             request: &self.request,
             shared: &segments,
-            taught: &self.taught,
+            excluded: &self.excluded,
             corpora: self.favourites.corpora(),
             recycled: [self.recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
@@ -330,7 +330,7 @@ impl Drafter {
 impl Drop for Drafter {
     fn drop(&mut self) {
         self.train();
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.teaches) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.contributes) {
             shared.adopt(&self.first_weights, self.mixer.all());
         }
     }

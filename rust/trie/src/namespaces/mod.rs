@@ -1,7 +1,7 @@
 //! What requests of one namespace share, under one byte budget, and its snapshot.
 
-pub(crate) mod lesson;
-pub(crate) mod memory;
+pub(crate) mod draft_memory;
+pub(crate) mod insertion;
 pub(crate) mod pool;
-pub(crate) mod shared;
+pub(crate) mod shared_trie;
 pub(crate) mod snapshot;

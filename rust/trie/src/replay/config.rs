@@ -13,7 +13,7 @@ pub enum MemoryMode {
     /// Nothing: each request stands alone. Corpora are read. The default.
     #[default]
     Cold,
-    /// What the finished requests of its namespace taught.
+    /// The text of the finished requests of its namespace.
     Online,
 }
 

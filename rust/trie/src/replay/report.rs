@@ -42,7 +42,7 @@ pub struct ReplayReport {
     pub draft_us_p99: Option<f64>,
     /// Microseconds to take a step's tokens in and learn from them, median.
     pub update_us_p50: Option<f64>,
-    /// Tokens a second that shared memory took in, one thread; `None` when it was taught nothing.
+    /// Tokens a second that shared memory took in, one thread; `None` when nothing was inserted.
     pub insert_tokens_per_second: Option<f64>,
     /// `memory_bytes / memory_tokens`.
     pub bytes_per_token: Option<f64>,

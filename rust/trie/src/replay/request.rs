@@ -64,7 +64,7 @@ pub struct ReplayRequest<'a> {
     pub output: &'a [TokenId],
     /// Text that the caller expected the output to follow; empty for none.
     pub prediction: &'a [TokenId],
-    /// Whose memory it reads and teaches.
+    /// The namespace that it reads and contributes to.
     pub namespace: &'a str,
     /// One entry for each token of prompt ++ output, when they were recorded.
     pub top: Option<&'a TopEntries>,

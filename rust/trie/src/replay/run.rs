@@ -132,7 +132,7 @@ impl Replay {
         let shared = self.memory.namespace(request.namespace);
         let text = [request.prompt, request.output].concat();
         let online = self.config.memory == MemoryMode::Online;
-        let mut drafter = Drafter::new(self.config.draft, Some(shared.clone())).teaches(online);
+        let mut drafter = Drafter::new(self.config.draft, Some(shared.clone())).contributes(online);
         if let Some(training) = &self.training {
             drafter = drafter.with_weights(training.weights.clone(), training.rate);
         }
@@ -155,7 +155,7 @@ impl Replay {
         self.tally.requests += 1;
         self.tally.output_tokens += request.output.len() as u64;
         if online {
-            self.teach(&shared, &text);
+            self.insert(&shared, &text);
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Replay {
         emitted
     }
 
-    fn teach(&mut self, shared: &SharedTrie, text: &[TokenId]) {
+    fn insert(&mut self, shared: &SharedTrie, text: &[TokenId]) {
         let start = Instant::now();
         shared.insert(text);
         self.tally.insert_time += start.elapsed();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use spectrie_types::Source;
 
-use crate::namespaces::lesson::Taught;
-use crate::namespaces::shared::Segments;
+use crate::namespaces::insertion::InsertedRange;
+use crate::namespaces::shared_trie::Segments;
 use crate::sources::bigrams::Bigrams;
 use crate::sources::recycled::{Answer, Recycled};
 use crate::sources::text::Text;
@@ -36,7 +36,7 @@ pub(crate) struct Places<'a> {
     pub(crate) request: &'a Text,
     pub(crate) shared: &'a Segments,
     /// Shared text that this request wrote itself: it is in `request` already.
-    pub(crate) taught: &'a [Taught],
+    pub(crate) excluded: &'a [InsertedRange],
     /// The most useful first.
     pub(crate) corpora: &'a [Arc<Corpus>],
     /// The model's earlier answers: in this request, then in its namespace.
@@ -128,8 +128,8 @@ impl Places<'_> {
     /// Takes the request's own text out of the occurrences from `first` on.
     fn drop_own(&self, segment_id: u64, first: usize, occurrences: &mut Vec<Occurrence>) {
         let is_own = |position| {
-            let mut taught = self.taught.iter();
-            taught.any(|own| own.holds(segment_id, position))
+            let mut excluded = self.excluded.iter();
+            excluded.any(|own| own.holds(segment_id, position))
         };
         occurrences
             .extract_if(first.., |occurrence| is_own(occurrence.position))

@@ -342,7 +342,7 @@ mod tests {
     fn repeated_context_is_not_indexed_twice() {
         let segment = segment(64);
         let mut extent = segment.reserve(5);
-        // The first three tokens were indexed where they were first taught.
+        // The first three tokens were indexed where they were first inserted.
         segment.write_context(&mut extent, &[1, 2, 3]);
         segment.write(&mut extent, &[1, 2, 3, 4, 5], 3);
         assert_eq!(followers(&segment, &[1, 2]), []);

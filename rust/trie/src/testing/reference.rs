@@ -23,7 +23,7 @@ const MAX_CONTEXT: usize = MAX_MATCH + 8;
 struct Counts(HashMap<Vec<TokenId>, BTreeMap<TokenId, u16>>);
 
 impl Counts {
-    fn teach(&mut self, text: &[TokenId]) {
+    fn insert(&mut self, text: &[TokenId]) {
         for document in text.split(|&token| token == SEPARATOR) {
             for end in 1..document.len() {
                 for length in 1..=end.min(MAX_CONTEXT) {
@@ -58,9 +58,9 @@ struct Truth {
 impl Truth {
     fn new(prompt: &[TokenId], shared: &[Vec<TokenId>]) -> Self {
         let mut counts = [Counts::default(), Counts::default()];
-        counts[0].teach(prompt);
+        counts[0].insert(prompt);
         for document in shared {
-            counts[1].teach(document);
+            counts[1].insert(document);
         }
         Self {
             prompt: prompt.to_vec(),

@@ -132,10 +132,10 @@ fn restores(file: &Vec<u8>) -> bool {
     restored.is_ok()
 }
 
-/// Drafts from every namespace, teaches it and saves all.
+/// Drafts from every namespace, adds to it and saves all.
 fn work(memory: &DraftMemory) {
     for shared in memory.oldest_first() {
-        let mut lesson = shared.begin();
+        let mut insertion = shared.begin();
         for &start in STARTS {
             let context = cycle(start, 10);
             let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
@@ -144,7 +144,7 @@ fn work(memory: &DraftMemory) {
             let accepted: Vec<_> = tree.walk(&cycle(start + 10, 4));
             drafter.observe(&tree, &accepted);
             drafter.push_output(&cycle(start + 10, 5));
-            lesson.push(&context);
+            insertion.push(&context);
         }
         shared.insert(&cycle(3, 300));
     }

@@ -44,8 +44,8 @@ pub(crate) struct SnapshotPlace {
 
 impl DraftMemory {
     /// Saves the text of every namespace in `folder`, which is made when there is none, for the
-    /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and teaching go on meanwhile;
-    /// what is taught meanwhile may be missing.
+    /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and inserting go on meanwhile;
+    /// what is inserted meanwhile may be missing.
     ///
     /// The file, readable by this user alone, is replaced at once and synced: after a crash at
     /// any moment the old or the new snapshot is there whole. Corpora are not part of it.
@@ -114,7 +114,7 @@ impl DraftMemory {
     }
 
     /// Restores what [`DraftMemory::save`] left in `folder`: its text comes before any that was
-    /// taught since. What the byte budget or the bound on namespaces cannot hold is left out,
+    /// inserted since. What the byte budget or the bound on namespaces cannot hold is left out,
     /// the least useful text first. Says what was restored, which is nothing when there is no
     /// snapshot.
     ///

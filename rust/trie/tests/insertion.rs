@@ -27,18 +27,18 @@ fn continuation(shared: &Arc<SharedTrie>, context: &[TokenId]) -> Vec<TokenId> {
 fn a_pushed_token_is_drafted_before_the_document_ends() {
     let memory = memory();
     let shared = memory.namespace("a");
-    let mut lesson = shared.begin();
-    lesson.push(&[1]);
+    let mut insertion = shared.begin();
+    insertion.push(&[1]);
     assert_eq!(
         memory.bytes(),
         0,
         "one token alone has nothing to be found by"
     );
-    lesson.push(&[2]);
+    insertion.push(&[2]);
     assert_eq!(continuation(&shared, &[1]), [2]);
-    lesson.push(&[3, 4]);
+    insertion.push(&[3, 4]);
     assert_eq!(continuation(&shared, &[1]), [2, 3, 4]);
-    drop(lesson);
+    drop(insertion);
     shared.insert(&[8, 9]);
     assert_eq!(continuation(&shared, &[4]), [], "documents do not touch");
     assert_eq!(memory.num_tokens(), 6);
@@ -48,14 +48,14 @@ fn a_pushed_token_is_drafted_before_the_document_ends() {
 fn lessons_side_by_side_are_whole() {
     let memory = memory();
     let shared = memory.namespace("a");
-    let mut lessons: Vec<_> = (0..5).map(|_| shared.begin()).collect();
+    let mut insertions: Vec<_> = (0..5).map(|_| shared.begin()).collect();
     // Pieces of different sizes, so that extents fill up and follow each other in any order.
     for round in 0..40_u32 {
-        for (number, lesson) in lessons.iter_mut().enumerate() {
+        for (number, insertion) in insertions.iter_mut().enumerate() {
             let size = 1 + (round + number as u32) % 17;
             let first = number as u32 * 10_000 + round * 17;
             let piece: Vec<_> = (first..first + size).collect();
-            lesson.push(&piece);
+            insertion.push(&piece);
         }
     }
     for number in 0..5_u32 {
@@ -69,7 +69,7 @@ fn lessons_side_by_side_are_whole() {
             assert_eq!(
                 found.first(),
                 Some(&expected[end]),
-                "lesson {number} at {end}"
+                "insertion {number} at {end}"
             );
         }
     }
@@ -78,10 +78,10 @@ fn lessons_side_by_side_are_whole() {
 #[test]
 fn a_separator_ends_one_document_of_a_lesson_and_begins_another() {
     let shared = memory().namespace("a");
-    let mut lesson = shared.begin();
-    lesson.push(&[1, 2, SEPARATOR, 3]);
-    lesson.push(&[4, SEPARATOR]);
-    lesson.push(&[5, 6]);
+    let mut insertion = shared.begin();
+    insertion.push(&[1, 2, SEPARATOR, 3]);
+    insertion.push(&[4, SEPARATOR]);
+    insertion.push(&[5, 6]);
     assert_eq!(continuation(&shared, &[1]), [2]);
     assert_eq!(continuation(&shared, &[2]), []);
     assert_eq!(continuation(&shared, &[3]), [4]);
@@ -97,15 +97,15 @@ fn a_lesson_goes_on_after_its_segment_was_evicted() {
     };
     let memory = DraftMemory::new(config).expect("a valid config");
     let shared = memory.namespace("a");
-    let mut lesson = shared.begin();
-    lesson.push(&(0..100).collect::<Vec<_>>());
+    let mut insertion = shared.begin();
+    insertion.push(&(0..100).collect::<Vec<_>>());
     for number in 1..60 {
         shared.insert(&(number * 1000..number * 1000 + 300).collect::<Vec<_>>());
         assert!(memory.bytes() <= 64 << 10);
     }
     assert_eq!(continuation(&shared, &[50]), [], "it was evicted");
     assert!(memory.evicted_tokens() > 10_000);
-    lesson.push(&[100, 101, 102]);
+    insertion.push(&[100, 101, 102]);
     // The last tokens taught serve as context again.
     assert_eq!(continuation(&shared, &[97, 98, 99]), [100, 101, 102]);
 }
@@ -116,8 +116,8 @@ fn a_forgotten_namespace_is_gone_for_running_requests_too() {
     let shared = memory.namespace("a");
     memory.namespace("b").insert(&[1, 2, 7]);
     shared.insert(&[1, 2, 3, 4]);
-    let mut lesson = shared.begin();
-    lesson.push(&[1, 2, 5]);
+    let mut insertion = shared.begin();
+    insertion.push(&[1, 2, 5]);
     let mut running = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
     running.push_prompt(&[1, 2]);
     assert!(!running.draft(4, 0.0).is_empty());
@@ -125,8 +125,8 @@ fn a_forgotten_namespace_is_gone_for_running_requests_too() {
     assert!(memory.forget("a"));
     assert!(!memory.forget("a"), "there is none any more");
     assert!(running.draft(4, 0.0).is_empty());
-    lesson.push(&[6]);
-    drop(lesson);
+    insertion.push(&[6]);
+    drop(insertion);
     shared.insert(&[1, 2, 3, 4]);
     assert_eq!(shared.bytes(), 0, "nothing more of its requests is taught");
     assert_eq!(continuation(&memory.namespace("a"), &[1, 2]), []);
@@ -166,12 +166,12 @@ fn a_request_does_not_take_what_it_teaches_for_the_text_of_others() {
         drafter.push_prompt(&prompt);
         drafter.draft(16, 0.0)
     };
-    let mut lesson = shared.begin();
+    let mut insertion = shared.begin();
     let mut drafter = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));
     drafter.push_prompt(&prompt);
     for piece in prompt.chunks(100) {
-        lesson.push(piece);
-        drafter.skip(lesson.taught());
+        insertion.push(piece);
+        drafter.exclude(insertion.ranges());
     }
     assert_eq!(drafter.draft(16, 0.0), alone);
     let mut other = Drafter::new(DraftConfig::default(), Some(Arc::clone(&shared)));

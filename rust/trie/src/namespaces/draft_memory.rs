@@ -172,8 +172,8 @@ impl DraftMemory {
         }
     }
 
-    /// Forgets everything that `namespace` was taught, and says whether there was such a
-    /// namespace. Its running requests stop reading and teaching that text with their next step;
+    /// Forgets the text of `namespace`, and says whether there was such a
+    /// namespace. Its running requests stop reading and extending that text with their next step;
     /// new requests begin with an empty one.
     ///
     /// A snapshot in the folder last saved to or restored from is saved again without the text,

@@ -1,15 +1,15 @@
-//! What a namespace's requests taught: the concurrent n-gram memory.
+//! The text of a namespace: the concurrent n-gram memory.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::namespaces::lesson::{Document, TURN_TOKENS};
+use crate::namespaces::insertion::{Document, TURN_TOKENS};
 use crate::namespaces::pool::Pool;
 use crate::score::weights::Learnt;
 use crate::sources::recycled::{Recycled, SharedRecycled};
 use crate::store::segment::Segment;
-use crate::{Bigrams, Corpus, Lesson, TokenId, Weights};
+use crate::{Bigrams, Corpus, Insertion, TokenId, Weights};
 
 /// Segments of one namespace, oldest first; the last one is written to.
 pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
@@ -22,7 +22,7 @@ pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
 pub struct NamespaceInfo {
     /// Its name.
     pub name: String,
-    /// Tokens taught and not evicted.
+    /// Tokens inserted and not evicted.
     pub num_tokens: u64,
     /// Bytes of the arenas it owns.
     pub bytes: usize,
@@ -32,7 +32,7 @@ pub struct NamespaceInfo {
     pub num_segments: usize,
 }
 
-/// Text of one namespace, taught by any number of writers and read by any number of drafters.
+/// Text of one namespace, inserted by any number of writers and read by any number of drafters.
 ///
 /// Readers never wait for an insert: they take the current list of segments and walk it with
 /// atomic loads. Writers take turns. Bytes are bounded by the [`crate::DraftMemory`] that made
@@ -73,27 +73,27 @@ impl SharedTrie {
         shared
     }
 
-    /// Teaches one document, so that drafters find it from then on.
+    /// Inserts one document, so that drafters find it from then on.
     ///
     /// Documents never touch: a match or a continuation stays inside one. [`SEPARATOR`] splits
-    /// `tokens` into several. A document of fewer than two tokens teaches nothing. When the byte
+    /// `tokens` into several. A document of fewer than two tokens is left out. When the byte
     /// budget cannot hold even the smallest segment, the text is dropped. Costs constant time per
     /// token; other writers of the namespace wait for a few thousand tokens at most.
     ///
     /// [`SEPARATOR`]: crate::SEPARATOR
     pub fn insert(&self, tokens: &[TokenId]) {
         let mut document = Document::new(0);
-        self.teach(&mut document, tokens);
+        self.append(&mut document, tokens);
         self.finish(&mut document);
     }
 
-    /// Begins to teach the text of a running request, piece by piece.
-    pub fn begin(self: &Arc<Self>) -> Lesson {
-        Lesson::new(Arc::clone(self))
+    /// Begins to insert the text of a running request, piece by piece.
+    pub fn begin(self: &Arc<Self>) -> Insertion {
+        Insertion::new(Arc::clone(self))
     }
 
     /// Appends to a document, in turns with other writers.
-    pub(crate) fn teach(&self, document: &mut Document, tokens: &[TokenId]) {
+    pub(crate) fn append(&self, document: &mut Document, tokens: &[TokenId]) {
         self.touch();
         let mut rest = tokens.len();
         for part in tokens.chunks(TURN_TOKENS) {
@@ -116,7 +116,7 @@ impl SharedTrie {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all text at once and for good: whoever holds this trie neither reads nor teaches it
+    /// Drops all text at once and for good: whoever holds this trie neither reads nor extends it
     /// any more.
     pub(crate) fn forget(&self) {
         let _turn = self.turn();
@@ -273,7 +273,7 @@ impl SharedTrie {
         self.accepted_tokens.load(Relaxed)
     }
 
-    /// Tokens taught and not evicted, and what became of them.
+    /// Tokens inserted and not evicted, and what became of them.
     pub(crate) fn info(&self) -> NamespaceInfo {
         let segments = self.snapshot();
         let tokens = segments

@@ -1,4 +1,4 @@
-//! Teaching a document to a namespace, whole or while it is being produced.
+//! Inserting a document into a namespace, whole or while it is being produced.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ pub(crate) const TURN_TOKENS: usize = 4096;
 /// the namespace's other requests as soon as it is pushed.
 ///
 /// Made by [`SharedTrie::begin`]; dropping it ends the document. When the namespace is forgotten,
-/// nothing more of the request is taught.
+/// nothing more of the request is inserted.
 #[derive(Debug)]
-pub struct Lesson {
+pub struct Insertion {
     shared: Arc<SharedTrie>,
     document: Document,
 }
 
-impl Lesson {
+impl Insertion {
     pub(crate) fn new(shared: Arc<SharedTrie>) -> Self {
         Self {
             shared,
@@ -35,33 +35,33 @@ impl Lesson {
     }
 
     /// Where the text was written: what its own request must not take for another's.
-    pub fn taught(&self) -> &[Taught] {
-        &self.document.taught
+    pub fn ranges(&self) -> &[InsertedRange] {
+        &self.document.ranges
     }
 
     /// Appends tokens to the document, in order; [`SEPARATOR`] ends it and begins another.
     /// Constant time per token; other writers of the namespace wait meanwhile, readers never.
     pub fn push(&mut self, tokens: &[TokenId]) {
-        self.shared.teach(&mut self.document, tokens);
+        self.shared.append(&mut self.document, tokens);
     }
 }
 
-impl Drop for Lesson {
+impl Drop for Insertion {
     fn drop(&mut self) {
         self.shared.finish(&mut self.document);
     }
 }
 
-/// A piece of shared memory that one running request wrote: see [`crate::Drafter::skip`].
+/// A piece of shared memory that one running request wrote: see [`crate::Drafter::exclude`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taught {
+pub struct InsertedRange {
     segment_id: u64,
     first: u32,
     /// One past the last cell set aside for it.
     end: u32,
 }
 
-impl Taught {
+impl InsertedRange {
     /// Whether it holds the cell at `position` of a segment.
     pub(crate) fn holds(&self, segment_id: u64, position: u32) -> bool {
         self.segment_id == segment_id && (self.first..self.end).contains(&position)
@@ -78,20 +78,20 @@ pub(crate) struct Document {
     /// Where it is written: a segment by its id, since holding it would keep it from being freed.
     place: Option<(u64, Extent)>,
     /// Tokens to set aside at least when room is needed.
-    least: usize,
+    min_tokens: usize,
     /// Every place so far.
-    taught: Vec<Taught>,
+    ranges: Vec<InsertedRange>,
 }
 
 impl Document {
-    /// An empty document that sets `least` tokens aside at first; 0 = those it has, no more.
-    pub(crate) fn new(least: usize) -> Self {
+    /// An empty document that sets `min_tokens` aside at first; 0 = those it has, no more.
+    pub(crate) fn new(min_tokens: usize) -> Self {
         Self {
             window: Vec::new(),
             written: 0,
             place: None,
-            least,
-            taught: Vec::new(),
+            min_tokens,
+            ranges: Vec::new(),
         }
     }
 
@@ -113,7 +113,7 @@ impl Document {
         while self.written < self.window.len() && self.window.len() > 1 {
             let missing = self.window.len() - self.written;
             let Some(segment) = self.make_room(missing + more, shared) else {
-                // The budget is too small: the text is not taught.
+                // The budget is too small: the text is not inserted.
                 self.written = self.window.len();
                 break;
             };
@@ -137,12 +137,12 @@ impl Document {
             let segment = shared.segment(*id);
             if let Some(segment) = segment {
                 if extent.room() == 0 {
-                    let wanted = count.max(self.least);
+                    let wanted = count.max(self.min_tokens);
                     segment.grow(extent, wanted);
-                    if let Some(taught) = self.taught.last_mut() {
-                        taught.end = extent.end();
+                    if let Some(range) = self.ranges.last_mut() {
+                        range.end = extent.end();
                     }
-                    self.least = (self.least * 2).min(MAX_EXTENT_TOKENS);
+                    self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
                 }
                 if extent.room() > 0 {
                     return Some(segment);
@@ -152,10 +152,10 @@ impl Document {
         self.place = None;
         let context = &self.window[self.written.saturating_sub(CONTEXT_TOKENS)..self.written];
         let segment = shared.segment_with_room(context.len() + 2)?;
-        let mut extent = segment.reserve(context.len() + count.max(self.least));
-        self.least = (self.least * 2).min(MAX_EXTENT_TOKENS);
+        let mut extent = segment.reserve(context.len() + count.max(self.min_tokens));
+        self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
         segment.write_context(&mut extent, context);
-        self.taught.push(Taught {
+        self.ranges.push(InsertedRange {
             segment_id: segment.id(),
             first: extent.start(),
             end: extent.end(),
@@ -205,10 +205,10 @@ mod tests {
         let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
         let shared = memory.namespace("a");
         for _ in 0..20 {
-            let mut lessons: Vec<_> = (0..16).map(|_| shared.begin()).collect();
+            let mut insertions: Vec<_> = (0..16).map(|_| shared.begin()).collect();
             for round in 0..150 {
-                for lesson in &mut lessons {
-                    lesson.push(&[round, round + 1, round + 2][..=round as usize % 3]);
+                for insertion in &mut insertions {
+                    insertion.push(&[round, round + 1, round + 2][..=round as usize % 3]);
                 }
             }
         }
@@ -232,20 +232,20 @@ mod tests {
         ) {
             let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
             let (whole, cut) = (memory.namespace("whole"), memory.namespace("cut"));
-            let mut lessons = Vec::new();
+            let mut insertions = Vec::new();
             for document in &documents {
                 whole.insert(document);
-                lessons.push((cut.begin(), &document[..]));
+                insertions.push((cut.begin(), &document[..]));
             }
             for (index, size) in pieces {
-                let count = lessons.len();
-                let (lesson, rest) = &mut lessons[index % count];
+                let count = insertions.len();
+                let (insertion, rest) = &mut insertions[index % count];
                 let (piece, left) = rest.split_at(size.min(rest.len()));
-                lesson.push(piece);
+                insertion.push(piece);
                 *rest = left;
             }
-            for (lesson, rest) in &mut lessons {
-                lesson.push(rest);
+            for (insertion, rest) in &mut insertions {
+                insertion.push(rest);
             }
             for document in &documents {
                 for end in 1..document.len() {
