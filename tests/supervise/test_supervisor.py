@@ -136,7 +136,7 @@ def test_killed_child_is_started_again_with_the_facts_of_its_first_start(
     os.kill(pid, signal.SIGKILL)
     assert run.process.stderr is not None
     line = ""
-    while "starting it again" not in line:
+    while "restarting it" not in line:
         line = run.process.stderr.readline()
         assert line, "the supervisor ended"
     assert "child-0 ended (signal SIGKILL)" in line
@@ -155,7 +155,7 @@ def test_five_failed_starts_end_it_with_the_childs_last_lines(started: list[Run]
     code, errors = run.end()
     assert code == 1
     assert errors.count("[child-0] no such weights") == 5
-    assert "did not start in 5 tries (exit code 1); its last lines:\n  no such weights" in errors
+    assert "did not start in 5 attempts (exit code 1); its last lines:\n  no such weights" in errors
 
 
 def test_hopeless_child_is_not_started_again(started: list[Run]) -> None:

@@ -39,7 +39,7 @@ def test_killed_worker_ends_its_stream_with_retry_and_the_next_request_succeeds(
             assert_interrupted(client, pid)
             answer = client.generate("def", max_tokens=4, ignore_eos=True, timeout=60)
             assert answer.usage.completion_tokens == 4
-        assert "starting it again" in program.output
+        assert "restarting it" in program.output
         program.signal(signal.SIGINT)
         assert program.wait() == 0
 

@@ -91,7 +91,7 @@ def test_two_ranks_serve_what_one_does_and_come_back_when_one_is_lost(
             assert_interrupted(client, rank)
             assert gone(worker["pid"])
             program.wait_line(f"rank 1 (process {rank}) ended with exit code -9")
-            program.wait_line("starting it again")
+            program.wait_line("restarting it")
             assert answers(client) == expected
         program.signal(signal.SIGTERM)
         assert program.wait() == 0

@@ -99,7 +99,7 @@ class EngineHost:
         """Compiles what answers are held to."""
 
     def _open_memory(self, engine: _core.Engine, runner: Runner, options: MemoryOptions) -> None:
-        """Loads the corpora and restores what was learnt, where anything may be drafted."""
+        """Loads the corpora and restores draft memory, unless speculation is off."""
         from spectrie.model.files.corpora import find_corpus
 
         if speculation(self.engine_options, runner) == "off":
@@ -117,7 +117,7 @@ class EngineHost:
             self.snapshots.start()
 
     def _open_bigrams(self, engine: _core.Engine, runner: Runner) -> None:
-        """Drafts from the model's bigrams, and computes what is missing, where anything drafts."""
+        """Drafts from the model's bigrams and computes missing ones, unless speculation is off."""
         from spectrie.engine.idle_bigrams import IdleBigrams
 
         options = self.engine_options
@@ -129,12 +129,12 @@ class EngineHost:
 
     @property
     def can_speculate(self) -> bool:
-        """Whether anything may be drafted: rows must be exact in any company."""
+        """Whether speculation is possible: rows must not depend on the rest of the batch."""
         return self.runner.exact
 
     @property
     def recycles(self) -> bool:
-        """Whether the model's runner-up tokens are drafted from."""
+        """Whether drafts use the model's runner-up tokens (Token Recycling)."""
         return self.engine_options.recycle != "off" and self.speculation != "off"
 
     @property
@@ -144,11 +144,11 @@ class EngineHost:
 
     @property
     def busy(self) -> bool:
-        """Whether there was work at the last look."""
+        """Whether the last plan had work."""
         return self._loop.busy
 
     def submit(self, request: _core.Request) -> None:
-        """Queues a request; its tokens and its end come through `deliver`.
+        """Queues a request; `deliver` receives its tokens and its end.
 
         Raises:
             EngineError: The inbox is full.
@@ -162,12 +162,12 @@ class EngineHost:
         self._loop.wake()
 
     def learn(self, namespace: str, token_ids: list[int]) -> None:
-        """Teaches the draft memory of `namespace` a sequence."""
+        """Inserts a token sequence into the draft memory of `namespace`."""
         self.engine.learn(namespace, token_ids)
         self._loop.wake()
 
     def close(self) -> None:
-        """Ends the step loop after the step it is in, and saves draft memory and bigrams."""
+        """Ends the step loop after the current step; saves draft memory and bigrams."""
         self._loop.stop()
         self.runner.close()
         if self._bigrams is not None:
@@ -188,19 +188,19 @@ class EngineHost:
 
 
 def max_running(options: EngineOptions, num_pages: int) -> int:
-    """Most requests that run at once: as asked, else what the cache has room for."""
+    """Returns the maximum number of running requests: the option, else what the cache can hold."""
     if options.max_running is not None:
         return options.max_running
     return max(1, min(MAX_RUNNING_DEFAULT, options.max_batch_rows, num_pages // PAGES_PER_RUNNING))
 
 
 def speculation(options: EngineOptions, runner: Runner) -> str:
-    """The mode in use: as asked, or `off` where rows are not exact in company."""
+    """Returns the mode in use: the option, or `off` if rows depend on the rest of the batch."""
     return options.speculation if runner.exact else "off"
 
 
 def overlaps(options: EngineOptions, runner: Runner) -> bool:
-    """Whether learning goes on while the model runs: as asked, or where that takes it no core."""
+    """Returns whether insertion overlaps the forward: the option, or if the forward spares a core."""
     if options.overlap not in ("auto", "on", "off"):
         raise ConfigError(f"overlap is {options.overlap!r}, allowed: auto, on, off")
     if options.overlap == "auto":

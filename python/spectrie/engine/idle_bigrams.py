@@ -1,4 +1,4 @@
-"""The model's own bigrams, computed while a worker has nothing else to do."""
+"""Computes the model's own bigrams while a worker is idle."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ __all__ = ["IdleBigrams"]
 log = logging.getLogger("spectrie.worker")
 
 SLICE_MS = 50.0
-"""A request that comes while a slice is computed waits for its end."""
+"""A request that arrives during a slice waits for the end of the slice."""
 
 NUM_PARTS = 12
-"""The engine is given the growing table after each part of the vocabulary."""
+"""The engine receives the growing table after each such part of the vocabulary."""
 
 
 MOST_WAITED = 0.2
-"""Share of a slice that its thread may wait for a core before somebody else's work counts as held up."""
+"""Share of a slice that its thread may wait for a core before other processes count as delayed."""
 
 MAX_REST_SLICES = 16.0
-"""Longest rest after a slice that held others up, in times of its length."""
+"""Longest rest after a slice that delayed other processes, as a multiple of its length."""
 
 
 class IdleBigrams:
-    """Drafts from the stored table, and completes it one slice at a time.
+    """Drafts from the stored table and completes it one slice at a time.
 
-    Where others want the cores too it rests between slices, longer from slice to slice: this worker
-    is idle, the machine may not be.
+    If other processes compete for the cores, it rests between slices, longer each time: this worker
+    is idle, but the machine may not be.
 
-    What fails is logged and never ends the worker; the table stays as far as it came.
+    Failures are logged and never end the worker; the table keeps what it has.
 
     Args:
-        engine: Whose drafts it is for; its speculation is on.
-        runner: The model. Calls of `step` must come from the thread that runs its steps.
+        engine: The engine that drafts from the table; its speculation is on.
+        runner: The model. The thread that runs its steps must also call `step`.
     """
 
     def __init__(self, engine: _core.Engine, runner: Runner) -> None:
@@ -72,10 +72,10 @@ class IdleBigrams:
             )
 
     def step(self) -> bool:
-        """Computes the next slice; False when there was none, or it rests. Only while no request is held.
+        """Computes the next slice; returns False if none is left, or during a rest.
 
-        The slice overwrites pages that the engine says hold nothing. They are handed out only by the
-        next plan, which the same thread asks for.
+        May be called only while the engine holds no request. The slice overwrites pages that the
+        engine reports as free; only the next plan, made by the same thread, hands them out.
         """
         if self._done or time.monotonic() < self._rests_until_s:
             return False
@@ -87,7 +87,7 @@ class IdleBigrams:
         return True
 
     def close(self) -> None:
-        """Keeps what was computed, so that the next start goes on from there."""
+        """Saves the computed rows, so that the next start continues from there."""
         self._done = True
         if self._saving is not None:
             self._saving.join()
@@ -126,12 +126,12 @@ class IdleBigrams:
             self._table.save()
         except (OSError, ValueError) as error:
             log.warning(
-                "the model's bigrams are not kept, a restart computes them again: %s", error
+                "the model's bigrams were not saved, a restart computes them again: %s", error
             )
 
 
 def waited_s() -> float:
-    """Seconds that this thread was ready to run and had no core; 0 where the system does not tell."""
+    """Returns the seconds this thread has waited for a core; 0 if the system does not report it."""
     try:
         fields = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
     except OSError:
@@ -140,11 +140,11 @@ def waited_s() -> float:
 
 
 def slice_tokens(rows: list[int], milliseconds: list[float]) -> int:
-    """Most tokens of a slice of about `SLICE_MS`, at least one.
+    """Returns the maximum number of tokens in a slice of about `SLICE_MS`, at least one.
 
     Args:
         rows: Rows of a forward, ascending.
-        milliseconds: What it takes, by its rows; never falls.
+        milliseconds: Time of a forward for each entry of `rows`, never decreasing.
     """
     # One row more than tokens: the token that begins the text. No more rows than were measured.
     counts = np.arange(2, min(MAX_SLICE_TOKENS + 1, rows[-1]) + 1)

@@ -21,11 +21,11 @@ __all__ = ["StepLoop"]
 log = logging.getLogger("spectrie.worker")
 
 MAX_CONSECUTIVE_FAILURES = 5
-"""Failed forwards in a row after which the loop gives up: the fault is not in one request."""
+"""Consecutive failed forwards after which the loop gives up: no single request is to blame."""
 
 IDLE_WAIT_S = 0.25
-"""Longest sleep without work, so that a deadline of a waiting request is noticed. Only after it does
-the loop count as idle: a client that asks again at once finds the model free."""
+"""Longest sleep without work, so that deadlines of waiting requests are noticed. Only after it does
+the loop count as idle: a client that sends its next request at once finds the model free."""
 
 
 def _nothing() -> bool:
@@ -33,21 +33,20 @@ def _nothing() -> bool:
 
 
 class StepLoop:
-    """Runs steps while the engine has any, and sleeps while it has none.
+    """Runs steps while the engine has work, and sleeps while it has none.
 
-    A forward that raises fails the requests of its plan alone; the loop goes on, unless the model has
-    lost a part that another process computes. The GIL is free
-    during `plan`, `forward` and `commit`.
+    A forward that raises fails only the requests of its plan; the loop continues, unless the model
+    has lost a rank. `plan`, `forward` and `commit` release the GIL.
 
     Args:
-        prepare: Makes engine and model on the loop's thread: the threads that share the work of a
+        prepare: Creates engine and model on the loop's thread: the threads that share the work of a
             forward belong to the one that started them. Others may submit to the engine at any
             time, and then call `wake`.
-        deliver: Takes each step's output on the loop's thread, when the next step is planned; must
-            return at once.
-        on_death: Takes the exception that ended the loop; called on the loop's thread.
-        idle: Does a little of what can wait, on the loop's thread while no request is held; False
-            when there is nothing of the kind.
+        deliver: Receives each step's output on the loop's thread, when the next step is planned;
+            must return at once.
+        on_death: Receives the exception that ended the loop; called on the loop's thread.
+        idle: Does a little deferred work on the loop's thread while no request is held; returns
+            False if there is none.
     """
 
     def __init__(
@@ -81,16 +80,16 @@ class StepLoop:
         return self._busy
 
     def start(self) -> tuple[_core.Engine, Runner]:
-        """Starts the thread, and gives what `prepare` gave; raises what it raised."""
+        """Starts the thread; returns the result of `prepare`, or raises its exception."""
         self._thread.start()
         return self._prepared.result()
 
     def wake(self) -> None:
-        """Tells the loop that the engine has something new."""
+        """Wakes the loop after a change to the engine."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Ends the loop after the step it is in, and waits for that."""
+        """Ends the loop after the current step and waits for it."""
         self._stopping = True
         self._wake.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -128,7 +127,7 @@ class StepLoop:
             self._hand_over()
 
     def _step(self, engine: _core.Engine, runner: Runner) -> bool:
-        """Runs one step; False when there was nothing to do."""
+        """Runs one step; returns False if there was no work."""
         plan = engine.plan(time.monotonic())
         self._busy = plan is not None
         # Only now: what it wakes runs beside the forward, not between two of them.
@@ -154,7 +153,7 @@ class StepLoop:
         return True
 
     def _hand_over(self) -> None:
-        """Delivers what the last step gave, once."""
+        """Delivers the last step's output, once."""
         output, self._output = self._output, None
         if output is not None:
             self._deliver(output)
@@ -171,7 +170,7 @@ class StepLoop:
 def _commit(
     engine: _core.Engine, plan: _core.Plan, result: StepResult, started: float
 ) -> _core.StepOutput:
-    """Hands the engine what a forward that began at `started` gave."""
+    """Commits the result of a forward that began at `started`."""
     tops = result.top_ids, result.top_probabilities
     if plan.is_greedy and result.tokens is not None:
         # Not a call of torch on this way: each costs some ten microseconds after a forward, which

@@ -1,4 +1,4 @@
-"""Draft memory that outlives the process: snapshots in a folder."""
+"""Keeps draft memory across restarts, as snapshots in a folder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ log = logging.getLogger("spectrie.worker")
 
 
 class Snapshots:
-    """Restores an engine's draft memory at the start, and saves it now and then and at the end.
+    """Restores an engine's draft memory at the start; saves it periodically and at the end.
 
-    Saving runs on a thread of its own: no step waits for it. What fails is logged and never ends
-    the worker.
+    Saving runs on its own thread, so no step waits for it. Failures are logged and never end the
+    worker.
 
     Args:
-        engine: Whose memory it is; its speculation is on.
-        folder: Where the snapshot lies, this engine's alone; made when missing.
-        fingerprint: Of the tokenizer: snapshots of others are refused.
-        every_s: Seconds between two snapshots; 0 saves at the end alone.
+        engine: The engine with the memory; its speculation is on.
+        folder: Folder of the snapshot, used by this engine only; created if missing.
+        fingerprint: Fingerprint of the tokenizer; snapshots of another one are refused.
+        every_s: Seconds between two snapshots; 0 saves at the end only.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Snapshots:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Restores what is there, then begins to save."""
+        """Restores the stored snapshot, then starts saving."""
         self._restore()
         if self._every_s > 0:
             self._thread = threading.Thread(
@@ -49,7 +49,7 @@ class Snapshots:
             self._thread.start()
 
     def close(self) -> None:
-        """Saves for the last time."""
+        """Saves one last time and stops."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -58,7 +58,7 @@ class Snapshots:
         self.save()
 
     def save(self) -> bool:
-        """Writes a snapshot now; tells whether that worked."""
+        """Writes a snapshot now; returns whether it succeeded."""
         from spectrie import _core
 
         started = time.monotonic()
@@ -66,8 +66,8 @@ class Snapshots:
             info = self._engine.save(str(self._folder), self._fingerprint)
         except _core.EngineError as error:
             log.error(
-                "draft memory was not saved, what it learnt since the last snapshot would be lost "
-                "in a restart: %s",
+                "draft memory was not saved, a restart would lose what it learned since the last "
+                "snapshot: %s",
                 error,
             )
             return False

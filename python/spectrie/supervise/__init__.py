@@ -1,1 +1,1 @@
-"""Supervision: keeps a router and several workers running, and tells when they are ready."""
+"""Supervision: keeps a router and several workers running, and reports when they are ready."""

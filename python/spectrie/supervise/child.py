@@ -1,4 +1,4 @@
-"""One supervised process: its output, its ready line, its end."""
+"""One supervised process: its output, its ready line and its end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ LAST_LINES_S = 1.0
 class Child:
     """A running child process.
 
-    Its stderr lines, and stdout lines other than the ready line, go to this process's stderr with
-    `name` before them. It ends when this process ends, because it watches a pipe this one holds;
-    it is in a session of its own, so that Ctrl-C reaches it only through this process.
+    Its stderr lines, and its stdout lines except the ready line, go to this process's stderr with
+    the prefix `name`. It ends when this process ends, because it watches a pipe that this one holds.
+    It runs in its own session, so that Ctrl-C reaches it only through this process.
 
     Args:
         name: Prefix of its log lines.
         command: Program and arguments.
         environment: Variables added to this process's own.
-        on_ready: Takes the facts of the ready line; called on a thread of this object.
-        on_exit: Takes the exit code; called once, on a thread of this object.
+        on_ready: Receives the facts of the ready line, on a thread of this object.
+        on_exit: Receives the exit code, once, on a thread of this object.
     """
 
     def __init__(
@@ -82,33 +82,33 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self._process.poll() is None
 
     @property
     def last_lines(self) -> list[str]:
-        """The last lines it wrote."""
+        """The last lines of its output."""
         return list(self._last_lines)
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal, if it still runs."""
+        """Sends a signal if it is still running."""
         if self.is_running:
             self._process.send_signal(number)
 
     def stop(self, timeout_s: float) -> None:
-        """Sends SIGTERM, waits, and kills what has not ended by then."""
+        """Sends SIGTERM, waits, and kills the process if it is still running."""
         self.signal(signal.SIGTERM)
         if not self.wait(timeout_s):
             self.kill()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills it at once."""
         if self.is_running:
             self._process.kill()
         self.wait(KILL_AFTER_S)
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for its end and its last lines; False when it still runs after `timeout_s`."""
+        """Waits for its end and its last lines; returns False if it still runs after `timeout_s`."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Ends this process when the one that supervises it is gone, however it went."""
+"""Ends this process when its supervisor ends, even by SIGKILL."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["VARIABLE", "watch_supervisor"]
 log = logging.getLogger("spectrie.worker")
 
 VARIABLE = "SPECTRIE_SUPERVISOR_FD"
-"""Environment variable with the number of a pipe's read end that the supervisor keeps open."""
+"""Environment variable with the read end of a pipe that the supervisor keeps open."""
 
 
 def watch_supervisor() -> bool:
-    """Starts watching if this process has a supervisor; returns whether it has.
+    """Starts watching if this process has a supervisor; returns whether it has one.
 
-    The pipe ends when the supervisor does, even by SIGKILL. The variable is taken out of the
+    The pipe closes when the supervisor ends, even by SIGKILL. The variable is removed from the
     environment, so that children of this process do not watch a descriptor they do not have.
     """
     number = os.environ.pop(VARIABLE, None)
@@ -31,7 +31,7 @@ def watch_supervisor() -> bool:
                 pass
         except OSError:
             return
-        log.error("the supervisor is gone: stopping")
+        log.error("the supervisor ended: stopping")
         os._exit(1)
 
     threading.Thread(target=watch, name="spectrie-guardian", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The line by which a process tells scripts and its supervisor that it is ready."""
+"""The line with which a process reports to scripts and its supervisor that it is ready."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PREFIX = "spectrie ready "
 
 
 def print_ready(facts: Mapping[str, Any]) -> None:
-    """Writes `spectrie ready {json}` on stdout, at once."""
+    """Writes `spectrie ready {json}` to stdout and flushes it."""
     sys.stdout.write(PREFIX + json.dumps(dict(facts), sort_keys=True) + "\n")
     sys.stdout.flush()
 
 
 def read_ready(line: str) -> dict[str, Any] | None:
-    """The facts of a ready line; None when `line` is none."""
+    """Returns the facts of a ready line; None if `line` is not one."""
     if not line.startswith(PREFIX):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Keeps a router and several workers running: restarts what dies, gives up on what cannot start."""
+"""Keeps a router and several workers running: restarts those that die, gives up if they cannot start."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["EXIT_HOPELESS", "Program", "Supervisor"]
 log = logging.getLogger("spectrie.serve")
 
 EXIT_HOPELESS = 78
-"""A child ends with this when starting it again cannot help: a bad model, a taken address."""
+"""Exit code of a child that a restart cannot help, such as a bad model or an address in use."""
 
 MAX_FAILED_STARTS = 5
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STABLE_AFTER_S = 60.0
-"""A child that was ready this long is restarted after the first pause again."""
+"""A child that was ready for this long is restarted after the first, short pause."""
 
 STOP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to keep running.
+    """A program to keep running.
 
     Attributes:
         name: Prefix of its log lines.
-        command: Gives program and arguments at each start, from the facts of its first ready line
-            (none at the first start), so that a restart takes the same ports.
+        command: Returns program and arguments for each start, given the facts of its first ready line
+            (none at the first start), so that a restart uses the same ports.
         environment: Variables added to this process's own.
     """
 
@@ -48,7 +48,7 @@ class Program:
 
 @dataclass(slots=True)
 class _Slot:
-    """A program and the process that runs it now."""
+    """A program and its current process."""
 
     program: Program
     child: Child | None = None
@@ -61,7 +61,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """Something that happened to a slot, or (slot None) a signal."""
+    """An event of a slot, or (slot None) a signal."""
 
     slot: _Slot | None
     kind: str
@@ -71,11 +71,11 @@ class _Event:
 class Supervisor:
     """Starts programs in order and keeps them running until a signal or a hopeless failure.
 
-    The first SIGINT or SIGTERM drains: programs get SIGTERM one after the other, in the order
-    they were given. The second stops all at once.
+    The first SIGINT or SIGTERM drains: programs receive SIGTERM one after the other, in the order
+    of their start. The second kills them all at once.
 
     Args:
-        drain_s: How long the first program may take to end; the others get 10 s.
+        drain_s: Seconds the first program may take to end; the others have 10 s.
     """
 
     def __init__(self, drain_s: float) -> None:
@@ -105,7 +105,7 @@ class Supervisor:
 
         Returns:
             The facts of each program's ready line, in the order of `start`; or the exit code,
-            when a signal or a hopeless failure came first.
+            if a signal or a hopeless failure came first.
         """
         while not all(slot.ready for slot in self._slots):
             code = self._act(self._events.get())
@@ -135,7 +135,7 @@ class Supervisor:
         )
 
     def _act(self, event: _Event) -> int | None:
-        """Acts on an event; the exit code when it ends everything."""
+        """Handles an event; returns the exit code if the event ends everything."""
         slot = event.slot
         if slot is None:
             return self._drain()
@@ -156,19 +156,19 @@ class Supervisor:
         name = slot.program.name
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code == EXIT_HOPELESS:
-            log.error("%s cannot start; starting it again would not help", name)
+            log.error("%s cannot start, and a restart would not help", name)
             return 1
         if was_ready:
             if time.monotonic() - slot.ready_since_s >= STABLE_AFTER_S:
                 slot.pause_s = FIRST_PAUSE_S
-            log.warning("%s ended (%s); starting it again in %g s", name, how, slot.pause_s)
+            log.warning("%s ended (%s); restarting it in %g s", name, how, slot.pause_s)
         else:
             slot.failed_starts += 1
             if slot.failed_starts >= MAX_FAILED_STARTS:
                 self._give_up(slot, how)
                 return 1
             log.warning(
-                "%s did not start (%s), %d of %d tries; again in %g s",
+                "%s did not start (%s), attempt %d of %d; next one in %g s",
                 name,
                 how,
                 slot.failed_starts,
@@ -183,7 +183,7 @@ class Supervisor:
 
     def _give_up(self, slot: _Slot, how: str) -> None:
         log.error(
-            "%s did not start in %d tries (%s); its last lines:",
+            "%s did not start in %d attempts (%s); its last lines:",
             slot.program.name,
             MAX_FAILED_STARTS,
             how,
@@ -192,8 +192,8 @@ class Supervisor:
             log.error("  %s", line)
 
     def _drain(self) -> int:
-        """Ends the programs one after the other; a second signal ends all at once."""
-        log.info("draining: running requests may finish; once more stops at once")
+        """Ends the programs one after the other; a second signal kills them all at once."""
+        log.info("draining: running requests may finish; a second signal stops at once")
         for index, slot in enumerate(self._slots):
             child = slot.child
             if child is None:
@@ -208,7 +208,7 @@ class Supervisor:
         return 0
 
     def _wait_or_signal(self, child: Child, limit_s: float) -> bool:
-        """Waits for a child's end; False when a second signal or the limit came first."""
+        """Waits for a child's end; returns False if a second signal or the limit came first."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline and self._num_signals < 2:
             if child.wait(0.05):

@@ -1,4 +1,4 @@
-"""A router's questions about draft memory, answered away from the step loop."""
+"""Answers a router's admin requests about draft memory, off the step loop's thread."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _INTERNAL = 13
 
 
 class ManagesMemory(Protocol):
-    """What is needed of an engine."""
+    """The part of an engine that admin requests use."""
 
     def add_corpus(self, path: str, readers: list[str] | None = None) -> _core.CorpusInfo:
         """Opens a corpus."""
 
     def remove_corpus(self, name: str) -> None:
-        """Takes a corpus away."""
+        """Removes a corpus."""
 
     def corpora(self) -> Sequence[_core.CorpusInfo]:
-        """The open corpora."""
+        """Returns the open corpora."""
 
     def namespaces(self) -> Sequence[_core.NamespaceInfo]:
-        """The namespaces that hold text."""
+        """Returns the namespaces that hold text."""
 
     def forget(self, namespace: str) -> bool:
-        """Drops a namespace's text, from its snapshot too."""
+        """Deletes a namespace's text, also from its snapshot."""
 
     def save(self, folder: str, fingerprint: str) -> _core.SnapshotInfo:
-        """Writes all text to a folder."""
+        """Writes a snapshot of all namespaces to a folder."""
 
 
 class _Refusal(Exception):
-    """A question that is answered with an error."""
+    """An admin request that is answered with an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -58,12 +58,12 @@ class _Refusal(Exception):
 
 
 class AdminDesk:
-    """Answers questions one after the other, on a thread of its own: a large corpus takes seconds.
+    """Answers admin requests in order, on its own thread: a large corpus takes seconds.
 
     Args:
-        engine: Whose draft memory it is.
-        state_folder: Where it is saved; None when nothing is kept on disk.
-        fingerprint: Whose text a snapshot is, as its restoring host will ask.
+        engine: The engine with the draft memory.
+        state_folder: Folder of its snapshots; None if nothing is kept on disk.
+        fingerprint: Fingerprint stored in snapshots, and checked when they are restored.
     """
 
     def __init__(self, engine: ManagesMemory, state_folder: Path | None, fingerprint: str) -> None:
@@ -78,17 +78,17 @@ class AdminDesk:
     def ask(
         self, call: worker_pb2.AdminCall, reply: Callable[[worker_pb2.AdminReply], None]
     ) -> None:
-        """Queues a question; `reply` takes the answer, on the desk's thread."""
+        """Queues an admin request; `reply` receives the answer, on the desk's thread."""
         self._asked.put((call, reply))
 
     def answer(self, call: worker_pb2.AdminCall) -> worker_pb2.AdminReply:
-        """The answer to a question; what went wrong is part of it."""
+        """Returns the answer to an admin request; errors are part of it."""
         kind = call.WhichOneof("call")
         handler = self._HANDLERS.get(kind or "")
         reply = worker_pb2.AdminReply(call_id=call.call_id)
         try:
             if handler is None or kind is None:
-                raise _Refusal(_UNIMPLEMENTED, "this worker does not know the call: upgrade it")
+                raise _Refusal(_UNIMPLEMENTED, "this worker does not support the call: upgrade it")
             handler(self, getattr(call, kind), reply)
         except _Refusal as refusal:
             reply.error.CopyFrom(worker_pb2.AdminError(code=refusal.code, message=str(refusal)))
@@ -125,7 +125,7 @@ class AdminDesk:
         reply.corpus.CopyFrom(_corpus_message(info))
 
     def _is_loaded(self, path: str) -> bool:
-        """Whether a corpus of the name that a file has is open."""
+        """Returns whether a corpus with the name stored in a file is open."""
         from spectrie import _core
 
         try:

@@ -1,4 +1,4 @@
-"""The model's files that a router needs, cut into chunks."""
+"""The model's files that a router needs, split into chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def artifact_chunks(folder: Path) -> Iterator[worker_pb2.ArtifactChunk]:
-    """Yields every file of `ARTIFACTS` that `folder` has, in chunks of at most 1 MiB.
+    """Yields every file of `ARTIFACTS` in `folder`, in chunks of at most 1 MiB.
 
     The last chunk of a file carries the SHA-256 of the whole file.
     """

@@ -1,4 +1,4 @@
-"""grpc.health of one worker, for probes."""
+"""Serves grpc.health of one worker, for probes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SERVICES = ("", "spectrie.worker.v1.Worker")
 
 
 class HealthServer:
-    """Answers grpc.health with SERVING once the model is warm, connected to a router or not.
+    """Serves grpc.health: SERVING once the model is warm, with or without a router connection.
 
     Args:
         address: `HOST:PORT` (port 0 picks a free one) or `unix:PATH`.
@@ -29,7 +29,7 @@ class HealthServer:
             from grpc_health.v1 import health, health_pb2_grpc
         except ImportError as error:
             raise ConfigError(
-                "--health needs grpcio-health-checking: pip install 'spectrie[worker]'"
+                "--health requires grpcio-health-checking: pip install 'spectrie[worker]'"
             ) from error
         self._servicer: Any = health.HealthServicer()
         self._server = grpc.server(
@@ -48,15 +48,15 @@ class HealthServer:
             raise ConfigError(f"--health {address}: the address cannot be bound") from error
         host = address if address.startswith("unix:") else address.rpartition(":")[0]
         self.address = host if address.startswith("unix:") else f"{host}:{port}"
-        """Where it really listens."""
+        """The address it listens on, with the port in use."""
         self._server.start()
 
     def set_serving(self, serving: bool) -> None:
-        """Says whether the model is warm."""
+        """Sets whether the model is warm."""
         self._set(serving=serving)
 
     def close(self) -> None:
-        """Stops answering."""
+        """Stops serving."""
         self._servicer.enter_graceful_shutdown()
         self._server.stop(grace=0.5).wait()
 

@@ -1,4 +1,4 @@
-"""The worker's connection to its router: dials for ever, one stream at a time."""
+"""The worker's connection to its router: reconnects indefinitely, one stream at a time."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
 class RouterLink:
     """Keeps an `EngineHost` connected to a router.
 
-    Requests of a connection that broke are cancelled: nobody waits for them any more.
+    If a connection breaks, its requests are cancelled, since no client waits for them any more.
 
     Args:
-        options: Where the router is.
-        model_name: Name clients write.
+        options: Address of the router, and pauses between dials.
+        model_name: Name of the model for clients.
     """
 
     def __init__(self, options: LinkOptions, model_name: str) -> None:
@@ -73,11 +73,11 @@ class RouterLink:
         self._thread: threading.Thread | None = None
 
     def start(self, host: EngineHost, state_folder: Path | None = None) -> None:
-        """Starts dialling; requests run on `host`, whose outputs come to `deliver`.
+        """Starts dialling; requests run on `host`, which passes its outputs to `deliver`.
 
         Args:
-            host: Where requests run.
-            state_folder: Where draft memory is written when the router asks for it.
+            host: Runs the requests.
+            state_folder: Folder for snapshots that the router requests.
         """
         fingerprint = host.tokenizer_fingerprint or host.runner.model_hash
         desk = AdminDesk(host.engine, state_folder, fingerprint)
@@ -88,19 +88,19 @@ class RouterLink:
         threading.Thread(target=self._beat, name="spectrie-beats", daemon=True).start()
 
     def deliver(self, output: _core.StepOutput) -> None:
-        """Takes a step's output on the step loop's thread."""
+        """Receives a step's output on the step loop's thread."""
         session = self._session
         if session is not None:
             session.deliver(output)
 
     @property
     def num_running(self) -> int:
-        """Requests of the current connection that have not ended."""
+        """Number of unfinished requests of the current connection."""
         session = self._session
         return 0 if session is None else session.num_running
 
     def drain(self, timeout_s: float) -> bool:
-        """Refuses new requests and waits for the running ones; True when all ended in time."""
+        """Refuses new requests and waits for the running ones; returns whether all ended in time."""
         self._draining = True
         session = self._session
         if session is not None:
@@ -130,7 +130,7 @@ class RouterLink:
             pause_s = min(pause_s * 2, self._options.max_backoff_s)
 
     def _connect(self, host: EngineHost, desk: AdminDesk) -> bool:
-        """Serves one connection to its end; True when the router had taken this worker."""
+        """Serves one connection to its end; returns whether the router had accepted this worker."""
         session = Session(host, lambda: next(self._handles), self._greeting(host), desk)
         if self._draining:
             session.drain()

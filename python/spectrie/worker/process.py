@@ -1,4 +1,4 @@
-"""A worker as a process: loads the model, joins the router, drains on SIGTERM."""
+"""The worker process: loads the model, joins the router, drains on SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROGRESS_S = 1.0
 
 
 class _Progress:
-    """Logs lines of progress, at most one a second: a large model has many layers."""
+    """Logs lines of progress, at most one per second: a large model has many layers."""
 
     def __init__(self) -> None:
         self._last_s = -PROGRESS_S
@@ -42,7 +42,8 @@ class _Progress:
 
 
 class _Signals:
-    """SIGINT and SIGTERM: the first drains, the second stops; before the model is warm, any stops."""
+    """Handles SIGINT and SIGTERM: the first drains, the second stops. Before the model is warm, the
+    first stops."""
 
     def __init__(self) -> None:
         self.drain = threading.Event()
@@ -61,7 +62,7 @@ class _Signals:
 
 
 def run_worker(options: WorkerOptions) -> int:
-    """Runs one worker to its end and returns the exit code: 0 after a drain.
+    """Runs one worker to its end; returns the exit code, 0 after a drain.
 
     Raises:
         ModelError: The model cannot be found, read or run.
@@ -137,7 +138,7 @@ def _drain(link: RouterLink, signals: _Signals, drain_s: float) -> int:
 
 
 def _announce(link: RouterLink, drain: threading.Event, facts: dict[str, Any]) -> None:
-    """Prints the ready line once the router has taken this worker."""
+    """Prints the ready line once the router has accepted this worker."""
 
     def wait() -> None:
         while not link.welcomed.wait(0.1):

@@ -1,4 +1,4 @@
-"""A request that a router began and that has not ended, and what is told of it."""
+"""An unfinished request of a router, and the messages that report its progress."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENDED_WELL = (
 
 @dataclass(slots=True)
 class Running:
-    """A request of this connection that has not ended."""
+    """An unfinished request of this connection."""
 
     handle: int
     start: worker_pb2.Start
@@ -54,7 +54,7 @@ def request_output(
     sources: list[int],
     finish: _core.Finish | None,
 ) -> worker_pb2.RequestOutput:
-    """What the `index`-th request of a step emitted, and how it ended if it did."""
+    """Returns the tokens of the `index`-th request of a step, and how it ended if it did."""
     running.output_ids.extend(token_ids)
     message = worker_pb2.RequestOutput(
         request_id=running.start.request_id,
@@ -77,7 +77,7 @@ def request_output(
 
 
 def learned(running: Running, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
-    """Yields what other workers may learn of a request that ended well."""
+    """Yields the text of a successful request from which other workers may learn."""
     start = running.start
     ended_well = kind in _ENDED_WELL or running.ended_well
     if not start.learn or running.is_forgotten or not ended_well:

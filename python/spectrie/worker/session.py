@@ -1,4 +1,4 @@
-"""One connection's requests, and the messages that answer them."""
+"""The requests of one connection, and the messages that answer them."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ LOAD_INTERVAL_S = 0.1
 
 
 class RequestHost(Protocol):
-    """What a session needs of an `EngineHost`."""
+    """The part of an `EngineHost` that a session uses."""
 
     @property
     def engine(self) -> _core.Engine:
-        """Whose load is reported."""
+        """The engine, whose load is reported."""
 
     @property
     def can_speculate(self) -> bool:
-        """Whether anything may be drafted."""
+        """Whether speculation is possible."""
 
     @property
     def recycles(self) -> bool:
-        """Whether the model's runner-up tokens are drafted from."""
+        """Whether drafts use the model's runner-up tokens."""
 
     @property
     def grammars(self) -> Grammars:
-        """Compiles what answers are held to."""
+        """Compiles the constraints of answers."""
 
     @property
     def steps(self) -> int:
@@ -52,7 +52,7 @@ class RequestHost(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether there was work at the last look."""
+        """Whether the last plan had work."""
 
     def submit(self, request: _core.Request) -> None:
         """Queues a request."""
@@ -61,20 +61,20 @@ class RequestHost(Protocol):
         """Stops a request."""
 
     def learn(self, namespace: str, token_ids: list[int]) -> None:
-        """Teaches the draft memory."""
+        """Inserts a sequence into the draft memory."""
 
 
 class Session:
     """The requests of one connection to a router.
 
-    Three threads meet here: gRPC's reader calls `receive`, the step loop calls `deliver`, and
-    gRPC's sender iterates over `messages`. Only the sender builds messages.
+    Three threads use it: gRPC's reader calls `receive`, the step loop calls `deliver`, and gRPC's
+    sender iterates over `messages`. Only the sender builds messages.
 
     Args:
-        host: Where requests run.
-        next_handle: Gives a handle no other session of this process uses.
+        host: Runs the requests.
+        next_handle: Returns a handle that no other session of this process uses.
         greeting: The first messages: hello, artifacts, ready.
-        desk: Answers questions about draft memory.
+        desk: Answers admin requests about draft memory.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Session:
 
     @property
     def num_running(self) -> int:
-        """Requests that have not ended."""
+        """Number of unfinished requests."""
         with self._lock:
             return len(self._by_handle)
 
@@ -109,7 +109,7 @@ class Session:
         self._draining = True
 
     def receive(self, message: worker_pb2.RouterMessage) -> None:
-        """Acts on one message of the router."""
+        """Handles one message of the router."""
         kind = message.WhichOneof("message")
         if kind == "start":
             self._start(message.start)
@@ -127,7 +127,7 @@ class Session:
             log.info("joined the router as %s", message.welcome.worker_id)
 
     def deliver(self, output: _core.StepOutput) -> None:
-        """Takes a step's output; the sender thread turns it into messages."""
+        """Receives a step's output; the sender thread turns it into messages."""
         self._outbox.put(output)
 
     def beat(self) -> None:
@@ -137,7 +137,7 @@ class Session:
         self._outbox.put(self._load())
 
     def close(self) -> None:
-        """Ends `messages` and cancels whatever still runs."""
+        """Ends `messages` and cancels the running requests."""
         self._outbox.put(None)
         with self._lock:
             handles = list(self._by_handle)
@@ -148,7 +148,7 @@ class Session:
         self._grammar_thread.shutdown(wait=False, cancel_futures=True)
 
     def messages(self) -> Iterator[worker_pb2.WorkerMessage]:
-        """Yields what goes to the router until `close`."""
+        """Yields the messages to the router until `close`."""
         yield from self._greeting
         while True:
             item = self._outbox.get()
@@ -174,7 +174,7 @@ class Session:
             self._begin(running)
 
     def _begin(self, running: Running) -> None:
-        """Hands a request to the engine, once what it asks for is known to be possible."""
+        """Submits a request to the engine after checking and compiling its options."""
         from spectrie import _core
 
         start = running.start
@@ -198,7 +198,7 @@ class Session:
             self._end(running, "cancelled before it began", worker_pb2.FINISH_CANCELLED)
 
     def _end(self, running: Running, reason: str, finish: worker_pb2.FinishKind.ValueType) -> None:
-        """Ends a request that the engine does not have."""
+        """Ends a request that the engine does not hold."""
         self._forget(running)
         self._refuse(running.start, reason, finish)
 
@@ -212,7 +212,7 @@ class Session:
             log.debug("did not learn from another worker: %s", error)
 
     def _forget_text(self, namespace: str) -> None:
-        """Keeps other workers from learning what runs here in a namespace that is forgotten."""
+        """Keeps other workers from learning the running requests of a deleted namespace."""
         with self._lock:
             for running in self._by_handle.values():
                 if running.start.namespace == namespace:

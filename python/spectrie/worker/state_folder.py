@@ -1,4 +1,4 @@
-"""The folder of one worker's draft memory: private, and no other worker's."""
+"""The private folder of one worker's draft memory, locked against other workers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _PRIVATE_FILE = 0o600
 
 @contextmanager
 def claimed(folder: Path | None) -> Iterator[None]:
-    """Makes a folder for its owner's eyes alone, and holds it against other processes.
+    """Creates a folder readable by its owner only, and locks it against other processes.
 
-    Two workers that wrote into one folder would each end up with the other's memory. The claim is
-    a lock on a file beside the folder, which ends with the process however that ends.
+    Two workers writing to one folder would overwrite each other's memory. The lock is on a file
+    beside the folder and ends with the process, even by SIGKILL.
 
     Args:
-        folder: The folder; None holds nothing.
+        folder: The folder; None locks nothing.
 
     Raises:
-        ConfigError: It cannot be made, or another process holds it.
+        ConfigError: It cannot be created, or another process holds the lock.
     """
     if folder is None:
         yield
