@@ -36,16 +36,16 @@ def record_bigrams(folder: Path, tokens: Iterable[int], path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     from spectrie.model.config.model_config import ModelConfig
-    from spectrie.model.runner.bigram_prefix import beginning_of
+    from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    beginning = beginning_of(folder, ModelConfig.from_folder(folder))
+    prefix = bigram_prefix_of(folder, ModelConfig.from_folder(folder))
     ordered = sorted(tokens)
     lines = []
     with torch.inference_mode():
         for first in range(0, len(ordered), _BATCH):
             batch = ordered[first : first + _BATCH]
-            rows = torch.tensor([[*beginning, token] for token in batch])
+            rows = torch.tensor([[*prefix, token] for token in batch])
             logits = model(rows, use_cache=False, logits_to_keep=1).logits[:, -1]
             top = torch.softmax(logits, dim=-1).topk(TOP_K, dim=-1)
             entries = zip(batch, top.indices.tolist(), top.values.tolist(), strict=True)

@@ -27,7 +27,7 @@ class CountingRunner:
 
     vocabulary_size = VOCABULARY_SIZE
     eos_token_ids = (EOS_ID,)
-    beginning = ()
+    bigram_prefix = ()
     max_context = 256
     num_pages = 64
     page_size = 16

@@ -1,7 +1,7 @@
-"""Models: where they come from, their configuration and weights, and the runner that computes them.
+"""Models: their sources, configuration and weights, and the runner that computes their logits.
 
-Importing this package loads neither torch, NumPy nor the compiled core: the router's commands, which
-need none of them, use its smaller files.
+Importing this package loads neither torch, NumPy nor the compiled core. The router's commands need
+none of them and import its smaller files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door to the runner: nothing heavy is imported before it is called."""
+"""Loads a runner; imports nothing heavy before it is called."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ def load_runner(
         dtype: `float32`, `bfloat16`, `float16` (GPU), or `auto`: bfloat16 where the CPU multiplies it
             natively (AVX512-BF16 or AMX) and on a GPU, else float32.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
-        threads: CPU threads; by default the count that measures quickest (kept on disk).
-        num_pages: Pages of 16 tokens in the key-value cache; wins over `kv_memory_bytes`.
+        threads: CPU threads; by default the fastest count, measured once and kept on disk.
+        num_pages: Pages of 16 tokens in the key-value cache; takes precedence over `kv_memory_bytes`.
         kv_memory_bytes: Size of that cache; by default 40 % of the free memory, at most 32 full
             contexts.
-        max_context: Most positions of a request; by default the model's, or what fits the cache.
-        max_batch_rows: Most rows of one forward.
-        tensor_parallel: Processes that share the model, this one included, each with a slice of every
-            product; tokens are those of one. Call the runner's `close` at the end.
-        rank_timeout_s: How long they wait for each other in a forward before they give up.
-        progress: Called with one line now and then.
+        max_context: Maximum prompt plus answer, in tokens; by default the model's limit, or what fits
+            the cache.
+        max_batch_rows: Maximum rows of one forward.
+        tensor_parallel: Processes that share the model, including this one. Each holds a slice of
+            every product; the tokens do not depend on it. Call the runner's `close` at the end.
+        rank_timeout_s: Seconds the processes wait for each other in a forward before they give up.
+        progress: Receives one line per stage.
 
     Raises:
-        ConfigError: An argument that cannot be used as given.
-        ModelError: A model that cannot be read or is not supported.
-        RankLost: One of several processes ended while it was loading.
+        ConfigError: An argument is out of range, or the machine cannot satisfy it.
+        ModelError: The model cannot be read or is not supported.
+        RankLost: One of several processes ended while loading.
     """
     from spectrie.model.runner.loading import load
 

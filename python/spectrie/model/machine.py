@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory, instructions. Container limits count."""
+"""This machine's cores, memory and instruction sets, within the limits of its container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN_ON_GPU = (
     "speculation is off: on a GPU this build decodes plainly, "
     "because the result of a row there depends on the other rows of its batch"
 )
-"""Why a model on a GPU drafts nothing."""
+"""Why nothing is drafted for a model on a GPU."""
 
 
 # Instructions that code is chosen by.
@@ -75,18 +75,17 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def cpu_flags() -> frozenset[str]:
-    """Instruction-set flags of the first core, as Linux names them; empty where it does not say."""
+    """Returns the instruction-set flags of the first core by Linux's names; empty if unknown."""
     return frozenset(_cpuinfo().get("flags", "").split())
 
 
 def bf16_flags() -> frozenset[str]:
-    """Those of the flags that say that the CPU multiplies bfloat16 itself; empty where it does not."""
+    """Returns the flags of native bfloat16 multiplication; empty if the CPU has none."""
     return cpu_flags() & {"avx512_bf16", "amx_bf16"}
 
 
 def cpu_class() -> str:
-    """A name for CPUs whose measured times say something about each other: machine, model, telling
-    instructions and cache size."""
+    """Returns a name shared by CPUs with comparable timings: machine, model, instructions, cache."""
     info = _cpuinfo()
     model = "-".join(info.get(name, "?") for name in ("vendor_id", "cpu family", "model"))
     flags = "+".join(flag for flag in _TELLING_FLAGS if flag in cpu_flags())
@@ -95,7 +94,7 @@ def cpu_class() -> str:
 
 
 def num_cores() -> int:
-    """Cores that this process may use: affinity, and the container's quota rounded down, at least 1."""
+    """Returns the cores this process may use: its affinity and the container's quota, at least 1."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
@@ -113,7 +112,7 @@ def num_cores() -> int:
 
 
 def is_busy() -> bool:
-    """Whether others want the cores too, so that times measured now say little about this machine."""
+    """Returns whether other processes compete for the cores, which makes timings unreliable."""
     try:
         return os.getloadavg()[0] > num_cores() + 0.5
     except OSError:
@@ -121,8 +120,7 @@ def is_busy() -> bool:
 
 
 def available_memory_bytes() -> int:
-    """Memory that can still be taken: what the system calls available, and what is left of the
-    container's limit."""
+    """Returns the memory still available, in bytes, to the system and within the container's limit."""
     available = 0
     for line in (_read(Path("/proc/meminfo")) or "").splitlines():
         if line.startswith("MemAvailable:"):

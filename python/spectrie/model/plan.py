@@ -1,4 +1,4 @@
-"""What a runner is asked to compute, and what it gives: the arrays of one step."""
+"""The arrays of one step: the plan a runner computes, and its result."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class PlanArrays(Protocol):
         request_row_start, request_row_count, request_kv_len: int32 [Q].
         request_kind: int32 [Q], 0 = causal chunk, 1 = tree.
         page_indptr, page_ids: int32 [Q + 1] and [pages], page tables in CSR form.
-        sample_rows: int32 [S], ascending rows whose logits are wanted.
-        top_rows: int32 [T], ascending rows whose likeliest tokens are wanted: none, or the sample
-            rows and maybe others.
+        sample_rows: int32 [S], rows whose logits are requested, ascending.
+        top_rows: int32 [T], rows whose likeliest tokens are requested, ascending: none, or all the
+            sample rows and possibly others.
         kv_move_src, kv_move_dst: int32 [M], slots to copy in order before the forward.
     """
 
@@ -68,7 +68,7 @@ class PlanArrays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A plan made by hand: for measuring, and for tests. Fields as in `PlanArrays`."""
+    """A plan built by hand, for measurements and tests. Fields as in `PlanArrays`."""
 
     row_token: Int32
     row_position: Int32
@@ -99,16 +99,16 @@ class StepPlan:
         moves: Sequence[tuple[int, int]] = (),
         page_size: int = 16,
     ) -> StepPlan:
-        """A plan of one request.
+        """Returns a plan of one request.
 
         Args:
             tokens: One per row.
             kv_len: Tokens already in the cache.
             pages: The request's page table.
-            parents: The rows' parents makes it a tree; None makes it a causal chunk.
+            parents: Parent of each row, for a tree; None for a causal chunk.
             sample_rows: All rows by default.
-            top_rows: Rows whose likeliest tokens are wanted; none by default.
-            moves: Pairs of slots, from and to.
+            top_rows: Rows whose likeliest tokens are requested; none by default.
+            moves: Pairs of slots, source and destination.
             page_size: Slots of a page.
         """
         rows = range(len(tokens))
@@ -144,7 +144,7 @@ class StepPlan:
 
     @classmethod
     def joined(cls, plans: Sequence[StepPlan]) -> StepPlan:
-        """One plan of the requests of several, in order."""
+        """Concatenates plans into one, with their requests in order."""
         starts = np.cumsum([0] + [len(plan.row_token) for plan in plans]).tolist()
         page_starts = np.cumsum([0] + [len(plan.page_ids) for plan in plans]).tolist()
 
@@ -181,15 +181,14 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a forward gives; `S` sample rows, `T` top rows.
+    """The result of a forward; `S` sample rows, `T` top rows.
 
     Attributes:
         logits: float32 [S, vocabulary], contiguous, on the device; valid until the next forward.
-        top_ids: int32 [T, 8], likeliest first, -1 where there is none.
+        top_ids: int32 [T, 8], likeliest first, -1 for a missing entry.
         top_probabilities: float32 [T, 8], of the plain softmax.
-        tokens: int32 [S], the least token of the greatest logit of each sample row, -1 where none is
-            finite; None where the forward does not know it. Spares the engine the search where the
-            plan is greedy.
+        tokens: int32 [S], argmax of each sample row (the smallest id on a tie), -1 if no logit is
+            finite; None if the forward does not compute it. Greedy plans then need no search.
     """
 
     logits: torch.Tensor

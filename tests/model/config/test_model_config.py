@@ -122,7 +122,7 @@ def test_unsupported_models_are_refused_by_name(changes: dict[str, Any], message
     ],
 )
 def test_quantised_checkpoints_are_refused_by_name(described: dict[str, Any], method: str) -> None:
-    message = f"quantised with {method} are not supported; take the model's original .* or a GGUF"
+    message = f"quantised with {method} are not supported; use the model's original .* or a GGUF"
     with pytest.raises(ModelError, match=message):
         config(quantization_config=described)
 

@@ -31,11 +31,11 @@ def test_a_corpus_is_found_by_name_and_by_path(tmp_path: Path) -> None:
 def test_an_unknown_corpus_is_answered_with_those_there_are() -> None:
     corpora_folder().mkdir(parents=True)
     corpus_file("code").write_bytes(b"")
-    with pytest.raises(ConfigError, match=r"no corpus 'cod'.*built are: code.*corpus build"):
+    with pytest.raises(ConfigError, match=r"no corpus 'cod'.*built corpora: code.*corpus build"):
         find_corpus("cod")
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", ".."])
 def test_a_name_never_leads_out_of_the_folder(name: str) -> None:
-    with pytest.raises(ConfigError, match="not a name for a corpus"):
+    with pytest.raises(ConfigError, match="not a valid corpus name"):
         corpus_file(name)

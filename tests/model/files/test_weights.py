@@ -77,7 +77,7 @@ def test_quantised_weights_are_refused_even_where_the_configuration_is_silent(
 ) -> None:
     kept = {} if beside == "weight_scale_inv" else {"model__layers__0__mlp__up_proj__weight": None}
     rewrite(copy, **kept, **{f"model.layers.0.mlp.up_proj.{beside}": torch.ones(1)})
-    message = rf"up_proj\.weight is quantised \(there is .*\.{beside}\)"
+    message = rf"up_proj\.weight is quantised \(.*\.{beside} is present\)"
     with pytest.raises(ModelError, match=message):
         logits(copy)
 

@@ -214,17 +214,17 @@ def test_frequency_factors_of_llama3_are_recognised_and_others_refused(tmp_path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"architecture": "gemma"}, "'gemma'; supported are llama, qwen2, qwen3, smollm3"),
+        ({"architecture": "gemma"}, "'gemma'; supported: llama, qwen2, qwen3, smollm3"),
         (
             {"metadata": {"llama.expert_count": 8}},
-            "mixture of 8 experts, .* take the model's safetensors",
+            "mixture of 8 experts, .* use the model's safetensors",
         ),
         ({"metadata": {"llama.logit_scale": 8.0}}, r"not supported .* llama.logit_scale \(8\.0\)"),
         ({"metadata": {"llama.attn_logit_softcapping": 50.0}}, "attn_logit_softcapping"),
         ({"metadata": {"llama.rope.dimension_count": 8}}, "rope.dimension_count is 8; .* keys, 16"),
         ({"metadata": {"llama.attention.value_length": 8}}, "value_length is 8"),
         ({"metadata": {"llama.attention.sliding_window": [8, 4]}}, "one positive number for all"),
-        ({"metadata": {"split.count": 3}}, "one of 3 parts: join them with"),
+        ({"metadata": {"split.count": 3}}, "one of 3 parts: merge them with"),
         (
             {
                 "metadata": {
@@ -241,7 +241,7 @@ def test_frequency_factors_of_llama3_are_recognised_and_others_refused(tmp_path:
             "'longrope'",
         ),
         ({"pre": "falcon"}, "pre-tokenizer 'falcon'"),
-        ({"tokenizer": "rwkv"}, "tokenizer of kind 'rwkv'"),
+        ({"tokenizer": "rwkv"}, "tokenizer of type 'rwkv'"),
         ({"extra": {"blk.0.ssm_a.weight": np.zeros((2, 2), np.float32)}}, "ssm_a"),
     ],
 )

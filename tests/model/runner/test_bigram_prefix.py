@@ -9,7 +9,7 @@ import pytest
 
 from spectrie._core import Tokenizer
 from spectrie.model.config.model_config import ModelConfig
-from spectrie.model.runner.bigram_prefix import beginning_of
+from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from tests.tiny_model import write_tiny_model
 
 
@@ -19,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_tokenizer_begins_a_text_with_a_colon(folder: Path) -> None:
-    ids = beginning_of(folder, ModelConfig.from_folder(folder))
+    ids = bigram_prefix_of(folder, ModelConfig.from_folder(folder))
     assert ids == Tokenizer.from_folder(folder).encode(":", add_special_tokens=True)
     assert Tokenizer.from_folder(folder).decode(ids) == ":"
 
@@ -30,8 +30,8 @@ def test_without_a_tokenizer_the_token_that_begins_or_ends_a_text_stands_there(
     values = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(values))
     config = ModelConfig.from_folder(tmp_path)
-    assert beginning_of(tmp_path, config) == [values["bos_token_id"]]
+    assert bigram_prefix_of(tmp_path, config) == [values["bos_token_id"]]
     del values["bos_token_id"]
     (tmp_path / "config.json").write_text(json.dumps(values))
     config = ModelConfig.from_folder(tmp_path)
-    assert beginning_of(tmp_path, config) == list(config.eos_token_ids)[:1] != []
+    assert bigram_prefix_of(tmp_path, config) == list(config.eos_token_ids)[:1] != []

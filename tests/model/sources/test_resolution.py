@@ -86,13 +86,13 @@ def test_a_damaged_copy_is_made_again(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_unknown_name_is_told_what_is_allowed() -> None:
     with pytest.raises(ModelError, match=r"no model 'gpt5'.*one of: smollm2-135m"):
         resolve("gpt5")
-    with pytest.raises(ModelError, match="known are: smollm2-135m"):
+    with pytest.raises(ModelError, match="available: smollm2-135m"):
         fetch("gpt5")
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_text("")
-    with pytest.raises(ModelError, match=r"not a \.gguf one"):
+    with pytest.raises(ModelError, match=r"not a \.gguf file"):
         resolve(tmp_path / "weights.bin")
     with pytest.raises(ModelError, match=r"absent\.gguf: No such file"):
         resolve(tmp_path / "absent.gguf")

@@ -1,4 +1,4 @@
-"""What sets the supported architectures apart, where `config.json` does not say it."""
+"""Differences between the supported architectures that `config.json` does not state."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["FAMILIES", "ExpertNames", "Family", "MixtureTraits"]
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:
-    """Names of a mixture's tensors below a layer's prefix.
+    """Names of a mixture's tensors, relative to a layer's prefix.
 
     Attributes:
-        router: The product that scores the experts.
-        experts: What the experts' numbers follow.
-        gate: A projection of an expert, and so are those that follow.
-        up: As gate.
-        down: As gate.
+        router: The projection that scores the experts.
+        experts: Prefix of an expert's number.
+        gate: Gate projection of an expert.
+        up: Up projection of an expert.
+        down: Down projection of an expert.
     """
 
     router: str
@@ -32,10 +32,10 @@ class MixtureTraits:
     """How a family describes its mixtures of experts.
 
     Attributes:
-        names: Of the tensors.
-        count_fields: Fields of `config.json` with the number of experts: files have one or the other.
+        names: Names of the tensors.
+        count_fields: Fields of `config.json` with the number of experts; a file has one of them.
         width_field: Field of `config.json` with the width of an expert.
-        normalised: Whether the chosen experts' weights always sum to 1; else `norm_topk_prob` says so.
+        normalised: Whether the chosen experts' weights always sum to 1; else `norm_topk_prob` decides.
         some_dense: Whether `decoder_sparse_step` and `mlp_only_layers` leave some layers dense.
     """
 
@@ -58,18 +58,18 @@ class MixtureTraits:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Traits of an architecture, and the values of fields that its `config.json` may leave out.
+    """Traits of an architecture, and defaults of fields that its `config.json` may omit.
 
     Attributes:
         qkv_bias: Whether queries, keys and values always have biases, whatever `attention_bias` says;
             the output projection then has none.
         head_norm: Whether queries and keys are normed per head.
-        unrotated: Whether some layers do not rotate queries and keys.
+        unrotated: Whether some layers omit the rotation of queries and keys.
         tied: Whether the head is the embedding by default.
         theta: Base of the rotation's frequencies by default.
-        window: Whether layers attend to a sliding window: `never`, `always` where `sliding_window` is
+        window: Whether layers attend to a sliding window: `never`, `always` if `sliding_window` is
             given, or `switched` on by `use_sliding_window`.
-        mixture: Of families with mixtures of experts.
+        mixture: The mixture of experts; None for families without one.
     """
 
     qkv_bias: bool = False
@@ -105,5 +105,5 @@ FAMILIES = {
     "MixtralForCausalLM": Family(theta=1_000_000.0, window="always", mixture=_MIXTRAL_EXPERTS),
     "SmolLM3ForCausalLM": Family(unrotated=True, tied=True, theta=2_000_000.0),
 }
-"""By class name, as `architectures` of `config.json` has it. Source: the configuration classes of
-transformers 5."""
+"""Families by class name, as listed in `architectures` of `config.json`. Source: the configuration
+classes of transformers 5."""

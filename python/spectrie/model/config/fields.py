@@ -1,7 +1,7 @@
-"""Which fields of `config.json` are understood, and which change nothing.
+"""Checks that every field of `config.json` is understood or has no effect.
 
-A field that nobody here knows may change the arithmetic, and a model run without it would answer
-nonsense that looks like sense. So it is refused by name.
+An unknown field may change the arithmetic: without it, the model would produce plausible nonsense. So
+it is refused by name.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _NEUTRAL = {
 
 
 def refuse_unknown(values: Mapping[str, Any], where: str, family: Family) -> None:
-    """Checks that every field of `config.json` is read, or known to change no number.
+    """Checks that every field of `config.json` is read, or known to have no effect.
 
-    A field that is null, false or empty counts as absent, and private ones (`_name_or_path`) too.
+    Fields that are null, false or empty count as absent, as do private ones (`_name_or_path`).
 
     Args:
         values: `config.json`.
         where: The file to name in the error.
-        family: Of the architecture; those of mixtures of experts are read for such families only.
+        family: Family of the architecture; only those with mixtures of experts read their fields.
 
     Raises:
-        ModelError: Names the fields, with their values.
+        ModelError: There are unknown fields; the message lists them with their values.
     """
     read = _READ if family.mixture is None else _READ | family.mixture.fields
     unknown = [
@@ -78,20 +78,20 @@ def refuse_unknown(values: Mapping[str, Any], where: str, family: Family) -> Non
     if unknown:
         raise ModelError(
             f"{where}: fields that are not supported and may change what the model computes: "
-            f"{', '.join(unknown)}; remove those that change nothing from the file"
+            f"{', '.join(unknown)}; remove those without effect from the file"
         )
 
 
 def refuse_quantised(values: Mapping[str, Any], where: str) -> None:
-    """Checks that the weights are plain numbers.
+    """Checks that the weights are not quantised.
 
     Args:
         values: `config.json`.
         where: The file to name in the error.
 
     Raises:
-        ModelError: Names the method of quantisation, such as `fp8`, `awq`, `gptq`, `bitsandbytes` or
-            `compressed-tensors`, and what to do.
+        ModelError: They are; the message names the method, such as `fp8`, `awq`, `gptq`,
+            `bitsandbytes` or `compressed-tensors`, and what to use instead.
     """
     described = values.get("quantization_config") or values.get("compression_config")
     if not described:
@@ -102,7 +102,7 @@ def refuse_quantised(values: Mapping[str, Any], where: str) -> None:
         method = "bitsandbytes"
     raise ModelError(
         f"{where}: checkpoints quantised with {method or 'an unnamed method'} are not supported; "
-        "take the model's original in bfloat16, float16 or float32, or a GGUF file of it"
+        "use the model's original in bfloat16, float16 or float32, or a GGUF file of it"
     )
 
 

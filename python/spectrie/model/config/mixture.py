@@ -1,4 +1,4 @@
-"""Mixtures of experts: which layers have one, and of what sizes."""
+"""Mixtures of experts: their layers and sizes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class MixtureConfig:
 
     Attributes:
         num_experts: Experts of a layer.
-        num_chosen: Experts that a token goes through: the likeliest by the router's softmax.
+        num_chosen: Experts per token: the likeliest by the router's softmax.
         intermediate_size: Width of each expert.
         normalised: Whether the chosen experts' weights are scaled to a sum of 1.
         dense_layers: Layers with an ordinary MLP instead.
-        names: Of their tensors.
+        names: Names of their tensors.
     """
 
     num_experts: int
@@ -32,10 +32,10 @@ class MixtureConfig:
 
     @classmethod
     def read(cls, reader: Reader, family: Family, num_layers: int) -> MixtureConfig | None:
-        """The mixture that `config.json` describes; None for families without one.
+        """Returns the mixture that `config.json` describes; None for families without one.
 
         Raises:
-            ModelError: A missing or impossible value.
+            ModelError: A value is missing or impossible.
         """
         traits = family.mixture
         if traits is None:

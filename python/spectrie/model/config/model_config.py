@@ -1,4 +1,4 @@
-"""What a decoder needs to know about a model, read from Hugging Face's `config.json`."""
+"""The configuration of a decoder, read from Hugging Face's `config.json`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ModelConfig:
 
     Attributes:
         architecture: The class name in `config.json`, one of `FAMILIES`.
-        max_context: Positions that the model was made for, stretched ones included.
-        layer_windows: Per layer, keys a row sees, itself included; None = all.
+        max_context: Positions that the model supports, including those of RoPE scaling.
+        layer_windows: Per layer, keys a row sees, including its own; None for all.
         layer_rotary: Per layer, whether queries and keys are rotated.
         eos_token_ids: Tokens that end an answer, from `generation_config.json`, else `config.json`.
-        bos_token_id: Token that begins a text; None when `config.json` names none of the vocabulary.
-        mixture: The experts of layers that have them; None for families without.
+        bos_token_id: Token that begins a text; None if `config.json` names none in the vocabulary.
+        mixture: The experts of layers that have them; None for families without experts.
     """
 
     architecture: str
@@ -68,10 +68,10 @@ class ModelConfig:
 
     @classmethod
     def from_folder(cls, folder: Path) -> ModelConfig:
-        """The configuration of a model folder.
+        """Reads the configuration of a model folder.
 
         Raises:
-            ModelError: no readable `config.json`, or a model that is not supported.
+            ModelError: `config.json` cannot be read, or the model is not supported.
         """
         path = folder / "config.json"
         try:
@@ -102,15 +102,15 @@ class ModelConfig:
         *,
         where: str = "config.json",
     ) -> ModelConfig:
-        """The configuration in the words of Hugging Face.
+        """Reads the configuration from Hugging Face's fields.
 
         Args:
             values: `config.json`.
-            generation: `generation_config.json`; its end-of-text ids win.
+            generation: `generation_config.json`; its end-of-text ids take precedence.
             where: The file to name in errors.
 
         Raises:
-            ModelError: a missing value, or a model that is not supported.
+            ModelError: A value is missing, or the model is not supported.
         """
         architecture = _architecture(values, where)
         family = FAMILIES[architecture]
@@ -188,7 +188,7 @@ def _windows(reader: Reader, family: Family, num_layers: int) -> tuple[int | Non
     if family.unrotated:
         rotary = _rotary(reader, family, num_layers)
         return tuple(None if rotates else window for rotates in rotary)
-    first = reader.count("max_window_layers", 28, least=0)
+    first = reader.count("max_window_layers", 28, minimum=0)
     return tuple(window if layer >= first else None for layer in range(num_layers))
 
 

@@ -1,4 +1,4 @@
-"""Values of `config.json` by name, with their types checked."""
+"""Reads values of `config.json` by name and checks their types."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Reader"]
 
 
 class Reader:
-    """Typed look-ups in `config.json`; a field that is null counts as absent.
+    """Typed look-ups in `config.json`; a null field counts as absent.
 
-    Each method raises a `ModelError` that names file and field, what it is and what was expected.
+    Each method raises a `ModelError` with file, field, value and the expected type.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
@@ -21,26 +21,26 @@ class Reader:
         self._where = where
 
     def refuse(self, name: str, expected: str) -> ModelError:
-        """The error about a field with a wrong value."""
+        """Returns the error for a field with a wrong value."""
         return ModelError(f"{self._where}: {name} is {self._values[name]!r}, expected {expected}")
 
-    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """An integer of at least `least`; without a default it must be there."""
+    def count(self, name: str, default: int | None = None, *, minimum: int = 1) -> int:
+        """Returns an integer of at least `minimum`; the field is required if there is no default."""
         value = self._values.get(name)
         if value is None:
             value = default
         if value is None:
             raise ModelError(f"{self._where}: {name} is missing")
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.refuse(name, f"an integer of at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise self.refuse(name, f"an integer of at least {minimum}")
         return value
 
     def optional_count(self, name: str) -> int | None:
-        """An integer of at least 1, or None."""
+        """Returns an integer of at least 1, or None."""
         return None if self._values.get(name) is None else self.count(name)
 
     def number(self, name: str, default: float) -> float:
-        """A positive number."""
+        """Returns a positive number."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -49,7 +49,7 @@ class Reader:
         return float(value)
 
     def switch(self, name: str, default: bool = False) -> bool:
-        """True or false."""
+        """Returns a boolean."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -58,7 +58,7 @@ class Reader:
         return value
 
     def per_layer(self, name: str, num_layers: int) -> list[Any] | None:
-        """A list's entries for the layers; None for an empty one."""
+        """Returns the entries of a list, one per layer; None for an empty list."""
         value = self._values.get(name)
         if not value:
             return None
@@ -67,7 +67,7 @@ class Reader:
         return value[:num_layers]
 
     def layers(self, name: str, num_layers: int) -> frozenset[int]:
-        """A list of indices of layers, by default none."""
+        """Returns a list of layer indices; empty by default."""
         value = self._values.get(name) or []
         fits = isinstance(value, list) and all(
             isinstance(layer, int) and 0 <= layer < num_layers for layer in value

@@ -34,7 +34,7 @@ _FIELDS = {
         "truncate",
     ),
 }
-"""Of each supported rule, what it reads; another rule's leftovers are no error."""
+"""Fields that each supported rule reads; fields of another rule are ignored."""
 
 _KNOWN = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "finetuned"}.union(
     *_FIELDS.values()
@@ -43,7 +43,7 @@ _KNOWN = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "finetuned
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """How positions turn into angles.
+    """Parameters that turn positions into angles.
 
     Attributes:
         theta: Base of the geometric series of frequencies.
@@ -52,13 +52,13 @@ class RopeConfig:
             by `factor`, high ones kept, a ramp between over wavelengths) or `yarn` (the same with a
             ramp over dimensions, and longer vectors).
         factor: See `kind`.
-        low_frequency_factor: Of `llama3`: where the ramp starts.
-        high_frequency_factor: Of `llama3`: where the ramp ends.
-        original_context: Of `llama3` and `yarn`: the context that the model was first trained with.
-        fast_turns: Of `yarn`: dimensions that turn more often in that context keep their frequency.
-        slow_turns: Of `yarn`: those that turn less often get the divided one.
-        whole_dimensions: Of `yarn`: whether the ramp starts and ends at whole dimensions.
-        magnitude: Of `yarn`: what cosines and sines are multiplied by.
+        low_frequency_factor: For `llama3`: start of the ramp.
+        high_frequency_factor: For `llama3`: end of the ramp.
+        original_context: For `llama3` and `yarn`: context length of the original training.
+        fast_turns: For `yarn`: dimensions with more turns in that context keep their frequency.
+        slow_turns: For `yarn`: dimensions with fewer turns use the divided frequency.
+        whole_dimensions: For `yarn`: whether the ramp starts and ends at whole dimensions.
+        magnitude: For `yarn`: factor of cosines and sines.
     """
 
     theta: float
@@ -87,11 +87,11 @@ class RopeConfig:
         Args:
             values: `config.json`.
             head_dim: Dimensions of a head.
-            theta: Where the file names no base.
+            theta: Default base, if the file has none.
             where: The file to name in errors.
 
         Raises:
-            ModelError: A scaling rule, or a field of one, that is not supported.
+            ModelError: A scaling rule or one of its fields is not supported.
         """
         rules = dict(values.get("rope_scaling") or {})
         rules.update(values.get("rope_parameters") or {})
@@ -125,11 +125,11 @@ class RopeConfig:
 
     @property
     def stretched_context(self) -> int:
-        """Positions that `yarn` makes usable; 0 for the other rules, whose files say it themselves."""
+        """Positions usable with `yarn`; 0 for the other rules, whose files state the context."""
         return int(self.original_context * self.factor) if self.kind == "yarn" else 0
 
     def frequencies(self) -> torch.Tensor:
-        """Angle per position: float32 [rotated / 2]."""
+        """Returns the angle per position: float32 [rotated / 2]."""
         import torch
 
         exponents = torch.arange(0, self.rotated, 2, dtype=torch.int64).float() / self.rotated
@@ -175,7 +175,7 @@ class RopeConfig:
         return frequencies / self.factor * divided + frequencies * (1 - divided)
 
     def tables(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines: float32 [num_positions, rotated / 2], CPU."""
+        """Returns cosines and sines: float32 [num_positions, rotated / 2], on the CPU."""
         import torch
 
         angles = torch.arange(num_positions).float()[:, None] * self.frequencies()[None, :]

@@ -1,4 +1,4 @@
-"""The decoder of the compiled core: a forward on this CPU is one call, each row alone in a fixed order."""
+"""The decoder of the compiled core: one call per forward; each row is computed independently."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from spectrie.model.plan import PlanArrays, StepResult
 __all__ = ["CpuDecoder", "CpuWeights"]
 
 _LAYERS_TOGETHER = 8
-"""Layers packed in one call: enough work for every thread, few enough that progress shows. Where layers
-have experts one is enough."""
+"""Layers packed in one call: enough to occupy every thread, few enough to report progress. One layer
+with experts is enough."""
 
 _Tensor = tuple[int, str, int]
 _Vector = NDArray[np.float32]
@@ -38,7 +38,7 @@ _Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """What the core packs: addresses, dtypes and sizes of stacked matrices, and their bias."""
+    """Input of the core's packing: addresses, dtypes and sizes of stacked matrices, and their bias."""
 
     parts: list[_Tensor]
     bias: _Vector | None
@@ -85,15 +85,15 @@ class CpuWeights:
         report: Callable[[str], None],
         split: Split | None = None,
     ) -> None:
-        """Packs the weights, or the part of them that `split` says.
+        """Packs the weights, or the part of them in `split`.
 
         Args:
             config: The whole model.
             weights: Its checkpoint.
             dtype: float32 or bfloat16.
             threads: Threads that pack.
-            report: Takes a line per stage.
-            split: One rank's part; None = all of it.
+            report: Receives one line per stage.
+            split: One rank's part; None for the whole model.
 
         Raises:
             ModelError: A tensor is missing or has another shape.
@@ -123,7 +123,7 @@ class CpuWeights:
 
 
 class _Part:
-    """One rank's part of a decoder, as the core takes it: columns, and what fills in the others'."""
+    """One rank's part of a decoder for the core: its columns, and a callback for the others'."""
 
     def __init__(self, partition: Partition, itemsize: int) -> None:
         def columns(shares: list[Share]) -> tuple[int, int, int]:
@@ -149,7 +149,7 @@ class _Part:
         ]
 
     def gather(self, whole: int, address: int, rows: int) -> None:
-        """Fills in the other ranks' columns of `rows` rows at an address of the core."""
+        """Gathers the other ranks' columns of `rows` rows at an address of the core."""
         shares = self._shares[whole]
         width = shares[0].total
         memory = (ctypes.c_ubyte * (rows * width)).from_address(address)
@@ -170,18 +170,18 @@ class CpuDecoder:
         threads: int,
         partition: Partition | None = None,
     ) -> None:
-        """Takes the weights over and reserves the cache.
+        """Takes ownership of the weights and reserves the cache.
 
         Args:
             config: The whole model.
-            weights: Packed weights: this rank's part where there is a partition.
-            size: Of the cache.
-            max_batch_rows: Most rows of a forward.
-            threads: Threads that share one.
-            partition: The ranks' parts; None = all on this one.
+            weights: Packed weights; with a partition, this rank's part.
+            size: Size of the cache.
+            max_batch_rows: Maximum rows of a forward.
+            threads: Threads that share a forward.
+            partition: Parts of all ranks; None for a single rank.
 
         Raises:
-            ValueError: Sizes that the core does not support, or no memory for the cache.
+            ValueError: The core does not support a size, or there is no memory for the cache.
         """
         cosines, sines = config.rope.tables(size.max_context)
         here = config if partition is None else partition.own.local(config)
@@ -204,17 +204,17 @@ class CpuDecoder:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that weights and workspaces take, without cache and logits."""
+        """Bytes of weights and workspaces, without cache and logits."""
         return self._core.num_bytes
 
     def forward(self, plan: PlanArrays) -> StepResult:
-        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
+        """Computes the logits of the plan's sample rows and the likeliest tokens of its top rows.
 
-        The logits lie in a buffer that the next forward overwrites.
+        The next forward overwrites the buffer of the logits.
 
         Raises:
-            ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
-            RankLost: Another rank is gone or silent.
+            ValueError: The plan is inconsistent, or exceeds the cache or the vocabulary.
+            RankLost: Another rank ended or does not respond.
         """
         logits, ids, probabilities = self._core.forward(plan)
         # Where there are as many top rows as sample rows they are the same rows.
@@ -222,12 +222,12 @@ class CpuDecoder:
         return StepResult(torch.from_numpy(logits), ids, probabilities, tokens)
 
     def set_threads(self, threads: int) -> None:
-        """Shares a forward among this many threads."""
+        """Sets the number of threads that share a forward."""
         self._core.set_threads(threads)
 
 
 class _Reader:
-    """Describes tensors to the core, and keeps them alive until it has packed them."""
+    """Passes tensors to the core by address and keeps them alive until they are packed."""
 
     def __init__(self, weights: Weights, split: Split | None) -> None:
         self._weights = weights

@@ -57,7 +57,7 @@ class DecoderWeights:
         device: torch.device,
         split: Split | None = None,
     ) -> None:
-        """Copies every tensor, or one rank's rows of it.
+        """Copies every tensor, or one rank's rows of it, to the device.
 
         Raises:
             ModelError: A tensor is missing or has another shape.
@@ -129,8 +129,8 @@ class DecoderWeights:
 class Decoder:
     """A decoder over a paged cache.
 
-    The residual stream is float32 whatever the model's dtype: adding in bfloat16 would cost accuracy
-    and save nothing, because the norm that follows reads the stream once either way.
+    The residual stream is always float32: adding in bfloat16 would cost accuracy and save nothing,
+    because the norm that follows reads the stream once either way.
     """
 
     def __init__(
@@ -139,27 +139,27 @@ class Decoder:
         operators: Operators,
         partition: Partition | None = None,
     ) -> None:
-        """Puts the parts together.
+        """Assembles a decoder.
 
         Args:
             weights: All weights, or one rank's.
-            operators: The rest, with the key-value cache, of all heads or of one rank's.
-            partition: The ranks' parts; None = all on this one.
+            operators: The other operators and the key-value cache, for all heads or one rank's.
+            partition: Parts of all ranks; None for a single rank.
         """
         self._weights = weights
         self._operators = operators
         self._partition = partition
 
     def set_threads(self, threads: int) -> None:
-        """Shares CPU work among this many threads, process-wide."""
+        """Sets the number of CPU threads, process-wide."""
         torch.set_num_threads(threads)
 
     @torch.inference_mode()
     def forward(self, plan: PlanArrays) -> StepResult:
-        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
+        """Computes the logits of the plan's sample rows and the likeliest tokens of its top rows.
 
         Raises:
-            ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
+            ValueError: The plan is inconsistent, or exceeds the cache or the vocabulary.
         """
         weights, operators, whole = self._weights, self._operators, self._whole
         operators.begin(plan)
@@ -175,22 +175,23 @@ class Decoder:
         return self._read(plan, operators.add_norm(residual, delta, weights.final_norm))
 
     def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
-        """All columns of what may be one rank's alone; `what` names them in `Partition`."""
+        """Returns all columns of a product of which this rank may hold some; `what` is its name in
+        `Partition`."""
         if self._partition is None:
             return part
         shares: list[Share] = getattr(self._partition, what)
         return self._partition.gathered(part, shares)
 
     def _read(self, plan: PlanArrays, x: torch.Tensor) -> StepResult:
-        """Takes the rows that the plan asks for through the head."""
+        """Computes the logits of the rows that the plan requests."""
         with_top = len(plan.top_rows) > 0
         sample = torch.as_tensor(plan.sample_rows).long()
-        wanted = torch.as_tensor(plan.top_rows).long() if with_top else sample
-        logits = self._whole(self._weights.head(x[wanted.to(x.device)]), "vocabulary").float()
+        rows = torch.as_tensor(plan.top_rows).long() if with_top else sample
+        logits = self._whole(self._weights.head(x[rows.to(x.device)]), "vocabulary").float()
         ids = torch.empty(0, TOP_K, dtype=torch.int32, device=x.device)
         probabilities = torch.empty(0, TOP_K, device=x.device)
         if with_top:
             ids, probabilities = self._operators.top_k(logits)
-        if len(wanted) > len(sample):
-            logits = logits[torch.isin(wanted, sample).to(x.device)]
+        if len(rows) > len(sample):
+            logits = logits[torch.isin(rows, sample).to(x.device)]
         return StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())

@@ -1,4 +1,4 @@
-"""Which tensors of a checkpoint make up which part of a decoder."""
+"""The tensors of a checkpoint that make up each part of a decoder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Projection:
 
     Attributes:
         name: Its name without `.weight` or `.bias`.
-        rows: Output features: those of this rank, and in all.
+        rows: Output features: this rank's share of all.
     """
 
     name: str
@@ -43,8 +43,8 @@ class ProductLayout:
 
     Attributes:
         parts: The projections, stacked in this order.
-        in_features: Width of what goes in.
-        bias: Whether the projections have one.
+        in_features: Width of the input.
+        bias: Whether the projections have a bias.
     """
 
     parts: tuple[Projection, ...]
@@ -65,9 +65,9 @@ class MixtureLayout:
     """The experts of a layer, and the product that scores them.
 
     Attributes:
-        router: To a score for each expert; all ranks have all of it.
-        experts: In the order of their numbers.
-        num_chosen: Experts that a row takes.
+        router: Product that scores the experts; every rank holds the whole of it.
+        experts: Experts in the order of their numbers.
+        num_chosen: Experts per row.
         normalised: Whether their weights are scaled to a sum of 1.
     """
 
@@ -79,7 +79,7 @@ class MixtureLayout:
 
 @dataclass(frozen=True, slots=True)
 class LayerLayout:
-    """One layer: products, names of norms of `hidden_size`, and of the head norms if there are any."""
+    """One layer: its products, the names of its norms, and of its head norms if any."""
 
     attention_norm: str
     qkv: ProductLayout
@@ -90,12 +90,12 @@ class LayerLayout:
 
 
 def layer_layout(config: ModelConfig, index: int, split: Split | None = None) -> LayerLayout:
-    """The tensors of layer `index`, in the names of Hugging Face.
+    """Returns the tensors of layer `index` by Hugging Face's names.
 
     Args:
         config: The whole model.
         index: The layer.
-        split: The part of the model; None = all of it.
+        split: The part of the model; None for the whole.
     """
     split = split or Split.of(config, 0, 1)
     prefix = f"model.layers.{index}"

@@ -1,4 +1,4 @@
-"""The second half of a layer in torch: one gated MLP, or a mixture of several."""
+"""The second half of a layer in torch: a gated MLP, or a mixture of experts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spectrie.model.operators import Operators
 __all__ = ["Dense", "Mixture", "Whole"]
 
 Whole = Callable[[torch.Tensor, str], torch.Tensor]
-"""All columns of what may be one rank's alone; the name is that of its shares in `Partition`."""
+"""Returns all columns of a product of which a rank may hold some, named as in `Partition`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Experts, of which each row takes the few of the greatest scores.
+    """Experts, of which each row uses the few with the highest scores.
 
-    Rows of one expert go through it together; those that no row chose are not read. A GPU is waited
-    for once, to know how many rows each has. The router is float32, so that rounding chooses no expert.
+    An expert computes all its rows together; experts without rows are not read. A GPU synchronises
+    once, for the number of rows of each. The router is float32, so that rounding selects no expert.
     """
 
     router: Linear

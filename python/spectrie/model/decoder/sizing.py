@@ -1,4 +1,4 @@
-"""How large the key-value cache becomes."""
+"""The size of the key-value cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_CONTEXTS = 32
 
 @dataclass(frozen=True, slots=True)
 class CacheSize:
-    """Pages and bytes of the cache, and the positions a request may use."""
+    """Pages and bytes of the cache, and the maximum tokens of a request."""
 
     num_pages: int
     bytes: int
@@ -35,20 +35,21 @@ def size_cache(
     max_context: int | None,
     available_bytes: int,
 ) -> CacheSize:
-    """The cache for what was asked, else for the memory at hand.
+    """Returns the cache's size, from the options or the available memory.
 
     Args:
         config: The model.
         itemsize: Bytes of a cached number.
         page_size: Slots of a page.
-        num_pages: As asked; wins over `memory_bytes`.
-        memory_bytes: As asked; by default 40 % of what is available, at most 32 full contexts.
-        max_context: As asked; by default the model's, or what fits into the cache if that is less.
-        available_bytes: Memory that can be taken.
+        num_pages: Pages; takes precedence over `memory_bytes`.
+        memory_bytes: Size in bytes; by default 40 % of `available_bytes`, at most 32 full contexts.
+        max_context: Maximum prompt plus answer, in tokens; by default the model's limit, or what fits
+            the cache.
+        available_bytes: Available memory.
 
     Raises:
-        ConfigError: A limit out of range, or a cache too small for it.
-        ModelError: Not enough memory for a useful cache.
+        ConfigError: A limit is out of range, or the cache is too small for it.
+        ModelError: There is not enough memory for a useful cache.
     """
     if max_context is not None and not 1 <= max_context <= config.max_context:
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""Files of models on disk: checkpoints, the cache folder and what is kept in it."""
+"""Model files on disk: checkpoints, and the cache folder with its contents."""

@@ -1,4 +1,4 @@
-"""Where the tables of bigrams are kept, found without anything that only a worker needs."""
+"""Paths of bigram tables; imports nothing that only a worker needs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spectrie.model.files.store import cache_folder
 __all__ = ["BIGRAMS_SUFFIX", "bigrams_file", "model_hash_of"]
 
 BIGRAMS_SUFFIX = ".bigrams"
-"""How the name of a file of bigrams ends; it begins with the hash of the model."""
+"""Suffix of a bigram file; its stem is the hash of the model."""
 
 
 def bigrams_file(model_hash: str) -> Path | None:
-    """Where the table of a model is or would be; None where there is no place for a cache."""
+    """Returns the path of a model's table, present or not; None if there is no cache folder."""
     try:
         return cache_folder() / "bigrams" / f"{model_hash}{BIGRAMS_SUFFIX}"
     except ModelError:
@@ -24,7 +24,7 @@ def bigrams_file(model_hash: str) -> Path | None:
 
 
 def model_hash_of(folder: Path) -> str | None:
-    """The hash of the model in a folder; None where only its tokenizer is, or nothing readable."""
+    """Returns the hash of the model in a folder; None if the folder has no readable weights."""
     try:
         return model_hash(folder, Measurements(cache_folder() / "measurements.json"))
     except (ModelError, OSError):

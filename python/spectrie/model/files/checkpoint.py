@@ -1,4 +1,4 @@
-"""The weight files of a model folder, found without reading a tensor."""
+"""Finds the weight files of a model folder without reading a tensor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["weight_files"]
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder: one, or the shards that its index names.
+    """Returns the safetensors files of a model folder: one, or the shards that its index names.
 
     Raises:
-        ModelError: none, or a shard is missing.
+        ModelError: There is none, or a shard is missing.
     """
     index = folder / "model.safetensors.index.json"
     if index.exists():

@@ -11,16 +11,17 @@ from spectrie.model.files.measurements import Measurements
 __all__ = ["KERNEL_VERSION", "model_hash"]
 
 KERNEL_VERSION = 2
-"""Counts changes of the operators that change bits; part of every numeric fingerprint."""
+"""Version of the operators' arithmetic: increases with each change of bits. Part of every numeric
+fingerprint."""
 
 _CHUNK = 1 << 22
 
 
 def model_hash(folder: Path, measurements: Measurements) -> str:
-    """SHA-256 over configuration and weights, in hex, the first 16 characters.
+    """Returns the first 16 hex characters of the SHA-256 of configuration and weights.
 
-    Reading the weights takes a second per gigabyte, so the answer is kept under the files' names, sizes
-    and times.
+    Reading the weights takes a second per gigabyte, so the result is cached by the files' names, sizes
+    and modification times.
 
     Raises:
         ModelError: The weights are missing.
@@ -29,9 +30,9 @@ def model_hash(folder: Path, measurements: Measurements) -> str:
     files = [folder / "config.json", *weight_files(folder)]
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = f"hash {folder.resolve()} {stats}"
-    known = measurements.get(key)
-    if isinstance(known, str):
-        return known
+    stored = measurements.get(key)
+    if isinstance(stored, str):
+        return stored
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Answers that took a measurement, kept on disk for the next start."""
+"""Results of measurements, kept on disk for the next start."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ __all__ = ["Measurements"]
 
 
 class Measurements:
-    """A small JSON file of answers by key. A file that cannot be read or written only costs time."""
+    """A small JSON file of results by key. If it cannot be read or written, they are measured again."""
 
     def __init__(self, path: Path | None) -> None:
-        """Opens the answers in `path`; None keeps them in memory."""
+        """Opens the results in `path`; None keeps them in memory only."""
         self._path = path
         self._answers: dict[str, Any] = {}
         if path is not None:
             self._answers = _load(path)
 
     def get(self, key: str) -> Any | None:
-        """The answer kept under `key`, or None."""
+        """Returns the value stored under `key`, or None."""
         return self._answers.get(key)
 
     def items(self, prefix: str) -> list[tuple[str, Any]]:
-        """Every key that begins with `prefix` and its answer."""
+        """Returns every key that begins with `prefix`, with its value."""
         return [(key, value) for key, value in self._answers.items() if key.startswith(prefix)]
 
     def put(self, key: str, answer: Any, *, on_disk: bool = True) -> None:
-        """Keeps a JSON value, replacing the file whole so that readers never see half of it.
+        """Stores a JSON value; replaces the file atomically.
 
         Args:
-            key: What the answer belongs to.
-            answer: The value.
+            key: Name of the measurement.
+            answer: Its result.
             on_disk: Whether it outlives this process.
         """
         self._answers[key] = answer

@@ -1,7 +1,7 @@
-"""The folder of fetched and converted models: where it is, how an entry appears in it whole.
+"""The folder of fetched and converted models; its entries appear atomically.
 
-An entry is made in a sibling folder and renamed, under a lock per name: a reader sees all of it or
-nothing, an interrupted run leaves only a hidden folder that the next one removes.
+An entry is built in a sibling folder and renamed, under a lock per name. Readers see all of it or
+nothing. An interrupted run leaves a hidden folder behind, which the next one removes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Report", "cache_folder", "check_space", "entry", "models_folder", "p
 
 
 Report = Callable[[str], None]
-"""Takes one line of progress, such as `converting: 40 %`."""
+"""Receives one line of progress, such as `converting: 40 %`."""
 
 _PARTIAL = ".partial-"
 
 
 def cache_folder() -> Path:
-    """Gives the folder for everything that can be fetched or computed again.
+    """Returns the folder for everything that can be fetched or computed again.
 
     `$SPECTRIE_CACHE`, else `$XDG_CACHE_HOME/spectrie`, else `~/.cache/spectrie`. It need not exist.
 
@@ -42,24 +42,24 @@ def cache_folder() -> Path:
     home = os.environ.get("HOME")
     if not home:
         raise ModelError(
-            "no place for models: none of SPECTRIE_CACHE, XDG_CACHE_HOME and HOME is set; "
+            "no cache folder: none of SPECTRIE_CACHE, XDG_CACHE_HOME and HOME is set; "
             "set SPECTRIE_CACHE to a writable folder"
         )
     return Path(home).absolute() / ".cache" / "spectrie"
 
 
 def models_folder() -> Path:
-    """Gives the folder with one subfolder per model. It need not exist."""
+    """Returns the folder with one subfolder per model. It need not exist."""
     return cache_folder() / "models"
 
 
 def entry(name: str) -> Path:
-    """Gives the folder in which the model `name` lies or would lie."""
+    """Returns the folder of the model `name`, present or not."""
     return models_folder() / name
 
 
 def check_space(folder: Path, needed_bytes: int) -> None:
-    """Raises ModelError when `folder`, which must exist, has less than `needed_bytes` free."""
+    """Raises ModelError if the existing `folder` has less than `needed_bytes` of free disk space."""
     free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise ModelError(
@@ -71,10 +71,10 @@ def check_space(folder: Path, needed_bytes: int) -> None:
 def publish(
     name: str, is_current: Callable[[Path], bool], make: Callable[[Path], None], report: Report
 ) -> Path:
-    """Gives the entry `name`, made by `make(folder)` unless `is_current(folder)` holds already.
+    """Returns the entry `name`, built by `make(folder)` unless `is_current(folder)` holds already.
 
-    Waits while another process makes the same entry. `make` gets an empty folder that is renamed
-    to the entry when it returns, and removed when it raises or is interrupted.
+    Waits while another process builds the same entry. `make` receives an empty folder, which becomes
+    the entry when it returns, and is removed when it raises or is interrupted.
 
     Raises:
         ModelError: The folder cannot be written, or the disk is full.
@@ -101,7 +101,7 @@ def publish(
 
 
 def remove(name: str, report: Report) -> bool:
-    """Removes the entry `name`; False when there is none.
+    """Removes the entry `name`; returns False if there is none.
 
     Raises:
         ModelError: The folder cannot be written.

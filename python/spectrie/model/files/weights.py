@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint by name, read from memory-mapped safetensors."""
+"""Reads the tensors of a checkpoint by name from memory-mapped safetensors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _QUANTISED_SUFFIXES = (
 
 
 class Weights:
-    """Every tensor of a model folder; each is taken once, and what is left over is an error."""
+    """The tensors of a model folder. Each is taken once; tensors left over are an error."""
 
     def __init__(self, folder: Path) -> None:
-        """Maps the files; no tensor is read yet.
+        """Maps the files without reading a tensor.
 
         Raises:
-            ModelError: no weights, or a file that is not safetensors.
+            ModelError: There are no weights, or a file is not safetensors.
         """
         self._folder = folder
         self._files: dict[str, Any] = {}
@@ -54,10 +54,10 @@ class Weights:
         return name in self._files
 
     def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """The tensor `name`, in its stored dtype, on the file's memory.
+        """Returns the tensor `name` in its stored dtype, as a view of the mapped file.
 
         Raises:
-            ModelError: missing, of another shape, or not a floating-point tensor.
+            ModelError: It is missing, has another shape, or is not floating-point.
         """
         self._refuse_quantised(name)
         file = self._files.get(name)
@@ -81,21 +81,21 @@ class Weights:
         for suffix in _QUANTISED_SUFFIXES if stem != name else ():
             if stem + suffix in self._files:
                 raise ModelError(
-                    f"{self._folder}: {name} is quantised (there is {stem}{suffix}), which is not "
-                    "supported; take the model's original in bfloat16, float16 or float32, or a GGUF "
+                    f"{self._folder}: {name} is quantised ({stem}{suffix} is present), which is not "
+                    "supported; use the model's original in bfloat16, float16 or float32, or a GGUF "
                     "file of it"
                 )
 
-    def check_all_taken(self, known: Iterable[str] = ()) -> None:
-        """Raises if the files hold tensors that nobody took.
+    def check_all_taken(self, expected: Iterable[str] = ()) -> None:
+        """Checks that every tensor of the files was taken.
 
         Args:
-            known: Names that may be left, such as the copy of a tied head.
+            expected: Names that may be left over, such as the copy of a tied head.
 
         Raises:
-            ModelError: names up to eight of them.
+            ModelError: Tensors are left over; the message names up to eight of them.
         """
-        left = sorted(set(self._files) - self._taken - set(known))
+        left = sorted(set(self._files) - self._taken - set(expected))
         left = [name for name in left if not name.endswith(_IGNORED_SUFFIXES)]
         if left:
             shown = ", ".join(left[:8]) + (", ..." if len(left) > 8 else "")

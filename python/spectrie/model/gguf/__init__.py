@@ -1,1 +1,1 @@
-"""GGUF files: read, and converted to the Hugging Face layout."""
+"""Reads GGUF files and converts them to the Hugging Face layout."""

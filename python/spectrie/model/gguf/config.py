@@ -1,4 +1,4 @@
-"""config.json and generation_config.json from the metadata of a GGUF file."""
+"""Builds config.json and generation_config.json from the metadata of a GGUF file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ARCHITECTURES", "Architecture", "architecture_of", "generation_confi
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """How a GGUF architecture is called and laid out elsewhere.
+    """Names and layout of a GGUF architecture in Hugging Face's terms.
 
     Attributes:
         model_type: `model_type` of config.json.
         class_name: Entry of `architectures` in config.json.
         rope_interleaved: Whether the file's q and k rows are permuted for interleaved RoPE.
-        fields: Further fields of config.json, which the files do not say.
+        fields: Further fields of config.json, absent from GGUF files.
     """
 
     model_type: str
@@ -60,28 +60,28 @@ _KNOWN_KEYS = frozenset(
 
 
 def architecture_of(file: GgufFile) -> Architecture:
-    """Gives the architecture of `file`.
+    """Returns the architecture of `file`.
 
     Raises:
-        ModelError: It is none of `ARCHITECTURES`, or a mixture of experts.
+        ModelError: It is not in `ARCHITECTURES`, or is a mixture of experts.
     """
     name = file.architecture
     if name not in ARCHITECTURES:
         raise ModelError(
-            f"{file.path} has architecture {name!r}; supported are {', '.join(ARCHITECTURES)}"
+            f"{file.path} has architecture {name!r}; supported: {', '.join(ARCHITECTURES)}"
         )
     experts = file.value(f"{name}.expert_count", 0)
     if experts:
         raise ModelError(
             f"{file.path} is a mixture of {experts} experts, which is not supported in GGUF; "
-            "take the model's safetensors"
+            "use the model's safetensors"
         )
     _refuse_unknown(file, name)
     return ARCHITECTURES[name]
 
 
 def _refuse_unknown(file: GgufFile, name: str) -> None:
-    """A key that nobody here knows may change the arithmetic; zero, one and false change nothing."""
+    """Refuses keys unknown to this build, which may change the arithmetic, unless 0, 1 or false."""
     unknown = [
         f"{key} ({value!r})"
         for key in file.keys(f"{name}.")
@@ -97,16 +97,16 @@ def _refuse_unknown(file: GgufFile, name: str) -> None:
 
 
 def model_config(file: GgufFile, vocabulary_size: int, tied: bool, dtype: str) -> dict[str, Any]:
-    """Gives the contents of config.json.
+    """Returns the contents of config.json.
 
     Args:
         file: The GGUF file.
         vocabulary_size: Rows of the embedding.
         tied: Whether the output projection is the embedding (the file has no `output.weight`).
-        dtype: Storage of the weights, such as `float32`.
+        dtype: Storage type of the weights, such as `float32`.
 
     Raises:
-        ModelError: A needed key is absent, or the RoPE scaling is not supported.
+        ModelError: A required key is absent, or the RoPE scaling is not supported.
     """
     name = file.architecture
     architecture = architecture_of(file)
@@ -117,7 +117,7 @@ def model_config(file: GgufFile, vocabulary_size: int, tied: bool, dtype: str) -
         if _count(file, f"{name}.{key}", head_dim) != head_dim:
             raise ModelError(
                 f"{file.path}: {name}.{key} is {file.value(f'{name}.{key}')}; "
-                f"supported is that of the keys, {head_dim}"
+                f"expected that of the keys, {head_dim}"
             )
     tensors = {tensor.name for tensor in file.tensors()}
     window = file.value(f"{name}.attention.sliding_window") and _count(
@@ -164,13 +164,13 @@ def _count(file: GgufFile, key: str, default: int | None = None) -> int:
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ModelError(
-            f"{file.path}: {key} is {value!r}; supported is one positive number for all layers"
+            f"{file.path}: {key} is {value!r}; supported: one positive number for all layers"
         )
     return value
 
 
 def generation_config(file: GgufFile) -> dict[str, Any]:
-    """Gives the contents of generation_config.json: the special token ids, all that the file knows."""
+    """Returns the contents of generation_config.json: the special token ids of the file."""
     config = _token_ids(file)
     ends = [
         file.value(f"tokenizer.ggml.{kind}_token_id")
@@ -209,7 +209,7 @@ def _rope_scaling(file: GgufFile, head_dim: int) -> dict[str, Any] | None:
     if kind == "yarn":
         return _yarn_scaling(file, factor)
     raise ModelError(
-        f"{file.path} has RoPE scaling {kind!r}; supported are none, linear, yarn and llama3"
+        f"{file.path} has RoPE scaling {kind!r}; supported: none, linear, yarn, llama3"
     )
 
 
@@ -219,7 +219,7 @@ def _yarn_scaling(file: GgufFile, factor: float) -> dict[str, Any]:
         value = file.value(prefix + key, 1.0)
         # A negative extrapolation factor stands for the usual one.
         if value != 1.0 and not (key == "yarn_ext_factor" and value < 0):
-            raise ModelError(f"{file.path}: {prefix}{key} is {value}; supported is 1.0")
+            raise ModelError(f"{file.path}: {prefix}{key} is {value}; supported: 1.0")
     return {
         "rope_type": "yarn",
         "factor": factor,
@@ -242,7 +242,7 @@ def _llama3_scaling(
     smooth = np.clip((turns - low) / (high - low), 0.0, 1.0)
     expected = 1.0 / ((1 - smooth) / factor + smooth)
     if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-3):
-        raise ModelError(f"{file.path} has RoPE frequency factors that no known scaling explains")
+        raise ModelError(f"{file.path} has RoPE frequency factors that match no supported scaling")
     return {
         "rope_type": "llama3",
         "factor": factor,

@@ -1,7 +1,7 @@
-"""From a GGUF file to a folder in the Hugging Face layout.
+"""Converts a GGUF file to a folder in the Hugging Face layout.
 
-Quantised weights become float32: their values are exact there and not in bfloat16. Files that hold
-all matrices as BF16 or F16 keep that type. One tensor is in memory at a time.
+Quantised weights become float32, which holds their values exactly; bfloat16 does not. Files whose
+matrices are all BF16 or all F16 keep that type. One tensor is in memory at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spectrie.model.gguf.tokenizer import tokenizer_config, tokenizer_json
 __all__ = ["FORMAT", "convert", "restore_rope_rows"]
 
 FORMAT = 1
-"""Number of the layout that `convert` writes; another number is converted again."""
+"""Version of the layout that `convert` writes; folders of other versions are converted again."""
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -53,7 +53,7 @@ _SAFETENSORS = {"float32": ("F32", 4), "bfloat16": ("BF16", 2), "float16": ("F16
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A tensor as it goes into model.safetensors."""
+    """A tensor to write to model.safetensors."""
 
     name: str
     source: GgufTensor
@@ -71,12 +71,12 @@ def convert(file: GgufFile, folder: Path, provenance: dict[str, Any], report: Re
     Args:
         file: The GGUF file.
         folder: Where the files go; existing ones are replaced.
-        provenance: Facts on the origin, for provenance.json; format, licence, dtype and sizes of
-            the files are added.
-        report: Gets lines of progress.
+        provenance: Facts about the origin, for provenance.json; format, licence, dtype and file sizes
+            are added.
+        report: Receives lines of progress.
 
     Raises:
-        ModelError: Architecture, tokenizer or a tensor is not supported, or space is short.
+        ModelError: Architecture, tokenizer or a tensor is not supported, or the disk is too full.
         OSError: Writing failed.
     """
     architecture = architecture_of(file)
@@ -109,8 +109,8 @@ def convert(file: GgufFile, folder: Path, provenance: dict[str, Any], report: Re
 def restore_rope_rows(weight: npt.NDArray[Any], num_heads: int) -> npt.NDArray[Any]:
     """Undoes the row permutation of q and k in llama files.
 
-    There the two halves of each head are interleaved (row 2i was row i, row 2i+1 was row
-    i + head_dim/2), for RoPE on neighbouring pairs; the Hugging Face layout rotates halves.
+    These files interleave the two halves of each head (row 2i was row i, row 2i+1 was row
+    i + head_dim/2), for RoPE on neighbouring pairs. The Hugging Face layout rotates halves.
 
     Args:
         weight: [num_heads * head_dim, ...].
@@ -118,7 +118,7 @@ def restore_rope_rows(weight: npt.NDArray[Any], num_heads: int) -> npt.NDArray[A
     """
     rows, *rest = weight.shape
     if rows % (2 * num_heads):
-        raise ModelError(f"{rows} rows cannot be {num_heads} heads of an even size")
+        raise ModelError(f"{rows} rows cannot be divided into {num_heads} heads of an even size")
     pairs = weight.reshape(num_heads, rows // num_heads // 2, 2, *rest)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(weight.shape)
 
@@ -129,7 +129,7 @@ def _refuse_unreadable(file: GgufFile, tensors: list[GgufTensor]) -> None:
         if not tensor.readable:
             raise ModelError(
                 f"{file.path}: tensor {tensor.name} has storage type {kind}, which is not supported; "
-                "take a file of a usual type, such as Q4_K_M, Q8_0 or BF16"
+                "use a file of a common type, such as Q4_K_M, Q8_0 or BF16"
             )
 
 

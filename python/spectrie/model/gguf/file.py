@@ -1,6 +1,6 @@
-"""A GGUF file, read: metadata values, and tensors dequantised to NumPy arrays.
+"""Reads a GGUF file: metadata values, and tensors dequantised to NumPy arrays.
 
-Source: the GGUF specification, version 3; blocks of quantised tensors by the `gguf` package.
+Follows the GGUF specification, version 3; the `gguf` package dequantises blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GgufTensor:
     Attributes:
         name: GGUF's name, such as `blk.0.attn_q.weight`.
         kind: Storage type, such as `Q4_1`, `BF16` or `F32`.
-        shape: Rows first, as torch and safetensors write it (the file says it reversed).
+        shape: Rows first, as in torch and safetensors (the file stores it reversed).
         data: The stored blocks, a view of the mapped file.
         kind_number: The storage type's number in the file.
     """
@@ -42,7 +42,7 @@ class GgufTensor:
 
     @property
     def readable(self) -> bool:
-        """Whether the installed `gguf` package dequantises its storage type."""
+        """Returns whether the installed `gguf` package can dequantise its storage type."""
         import gguf
 
         try:
@@ -52,7 +52,7 @@ class GgufTensor:
         return True
 
     def dequantised(self) -> npt.NDArray[np.float32]:
-        """Gives the values as float32 of `shape`, contiguous.
+        """Returns the values as a contiguous float32 array of `shape`.
 
         Raises:
             ModelError: The storage type is not `readable`.
@@ -89,7 +89,7 @@ class GgufFile:
             import gguf
         except ImportError as error:
             raise ModelError(
-                "reading GGUF files needs the gguf package: install spectrie[worker]"
+                "reading GGUF files requires the gguf package: install spectrie[worker]"
             ) from error
         try:
             self._reader = gguf.GGUFReader(path)
@@ -97,22 +97,22 @@ class GgufFile:
             if unknown := _UNKNOWN_KIND.fullmatch(str(error)):
                 raise ModelError(
                     f"{path} has tensors of storage type number {unknown[1]}, which the installed gguf "
-                    "package does not know: upgrade it, or take a file of a usual type, such as Q4_K_M"
+                    "package does not know: upgrade it, or use a file of a common type, such as Q4_K_M"
                 ) from error
             raise ModelError(f"{path} is truncated or damaged: {error}") from error
         parts = self.value("split.count", 1)
         if parts > 1:
             raise ModelError(
-                f"{path} is one of {parts} parts: join them with llama.cpp's "
-                "`llama-gguf-split --merge`, and give the whole file"
+                f"{path} is one of {parts} parts: merge them with llama.cpp's "
+                "`llama-gguf-split --merge` and give the whole file"
             )
 
     def keys(self, prefix: str) -> list[str]:
-        """Gives the metadata keys that start with `prefix`, sorted."""
+        """Returns the metadata keys that start with `prefix`, sorted."""
         return sorted(key for key in self._reader.fields if key.startswith(prefix))
 
     def value(self, key: str, default: Any = None) -> Any:
-        """Gives the metadata value of `key` as a Python value, or `default` when it is absent."""
+        """Returns the metadata value of `key` as a Python value, or `default` if it is absent."""
         field = self._reader.fields.get(key)
         if field is None:
             return default
@@ -122,7 +122,7 @@ class GgufFile:
             raise ModelError(f"{self.path}: metadata {key} cannot be read: {error}") from error
 
     def required(self, key: str) -> Any:
-        """Gives the metadata value of `key`.
+        """Returns the metadata value of `key`.
 
         Raises:
             ModelError: It is absent.
@@ -134,11 +134,11 @@ class GgufFile:
 
     @property
     def architecture(self) -> str:
-        """The value of `general.architecture`, such as `llama`."""
+        """Value of `general.architecture`, such as `llama`."""
         return str(self.required("general.architecture"))
 
     def tensors(self) -> Iterator[GgufTensor]:
-        """Gives all tensors in the order of the file."""
+        """Returns all tensors in file order."""
         for tensor in self._reader.tensors:
             yield GgufTensor(
                 name=str(tensor.name),

@@ -1,4 +1,4 @@
-"""tokenizer.json and tokenizer_config.json from the metadata of a GGUF file."""
+"""Builds tokenizer.json and tokenizer_config.json from the metadata of a GGUF file."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ _WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "tekken")
 
 
 def tokenizer_json(file: GgufFile) -> dict[str, Any]:
-    """Gives the contents of tokenizer.json.
+    """Returns the contents of tokenizer.json.
 
     Raises:
-        ModelError: The tokenizer's kind or pre-tokenizer is not supported, or a key is absent.
+        ModelError: The tokenizer's type or pre-tokenizer is not supported, or a key is absent.
     """
     kind = file.required("tokenizer.ggml.model")
     if kind not in ("gpt2", "llama"):
         raise ModelError(
-            f"{file.path} has a tokenizer of kind {kind!r}; supported are gpt2 (byte-level BPE) and "
+            f"{file.path} has a tokenizer of type {kind!r}; supported: gpt2 (byte-level BPE), "
             "llama (SentencePiece). Use the model's original folder with its tokenizer.json"
         )
     tokens: list[str] = file.required("tokenizer.ggml.tokens")
@@ -87,7 +87,7 @@ def _byte_level(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
     pre = file.value("tokenizer.ggml.pre", "default")
     if pre not in _PRE_TOKENIZERS:
         raise ModelError(
-            f"{file.path} has pre-tokenizer {pre!r}; supported are {', '.join(_PRE_TOKENIZERS)}. "
+            f"{file.path} has pre-tokenizer {pre!r}; supported: {', '.join(_PRE_TOKENIZERS)}. "
             "Use the model's original folder with its tokenizer.json"
         )
     merges: list[str] = file.required("tokenizer.ggml.merges")
@@ -103,7 +103,7 @@ def _byte_level(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
 
 
 def _sentence_piece(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
-    """Byte-pair merges in the order of the pieces' scores, spaces as `▁`, bytes as fallback."""
+    """Returns a byte-pair model with merges ordered by score, spaces as `▁` and byte fallback."""
     scores: list[float] = file.required("tokenizer.ggml.scores")
     unknown = file.value("tokenizer.ggml.unknown_token_id", 0)
     prefixed = bool(file.value("tokenizer.ggml.add_space_prefix", True))
@@ -127,19 +127,19 @@ def _sentence_piece(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
 
 
 def _merges(tokens: list[str], scores: list[float]) -> list[list[str]]:
-    """Every way to make a piece of two others, best score first.
+    """Returns every split of a piece into two others, best score first.
 
-    SentencePiece joins the neighbours whose union scores highest; byte-pair merges in this order do
-    the same.
+    SentencePiece joins the neighbours whose union scores highest; byte-pair merges in this order have
+    the same effect.
     """
     index_of = {token: index for index, token in enumerate(tokens)}
-    found: list[tuple[float, int, int, int]] = []
+    merges: list[tuple[float, int, int, int]] = []
     for index, token in enumerate(tokens):
         for cut in range(1, len(token)):
             left, right = index_of.get(token[:cut]), index_of.get(token[cut:])
             if left is not None and right is not None:
-                found.append((-scores[index], index, left, right))
-    return [[tokens[left], tokens[right]] for _, _, left, right in sorted(found)]
+                merges.append((-scores[index], index, left, right))
+    return [[tokens[left], tokens[right]] for _, _, left, right in sorted(merges)]
 
 
 def _bpe(tokens: list[str], merges: list[list[str]]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _bpe(tokens: list[str], merges: list[list[str]]) -> dict[str, Any]:
 
 
 def tokenizer_config(file: GgufFile) -> dict[str, Any]:
-    """Gives the contents of tokenizer_config.json, without the chat template."""
+    """Returns the contents of tokenizer_config.json, without the chat template."""
     tokens: list[str] = file.required("tokenizer.ggml.tokens")
     config: dict[str, Any] = {
         "clean_up_tokenization_spaces": False,

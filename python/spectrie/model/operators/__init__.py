@@ -1,7 +1,7 @@
 """The operators between the torch decoder's matrix products.
 
-`base` says what an operator set does; `gpu` calls the Triton kernels, `reference` is the same in plain
-torch, for checking.
+`base` defines a set of operators; `gpu` calls the Triton kernels, `reference` computes the same in plain
+torch, for checks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a set of operators does."""
+"""The interface of a set of operators."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from spectrie.model.plan import PlanArrays
 __all__ = ["TOP_K", "OperatorSettings", "Operators"]
 
 TOP_K = 8
-"""Tokens given for each row by `Operators.top_k`."""
+"""Tokens per row returned by `Operators.top_k`."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """What operators are built for.
+    """Settings of a set of operators.
 
     Attributes:
         config: The model.
-        dtype: Of activations and of the key-value cache.
-        device: Where everything lives.
+        dtype: Number format of activations and of the key-value cache.
+        device: Device of all tensors.
         num_pages: Pages of the key-value cache.
         page_size: Slots of a page.
-        max_context: Positions are below this.
+        max_context: Upper limit of positions, exclusive.
         head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
     """
 
@@ -40,17 +40,17 @@ class OperatorSettings:
 
 
 class Operators(ABC):
-    """Everything in a decoder but its matrix products; owns the key-value cache.
+    """Everything in a decoder except its matrix products; owns the key-value cache.
 
-    Tensors are contiguous, and `rows` are those of the batch.
+    Tensors are contiguous; `rows` are those of the batch.
     """
 
     @abstractmethod
     def begin(self, plan: PlanArrays) -> None:
-        """Takes the plan of the next forward and does its cache moves.
+        """Accepts the plan of the next forward and performs its cache moves.
 
         Raises:
-            ValueError: The plan contradicts itself or leaves the cache; nothing was moved.
+            ValueError: The plan is inconsistent or exceeds the cache; nothing was moved.
         """
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Operators(ABC):
 
     @abstractmethod
     def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        """Writes keys and values of the rows, then attends for them.
+        """Writes the keys and values of the rows, then computes their attention.
 
         Args:
             layer: Index of the layer.
@@ -79,19 +79,18 @@ class Operators(ABC):
 
     @abstractmethod
     def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """`silu(gate) * up` of [rows, 2 * intermediate], gate first."""
+        """Returns `silu(gate) * up` of [rows, 2 * intermediate], gate first."""
 
     @abstractmethod
     def top_k(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The likeliest tokens of each row, likeliest first, and their probabilities.
+        """Returns the likeliest tokens of each row, likeliest first, and their probabilities.
 
-        Probabilities are those of the plain softmax. NaN is passed over. Ids are -1 and
-        probabilities 0 where a row has no finite greatest value, or no tokens above minus infinity
-        left.
+        Probabilities are those of the plain softmax. NaN is skipped. Ids are -1 and probabilities 0
+        for a row without a finite maximum, or without further tokens above minus infinity.
 
         Args:
             logits: float32 [rows, vocabulary].
 
         Returns:
-            int32 and float32 [rows, TOP_K], each tensor the caller's own.
+            int32 and float32 [rows, TOP_K]; the caller owns both tensors.
         """

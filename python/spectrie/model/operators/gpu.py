@@ -1,6 +1,6 @@
-"""Operators of a GPU: attention by the Triton kernels, the rest in torch.
+"""Operators on a GPU: attention by the Triton kernels, the rest in torch.
 
-Checked on CPU tensors, where the kernels take their torch form; it has not run on a GPU yet.
+Tested on CPU tensors, for which the kernels use their torch form; it has not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["GpuOperators"]
 
 
 class GpuOperators(ReferenceOperators):
-    """As the reference, with attention over pages in one kernel."""
+    """The reference, with attention over pages in one kernel."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         """Allocates the cache."""
@@ -66,6 +66,6 @@ class GpuOperators(ReferenceOperators):
         return attended.flatten(1)
 
     def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Without sorting the vocabulary; among equal values any may come first."""
+        """Finds the likeliest tokens without sorting; the order of equal values is undefined."""
         values, ids = logits.topk(min(TOP_K, logits.shape[-1]), dim=-1)
         return values, ids

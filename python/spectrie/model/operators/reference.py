@@ -1,4 +1,4 @@
-"""The operators in plain torch: what they mean, on any device, without promises about bits."""
+"""The operators in plain torch, on any device: their definition, without guarantees about bits."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ReferenceOperators(Operators):
         return normed.to(self._settings.dtype)
 
     def _prepared(self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int) -> torch.Tensor:
-        """Norm and rotation of `[rows, heads, head_dim]`, in float32."""
+        """Normalises and rotates `[rows, heads, head_dim]` in float32."""
         x = heads.float()
         if norm is not None:
             mean = x.pow(2).mean(dim=-1, keepdim=True)
@@ -87,8 +87,8 @@ class ReferenceOperators(Operators):
         return torch.cat(turned, dim=-1)
 
     def _write(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        """Puts the rows' keys and values into the cache; returns the queries [rows, heads,
-        head_dim] float32."""
+        """Writes the rows' keys and values to the cache; returns the queries, float32 [rows, heads,
+        head_dim]."""
         config = self._config
         heads = qkv.view(len(qkv), -1, config.head_dim)
         sizes = [config.num_heads, config.num_kv_heads, config.num_kv_heads]
@@ -125,13 +125,13 @@ class ReferenceOperators(Operators):
         logits = logits.nan_to_num(nan=float("-inf"), posinf=float("inf"), neginf=float("-inf"))
         values, ids = self._likeliest(logits)
         probabilities = (values - logits.logsumexp(dim=-1, keepdim=True)).exp()
-        known = (values > float("-inf")) & values[:, :1].isfinite()
+        valid = (values > float("-inf")) & values[:, :1].isfinite()
         missing = TOP_K - ids.shape[1]
-        ids = functional.pad(ids.where(known, -1), (0, missing), value=-1)
-        probabilities = functional.pad(probabilities.where(known, 0.0), (0, missing))
+        ids = functional.pad(ids.where(valid, -1), (0, missing), value=-1)
+        probabilities = functional.pad(probabilities.where(valid, 0.0), (0, missing))
         return ids.int(), probabilities
 
     def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values and ids of the `TOP_K` greatest; a stable sort leaves ties to the lowest id."""
+        """Returns values and ids of the `TOP_K` greatest; ties go to the lowest id."""
         values, ids = logits.sort(dim=-1, descending=True, stable=True)
         return values[:, :TOP_K], ids[:, :TOP_K]

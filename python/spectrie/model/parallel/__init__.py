@@ -1,13 +1,13 @@
-"""One model on several ranks, each with a slice of every product, with the bits of a single one.
+"""One model on several ranks, each with a slice of every product, and the same bits as on one rank.
 
-Products are split by output features, and what goes into the next one is gathered whole: queries, keys
-and values by heads; the output projection by columns, once the attended heads are gathered; gate and up
-by columns; the down projection by columns, once the gated activations are gathered; the head by tokens.
-So every sum is computed whole, on one rank, in the order of a single rank, and tokens are the same for
-any number of ranks. The usual split of the second product of each half by input features adds up the
-ranks' partial sums instead: half as many exchanges, but another order of addition, and other bits.
+Products are split by output features, and the input of the next product is gathered whole: queries, keys
+and values by heads; the output projection by columns, after gathering the attended heads; gate and up by
+columns; the down projection by columns, after gathering the gated activations; the head by tokens. So one
+rank computes every sum whole, in the order of a single rank, and tokens do not depend on their number.
+The usual split of the second product of each half by input features adds the ranks' partial sums instead:
+half as many exchanges, but another order of addition, hence other bits.
 
-Rank 0 has the engine and the step loop. It sends every plan to the others as two flat tensors of
+Rank 0 runs the engine and the step loop. It sends every plan to the others as two flat tensors of
 integers, and all run the same forward.
 """
 

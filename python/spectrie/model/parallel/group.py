@@ -1,4 +1,4 @@
-"""The ranks' meeting point: gathers of columns, and orders from rank 0."""
+"""Communication of the ranks: gathers of columns, and commands from rank 0."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from spectrie.model.parallel.split import Share
 __all__ = ["Group", "Seat"]
 
 JOIN_S = 300.0
-"""Time the ranks have to meet once one of them is ready: large weights are read at unequal speed."""
+"""Time for all ranks to join once the first is ready: they read large weights at different speeds."""
 
 _PATIENCE_S = 365 * 24 * 3600.0
-"""Orders may be long in coming; that rank 0 is gone shows in its closed connection."""
+"""Commands may take long to arrive; a closed connection shows that rank 0 ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Seat:
     """A place in a group.
 
     Attributes:
-        rank: From 0; rank 0 gives the orders.
-        size: Ranks in all.
-        folder: A folder that all ranks see, where they find each other.
-        timeout_s: How long a rank waits for the others in a forward before it gives up.
+        rank: Number from 0; rank 0 sends the commands.
+        size: Number of ranks.
+        folder: Shared folder through which the ranks find each other.
+        timeout_s: Seconds a rank waits for the others in a forward before it gives up.
     """
 
     rank: int
@@ -45,21 +45,20 @@ class Seat:
 class Group:
     """All ranks of one model, on this machine.
 
-    The orders go through gloo on the loopback interface, columns through NCCL on GPUs and else the
-    same way.
+    Commands use gloo on the loopback interface; columns use NCCL on GPUs, else gloo too.
     """
 
     def __init__(self, seat: Seat, device: torch.device, max_rows: int) -> None:
-        """Waits until all ranks are here.
+        """Waits until all ranks have joined.
 
         Raises:
             ConfigError: This process uses `torch.distributed` for something else.
-            RankLost: The others did not come.
+            RankLost: The others did not join.
         """
         if distributed.is_initialized():
             raise ConfigError(
                 "tensor_parallel needs torch.distributed, which this process uses already: "
-                "close the other model first, or take another process"
+                "close the other model first, or use another process"
             )
         self.seat = seat
         self._device = device
@@ -90,14 +89,14 @@ class Group:
             raise RankLost(f"another rank {what}: {reason}") from error
 
     def gather(self, whole: torch.Tensor, shares: Sequence[Share]) -> None:
-        """Fills the columns of the other ranks in.
+        """Gathers the columns of the other ranks.
 
         Args:
-            whole: [rows, width], contiguous; this rank's columns are there.
-            shares: Every rank's columns.
+            whole: [rows, width], contiguous; this rank's columns are set.
+            shares: Columns of every rank.
 
         Raises:
-            RankLost: A rank is gone, or did not come within the group's timeout.
+            RankLost: A rank ended, or did not join within the group's timeout.
         """
         rows, widest = whole.shape[0], max(share.count for share in shares)
         own = shares[self.seat.rank]
@@ -112,10 +111,10 @@ class Group:
                 whole[:, share.columns] = part
 
     def send(self, message: Message) -> None:
-        """Gives an order to all other ranks; only rank 0 does.
+        """Sends a command to all other ranks; called by rank 0 only.
 
         Raises:
-            RankLost: A rank is gone, or did not take it within the group's timeout.
+            RankLost: A rank ended, or did not accept it within the group's timeout.
         """
         with self._losses(f"is gone, or silent for {self.seat.timeout_s:g} s"):
             distributed.broadcast(message.header(self._max_rows), src=0, group=self._orders)
@@ -124,10 +123,10 @@ class Group:
                 distributed.broadcast(body, src=0, group=self._orders)
 
     def receive(self) -> Message:
-        """Waits for the next order.
+        """Waits for the next command.
 
         Raises:
-            RankLost: Rank 0 is gone.
+            RankLost: Rank 0 ended.
         """
         header = torch.zeros(header_length(self._max_rows), dtype=torch.int64)
         with self._losses("is gone"):
@@ -138,10 +137,10 @@ class Group:
         return Message.read(header, body)
 
     def agree(self, numbers: Sequence[int]) -> list[int]:
-        """Gives everybody rank 0's numbers.
+        """Broadcasts rank 0's numbers.
 
         Raises:
-            RankLost: A rank is gone.
+            RankLost: A rank ended.
         """
         tensor = torch.tensor(numbers, dtype=torch.int64)
         with self._losses("is gone"):
@@ -149,6 +148,6 @@ class Group:
         return [int(number) for number in tensor]
 
     def close(self) -> None:
-        """Leaves the group; the others need not be there any more."""
+        """Leaves the group; the others may have left already."""
         if distributed.is_initialized():
             distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Rank 0's decoder: tells the other ranks what it does."""
+"""Rank 0's decoder: sends its commands to the other ranks."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class LeadDecoder:
     """A slice of a model whose other slices run the same plans on other ranks."""
 
     def __init__(self, decoder: _Forward, group: Group, ranks: Ranks) -> None:
-        """Takes rank 0's slice, the group, and the processes of the others."""
+        """Wraps rank 0's slice, the group, and the processes of the other ranks."""
         self._decoder = decoder
         self._group = group
         self._ranks = ranks
         self._lost = False
 
     def forward(self, plan: PlanArrays) -> StepResult:
-        """As one rank's decoder gives it, from all of them.
+        """Runs the plan on all ranks; returns what a single rank would.
 
         Raises:
-            ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
-            RankLost: A rank is gone or silent; nothing can be computed any more.
+            ValueError: The plan is inconsistent, or exceeds the cache or the vocabulary.
+            RankLost: A rank ended or does not respond; no further forward is possible.
         """
         try:
             self._group.send(Message(Command.STEP, plan=plan))
@@ -43,15 +43,15 @@ class LeadDecoder:
             raise RankLost(f"{error}; {self._ranks.describe()}") from error
 
     def set_threads(self, threads: int) -> None:
-        """Shares each rank's forward among this many threads."""
+        """Sets the number of threads of each rank."""
         self._group.send(Message(Command.SET_THREADS, threads))
         self._decoder.set_threads(threads)
 
     def check(self) -> None:
-        """Looks whether all ranks run.
+        """Checks that all ranks run.
 
         Raises:
-            RankLost: One has ended.
+            RankLost: A rank ended.
         """
         try:
             self._ranks.check()

@@ -1,4 +1,4 @@
-"""What rank 0 tells the others: one tensor of int64 and one of int32, without pickling."""
+"""Commands of rank 0: a tensor of int64 and one of int32, without pickling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIXED = 2 + len(_FIELDS)
 
 
 class Command(IntEnum):
-    """What to do."""
+    """The kinds of commands."""
 
     STEP = 0
     SET_THREADS = 1
@@ -42,18 +42,18 @@ class Command(IntEnum):
 
 
 def header_length(max_rows: int) -> int:
-    """Numbers of a header that has room for the ancestors of so many rows."""
+    """Returns the length of a header with room for the ancestors of `max_batch_rows` rows."""
     return _FIXED + max_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One order.
+    """One command with its arguments.
 
     Attributes:
-        command: What to do.
-        value: Of `SET_THREADS`, the number.
-        plan: Of `STEP`, the plan.
+        command: Kind of the command.
+        value: Number of threads, for `SET_THREADS`.
+        plan: The plan, for `STEP`.
     """
 
     command: Command
@@ -71,19 +71,19 @@ class Message:
         return torch.from_numpy(header)
 
     def body(self) -> torch.Tensor:
-        """int32: the fields, one behind the other."""
+        """int32: the fields, concatenated."""
         if self.plan is None:
             return torch.empty(0, dtype=torch.int32)
         return torch.from_numpy(np.concatenate([getattr(self.plan, name) for name in _FIELDS]))
 
     @staticmethod
     def body_length(header: torch.Tensor) -> int:
-        """Numbers of the body that belongs to a header."""
+        """Returns the length of the body that belongs to a header."""
         return int(header[2:_FIXED].sum())
 
     @classmethod
     def read(cls, header: torch.Tensor, body: torch.Tensor) -> Message:
-        """The message of a header and its body."""
+        """Decodes a header and its body."""
         command, value = Command(int(header[0])), int(header[1])
         if command is not Command.STEP:
             return cls(command, value)

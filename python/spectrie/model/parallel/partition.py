@@ -1,4 +1,4 @@
-"""All ranks' parts of a model, and the way to make whole what they computed."""
+"""The parts of a model on all ranks, and the gathering of their results."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["Partition"]
 
 
 class Partition:
-    """What each rank computes of every product.
+    """The columns of every product that each rank computes.
 
     Attributes:
         own: This rank's part.
         attended: Every rank's columns of the attended heads.
-        hidden: Of the output and the down projection.
-        inner: Of the gated activation.
-        expert: Of an expert's.
-        vocabulary: Of the logits.
+        hidden: Columns of the output and the down projection.
+        inner: Columns of the gated activation.
+        expert: Columns of an expert's gated activation.
+        vocabulary: Columns of the logits.
     """
 
     def __init__(self, config: ModelConfig, group: Group) -> None:
-        """The partition of `config` among the group's ranks.
+        """Partitions `config` among the group's ranks.
 
         Raises:
-            ConfigError: The heads cannot be shared out among so many.
+            ConfigError: The heads cannot be divided among that many ranks.
         """
         size = group.seat.size
         splits = [Split.of(config, rank, size) for rank in range(size)]
@@ -42,15 +42,15 @@ class Partition:
         self.vocabulary = [split.vocabulary for split in splits]
 
     def rank_of(self, shares: Sequence[Share]) -> Share:
-        """This rank's among `shares`."""
+        """Returns this rank's entry of `shares`."""
         return shares[self._group.seat.rank]
 
     def fill(self, whole: torch.Tensor, shares: Sequence[Share]) -> None:
-        """Fills the other ranks' columns in: see `Group.gather`."""
+        """Gathers the other ranks' columns; see `Group.gather`."""
         self._group.gather(whole, shares)
 
     def gathered(self, part: torch.Tensor, shares: Sequence[Share]) -> torch.Tensor:
-        """All columns, of which `part` has this rank's: [rows, width]."""
+        """Returns all columns, [rows, width], given this rank's `part`."""
         own = self.rank_of(shares)
         whole = part.new_empty(part.shape[0], own.total)
         whole[:, own.columns] = part

@@ -1,4 +1,4 @@
-"""The processes of the ranks above 0, which rank 0 starts and ends."""
+"""The processes of the ranks above 0, started and ended by rank 0."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from spectrie.model.parallel.group import Seat
 __all__ = ["READY", "Ranks"]
 
 READY = "ready"
-"""The line that a rank prints when its weights are read."""
+"""The line that a rank prints once its weights are read."""
 
 ENDING_S = 2.0
 """Time between a rank's last closed connection and its end."""
 
 STOP_S = 5.0
-"""Time a rank has to end once it was told to."""
+"""Time for a rank to end after the stop command."""
 
 
 class Ranks:
-    """Processes of this interpreter, each with the same model and a rank of its own.
+    """Processes of this interpreter with the same model, each of another rank.
 
-    Each ends when this process does, however that happens: its standard input closes then.
+    Each ends when this process ends, even by SIGKILL, because its standard input closes.
     """
 
     def __init__(self, size: int, timeout_s: float, arguments: Mapping[str, Any]) -> None:
-        """Starts them; they read their weights meanwhile.
+        """Starts the processes; they read their weights in the background.
 
         Args:
-            size: Ranks in all, rank 0 included.
-            timeout_s: How long a rank waits for the others in a forward.
-            arguments: What `spectrie.model.runner.follower` passes to the loader, as JSON has it.
+            size: Number of ranks, including rank 0.
+            timeout_s: Seconds a rank waits for the others in a forward.
+            arguments: Arguments of the loader, as JSON values for `spectrie.model.runner.follower`.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="spectrie-ranks-")
         self.seat = Seat(0, size, Path(self._folder.name), timeout_s)
-        """Rank 0's."""
+        """Rank 0's place in the group."""
         self._processes = [self._start(rank, arguments) for rank in range(1, size)]
 
     def _start(self, rank: int, arguments: Mapping[str, Any]) -> subprocess.Popen[bytes]:
@@ -65,7 +65,7 @@ class Ranks:
         """Waits until every rank has read its weights.
 
         Raises:
-            RankLost: One ended before; its reason is on standard error.
+            RankLost: A rank ended before that; the reason is on standard error.
         """
         for rank, process in enumerate(self._processes, start=1):
             assert process.stdout is not None  # by `_start`
@@ -74,13 +74,13 @@ class Ranks:
                 process.wait()
                 raise RankLost(
                     f"rank {rank} ended with exit code {process.returncode} while it was loading; "
-                    "its last lines on standard error say why"
+                    "its last lines on standard error have the reason"
                 )
 
     def describe(self) -> str:
-        """Which ranks have ended, for an error.
+        """Returns which ranks have ended, for an error message.
 
-        Waits a while for one: its connections close before it can be seen to have ended.
+        Waits briefly, because a rank's connections close before its end can be observed.
         """
         deadline = time.monotonic() + ENDING_S
         while not (ended := self._ended()) and time.monotonic() < deadline:
@@ -88,10 +88,10 @@ class Ranks:
         return ended or "no rank has ended"
 
     def check(self) -> None:
-        """Looks whether all run, without asking them anything.
+        """Checks that all ranks run, without communicating with them.
 
         Raises:
-            RankLost: One has ended.
+            RankLost: A rank ended.
         """
         ended = self._ended()
         if ended:
@@ -105,10 +105,10 @@ class Ranks:
         )
 
     def close(self, *, at_once: bool = False) -> None:
-        """Ends them, by force where one does not end by itself.
+        """Ends the processes; kills those that do not end by themselves.
 
         Args:
-            at_once: Whether to force all, without waiting.
+            at_once: Whether to kill all without waiting.
         """
         if at_once:
             for process in self._processes:

@@ -1,4 +1,4 @@
-"""Which output features of each product a rank computes."""
+"""The output features of each product that a rank computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Share", "Split"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Neighbouring columns, or rows, of `total`: `count` of them from `first` on."""
+    """Adjacent columns or rows of `total`: `count` of them, starting at `first`."""
 
     first: int
     count: int
@@ -20,17 +20,17 @@ class Share:
 
     @classmethod
     def of(cls, total: int, rank: int, size: int) -> Share:
-        """Rank `rank`'s share of `total` among `size`; shares differ by one at most."""
+        """Returns the share of `rank` in `total` among `size` ranks; shares differ by at most one."""
         first = total * rank // size
         return cls(first, total * (rank + 1) // size - first, total)
 
     def times(self, width: int) -> Share:
-        """The same share where each column is `width` columns."""
+        """Returns the same share if each column consists of `width` columns."""
         return Share(self.first * width, self.count * width, self.total * width)
 
     @property
     def columns(self) -> slice:
-        """As an index."""
+        """The share as a slice."""
         return slice(self.first, self.first + self.count)
 
 
@@ -40,10 +40,10 @@ class Split:
 
     Attributes:
         heads: Query heads.
-        kv_heads: Key-value heads; where there are more ranks than these, several have the same one.
+        kv_heads: Key-value heads; with more ranks than heads, several ranks hold the same one.
         hidden: Features of the output and the down projection.
         inner: Features of gate and of up.
-        expert: The same of each expert; none where there are no mixtures.
+        expert: Features of gate and of up of each expert; empty without mixtures.
         vocabulary: Tokens of the head.
     """
 
@@ -56,10 +56,10 @@ class Split:
 
     @classmethod
     def of(cls, config: ModelConfig, rank: int, size: int) -> Split:
-        """The part of rank `rank` among `size`.
+        """Returns the part of `rank` among `size` ranks.
 
         Raises:
-            ConfigError: The heads cannot be shared out among so many.
+            ConfigError: The heads cannot be divided among that many ranks.
         """
         kv_heads, mixture = _kv_heads(config, rank, size), config.mixture
         group = config.num_heads // config.num_kv_heads
@@ -77,7 +77,7 @@ class Split:
         )
 
     def local(self, config: ModelConfig) -> ModelConfig:
-        """The model as this rank's attention sees it: with its heads alone."""
+        """Returns the model's configuration with this rank's heads only."""
         return replace(config, num_heads=self.heads.count, num_kv_heads=self.kv_heads.count)
 
 
@@ -94,6 +94,6 @@ def _kv_heads(config: ModelConfig, rank: int, size: int) -> Share:
         ]
         raise ConfigError(
             f"tensor_parallel is {size}; {config.num_heads} heads over {total} key-value heads can be "
-            f"shared out among 1 to {total} ranks" + "".join(f", or {count}" for count in allowed)
+            f"divided among 1 to {total} ranks" + "".join(f", or {count}" for count in allowed)
         )
     return Share(rank // ranks_per_head, 1, total)

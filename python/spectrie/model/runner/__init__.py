@@ -1,1 +1,1 @@
-"""The runner: computes the steps that the engine plans. Loading, ranks above 0, bigram tables."""
+"""The runner, which computes the engine's steps; its loading, the ranks above 0, bigram tables."""

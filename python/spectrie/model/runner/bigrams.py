@@ -1,8 +1,8 @@
-"""What the model says after one token alone: its own bigrams, computed once and kept on disk.
+"""The model's own bigrams: its likeliest successors of each token, computed once and kept on disk.
 
-A row is the model's likeliest successors of the token behind the shortest text that anything may follow
-(`spectrie.model.runner.bigram_prefix`). Rows are computed in the order of token ids, which in the vocabularies of
-byte-pair encoders begins with what is frequent.
+A row holds the likeliest successors of a token that follows the shortest neutral prefix
+(`spectrie.model.runner.bigram_prefix`). Rows are computed in ascending order of token ids: in the
+vocabularies of byte-pair encoders, frequent tokens come first.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ __all__ = ["MAX_SLICE_TOKENS", "BigramTable"]
 _TREE_ROWS = 64
 
 MAX_SLICE_TOKENS = _TREE_ROWS - 1
-"""Most rows of one forward: a tree has 64 rows, which begin with those of the prefix."""
+"""Maximum rows of one forward: a tree has 64 rows, of which the prefix takes the first."""
 
 
 class BigramTable:
     """A table that grows until every token of the vocabulary has its row.
 
     Attributes:
-        trouble: Why the file that was there could not be used; None when it could, or was none.
+        trouble: Why an existing file could not be used; None if it could, or if there was none.
     """
 
     def __init__(self, runner: Runner, path: Path | None = None) -> None:
-        """Goes on from what is stored.
+        """Continues from the stored table.
 
         Args:
             runner: The model; called only by `extend`.
-            path: Where the table is kept; `bigrams_file` of the model by default.
+            path: The table's file; `bigrams_file` of the model by default.
         """
         self._runner = runner
         self._path = bigrams_file(runner.model_hash) if path is None else path
@@ -59,12 +59,12 @@ class BigramTable:
 
     @property
     def num_tokens(self) -> int:
-        """Rows of the whole table: the vocabulary."""
+        """Rows of the whole table: the size of the vocabulary."""
         return len(self._ids)
 
     @property
     def num_known(self) -> int:
-        """Rows that are computed."""
+        """Rows computed so far."""
         return len(self._ids) - len(self._missing)
 
     @property
@@ -74,27 +74,27 @@ class BigramTable:
 
     @property
     def path(self) -> Path | None:
-        """The file; None where there is no place for one."""
+        """The table's file; None if there is no cache folder."""
         return self._path
 
     @property
     def max_pages(self) -> int:
-        """Pages that a call of `extend` overwrites at most."""
+        """Maximum pages that a call of `extend` overwrites."""
         # Without a prefix each token is a request, with pages of its own.
         size = self._runner.page_size
-        return -(-_TREE_ROWS // size) if len(self._runner.beginning) else MAX_SLICE_TOKENS
+        return -(-_TREE_ROWS // size) if len(self._runner.bigram_prefix) else MAX_SLICE_TOKENS
 
     def extend(self, max_tokens: int, pages: Sequence[int] | None = None) -> int:
-        """Computes the next rows in one forward; gives how many, 0 when none is missing.
+        """Computes the next rows in one forward; returns their number, 0 if the table is complete.
 
         Args:
-            max_tokens: Rows at most; no more than `MAX_SLICE_TOKENS` and what the pages have room for.
-            pages: Pages that it may overwrite, `max_pages` at most; None when the whole cache is
-                free, as it is where no engine uses it.
+            max_tokens: Maximum rows; also limited by `MAX_SLICE_TOKENS` and the pages.
+            pages: Pages to overwrite, at most `max_pages`; None if the whole cache is free because
+                no engine uses it.
         """
         runner = self._runner
         pages = range(runner.num_pages) if pages is None else pages
-        prefix = len(runner.beginning)
+        prefix = len(runner.bigram_prefix)
         room = len(pages) * runner.page_size - prefix if prefix else len(pages)
         tokens = self._missing[: max(min(max_tokens, _TREE_ROWS - max(prefix, 1), room), 0)]
         if not len(tokens):
@@ -106,16 +106,16 @@ class BigramTable:
         return len(tokens)
 
     def freeze(self) -> _core.Bigrams:
-        """The table as it is now, for an engine."""
+        """Returns the table in its current state, for an engine."""
         from spectrie import _core
 
         return _core.Bigrams(self._ids, self._probabilities)
 
     def save(self) -> bool:
-        """Writes the file, unless one with as many rows is there; tells whether it is there now.
+        """Writes the file unless it has as many rows already; returns whether it exists now.
 
         Raises:
-            ValueError: It cannot be written; the message says why.
+            ValueError: The file cannot be written; the message has the reason.
         """
         if self._path is None:
             return False
@@ -144,11 +144,11 @@ class BigramTable:
         return stored
 
     def _plan(self, tokens: list[int], pages: Sequence[int]) -> StepPlan:
-        """A tree of the prefix and its children, verified as any draft is; nothing is kept from one
-        plan to the next, so that requests may overwrite the pages in between.
+        """Returns a tree of the prefix and its children, verified like any draft. No state survives
+        between plans, so that requests may overwrite the pages in between.
         """
         page_size = self._runner.page_size
-        prefix = self._runner.beginning
+        prefix = self._runner.bigram_prefix
         if not prefix:
             return StepPlan.joined(
                 [

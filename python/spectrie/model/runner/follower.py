@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Runs what rank 0 orders until it says stop; returns the exit code."""
+    """Runs the commands of rank 0 until it sends stop; returns the exit code."""
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     seat = arguments.pop("seat")
     _end_with_parent(Path(seat["folder"]))
@@ -62,7 +62,7 @@ def _say_ready() -> None:
 
 
 def _end_with_parent(folder: Path) -> None:
-    """Rank 0 never writes to our standard input: that it ends means that rank 0 did, or closes it."""
+    """Waits for the end of standard input: rank 0 never writes to it, so it ends when rank 0 does."""
 
     def watch() -> None:
         sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""From a model folder to a runner that is ready to serve."""
+"""Loads a model folder into a runner that is ready to serve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spectrie.model.files.store import cache_folder
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import OperatorSettings
 from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
-from spectrie.model.runner.bigram_prefix import beginning_of
+from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.runner import Runner, RunnerInfo
 
 __all__ = ["Loaded", "assemble", "load"]
@@ -34,7 +34,7 @@ PAGE_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where and in what a model runs, and what is known about that."""
+    """The device and number format of a model, and the measurements of this machine."""
 
     device: torch.device
     dtype: torch.dtype
@@ -46,11 +46,11 @@ class Loaded:
     """A model, or one rank's part of it, ready to run.
 
     Attributes:
-        decoder: What runs.
-        info: What the whole model is.
-        measurements: What is known about this machine.
-        threads: Threads that share a forward of this process.
-        group: The ranks; None when there is one.
+        decoder: Computes the forward.
+        info: Facts about the whole model.
+        measurements: Results of measurements on this machine.
+        threads: Threads that share a forward in this process.
+        group: The ranks; None for a single one.
     """
 
     decoder: Decoder | CpuDecoder
@@ -112,7 +112,7 @@ def _load_ranks(
     if options["device"] == "cpu" and machine.num_cores() < size:
         raise ConfigError(
             f"tensor_parallel is {size}, but this process may use {machine.num_cores()} cores, and "
-            f"each rank needs one: take at most {machine.num_cores()}"
+            f"each rank needs one: use at most {machine.num_cores()}"
         )
     if options["device"] == "cuda" and torch.cuda.device_count() < size:
         raise ConfigError(
@@ -148,25 +148,25 @@ def assemble(
     ready: Callable[[], None] = lambda: None,
     progress: Callable[[str], None] | None = None,
 ) -> Loaded:
-    """Loads a model, or the part of it that a rank computes.
+    """Loads a model, or the part of it that one rank computes.
 
     Args:
-        folder: As of `spectrie.model.load_runner`, and so are those that follow.
-        dtype: But `auto`.
-        device: But `auto`.
+        folder: As for `spectrie.model.load_runner`, like the following arguments.
+        dtype: Any but `auto`.
+        device: Any but `auto`.
         threads: Threads of this rank.
         num_pages: The same on all ranks.
-        kv_memory_bytes: Of all ranks together.
-        max_context: Most positions of a request.
-        max_batch_rows: Most rows of one forward.
-        seat: This rank's place; None = the only one.
-        ready: Called when the weights are read, before this rank waits for the others.
-        progress: Called with one line now and then.
+        kv_memory_bytes: Sum of all ranks.
+        max_context: Maximum prompt plus answer, in tokens.
+        max_batch_rows: Maximum rows of one forward.
+        seat: This rank's place; None for a single rank.
+        ready: Called once the weights are read, before this rank waits for the others.
+        progress: Receives one line per stage.
 
     Raises:
-        ConfigError: An argument that cannot be used as given.
-        ModelError: A model that cannot be read or is not supported.
-        RankLost: Another rank did not come.
+        ConfigError: An argument is out of range, or the machine cannot satisfy it.
+        ModelError: The model cannot be read or is not supported.
+        RankLost: Another rank did not join.
     """
     report = progress or (lambda line: None)
     config = ModelConfig.from_folder(folder)
@@ -228,7 +228,7 @@ def assemble(
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
-    """With as many key-value heads as all ranks' caches have together."""
+    """Returns `config` with as many key-value heads as the caches of all ranks hold together."""
     heads = sum(Split.of(config, rank, size).kv_heads.count for rank in range(size))
     return replace(config, num_kv_heads=heads)
 
@@ -271,16 +271,16 @@ def _device(name: str) -> torch.device:
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name == "auto":
         # By CPU feature and never by timing, so that equal machines compute equal bits.
         fast = device.type == "cuda" or machine.bf16_flags()
         return torch.bfloat16 if fast else torch.float32
-    if name not in known:
+    if name not in dtypes:
         raise ConfigError(f"dtype is {name!r}, allowed: auto, float32, bfloat16, float16")
     if name == "float16" and device.type == "cpu":
         raise ConfigError("dtype is 'float16', allowed on a CPU: auto, float32, bfloat16")
-    return known[name]
+    return dtypes[name]
 
 
 def _available_bytes(device: torch.device) -> int:
@@ -308,7 +308,7 @@ def _info(
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
-        beginning=partial(beginning_of, folder, config),
+        bigram_prefix=partial(bigram_prefix_of, folder, config),
         max_context=size.max_context,
         num_pages=size.num_pages,
         page_size=PAGE_SIZE,

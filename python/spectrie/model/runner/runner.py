@@ -1,4 +1,4 @@
-"""The runner: computes the logits of a plan, and says what they depend on."""
+"""The runner: computes the logits of a plan and reports the arithmetic they depend on."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _THREAD_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class RunnerInfo:
-    """What a loaded model is.
+    """Facts about a loaded model.
 
     Attributes:
-        beginning: Gives the ids of the shortest text that anything may follow: see `beginning_of`.
-        kv_bytes: Size of the key-value cache; memory is taken as pages are used.
-        arithmetic: All that the bits of a logit depend on, besides the tokens before it.
-        exact: Whether a row's logits are independent of its company, bit by bit.
-        ranks: Processes that share the model; bits do not depend on it, times do.
+        bigram_prefix: Returns the ids of the shortest text that anything can follow.
+        kv_bytes: Size of the key-value cache; memory is allocated as pages are used.
+        arithmetic: Everything that the bits of a logit depend on, besides the preceding tokens.
+        exact: Whether a row's logits are independent of the other rows in the batch, bit by bit.
+        ranks: Processes that share the model; they affect times, never bits.
     """
 
     vocabulary_size: int
     eos_token_ids: list[int]
-    beginning: Callable[[], list[int]]
+    bigram_prefix: Callable[[], list[int]]
     max_context: int
     num_pages: int
     page_size: int
@@ -75,12 +75,12 @@ class Runner:
         """Takes a decoder whose cache is empty.
 
         Args:
-            decoder: What runs.
-            info: What it is.
-            measurements: Where times are kept.
-            threads: Threads that share its work.
-            close: Ends what the decoder has started.
-            check: Raises what the next forward would, where that is known without one.
+            decoder: Computes the forward.
+            info: Facts about the model.
+            measurements: Stores measured times.
+            threads: Threads that share a forward.
+            close: Ends the processes that the decoder has started.
+            check: Raises the error of the next forward if it can be detected without one.
         """
         self._decoder = decoder
         self._measurements = measurements
@@ -90,11 +90,11 @@ class Runner:
         self._check = check
 
     def close(self) -> None:
-        """Ends the other ranks, if there are any; no call may follow or be under way."""
+        """Ends the other ranks, if any. No call may be running or follow."""
         self._close()
 
     def check(self) -> None:
-        """Looks, at no cost, whether anything can be computed.
+        """Checks, at no cost, that forwards are still possible.
 
         Raises:
             RankLost: Another rank has ended.
@@ -103,7 +103,7 @@ class Runner:
 
     @property
     def vocabulary_size(self) -> int:
-        """Tokens of the model; the width of the logits."""
+        """Number of tokens; the width of the logits."""
         return self.info.vocabulary_size
 
     @property
@@ -112,13 +112,13 @@ class Runner:
         return self.info.eos_token_ids
 
     @cached_property
-    def beginning(self) -> list[int]:
-        """Ids of the shortest text that anything may follow, maybe none; reads the tokenizer once."""
-        return self.info.beginning()
+    def bigram_prefix(self) -> list[int]:
+        """Ids of the shortest text that anything can follow, or []; reads the tokenizer once."""
+        return self.info.bigram_prefix()
 
     @property
     def max_context(self) -> int:
-        """Most positions of a request."""
+        """Maximum prompt plus answer, in tokens."""
         return self.info.max_context
 
     @property
@@ -148,7 +148,7 @@ class Runner:
 
     @property
     def exact(self) -> bool:
-        """Whether a row's logits are independent of its company, bit by bit; else do not speculate."""
+        """Whether a row's logits are independent of the other rows, bit by bit. Speculation needs it."""
         return self.info.exact
 
     @property
@@ -158,21 +158,21 @@ class Runner:
 
     @property
     def numeric_fingerprint(self) -> str:
-        """Workers of equal fingerprint give equal tokens for equal requests and seeds."""
+        """Workers of equal fingerprint return equal tokens for equal requests and seeds."""
         return self.info.arithmetic
 
     def step(self, plan: PlanArrays) -> StepResult:
-        """Logits of the plan's sample rows and the likeliest tokens of its top rows.
+        """Computes the logits of the plan's sample rows and the likeliest tokens of its top rows.
 
-        The logits are valid until the next step, which on a CPU overwrites them.
-        Writes the keys and values of all rows to the plan's slots, after doing its cache moves.
+        The logits are valid until the next step, which overwrites them on a CPU. Performs the plan's
+        cache moves, then writes the keys and values of all rows to their slots.
 
         Args:
             plan: One step, at most `max_batch_rows` rows.
 
         Raises:
-            ValueError: The plan contradicts itself, or leaves the cache, the vocabulary or a limit.
-            RankLost: Another rank is gone or silent; nothing can be computed any more.
+            ValueError: The plan is inconsistent, or exceeds the cache, the vocabulary or a limit.
+            RankLost: Another rank ended or does not respond; no further step is possible.
         """
         tokens = plan.row_token
         if len(tokens) > self.info.max_batch_rows:
@@ -185,23 +185,23 @@ class Runner:
         return self._decoder.forward(plan)
 
     def forward(self, plan: PlanArrays) -> torch.Tensor:
-        """The logits of `step`: float32 [S, vocabulary], contiguous, on the device."""
+        """Returns the logits of `step`: float32 [S, vocabulary], contiguous, on the device."""
         return self.step(plan).logits
 
     def set_threads(self, threads: int) -> None:
-        """Shares the work among this many threads from now on."""
+        """Sets the number of threads that share a forward."""
         self._decoder.set_threads(threads)
         self._threads = threads
 
     def choose_threads(self, num_cores: int) -> None:
-        """Sets the thread count that is quickest here for one row and for eight.
+        """Measures and sets the fastest thread count for one row and for eight.
 
-        Overwrites the cache's first pages: call it before serving. The answer is kept on disk, unless
-        other processes kept the machine busy.
+        Overwrites the cache's first pages: call it before serving. The result is kept on disk, unless
+        other processes keep the machine busy.
         """
         key = f"threads of {num_cores}{self._ranks} {self.info.arithmetic} on {machine.cpu_class()}"
-        known = self._measurements.get(key)
-        if not isinstance(known, int) or not 1 <= known <= num_cores:
+        fastest = self._measurements.get(key)
+        if not isinstance(fastest, int) or not 1 <= fastest <= num_cores:
             counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
             counts = [count for count in counts if count <= num_cores]
             times = {}
@@ -210,25 +210,25 @@ class Runner:
                 self.set_threads(count)
                 one, eight = (self._time(self._cost_plan(n), _THREAD_SECONDS / 2) for n in (1, 8))
                 times[count] = 2 * one + eight
-            known = min(counts, key=lambda count: times[count])
-            self._measurements.put(key, known, on_disk=not busy)
-        self.set_threads(known)
+            fastest = min(counts, key=lambda count: times[count])
+            self._measurements.put(key, fastest, on_disk=not busy)
+        self.set_threads(fastest)
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
-        """Milliseconds of a forward by its number of rows, at a context of about 256 tokens.
+        """Measures a forward by its number of rows, at a context of about 256 tokens.
 
-        Takes up to some 1.5 seconds, or a few forwards of a slow model; the answer is kept on disk
-        as that of `choose_threads`. Overwrites the cache's first pages: call it before serving.
+        Takes up to 1.5 seconds, or a few forwards of a slow model. The result is kept on disk like
+        that of `choose_threads`. Overwrites the cache's first pages: call it before serving.
 
         Returns:
-            Row counts, ascending, and the time of one forward for each.
+            Row counts, ascending, and the milliseconds of one forward for each.
         """
         rows = [n for n in _COST_ROWS if n <= min(self.info.max_batch_rows, self.max_context)]
         work = f"threads{self._threads}{self._ranks} {self.info.arithmetic}"
         key = f"step costs {rows} {work} on {machine.cpu_class()}"
-        known = self._measurements.get(key)
-        if isinstance(known, list) and len(known) == len(rows):
-            return rows, [float(value) for value in known]
+        stored = self._measurements.get(key)
+        if isinstance(stored, list) and len(stored) == len(rows):
+            return rows, [float(value) for value in stored]
         busy = machine.is_busy()
         times = [self._time(self._cost_plan(n), _COST_SECONDS / len(rows)) for n in rows]
         # More rows never cost less; where they seem to, something else ran meanwhile.
@@ -238,33 +238,33 @@ class Runner:
         return rows, times
 
     def measure_context_cost(self) -> tuple[int, float]:
-        """What cached tokens add to `measure_costs`, timed once more at a long context.
+        """Measures the cost of cached tokens, by a second run at a long context.
 
-        Takes some 0.3 seconds; otherwise as `measure_costs`.
+        Takes about 0.3 seconds; otherwise like `measure_costs`.
 
         Returns:
-            Cached tokens of each row there, and milliseconds for each row and cached token that it
-            reads; 0 where the cache is too small to tell.
+            Cached tokens per row in `measure_costs`, and milliseconds per row and cached token; 0 if
+            the cache is too small to measure it.
         """
         slots = min(self.max_context, self.num_pages * self.page_size) - _LONG_ROWS
         added = min(_LONG_CONTEXT, slots) - _COST_CONTEXT
         if added < _COST_CONTEXT or self.info.max_batch_rows < _LONG_ROWS:
             return _COST_CONTEXT, 0.0
         key = f"context cost {added} threads{self._threads}{self._ranks} {self.info.arithmetic}"
-        known = self._measurements.get(key)
-        if not isinstance(known, float):
+        cost = self._measurements.get(key)
+        if not isinstance(cost, float):
             busy = machine.is_busy()
             short, long = (
                 self._time(self._cost_plan(_LONG_ROWS, context), _COST_SECONDS / 8)
                 for context in (_COST_CONTEXT, _COST_CONTEXT + added)
             )
-            known = max(long - short, 0.0) / (_LONG_ROWS * added)
-            self._measurements.put(key, known, on_disk=not busy)
-        return _COST_CONTEXT, known
+            cost = max(long - short, 0.0) / (_LONG_ROWS * added)
+            self._measurements.put(key, cost, on_disk=not busy)
+        return _COST_CONTEXT, cost
 
     @property
     def _ranks(self) -> str:
-        """For keys of times."""
+        """Prefix of the keys of measured times."""
         return f" ranks{self.info.ranks}" if self.info.ranks > 1 else ""
 
     def _cost_plan(self, num_rows: int, context: int = _COST_CONTEXT) -> StepPlan:
@@ -282,9 +282,9 @@ class Runner:
         )
 
     def _time(self, plan: StepPlan, seconds: float) -> float:
-        """Milliseconds of the quickest of the forwards repeated for `seconds`, at least three.
+        """Returns the milliseconds of the fastest of at least three forwards within `seconds`.
 
-        The quickest, because what else the machine does must not decide what is kept on disk.
+        Only the fastest is independent of the machine's other load, which must not be kept on disk.
         """
         self.forward(plan)
         times: list[float] = []

@@ -1,1 +1,1 @@
-"""Where models come from: built-in aliases, wheels, and what a user writes as MODEL."""
+"""Sources of models: aliases, wheels, and the folder for what a user passes as MODEL."""

