@@ -29,6 +29,6 @@ pub use decoder::{
     TOP_K, TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
 };
 pub use error::CpuError;
-pub use matmul::{Linear, Source, Stored, pack_all};
-pub use simd::{Bf16, Element, Level};
+pub use matmul::{Linear, LinearSource, Stored, pack_all};
+pub use simd::{Bf16, Dtype, Level};
 pub use threads::{Member, Team};

@@ -3,7 +3,7 @@
 
 mod support;
 
-use spectrie_cpu::{Attention, Bf16, CpuError, Element, Team};
+use spectrie_cpu::{Attention, Bf16, CpuError, Dtype, Team};
 use support::{Arrays, MAX_CONTEXT, NUM_PAGES, PLAIN, Random, Request, Shape, attend, slot};
 
 fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
@@ -15,7 +15,7 @@ fn chunk(kv_len: usize, rows: usize, pages: &[i32]) -> Request {
     }
 }
 
-fn check_against_naive<E: Element>(shape: Shape, tolerance: f64) {
+fn check_against_naive<E: Dtype>(shape: Shape, tolerance: f64) {
     let mut random = Random(5);
     let rows = 300;
     let qkv: Vec<E> = random.numbers(rows * shape.row_len());
@@ -94,14 +94,14 @@ fn bfloat16_rows_match_double_precision_to_its_precision() {
     check_against_naive::<Bf16>(PLAIN, 1e-2);
 }
 
-fn bits<E: Element>(rows: &[Vec<E>]) -> Vec<Vec<u32>> {
+fn bits<E: Dtype>(rows: &[Vec<E>]) -> Vec<Vec<u32>> {
     rows.iter()
         .map(|row| row.iter().map(|x| x.to_f32().to_bits()).collect())
         .collect()
 }
 
 /// Pushes a sequence through in pieces of the given sizes.
-fn in_pieces<E: Element>(shape: &Shape, qkv: &[E], sizes: &[usize], threads: usize) -> Vec<Vec<E>> {
+fn in_pieces<E: Dtype>(shape: &Shape, qkv: &[E], sizes: &[usize], threads: usize) -> Vec<Vec<E>> {
     let pages = Random(sizes.len() as u64 + 1).pages(60, NUM_PAGES);
     let mut attention = shape.attention::<E>();
     let mut out = Vec::new();
@@ -119,7 +119,7 @@ fn in_pieces<E: Element>(shape: &Shape, qkv: &[E], sizes: &[usize], threads: usi
     out
 }
 
-fn check_pieces<E: Element>(shape: Shape) {
+fn check_pieces<E: Dtype>(shape: Shape) {
     let rows = 600;
     let qkv: Vec<E> = Random(9).numbers(rows * shape.row_len());
     let whole = bits(&in_pieces(&shape, &qkv, &[rows], 1));
@@ -154,7 +154,7 @@ fn rows_are_bitwise_equal_in_every_chunking_and_thread_count() {
 }
 
 /// Random trees at random places: every node against the chain of its path, one row at a time.
-fn check_trees<E: Element>(shape: Shape, seed: u64) {
+fn check_trees<E: Dtype>(shape: Shape, seed: u64) {
     let mut random = Random(seed);
     let kv_len = [0, 5, 16, 240, 250, 256, 511][random.below(7)];
     let nodes = 2 + random.below(40);

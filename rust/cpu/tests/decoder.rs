@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 
 use spectrie_cpu::{
-    Bf16, Columns, Decoder, DecoderParts, Dense, Element, Embedding, Exchange, Layer, Linear,
-    Mixture, Mlp, Source, Split, Step, Stored, TOP_K, Team, TopTokens, Whole, pack_all,
+    Bf16, Columns, Decoder, DecoderParts, Dense, Dtype, Embedding, Exchange, Layer, Linear,
+    LinearSource, Mixture, Mlp, Split, Step, Stored, TOP_K, Team, TopTokens, Whole, pack_all,
 };
 use support::{Arrays, PLAIN, Random, Request, Shape};
 
@@ -27,12 +27,12 @@ const SHAPE: Shape = Shape {
     ..PLAIN
 };
 
-fn linear<E: Element>(random: &mut Random, inputs: usize, outputs: usize) -> Linear<E> {
+fn linear<E: Dtype>(random: &mut Random, inputs: usize, outputs: usize) -> Linear<E> {
     linear_of(random, inputs, outputs, std::slice::from_ref(&(0..outputs)))
 }
 
 /// The product with some of the outputs alone.
-fn linear_of<E: Element>(
+fn linear_of<E: Dtype>(
     random: &mut Random,
     inputs: usize,
     outputs: usize,
@@ -47,7 +47,7 @@ fn linear_of<E: Element>(
     let rows = kept
         .iter()
         .map(|kept| Stored::F32(&weight[kept.start * inputs..kept.end * inputs]));
-    let source = Source {
+    let source = LinearSource {
         parts: rows.collect(),
         bias: Some(
             kept.iter()
@@ -71,7 +71,7 @@ enum Kind {
 }
 
 /// The MLP of a layer: `gated`, `expert` and `hidden` are the columns of this part.
-fn mlp<E: Element>(
+fn mlp<E: Dtype>(
     random: &mut Random,
     mixed: bool,
     [gated, expert, hidden]: [Range<usize>; 3],
@@ -96,7 +96,7 @@ fn mlp<E: Element>(
     })
 }
 
-fn parts<E: Element>(kind: Kind) -> DecoderParts<E> {
+fn parts<E: Dtype>(kind: Kind) -> DecoderParts<E> {
     let mut random = Random(11);
     let mut attention = SHAPE.config();
     attention.layers = vec![attention.layers[0].clone(); LAYERS];
@@ -127,11 +127,7 @@ fn parts<E: Element>(kind: Kind) -> DecoderParts<E> {
 }
 
 /// The first or the second of two unequal parts of the same decoder.
-fn split_parts<E: Element>(
-    kind: Kind,
-    second: bool,
-    exchange: Box<dyn Exchange>,
-) -> DecoderParts<E> {
+fn split_parts<E: Dtype>(kind: Kind, second: bool, exchange: Box<dyn Exchange>) -> DecoderParts<E> {
     let half = |cut: usize, total: usize| {
         let (first, end) = if second { (cut, total) } else { (0, cut) };
         Columns {
@@ -185,13 +181,13 @@ fn split_parts<E: Element>(
 }
 
 /// What two parts on two threads show each other.
-struct Meeting {
+struct Board {
     barrier: Barrier,
     shown: [Mutex<Vec<u8>>; 2],
 }
 
 struct Side {
-    meeting: Arc<Meeting>,
+    board: Arc<Board>,
     second: bool,
     itemsize: usize,
 }
@@ -210,30 +206,30 @@ impl Exchange for Side {
         // SAFETY: by the contract of `gather`, these bytes are this call's alone.
         let memory = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, rows * total) };
         let (mine, theirs) = (usize::from(self.second), usize::from(!self.second));
-        *self.meeting.shown[mine].lock().expect("no panics") = memory.to_vec();
-        self.meeting.barrier.wait();
-        let other = self.meeting.shown[theirs].lock().expect("no panics");
+        *self.board.shown[mine].lock().expect("no panics") = memory.to_vec();
+        self.board.barrier.wait();
+        let other = self.board.shown[theirs].lock().expect("no panics");
         let columns = if self.second { 0..cut } else { cut..total };
         for (row, from) in memory.chunks_mut(total).zip(other.chunks(total)) {
             row[columns.clone()].copy_from_slice(&from[columns.clone()]);
         }
         drop(other);
-        self.meeting.barrier.wait();
+        self.board.barrier.wait();
     }
 }
 
-fn check_split<E: Element>(kind: Kind) {
+fn check_split<E: Dtype>(kind: Kind) {
     let (rows, pages) = (300, Random(2).pages(20, 90));
     let (tokens, wanted) = (tokens(rows), [0, 7, 255, 256, 299]);
     let request = [chunk(0, rows, &pages)];
     let whole = Runs::<E>::new(2, kind).forward(&request, &tokens, &wanted, &all(rows));
-    let meeting = Arc::new(Meeting {
+    let board = Arc::new(Board {
         barrier: Barrier::new(2),
         shown: Default::default(),
     });
     let run = |second: bool| {
         let side = Side {
-            meeting: Arc::clone(&meeting),
+            board: Arc::clone(&board),
             second,
             itemsize: size_of::<E>(),
         };
@@ -259,12 +255,12 @@ fn two_parts_that_gather_give_the_bits_of_one_decoder() {
     }
 }
 
-struct Runs<E: Element> {
+struct Runs<E: Dtype> {
     decoder: Decoder<E>,
     team: Team,
 }
 
-impl<E: Element> Runs<E> {
+impl<E: Dtype> Runs<E> {
     fn new(threads: usize, kind: Kind) -> Self {
         Self {
             decoder: Decoder::new(parts(kind)).expect("fitting parts"),
@@ -319,7 +315,7 @@ fn all(rows: usize) -> Vec<i32> {
     (0..rows as i32).collect()
 }
 
-fn check_company<E: Element>(kind: Kind) {
+fn check_company<E: Dtype>(kind: Kind) {
     let (rows, pages) = (300, Random(2).pages(20, 90));
     let tokens = tokens(rows);
     let mut runs = Runs::<E>::new(1, kind);

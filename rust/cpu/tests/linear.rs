@@ -3,7 +3,7 @@
 
 mod support;
 
-use spectrie_cpu::{Bf16, CpuError, Element, Level, Linear, Team};
+use spectrie_cpu::{Bf16, CpuError, Dtype, Level, Linear, Team};
 use support::Random;
 
 /// in, out: whole and broken panels, steps and lanes, and inputs of several blocks.
@@ -17,7 +17,7 @@ struct Case<E> {
     x: Vec<E>,
 }
 
-impl<E: Element> Case<E> {
+impl<E: Dtype> Case<E> {
     fn new((in_features, out_features): (usize, usize), rows: usize) -> Self {
         let mut random = Random((in_features * 1000 + out_features) as u64);
         Self {
@@ -44,18 +44,18 @@ impl<E: Element> Case<E> {
     }
 }
 
-fn product<E: Element, O: Element>(linear: &Linear<E>, team: &Team, x: &[E]) -> Vec<O> {
+fn product<E: Dtype, O: Dtype>(linear: &Linear<E>, team: &Team, x: &[E]) -> Vec<O> {
     let rows = x.len() / linear.in_features();
     let mut out = vec![O::from_f32(f32::NAN); rows * linear.out_features()];
     linear.apply(team, x, &mut out).expect("fitting buffers");
     out
 }
 
-fn bits<O: Element>(values: &[O]) -> Vec<u32> {
+fn bits<O: Dtype>(values: &[O]) -> Vec<u32> {
     values.iter().map(|x| x.to_f32().to_bits()).collect()
 }
 
-fn check_value<E: Element>(level: Level) {
+fn check_value<E: Dtype>(level: Level) {
     let team = Team::new(2);
     for shape in SHAPES {
         let case = Case::<E>::new(shape, 15);
@@ -84,7 +84,7 @@ fn products_match_double_precision() {
     }
 }
 
-fn check_rows_alone<E: Element>(shape: (usize, usize), counts: &[usize]) {
+fn check_rows_alone<E: Dtype>(shape: (usize, usize), counts: &[usize]) {
     let teams: Vec<Team> = (1..=4).map(Team::new).collect();
     for level in Level::supported() {
         let case = Case::<E>::new(shape, 256);
@@ -126,7 +126,7 @@ fn a_row_has_the_same_bits_alone_and_in_any_company() {
     check_rows_alone::<Bf16>((1301, 40), &[3, 4, 13, 80]);
 }
 
-fn check_names<E: Element>() {
+fn check_names<E: Dtype>() {
     let team = Team::new(1);
     let case = Case::<E>::new((101, 50), 17);
     let results = Level::supported().map(|level| {
@@ -161,7 +161,7 @@ fn narrow_results_are_the_rounded_wide_ones() {
     );
 }
 
-fn check_weight_rows<E: Element>() {
+fn check_weight_rows<E: Dtype>() {
     let case = Case::<E>::new((37, 50), 0);
     let linear = case.pack(Level::detect());
     let mut row = vec![0.0; 37];

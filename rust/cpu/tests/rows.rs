@@ -3,7 +3,7 @@
 
 mod support;
 
-use spectrie_cpu::{Bf16, CpuError, Element, add_rms_norm, rms_norm, silu_mul};
+use spectrie_cpu::{Bf16, CpuError, Dtype, add_rms_norm, rms_norm, silu_mul};
 use support::Random;
 
 const EPSILON: f32 = 1e-5;
@@ -69,7 +69,7 @@ fn activation_of_extreme_gates_is_finite() {
     assert!(out[0].abs() < 1e-6 && out[1] >= 1e30);
 }
 
-fn check_rows_alone<E: Element>() {
+fn check_rows_alone<E: Dtype>() {
     let (rows, width) = (200, 576);
     let mut random = Random(3);
     let x: Vec<f32> = random.numbers(rows * width);

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use huge_pages::use_huge_pages;
-use spectrie_cpu::{Bf16, Element, Level, Linear, Team};
+use spectrie_cpu::{Bf16, Dtype, Level, Linear, Team};
 
 const TOTAL_BYTES: usize = 640 << 20;
 const ROWS: [usize; 9] = [1, 2, 4, 8, 12, 16, 32, 64, 256];
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-fn measure<E: Element>(team: &Team, dtype: &str) {
+fn measure<E: Dtype>(team: &Team, dtype: &str) {
     println!("\n{dtype}: GB/s of weights at rows (time against one row); GFLOP/s at the most rows");
     print!("{:>12} {:>6}", "shape", "read");
     for rows in ROWS {
@@ -58,7 +58,7 @@ fn measure<E: Element>(team: &Team, dtype: &str) {
     }
 }
 
-fn measure_shape<E: Element>(team: &Team, in_features: usize, out_features: usize) {
+fn measure_shape<E: Dtype>(team: &Team, in_features: usize, out_features: usize) {
     let weight = vec![E::from_f32(0.01); in_features * out_features];
     let bytes = size_of_val(weight.as_slice());
     let linears: Vec<Linear<E>> = (0..TOTAL_BYTES.div_ceil(bytes))

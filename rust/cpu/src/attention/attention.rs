@@ -5,12 +5,12 @@ use std::ops::Range;
 use crate::attention::batch::{Batch, PAGE_SIZE};
 use crate::attention::cache::{CacheWriter, LayerCache};
 use crate::attention::rotary::{MAX_HEAD_DIM, Preparation};
-use crate::attention::softmax::Item;
-use crate::attention::write_kv::Pair;
-use crate::buffer::Shared;
+use crate::attention::softmax::AttendRow;
+use crate::attention::write_kv::WriteKv;
+use crate::buffer::SharedSlice;
 use crate::decoder::Columns;
 use crate::error::CpuError;
-use crate::simd::{Element, LANES, Level, launch};
+use crate::simd::{Dtype, LANES, Level, launch};
 use crate::threads::{Member, Team, share_out};
 
 /// What one layer does besides the common geometry.
@@ -72,7 +72,7 @@ pub struct Attention<E> {
     half: usize,
 }
 
-impl<E: Element> Attention<E> {
+impl<E: Dtype> Attention<E> {
     /// Checks the geometry and reserves the cache. Memory is taken from the system as pages are used.
     ///
     /// # Errors
@@ -216,9 +216,9 @@ impl<E: Element> Attention<E> {
             }
         }
         let pass = self.pass(batch, rows.len());
-        let (out, columns) = (Shared::new(out), Columns::all(pass.config.out_width()));
+        let (out, columns) = (SharedSlice::new(out), Columns::all(pass.config.out_width()));
         team.run(&|member| {
-            pass.prepare(member, layer, rows.clone(), qkv);
+            pass.write_kv(member, layer, rows.clone(), qkv);
             member.barrier();
             pass.attend(member, layer, rows.clone(), out, columns);
         })
@@ -238,7 +238,7 @@ impl<E: Element> Attention<E> {
             config: &self.config,
             batch,
             caches: self.caches.iter_mut().map(LayerCache::writer).collect(),
-            queries: Shared::new(&mut self.queries),
+            queries: SharedSlice::new(&mut self.queries),
             width: self.width,
             half: self.half,
             level: Level::detect(),
@@ -251,16 +251,22 @@ pub(crate) struct AttentionPass<'a, E> {
     config: &'a AttentionConfig,
     batch: &'a Batch,
     caches: Vec<CacheWriter<'a, E>>,
-    queries: Shared<'a, f32>,
+    queries: SharedSlice<'a, f32>,
     width: usize,
     half: usize,
     level: Level,
 }
 
 #[allow(unsafe_code)] // rows are written from several threads
-impl<E: Element> AttentionPass<'_, E> {
+impl<E: Dtype> AttentionPass<'_, E> {
     /// Writes the rows' keys and values, and their queries into scratch.
-    pub(crate) fn prepare(&self, member: &Member<'_>, layer: usize, rows: Range<usize>, qkv: &[E]) {
+    pub(crate) fn write_kv(
+        &self,
+        member: &Member<'_>,
+        layer: usize,
+        rows: Range<usize>,
+        qkv: &[E],
+    ) {
         let config = self.config;
         let (settings, writer) = (&config.layers[layer], self.caches[layer]);
         let (head_dim, group) = (config.head_dim, config.heads / config.kv_heads);
@@ -280,7 +286,7 @@ impl<E: Element> AttentionPass<'_, E> {
             let start = (index * config.heads + head * group) * self.width;
             // SAFETY: each item has a part of its own.
             let scaled = unsafe { self.queries.part(start, group * self.width) };
-            let kernel = Pair {
+            let kernel = WriteKv {
                 query: &queries[group * one.start..group * one.end],
                 key: &keys[one.clone()],
                 value: &values[one],
@@ -311,7 +317,7 @@ impl<E: Element> AttentionPass<'_, E> {
         member: &Member<'_>,
         layer: usize,
         rows: Range<usize>,
-        out: Shared<'_, E>,
+        out: SharedSlice<'_, E>,
         columns: Columns,
     ) {
         let config = self.config;
@@ -328,7 +334,7 @@ impl<E: Element> AttentionPass<'_, E> {
             let first = index * columns.total + columns.first + head * group * head_dim;
             // SAFETY: each (row, head) pair is computed once.
             let out = unsafe { out.part(first, group * head_dim) };
-            let kernel = Item {
+            let kernel = AttendRow {
                 queries: &queries[first_head * self.width..(first_head + group) * self.width],
                 keys,
                 values,

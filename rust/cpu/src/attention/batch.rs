@@ -39,7 +39,7 @@ pub struct BatchArrays<'a> {
 /// One row: its keys at positions below `direct_end` lie where the page table says, those from there
 /// up to its own position lie in `path_slots`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct BatchRow {
     pub(crate) position: u32,
     pub(crate) slot: u32,
     pub(crate) page_start: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Row {
 /// A checked plan.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<BatchRow>,
     pub(crate) page_ids: Vec<u32>,
     pub(crate) path_slots: Vec<u32>,
     pub(crate) moves: Vec<(u32, u32)>,
@@ -260,7 +260,7 @@ impl Batch {
             let expected = format!("{position}, and below the context limit {max_context}");
             return entry("row_position", given, expected);
         }
-        self.rows.push(Row {
+        self.rows.push(BatchRow {
             position: position as u32,
             slot,
             page_start: page_start as u32,

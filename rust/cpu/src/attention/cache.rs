@@ -6,9 +6,9 @@
 //! padded with zeros to a multiple of sixteen.
 
 use crate::attention::batch::PAGE_SIZE;
-use crate::buffer::{Buffer, Shared};
+use crate::buffer::{Buffer, SharedSlice};
 use crate::error::CpuError;
-use crate::simd::Element;
+use crate::simd::Dtype;
 
 /// Keys and values of one layer.
 pub(crate) struct LayerCache<E> {
@@ -24,7 +24,7 @@ pub(crate) fn page_offset(page: usize, kv_heads: usize, head: usize, width: usiz
     (page * kv_heads + head) * PAGE_SIZE * width
 }
 
-impl<E: Element> LayerCache<E> {
+impl<E: Dtype> LayerCache<E> {
     /// A cache of `num_pages` pages; `width` is the padded head dimension.
     pub(crate) fn new(num_pages: usize, kv_heads: usize, width: usize) -> Result<Self, CpuError> {
         let len = num_pages * kv_heads * PAGE_SIZE * width;
@@ -56,8 +56,8 @@ impl<E: Element> LayerCache<E> {
     /// The cache as something that several threads write.
     pub(crate) fn writer(&mut self) -> CacheWriter<'_, E> {
         CacheWriter {
-            keys: Shared::new(self.keys.as_mut_slice()),
-            values: Shared::new(self.values.as_mut_slice()),
+            keys: SharedSlice::new(self.keys.as_mut_slice()),
+            values: SharedSlice::new(self.values.as_mut_slice()),
             kv_heads: self.kv_heads,
             width: self.width,
         }
@@ -67,14 +67,14 @@ impl<E: Element> LayerCache<E> {
 /// Writes single slots.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheWriter<'a, E> {
-    keys: Shared<'a, E>,
-    values: Shared<'a, E>,
+    keys: SharedSlice<'a, E>,
+    values: SharedSlice<'a, E>,
     kv_heads: usize,
     width: usize,
 }
 
 #[allow(unsafe_code)] // disjoint writes from several threads
-impl<'a, E: Element> CacheWriter<'a, E> {
+impl<'a, E: Dtype> CacheWriter<'a, E> {
     /// All keys and all values.
     ///
     /// # Safety

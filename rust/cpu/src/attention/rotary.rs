@@ -1,6 +1,6 @@
 //! What happens to one head's query or key before attention: optional norm, rotary embedding.
 
-use crate::simd::{Element, LANES, Simd, load_part, sum};
+use crate::simd::{Dtype, LANES, Simd, load_part, sum};
 
 /// Largest head dimension.
 pub(crate) const MAX_HEAD_DIM: usize = 256;
@@ -17,7 +17,7 @@ pub(crate) struct Preparation<'a> {
 
 /// Widens one head into `to`, and applies norm and rotation.
 #[inline(always)]
-pub(crate) fn prepare_head<S: Simd, E: Element>(
+pub(crate) fn prepare_head<S: Simd, E: Dtype>(
     how: Preparation<'_>,
     head: &[E],
     to: &mut [f32; MAX_HEAD_DIM],

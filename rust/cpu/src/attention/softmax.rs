@@ -12,7 +12,7 @@
 use crate::attention::batch::PAGE_SIZE;
 use crate::attention::cache::page_offset;
 use crate::attention::rotary::MAX_HEAD_DIM;
-use crate::simd::{Element, Kernel, LANES, Simd, exp2, maximum, store_part, sum};
+use crate::simd::{Dtype, Kernel, LANES, Simd, exp2, maximum, store_part, sum};
 
 /// Query heads computed together, sharing the loads of keys and values.
 pub(crate) const TILE_HEADS: usize = 4;
@@ -20,7 +20,7 @@ pub(crate) const TILE_HEADS: usize = 4;
 const BLOCK: usize = 256;
 
 /// One row and one key-value head.
-pub(crate) struct Item<'a, E> {
+pub(crate) struct AttendRow<'a, E> {
     /// `[group * width]` in tiles of heads, scaled.
     pub(crate) queries: &'a [f32],
     pub(crate) keys: &'a [E],
@@ -41,7 +41,7 @@ pub(crate) struct Item<'a, E> {
     pub(crate) out: &'a mut [E],
 }
 
-impl<E: Element> Kernel for Item<'_, E> {
+impl<E: Dtype> Kernel for AttendRow<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(mut self) {
         let mut first = 0;
@@ -65,7 +65,7 @@ struct Block<const G: usize> {
 }
 
 #[inline(always)]
-fn tile<S: Simd, E: Element, const G: usize>(item: &mut Item<'_, E>, first_head: usize) {
+fn tile<S: Simd, E: Dtype, const G: usize>(item: &mut AttendRow<'_, E>, first_head: usize) {
     let queries = &item.queries[first_head * item.width..(first_head + G) * item.width];
     let num_keys = item.position + 1;
     let first_key = num_keys.saturating_sub(item.window);
@@ -130,8 +130,8 @@ fn tile<S: Simd, E: Element, const G: usize>(item: &mut Item<'_, E>, first_head:
 
 /// Scores of the block's keys by position, and the offsets of their values.
 #[inline(always)]
-fn fill<S: Simd, E: Element, const G: usize>(
-    item: &Item<'_, E>,
+fn fill<S: Simd, E: Dtype, const G: usize>(
+    item: &AttendRow<'_, E>,
     queries: &[f32],
     base: usize,
     skip: usize,
@@ -172,7 +172,7 @@ fn fill<S: Simd, E: Element, const G: usize>(
 
 /// Dot products of `G` queries with the sixteen keys of a page: even and odd dimensions apart.
 #[inline(always)]
-fn score_page<S: Simd, E: Element, const G: usize>(
+fn score_page<S: Simd, E: Dtype, const G: usize>(
     queries: &[f32],
     keys: &[E],
     scores: &mut [[f32; LANES]; G],
@@ -197,8 +197,8 @@ fn score_page<S: Simd, E: Element, const G: usize>(
 
 /// Adds the block's weighted values to `N` vectors of the running sums, from dimension `d` on.
 #[inline(always)]
-fn weigh<S: Simd, E: Element, const G: usize, const N: usize>(
-    item: &Item<'_, E>,
+fn weigh<S: Simd, E: Dtype, const G: usize, const N: usize>(
+    item: &AttendRow<'_, E>,
     block: &Block<G>,
     skip: usize,
     len: usize,

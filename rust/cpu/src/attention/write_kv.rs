@@ -3,10 +3,10 @@
 use crate::attention::cache::CacheWriter;
 use crate::attention::rotary::{MAX_HEAD_DIM, Preparation, prepare_head};
 use crate::attention::softmax::TILE_HEADS;
-use crate::simd::{Element, Kernel, Simd};
+use crate::simd::{Dtype, Kernel, Simd};
 
 /// One row and one key-value head.
-pub(crate) struct Pair<'a, E> {
+pub(crate) struct WriteKv<'a, E> {
     /// The query heads of the group, one behind the other.
     pub(crate) query: &'a [E],
     pub(crate) key: &'a [E],
@@ -22,7 +22,7 @@ pub(crate) struct Pair<'a, E> {
     pub(crate) key_how: Preparation<'a>,
 }
 
-impl<E: Element> Kernel for Pair<'_, E> {
+impl<E: Dtype> Kernel for WriteKv<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let mut buffer = [0.0; MAX_HEAD_DIM];

@@ -18,7 +18,7 @@ unsafe impl<E: Send> Send for Buffer<E> {}
 unsafe impl<E: Sync> Sync for Buffer<E> {}
 
 impl<E: Copy> Buffer<E> {
-    /// `len` elements of all-zero bits, which is the value zero for the element types of this crate.
+    /// `len` elements of all-zero bits, which is the value zero for the dtypes of this crate.
     ///
     /// The mapping is private and anonymous, so a page costs nothing until it is written.
     pub(crate) fn zeroed(len: usize) -> Result<Self, CpuError> {
@@ -114,7 +114,7 @@ unsafe impl<E: Sync> Sync for Piece<E> {}
 static OPEN: Mutex<(Weak<Buffer<Line>>, usize)> = Mutex::new((Weak::new(), 0));
 
 impl<E: Copy> Piece<E> {
-    /// `len` elements of all-zero bits, which is the value zero for the element types of this crate.
+    /// `len` elements of all-zero bits, which is the value zero for the dtypes of this crate.
     pub(crate) fn zeroed(len: usize) -> Result<Self, CpuError> {
         const { assert!(align_of::<E>() <= align_of::<Line>()) };
         let bytes = len.saturating_mul(size_of::<E>());
@@ -158,18 +158,18 @@ impl<E: Copy> Piece<E> {
 
 /// A slice that several threads write disjoint parts of.
 #[derive(Clone, Copy)]
-pub(crate) struct Shared<'a, E> {
+pub(crate) struct SharedSlice<'a, E> {
     start: *mut E,
     len: usize,
     lifetime: std::marker::PhantomData<&'a mut [E]>,
 }
 
 // SAFETY: the methods' contracts forbid overlapping access.
-unsafe impl<E: Send> Send for Shared<'_, E> {}
+unsafe impl<E: Send> Send for SharedSlice<'_, E> {}
 // SAFETY: as above.
-unsafe impl<E: Send> Sync for Shared<'_, E> {}
+unsafe impl<E: Send> Sync for SharedSlice<'_, E> {}
 
-impl<'a, E: Copy> Shared<'a, E> {
+impl<'a, E: Copy> SharedSlice<'a, E> {
     pub(crate) fn new(slice: &'a mut [E]) -> Self {
         Self {
             start: slice.as_mut_ptr(),
@@ -223,7 +223,7 @@ impl<'a, E: Copy> Shared<'a, E> {
 
     /// The same memory from element `start` on.
     #[inline(always)]
-    pub(crate) fn behind(&self, start: usize) -> Self {
+    pub(crate) fn offset(&self, start: usize) -> Self {
         assert!(start <= self.len, "start outside its slice");
         Self {
             start: self.start.wrapping_add(start),

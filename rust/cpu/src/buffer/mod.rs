@@ -2,4 +2,4 @@
 
 mod mapped;
 
-pub(crate) use mapped::{Buffer, Piece, Shared};
+pub(crate) use mapped::{Buffer, Piece, SharedSlice};

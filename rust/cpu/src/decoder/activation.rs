@@ -1,7 +1,7 @@
 //! The gated activation of the MLP.
 
 use crate::error::CpuError;
-use crate::simd::{Element, Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
+use crate::simd::{Dtype, Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
 
 /// Writes `silu(gate) * up`, with silu(g) = g / (1 + e^-g).
 ///
@@ -9,7 +9,7 @@ use crate::simd::{Element, Kernel, LANES, Level, Simd, exp2, launch, load_part, 
 ///
 /// # Errors
 /// [`CpuError::Length`] when the sizes do not fit.
-pub fn silu_mul<E: Element>(gate_up: &[E], width: usize, out: &mut [E]) -> Result<(), CpuError> {
+pub fn silu_mul<E: Dtype>(gate_up: &[E], width: usize, out: &mut [E]) -> Result<(), CpuError> {
     if width == 0 || !out.len().is_multiple_of(width) {
         return Err(CpuError::Length {
             what: "out",
@@ -42,7 +42,7 @@ pub(crate) struct Gated<'a, E> {
     pub(crate) out: &'a mut [E],
 }
 
-impl<E: Element> Kernel for Gated<'_, E> {
+impl<E: Dtype> Kernel for Gated<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let log2_e = S::splat(-std::f32::consts::LOG2_E);

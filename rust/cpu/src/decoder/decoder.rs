@@ -1,17 +1,17 @@
 //! The whole forward of a decoder as one call.
 
 use crate::attention::{Attention, AttentionConfig, Batch};
-use crate::buffer::{Buffer, Shared};
+use crate::buffer::{Buffer, SharedSlice};
 use crate::decoder::embedding::Embedding;
 use crate::decoder::layer::{Layer, LayerPass};
-use crate::decoder::lm_head::{HEAD_ROWS, Reading};
-use crate::decoder::output_rows::wanted_rows;
+use crate::decoder::lm_head::{HEAD_ROWS, LmHead};
+use crate::decoder::output_rows::output_rows;
 use crate::decoder::split::{Columns, Split};
 use crate::decoder::top_k::TOP_K;
 use crate::decoder::workspace::{Widths, Workspace};
 use crate::error::CpuError;
 use crate::matmul::Linear;
-use crate::simd::Element;
+use crate::simd::Dtype;
 use crate::threads::{Team, share_out};
 
 /// Rows that go through the layers together: many enough that weights are read from memory little
@@ -23,7 +23,7 @@ pub(crate) const BLOCK_ROWS: usize = 256;
 const RETAINED_ROWS: usize = 2 * HEAD_ROWS;
 
 /// What a decoder is built of.
-pub struct DecoderParts<E: Element> {
+pub struct DecoderParts<E: Dtype> {
     /// One entry per layer.
     pub layers: Vec<Layer<E>>,
     /// Where tokens come in.
@@ -66,7 +66,7 @@ pub struct TopTokens {
 ///
 /// The residual stream is `f32` whatever `E` is: adding in bfloat16 would cost accuracy and save
 /// nothing, because the norm that follows reads the stream once either way.
-pub struct Decoder<E: Element> {
+pub struct Decoder<E: Dtype> {
     layers: Vec<Layer<E>>,
     embedding: Embedding<E>,
     final_norm: Vec<f32>,
@@ -82,7 +82,7 @@ pub struct Decoder<E: Element> {
 }
 
 #[allow(unsafe_code)] // the residual stream is written by several threads
-impl<E: Element> Decoder<E> {
+impl<E: Dtype> Decoder<E> {
     /// Checks that the parts fit each other, and reserves cache and logits. Their memory is taken from
     /// the system as it is used.
     ///
@@ -167,7 +167,7 @@ impl<E: Element> Decoder<E> {
     /// nothing was done; [`CpuError::Panicked`] on a bug.
     pub fn forward(&mut self, team: &Team, step: &Step<'_>) -> Result<TopTokens, CpuError> {
         let num_rows = self.check(step)?;
-        let wanted = wanted_rows(num_rows, BLOCK_ROWS, step.sample_rows, step.top_rows)?;
+        let output = output_rows(num_rows, BLOCK_ROWS, step.sample_rows, step.top_rows)?;
         let num_top = step.top_rows.len() * TOP_K;
         let mut top = TopTokens {
             ids: vec![-1; num_top],
@@ -183,18 +183,18 @@ impl<E: Element> Decoder<E> {
         let hidden = head.in_features();
         let buffers = self.workspace.buffers(num_rows.min(BLOCK_ROWS));
         let attention = self.attention.pass(step.batch, num_rows.min(BLOCK_ROWS));
-        let reading = Reading {
+        let lm_head = LmHead {
             final_norm: &self.final_norm,
             head,
             epsilon: self.epsilon,
             with_delta: !self.layers.is_empty(),
             split: &self.split,
-            logits: Shared::new(self.logits.as_mut_slice()),
-            ids: Shared::new(&mut top.ids),
-            probabilities: Shared::new(&mut top.probabilities),
+            logits: SharedSlice::new(self.logits.as_mut_slice()),
+            ids: SharedSlice::new(&mut top.ids),
+            probabilities: SharedSlice::new(&mut top.probabilities),
         };
         team.run(&|member| {
-            for (block, wanted) in wanted.iter().enumerate() {
+            for (block, output) in output.iter().enumerate() {
                 let rows = block * BLOCK_ROWS..num_rows.min((block + 1) * BLOCK_ROWS);
                 let tokens = &step.tokens[rows.clone()];
                 share_out(member, tokens.len(), 4, |row| {
@@ -213,7 +213,7 @@ impl<E: Element> Decoder<E> {
                     };
                     layer.run(member, &pass, rows.clone());
                 }
-                reading.run(member, buffers, wanted);
+                lm_head.run(member, buffers, output);
             }
         })?;
         Ok(top)

@@ -2,17 +2,17 @@
 
 use crate::error::CpuError;
 use crate::matmul::Linear;
-use crate::simd::Element;
+use crate::simd::Dtype;
 
 /// The table of token vectors.
-pub enum Embedding<E: Element> {
+pub enum Embedding<E: Dtype> {
     /// The head's weights, stored once; not for a head in parts.
     Tied,
     /// A table of its own, `[vocabulary, hidden]`.
     Table(Vec<E>),
 }
 
-impl<E: Element> Embedding<E> {
+impl<E: Dtype> Embedding<E> {
     /// Checks that there is a row for every token.
     pub(crate) fn check(&self, head: &Linear<E>, vocabulary: usize) -> Result<(), CpuError> {
         let (given, expected) = match self {

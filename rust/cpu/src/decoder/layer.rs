@@ -8,15 +8,15 @@ use std::ops::Range;
 
 use crate::attention::AttentionPass;
 use crate::decoder::mlp::Mlp;
-use crate::decoder::norm::Rows;
+use crate::decoder::norm::NormRows;
 use crate::decoder::split::{Split, Whole};
 use crate::decoder::workspace::Buffers;
 use crate::matmul::Linear;
-use crate::simd::{Element, Level, launch};
+use crate::simd::{Dtype, Level, launch};
 use crate::threads::{Member, share_out};
 
 /// Weights of one layer.
-pub struct Layer<E: Element> {
+pub struct Layer<E: Dtype> {
     /// Norm before attention, `[hidden]`.
     pub attention_norm: Vec<f32>,
     /// Product to queries, keys and values.
@@ -31,7 +31,7 @@ pub struct Layer<E: Element> {
 
 /// Adds what the last stage left in `delta` to the residual stream, if there is any, and writes the
 /// norm of the sum to `normed`.
-pub(crate) fn add_norm<E: Element>(
+pub(crate) fn add_norm<E: Dtype>(
     member: &Member<'_>,
     buffers: Buffers<'_, E>,
     rows: usize,
@@ -46,7 +46,7 @@ pub(crate) fn add_norm<E: Element>(
 }
 
 /// As [`add_norm`] for one row, which is written as row `to` of `normed`.
-pub(crate) fn add_norm_row<E: Element>(
+pub(crate) fn add_norm_row<E: Dtype>(
     buffers: Buffers<'_, E>,
     row: usize,
     to: usize,
@@ -57,7 +57,7 @@ pub(crate) fn add_norm_row<E: Element>(
     let width = weight.len();
     // SAFETY: each row is taken once, and `delta` was written by an earlier stage.
     let kernel = unsafe {
-        Rows {
+        NormRows {
             x: buffers.residual.part(row * width, width),
             delta: with_delta.then(|| buffers.delta.read(row * width, width)),
             weight,
@@ -68,7 +68,7 @@ pub(crate) fn add_norm_row<E: Element>(
     launch(Level::detect(), kernel);
 }
 
-impl<E: Element> Layer<E> {
+impl<E: Dtype> Layer<E> {
     /// Memory that the weights take.
     pub fn bytes(&self) -> usize {
         let norms = self.attention_norm.len() + self.mlp_norm.len();
@@ -126,7 +126,7 @@ impl<E: Element> Layer<E> {
         // SAFETY: written by the product.
         let qkv = unsafe { buffers.qkv.read(0, count * width) };
         pass.attention
-            .prepare(member, pass.index, rows.clone(), qkv);
+            .write_kv(member, pass.index, rows.clone(), qkv);
         member.barrier();
         let columns = pass.split.attended;
         pass.attention
@@ -139,7 +139,7 @@ impl<E: Element> Layer<E> {
         let (buffers, columns) = (pass.buffers, pass.split.hidden);
         // SAFETY: written by `attend`.
         let x = unsafe { buffers.attended.read(0, rows * self.output.in_features()) };
-        let out = buffers.delta.behind(columns.first);
+        let out = buffers.delta.offset(columns.first);
         // SAFETY: only this product writes its output until the barrier.
         unsafe { self.output.run(member, x, rows, out, columns.total) }
         member.barrier();
@@ -147,7 +147,7 @@ impl<E: Element> Layer<E> {
 }
 
 /// What a layer needs besides its weights.
-pub(crate) struct LayerPass<'a, E: Element> {
+pub(crate) struct LayerPass<'a, E: Dtype> {
     /// Which layer.
     pub(crate) index: usize,
     pub(crate) attention: &'a AttentionPass<'a, E>,

@@ -10,11 +10,11 @@ use crate::decoder::mlp::{Dense, gate_rows};
 use crate::decoder::split::{Columns, Whole};
 use crate::decoder::workspace::Buffers;
 use crate::matmul::Linear;
-use crate::simd::{Element, Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
+use crate::simd::{Dtype, Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
 use crate::threads::{Member, share_out};
 
 /// Weights of the experts, and of what chooses among them.
-pub struct Mixture<E: Element> {
+pub struct Mixture<E: Dtype> {
     /// Product to a score for each expert.
     pub router: Linear<E>,
     /// All of equal sizes.
@@ -27,14 +27,14 @@ pub struct Mixture<E: Element> {
 
 /// Where one row's share of an expert lies among the gathered rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Choice {
+pub(crate) struct Route {
     pub(crate) expert: usize,
     pub(crate) weight: f32,
     /// Row among the gathered ones.
     pub(crate) place: usize,
 }
 
-impl<E: Element> Mixture<E> {
+impl<E: Dtype> Mixture<E> {
     /// Memory that the weights take.
     pub(crate) fn bytes(&self) -> usize {
         self.router.bytes() + self.experts.iter().map(Dense::bytes).sum::<usize>()
@@ -133,7 +133,7 @@ impl<E: Element> Mixture<E> {
         &self,
         member: &Member<'_>,
         pass: &LayerPass<'_, E>,
-        choices: &[Choice],
+        choices: &[Route],
         starts: &[usize],
     ) {
         let (buffers, split) = (pass.buffers, pass.split);
@@ -157,7 +157,7 @@ impl<E: Element> Mixture<E> {
         });
         member.barrier();
         for (expert, start, rows) in busy.clone() {
-            let out = buffers.gate_up.behind(start * 2 * inner.count);
+            let out = buffers.gate_up.offset(start * 2 * inner.count);
             // SAFETY: gathered before the barrier; each expert writes its own rows.
             unsafe {
                 let x = buffers.gathered.read(start * hidden, rows * hidden);
@@ -169,7 +169,7 @@ impl<E: Element> Mixture<E> {
         member.barrier();
         split.gather(member, Whole::Expert, buffers.gated, choices.len());
         for (expert, start, rows) in busy {
-            let out = buffers.gathered.behind(start * hidden + split.hidden.first);
+            let out = buffers.gathered.offset(start * hidden + split.hidden.first);
             // SAFETY: gated before the barrier; each expert writes its own rows, which nobody reads as
             // input any more.
             unsafe {
@@ -202,7 +202,7 @@ impl Kernel for Weights<'_> {
 
 /// The experts of the greatest scores, in ascending order, with their share of the softmax; of equal
 /// scores the first.
-fn choose(scores: &[f32], normalised: bool, choices: &mut [Choice]) {
+fn choose(scores: &[f32], normalised: bool, choices: &mut [Route]) {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     let better = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
     order.select_nth_unstable_by(choices.len() - 1, better);
@@ -222,7 +222,7 @@ fn choose(scores: &[f32], normalised: bool, choices: &mut [Choice]) {
         weights.iter().sum()
     };
     for (choice, expert) in choices.iter_mut().zip(order) {
-        *choice = Choice {
+        *choice = Route {
             expert,
             weight: weights[expert] / total,
             place: 0,
@@ -231,7 +231,7 @@ fn choose(scores: &[f32], normalised: bool, choices: &mut [Choice]) {
 }
 
 /// Gives every choice its place: rows of one expert follow each other, `starts[e]..starts[e + 1]`.
-fn place(choices: &mut [Choice], starts: &mut [usize]) {
+fn place(choices: &mut [Route], starts: &mut [usize]) {
     starts.fill(0);
     for choice in choices.iter() {
         starts[choice.expert + 1] += 1;
@@ -252,7 +252,7 @@ struct Sum<'a, E, R> {
     out: &'a mut [E],
 }
 
-impl<'r, E: Element, R: Iterator<Item = (f32, &'r [E])> + Clone> Kernel for Sum<'_, E, R> {
+impl<'r, E: Dtype, R: Iterator<Item = (f32, &'r [E])> + Clone> Kernel for Sum<'_, E, R> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         for (part, out) in self.out.chunks_mut(LANES).enumerate() {
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     fn chosen(scores: &[f32], count: usize, normalised: bool) -> Vec<(usize, f32)> {
-        let mut choices = vec![Choice::default(); count];
+        let mut choices = vec![Route::default(); count];
         choose(scores, normalised, &mut choices);
         choices.iter().map(|c| (c.expert, c.weight)).collect()
     }
@@ -298,10 +298,10 @@ mod tests {
 
     #[test]
     fn rows_of_one_expert_are_neighbours() {
-        let mut choices: Vec<Choice> = [2, 3, 0, 2, 2, 3]
-            .map(|expert| Choice {
+        let mut choices: Vec<Route> = [2, 3, 0, 2, 2, 3]
+            .map(|expert| Route {
                 expert,
-                ..Choice::default()
+                ..Route::default()
             })
             .to_vec();
         let mut starts = vec![9; 5];

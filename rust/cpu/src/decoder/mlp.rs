@@ -7,14 +7,14 @@ use crate::decoder::mixture::Mixture;
 use crate::decoder::split::{Columns, Whole};
 use crate::decoder::workspace::Buffers;
 use crate::matmul::Linear;
-use crate::simd::{Element, LANES, Level, launch};
+use crate::simd::{Dtype, LANES, Level, launch};
 use crate::threads::{Member, share_out};
 
 /// Elements of an activation that one member takes at a time.
 const GATED_PART: usize = 32 * LANES;
 
 /// A gated MLP: `down(silu(gate(x)) * up(x))`.
-pub struct Dense<E: Element> {
+pub struct Dense<E: Dtype> {
     /// Product to gate, then up.
     pub gate_up: Linear<E>,
     /// Product back to the residual stream.
@@ -22,14 +22,14 @@ pub struct Dense<E: Element> {
 }
 
 /// What a layer does behind its second norm.
-pub enum Mlp<E: Element> {
+pub enum Mlp<E: Dtype> {
     /// The same for every row.
     Dense(Dense<E>),
     /// Of several, each row takes a few.
     Mixture(Mixture<E>),
 }
 
-impl<E: Element> Dense<E> {
+impl<E: Dtype> Dense<E> {
     /// Memory that the weights take.
     pub(crate) fn bytes(&self) -> usize {
         self.gate_up.bytes() + self.down.bytes()
@@ -64,7 +64,7 @@ impl<E: Element> Dense<E> {
         split.gather(member, Whole::Gated, buffers.gated, rows);
         // SAFETY: written before the barrier.
         let x = unsafe { buffers.gated.read(0, rows * self.down.in_features()) };
-        let out = buffers.delta.behind(split.hidden.first);
+        let out = buffers.delta.offset(split.hidden.first);
         // SAFETY: only this product writes its output until the barrier.
         unsafe { self.down.run(member, x, rows, out, split.hidden.total) }
         member.barrier();
@@ -73,7 +73,7 @@ impl<E: Element> Dense<E> {
 
 /// `silu(gate) * up` of rows of `gate_up` into `columns` of the rows of `gated`; without a barrier at
 /// the end.
-pub(crate) fn gate_rows<E: Element>(
+pub(crate) fn gate_rows<E: Dtype>(
     member: &Member<'_>,
     buffers: Buffers<'_, E>,
     rows: usize,

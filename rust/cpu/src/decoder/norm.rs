@@ -1,7 +1,7 @@
 //! Root-mean-square norm of rows, alone or behind the residual addition.
 
 use crate::error::CpuError;
-use crate::simd::{Element, Kernel, LANES, Level, Simd, launch, load_part, store_part, sum};
+use crate::simd::{Dtype, Kernel, LANES, Level, Simd, launch, load_part, store_part, sum};
 
 /// Writes `x / rms(x) * weight` for each row of `x`.
 ///
@@ -9,7 +9,7 @@ use crate::simd::{Element, Kernel, LANES, Level, Simd, launch, load_part, store_
 ///
 /// # Errors
 /// [`CpuError::Length`] when the sizes do not fit.
-pub fn rms_norm<E: Element>(
+pub fn rms_norm<E: Dtype>(
     x: &mut [f32],
     weight: &[f32],
     epsilon: f32,
@@ -22,7 +22,7 @@ pub fn rms_norm<E: Element>(
 ///
 /// # Errors
 /// [`CpuError::Length`] when the sizes do not fit.
-pub fn add_rms_norm<E: Element>(
+pub fn add_rms_norm<E: Dtype>(
     x: &mut [f32],
     delta: &[E],
     weight: &[f32],
@@ -40,7 +40,7 @@ pub fn add_rms_norm<E: Element>(
     normalise(x, Some(delta), weight, epsilon, out)
 }
 
-fn normalise<E: Element>(
+fn normalise<E: Dtype>(
     x: &mut [f32],
     delta: Option<&[E]>,
     weight: &[f32],
@@ -62,7 +62,7 @@ fn normalise<E: Element>(
             expected: x.len(),
         });
     }
-    let rows = Rows {
+    let rows = NormRows {
         x,
         delta,
         weight,
@@ -73,8 +73,8 @@ fn normalise<E: Element>(
     Ok(())
 }
 
-/// Rows of fitting sizes.
-pub(crate) struct Rows<'a, E> {
+/// NormRows of fitting sizes.
+pub(crate) struct NormRows<'a, E> {
     pub(crate) x: &'a mut [f32],
     pub(crate) delta: Option<&'a [E]>,
     pub(crate) weight: &'a [f32],
@@ -82,7 +82,7 @@ pub(crate) struct Rows<'a, E> {
     pub(crate) out: &'a mut [E],
 }
 
-impl<E: Element> Kernel for Rows<'_, E> {
+impl<E: Dtype> Kernel for NormRows<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let width = self.weight.len();

@@ -4,7 +4,7 @@
 //! sum is computed in one place, in the order of an undivided decoder, and has its bits.
 #![allow(unsafe_code)] // gathered buffers are handed out as addresses
 
-use crate::buffer::Shared;
+use crate::buffer::SharedSlice;
 use crate::decoder::workspace::Widths;
 use crate::error::CpuError;
 use crate::threads::Member;
@@ -38,7 +38,7 @@ impl Columns {
 /// What is gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whole {
-    /// Attended heads, in the decoder's element type.
+    /// Attended heads, in the decoder's dtype.
     Attended,
     /// What the second product of each half adds to the residual stream, likewise.
     Hidden,
@@ -106,7 +106,7 @@ impl Split {
         &self,
         member: &Member<'_>,
         whole: Whole,
-        buffer: Shared<'_, T>,
+        buffer: SharedSlice<'_, T>,
         rows: usize,
     ) {
         let Some(exchange) = &self.exchange else {

@@ -44,7 +44,7 @@ pub fn top_k(
         .enumerate()
     {
         let logits = &logits[row * width..(row + 1) * width];
-        let row = Row {
+        let row = TopKRow {
             logits,
             ids,
             probabilities,
@@ -55,7 +55,7 @@ pub fn top_k(
 }
 
 /// One row, with room for [`TOP_K`] answers.
-pub(crate) struct Row<'a> {
+pub(crate) struct TopKRow<'a> {
     pub(crate) logits: &'a [f32],
     pub(crate) ids: &'a mut [i32],
     pub(crate) probabilities: &'a mut [f32],
@@ -84,7 +84,7 @@ impl Best {
     }
 }
 
-impl Kernel for Row<'_> {
+impl Kernel for TopKRow<'_> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let mut maxima = Vec::with_capacity(self.logits.len().div_ceil(BLOCK));

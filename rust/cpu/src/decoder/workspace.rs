@@ -1,10 +1,10 @@
 //! The activations of one block of rows on its way through the layers.
 
-use crate::buffer::Shared;
+use crate::buffer::SharedSlice;
 use crate::decoder::layer::Layer;
-use crate::decoder::mixture::Choice;
+use crate::decoder::mixture::Route;
 use crate::decoder::mlp::Mlp;
-use crate::simd::Element;
+use crate::simd::Dtype;
 
 /// Widths of a row in each buffer.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct Widths {
 
 impl Widths {
     /// Those of a decoder's layers; mixtures of unequal sizes count by the largest.
-    pub(crate) fn of<E: Element>(
+    pub(crate) fn of<E: Dtype>(
         layers: &[Layer<E>],
         hidden: usize,
         qkv: usize,
@@ -70,12 +70,12 @@ pub(crate) struct Workspace<E> {
     gated: Vec<E>,
     delta: Vec<E>,
     scores: Vec<f32>,
-    choices: Vec<Choice>,
+    choices: Vec<Route>,
     starts: Vec<usize>,
     gathered: Vec<E>,
 }
 
-impl<E: Element> Workspace<E> {
+impl<E: Dtype> Workspace<E> {
     pub(crate) fn new(widths: Widths) -> Self {
         Self {
             widths,
@@ -108,23 +108,23 @@ impl<E: Element> Workspace<E> {
             self.delta.resize(rows * widths.hidden, E::default());
             let choices = rows * widths.chosen;
             self.scores.resize(rows * widths.experts, 0.0);
-            self.choices.resize(choices, Choice::default());
+            self.choices.resize(choices, Route::default());
             self.starts.resize(widths.experts + 1, 0);
             self.gathered.resize(choices * widths.hidden, E::default());
             self.rows = rows;
         }
         Buffers {
-            residual: Shared::new(&mut self.residual),
-            normed: Shared::new(&mut self.normed),
-            qkv: Shared::new(&mut self.qkv),
-            attended: Shared::new(&mut self.attended),
-            gate_up: Shared::new(&mut self.gate_up),
-            gated: Shared::new(&mut self.gated),
-            delta: Shared::new(&mut self.delta),
-            scores: Shared::new(&mut self.scores),
-            choices: Shared::new(&mut self.choices),
-            starts: Shared::new(&mut self.starts),
-            gathered: Shared::new(&mut self.gathered),
+            residual: SharedSlice::new(&mut self.residual),
+            normed: SharedSlice::new(&mut self.normed),
+            qkv: SharedSlice::new(&mut self.qkv),
+            attended: SharedSlice::new(&mut self.attended),
+            gate_up: SharedSlice::new(&mut self.gate_up),
+            gated: SharedSlice::new(&mut self.gated),
+            delta: SharedSlice::new(&mut self.delta),
+            scores: SharedSlice::new(&mut self.scores),
+            choices: SharedSlice::new(&mut self.choices),
+            starts: SharedSlice::new(&mut self.starts),
+            gathered: SharedSlice::new(&mut self.gathered),
         }
     }
 
@@ -156,23 +156,23 @@ impl<E: Element> Workspace<E> {
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers<'a, E> {
     /// The residual stream.
-    pub(crate) residual: Shared<'a, f32>,
+    pub(crate) residual: SharedSlice<'a, f32>,
     /// What goes into a product behind a norm.
-    pub(crate) normed: Shared<'a, E>,
+    pub(crate) normed: SharedSlice<'a, E>,
     /// Queries, keys and values before rotation.
-    pub(crate) qkv: Shared<'a, E>,
-    pub(crate) attended: Shared<'a, E>,
+    pub(crate) qkv: SharedSlice<'a, E>,
+    pub(crate) attended: SharedSlice<'a, E>,
     /// Gate, then up.
-    pub(crate) gate_up: Shared<'a, E>,
-    pub(crate) gated: Shared<'a, E>,
+    pub(crate) gate_up: SharedSlice<'a, E>,
+    pub(crate) gated: SharedSlice<'a, E>,
     /// What is added to the residual stream next.
-    pub(crate) delta: Shared<'a, E>,
+    pub(crate) delta: SharedSlice<'a, E>,
     /// Scores of all experts.
-    pub(crate) scores: Shared<'a, f32>,
+    pub(crate) scores: SharedSlice<'a, f32>,
     /// The experts of each row.
-    pub(crate) choices: Shared<'a, Choice>,
+    pub(crate) choices: SharedSlice<'a, Route>,
     /// Where each expert's gathered rows begin, and where the last one's end.
-    pub(crate) starts: Shared<'a, usize>,
+    pub(crate) starts: SharedSlice<'a, usize>,
     /// Rows by expert: first what goes in, then what comes out.
-    pub(crate) gathered: Shared<'a, E>,
+    pub(crate) gathered: SharedSlice<'a, E>,
 }

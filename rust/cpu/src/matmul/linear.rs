@@ -1,10 +1,10 @@
 //! Matrix products with weights packed for few rows and for many.
 
-use crate::buffer::{Piece, Shared};
+use crate::buffer::{Piece, SharedSlice};
 use crate::error::CpuError;
-use crate::matmul::product::{Part, WORKSPACE};
+use crate::matmul::product::{PanelProduct, SCRATCH};
 use crate::matmul::tile::{CELLS, PANEL};
-use crate::simd::{Element, LANES, Level, launch};
+use crate::simd::{Dtype, LANES, Level, launch};
 use crate::threads::{Member, Team};
 
 /// Rows that a thread prepares and multiplies together.
@@ -18,7 +18,7 @@ const PARTS_EACH: usize = 8;
 ///
 /// The bits of one row of a product never depend on the other rows, on their number or on the threads.
 /// Accumulation is in single precision.
-pub struct Linear<E: Element> {
+pub struct Linear<E: Dtype> {
     in_features: usize,
     out_features: usize,
     level: Level,
@@ -28,7 +28,7 @@ pub struct Linear<E: Element> {
     bias: Vec<[f32; PANEL]>,
 }
 
-impl<E: Element> Linear<E> {
+impl<E: Dtype> Linear<E> {
     /// Packs `weight: [out, in]`, row by row, and `bias: [out]` for the instructions of `level`.
     ///
     /// # Errors
@@ -103,11 +103,11 @@ impl<E: Element> Linear<E> {
     ///
     /// # Errors
     /// [`CpuError::Length`] when the sizes do not fit.
-    pub fn apply<O: Element>(&self, team: &Team, x: &[E], out: &mut [O]) -> Result<(), CpuError> {
+    pub fn apply<O: Dtype>(&self, team: &Team, x: &[E], out: &mut [O]) -> Result<(), CpuError> {
         let rows = x.len() / self.in_features;
         check_len("x", x.len(), rows * self.in_features)?;
         check_len("out", out.len(), rows * self.out_features)?;
-        let out = Shared::new(out);
+        let out = SharedSlice::new(out);
         team.run(&|member| {
             // SAFETY: `out` is borrowed for this product alone.
             #[allow(unsafe_code)]
@@ -127,12 +127,12 @@ impl<E: Element> Linear<E> {
     /// # Panics
     /// When `x` or `out` is too short.
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn run<O: Element>(
+    pub(crate) unsafe fn run<O: Dtype>(
         &self,
         member: &Member<'_>,
         x: &[E],
         rows: usize,
-        out: Shared<'_, O>,
+        out: SharedSlice<'_, O>,
         out_stride: usize,
     ) {
         assert!(x.len() >= rows * self.in_features, "x ends before its rows");
@@ -143,7 +143,7 @@ impl<E: Element> Linear<E> {
         let chunk = (panels / (member.threads() * PARTS_EACH)).min(most).max(1);
         let chunks = panels.div_ceil(chunk);
         let groups = rows.div_ceil(GROUP_ROWS);
-        WORKSPACE.with_borrow_mut(|workspace| {
+        SCRATCH.with_borrow_mut(|scratch| {
             let mut prepared = None;
             member.share(groups * chunks, |part| {
                 let (group, first) = (part / chunks, part % chunks * chunk);
@@ -154,11 +154,11 @@ impl<E: Element> Linear<E> {
                 let column = first * PANEL;
                 launch(
                     self.level,
-                    Part {
+                    PanelProduct {
                         x: &x[start * self.in_features..end * self.in_features],
                         in_features: self.in_features,
                         prepared: prepared == Some(group),
-                        workspace,
+                        scratch,
                         weights: &self.weights()[first * steps..last * steps],
                         next: &raw const self.weights()[next * steps],
                         bias: &self.bias[first..last],

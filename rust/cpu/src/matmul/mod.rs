@@ -6,4 +6,4 @@ mod product;
 mod tile;
 
 pub use linear::Linear;
-pub use packing::{Source, Stored, pack_all};
+pub use packing::{LinearSource, Stored, pack_all};

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::error::CpuError;
 use crate::matmul::linear::Linear;
-use crate::simd::{Bf16, Element, Level};
+use crate::simd::{Bf16, Dtype, Level};
 use crate::threads::Team;
 
 /// Numbers of a checkpoint, on its own memory.
@@ -35,7 +35,7 @@ impl Stored<'_> {
     }
 
     /// Appends all numbers, each the nearest of its kind.
-    pub fn append_to<E: Element>(&self, to: &mut Vec<E>) {
+    pub fn append_to<E: Dtype>(&self, to: &mut Vec<E>) {
         match self {
             Self::F32(values) => to.extend(values.iter().map(|&value| E::from_f32(value))),
             Self::Bf16(values) => to.extend(values.iter().map(|&v| E::from_f32(v.to_f32()))),
@@ -46,7 +46,7 @@ impl Stored<'_> {
 
 /// One product to be: stacked matrices `[out, in_features]` and a bias over all their outputs.
 #[derive(Debug, Clone)]
-pub struct Source<'a> {
+pub struct LinearSource<'a> {
     /// The matrices, row-major.
     pub parts: Vec<Stored<'a>>,
     /// Added to the outputs, as many as there are.
@@ -55,8 +55,8 @@ pub struct Source<'a> {
     pub in_features: usize,
 }
 
-impl Source<'_> {
-    fn pack<E: Element>(&self, level: Level) -> Result<Linear<E>, CpuError> {
+impl LinearSource<'_> {
+    fn pack<E: Dtype>(&self, level: Level) -> Result<Linear<E>, CpuError> {
         let len: usize = self.parts.iter().map(Stored::len).sum();
         if self.in_features == 0 || !len.is_multiple_of(self.in_features) {
             return Err(CpuError::Length {
@@ -90,9 +90,9 @@ impl Source<'_> {
 ///
 /// # Errors
 /// [`CpuError::Length`] for matrices and biases that do not fit, [`CpuError::Panicked`] on a bug.
-pub fn pack_all<E: Element>(
+pub fn pack_all<E: Dtype>(
     team: &Team,
-    sources: &[Source<'_>],
+    sources: &[LinearSource<'_>],
 ) -> Result<Vec<Linear<E>>, CpuError> {
     let packed: Vec<OnceLock<Result<Linear<E>, CpuError>>> =
         sources.iter().map(|_| OnceLock::new()).collect();

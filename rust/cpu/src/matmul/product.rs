@@ -2,44 +2,44 @@
 
 use std::cell::RefCell;
 
-use crate::buffer::Shared;
+use crate::buffer::SharedSlice;
 use crate::matmul::tile::{Ahead, BLOCK_WORDS, CELLS, Inputs, PANEL, tile};
-use crate::simd::{Element, Kernel, LANES, Simd, store_part};
+use crate::simd::{Dtype, Kernel, LANES, Simd, store_part};
 
 /// What a thread keeps from part to part.
 #[derive(Default)]
-pub(crate) struct Workspace {
+pub(crate) struct Scratch {
     /// Prepared inputs `[blocks][rows]` of one group of rows.
     inputs: Vec<Inputs>,
     sums: Vec<[f32; PANEL]>,
 }
 
 thread_local! {
-    pub(crate) static WORKSPACE: RefCell<Workspace> = RefCell::default();
+    pub(crate) static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 /// The product of a group of rows with consecutive panels.
-pub(crate) struct Part<'a, E: Element, O> {
+pub(crate) struct PanelProduct<'a, E: Dtype, O> {
     /// The group's rows `[rows, in_features]`.
     pub(crate) x: &'a [E],
     pub(crate) in_features: usize,
-    /// Whether the workspace already holds these rows.
+    /// Whether the scratch already holds these rows.
     pub(crate) prepared: bool,
-    pub(crate) workspace: &'a mut Workspace,
+    pub(crate) scratch: &'a mut Scratch,
     /// `[panels][steps]`.
     pub(crate) weights: &'a [[E::Cell; CELLS]],
     /// What this thread will probably read after `weights`.
     pub(crate) next: *const [E::Cell; CELLS],
     pub(crate) bias: &'a [[f32; PANEL]],
     /// Where the panels' columns begin in the group's first row of the output.
-    pub(crate) out: Shared<'a, O>,
+    pub(crate) out: SharedSlice<'a, O>,
     pub(crate) out_start: usize,
     pub(crate) out_stride: usize,
     /// Outputs of the panels.
     pub(crate) columns: usize,
 }
 
-impl<E: Element, O: Element> Kernel for Part<'_, E, O> {
+impl<E: Dtype, O: Dtype> Kernel for PanelProduct<'_, E, O> {
     #[inline(always)]
     fn run<S: Simd>(mut self) {
         let steps = self.in_features.div_ceil(E::STEP);
@@ -48,7 +48,7 @@ impl<E: Element, O: Element> Kernel for Part<'_, E, O> {
         if !self.prepared {
             self.prepare::<S>(steps, blocks, rows);
         }
-        let (inputs, sums) = (&self.workspace.inputs, &mut self.workspace.sums);
+        let (inputs, sums) = (&self.scratch.inputs, &mut self.scratch.sums);
         sums.resize(rows, [0.0; PANEL]);
         let end = self.weights.as_ptr_range().end;
         for (panel, weights) in self.weights.chunks_exact(steps).enumerate() {
@@ -92,10 +92,10 @@ impl<E: Element, O: Element> Kernel for Part<'_, E, O> {
     }
 }
 
-impl<E: Element, O> Part<'_, E, O> {
+impl<E: Dtype, O> PanelProduct<'_, E, O> {
     #[inline(always)]
     fn prepare<S: Simd>(&mut self, steps: usize, blocks: usize, rows: usize) {
-        let inputs = &mut self.workspace.inputs;
+        let inputs = &mut self.scratch.inputs;
         inputs.resize(inputs.len().max(blocks * rows), [0.0; _]);
         for block in 0..blocks {
             let [start, stop] = [block, block + 1].map(|block| steps * block / blocks);
@@ -113,7 +113,7 @@ impl<E: Element, O> Part<'_, E, O> {
 
 /// Adds the products of all rows with one block to `sums`.
 #[inline(always)]
-fn multiply<S: Simd, E: Element>(
+fn multiply<S: Simd, E: Dtype>(
     inputs: &[Inputs],
     cells: &[[E::Cell; CELLS]],
     following: *const [E::Cell; CELLS],
@@ -156,7 +156,7 @@ struct Cells {
 }
 
 #[inline(always)]
-fn dispatch<S: Simd, E: Element>(
+fn dispatch<S: Simd, E: Dtype>(
     inputs: &[Inputs],
     cells: &[[E::Cell; CELLS]],
     taken: Cells,

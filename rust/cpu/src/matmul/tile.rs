@@ -1,6 +1,6 @@
 //! The inner loop of a product: some rows by a block of a panel, with all sums in registers.
 
-use crate::simd::{Element, LANES, Simd};
+use crate::simd::{Dtype, LANES, Simd};
 
 /// Cells side by side in a panel.
 pub(crate) const CELLS: usize = 2;
@@ -28,7 +28,7 @@ pub(crate) struct Ahead {
 ///
 /// A sum is one chain of fused multiply-adds in the order of the steps, whatever the tile and the blocks.
 #[inline(always)]
-pub(crate) fn tile<S: Simd, E: Element, const R: usize, const N: usize>(
+pub(crate) fn tile<S: Simd, E: Dtype, const R: usize, const N: usize>(
     rows: &[Inputs; R],
     cells: &[[E::Cell; CELLS]],
     first_cell: usize,
@@ -69,7 +69,7 @@ pub(crate) fn tile<S: Simd, E: Element, const R: usize, const N: usize>(
 
 /// Adds a step's `product` to every sum.
 #[inline(always)]
-fn add<S: Simd, E: Element, const R: usize, const N: usize>(
+fn add<S: Simd, E: Dtype, const R: usize, const N: usize>(
     inputs: [&[f32]; R],
     cells: &[E::Cell],
     product: usize,

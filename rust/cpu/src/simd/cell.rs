@@ -1,9 +1,9 @@
 //! The unit of packed weights: 64 bytes, which meet sixteen outputs in one step of a product.
 
-use crate::simd::dtype::{Bf16, Element};
+use crate::simd::dtype::{Bf16, Dtype};
 use crate::simd::lanes::{LANES, Simd};
 
-/// How weights of an element type lie in cells and meet an activation.
+/// How weights of a dtype lie in cells and meet an activation.
 ///
 /// A `f32` cell holds one weight of each of sixteen outputs. A bfloat16 cell holds two neighbouring
 /// ones of each, as the instruction for products of pairs reads them.

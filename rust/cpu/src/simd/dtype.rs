@@ -1,4 +1,4 @@
-//! The element types of activations and cache: `f32` and [`Bf16`].
+//! The dtypes of activations, weights and cache: `f32` and [`Bf16`].
 
 use crate::simd::cell::Packed;
 use crate::simd::lanes::{LANES, Simd};
@@ -15,7 +15,7 @@ mod sealed {
 }
 
 /// A number that activations and cache are stored as; arithmetic is always in `f32`.
-pub trait Element: sealed::Sealed + Packed + Copy + Default + Send + Sync + 'static {
+pub trait Dtype: sealed::Sealed + Packed + Copy + Default + Send + Sync + 'static {
     /// The value as `f32`, exactly.
     fn to_f32(self) -> f32;
     /// The nearest value, ties to even.
@@ -23,18 +23,18 @@ pub trait Element: sealed::Sealed + Packed + Copy + Default + Send + Sync + 'sta
     /// The slice itself where it already has this type.
     #[doc(hidden)]
     fn of_f32(values: &[f32]) -> Option<&[Self]>;
-    /// As [`Element::of_f32`].
+    /// As [`Dtype::of_f32`].
     #[doc(hidden)]
     fn of_bf16(values: &[Bf16]) -> Option<&[Self]>;
     /// Sixteen values widened.
     #[doc(hidden)]
     fn load<S: Simd>(from: &[Self; LANES]) -> S::V;
-    /// Sixteen values narrowed as [`Element::from_f32`] does.
+    /// Sixteen values narrowed as [`Dtype::from_f32`] does.
     #[doc(hidden)]
     fn store<S: Simd>(value: S::V, to: &mut [Self; LANES]);
 }
 
-impl Element for f32 {
+impl Dtype for f32 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
@@ -59,7 +59,7 @@ impl Element for f32 {
     }
 }
 
-impl Element for Bf16 {
+impl Dtype for Bf16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
@@ -99,7 +99,7 @@ impl Element for Bf16 {
 
 /// Up to sixteen values widened, the missing ones zero.
 #[inline(always)]
-pub(crate) fn load_part<S: Simd, E: Element>(from: &[E]) -> S::V {
+pub(crate) fn load_part<S: Simd, E: Dtype>(from: &[E]) -> S::V {
     if let Ok(whole) = <&[E; LANES]>::try_from(from) {
         return E::load::<S>(whole);
     }
@@ -112,7 +112,7 @@ pub(crate) fn load_part<S: Simd, E: Element>(from: &[E]) -> S::V {
 
 /// The first `to.len()` of sixteen values narrowed.
 #[inline(always)]
-pub(crate) fn store_part<S: Simd, E: Element>(value: S::V, to: &mut [E]) {
+pub(crate) fn store_part<S: Simd, E: Dtype>(value: S::V, to: &mut [E]) {
     if let Ok(whole) = <&mut [E; LANES]>::try_from(&mut *to) {
         return E::store::<S>(value, whole);
     }

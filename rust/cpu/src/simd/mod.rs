@@ -7,7 +7,7 @@ mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use dtype::{Bf16, Element};
+pub use dtype::{Bf16, Dtype};
 pub(crate) use dtype::{load_part, store_part};
 pub use isa::Level;
 pub(crate) use isa::{Kernel, launch};

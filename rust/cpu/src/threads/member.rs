@@ -4,27 +4,27 @@ use std::cell::Cell;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::threads::park::Rest;
+use crate::threads::park::Park;
 
 /// A value on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Alone<T>(T);
+struct CachePadded<T>(T);
 
 /// What the members of one run share.
 #[derive(Default)]
-pub(crate) struct Meeting {
+pub(crate) struct Barrier {
     /// Arrivals at barriers since the run began.
-    arrived: Alone<AtomicUsize>,
+    arrived: CachePadded<AtomicUsize>,
     /// The newest share that somebody began, in the upper half, and the parts of it handed out.
-    parts: Alone<AtomicU64>,
+    parts: CachePadded<AtomicU64>,
     /// Set when a member panicked: nobody may wait for it.
     broken: AtomicBool,
     /// Where members sleep whose partners have no core.
-    rest: Rest,
+    park: Park,
 }
 
-impl Meeting {
+impl Barrier {
     /// Makes ready for a run; nobody may be in one.
     pub(crate) fn reset(&self) {
         self.arrived.0.store(0, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl Meeting {
     /// Tells all members that one of them will not come to the next barrier.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::Release);
-        self.rest.wake();
+        self.park.wake();
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -50,17 +50,17 @@ struct GivenUp;
 pub struct Member<'a> {
     index: usize,
     threads: usize,
-    meeting: &'a Meeting,
+    barrier: &'a Barrier,
     barriers: Cell<usize>,
     shares: Cell<u32>,
 }
 
 impl<'a> Member<'a> {
-    pub(crate) fn new(index: usize, threads: usize, meeting: &'a Meeting) -> Self {
+    pub(crate) fn new(index: usize, threads: usize, barrier: &'a Barrier) -> Self {
         Self {
             index,
             threads,
-            meeting,
+            barrier,
             barriers: Cell::new(0),
             shares: Cell::new(0),
         }
@@ -91,13 +91,13 @@ impl Member<'_> {
         }
         let expected = self.barriers.get() + self.threads;
         self.barriers.set(expected);
-        let arrived = &self.meeting.arrived.0;
+        let arrived = &self.barrier.arrived.0;
         if arrived.fetch_add(1, Ordering::AcqRel) + 1 >= expected {
-            self.meeting.rest.wake();
+            self.barrier.park.wake();
             return;
         }
-        let rest = &self.meeting.rest;
-        rest.until(|| arrived.load(Ordering::Acquire) >= expected || self.meeting.is_broken());
+        let park = &self.barrier.park;
+        park.until(|| arrived.load(Ordering::Acquire) >= expected || self.barrier.is_broken());
         if arrived.load(Ordering::Acquire) < expected {
             resume_unwind(Box::new(GivenUp));
         }
@@ -124,7 +124,7 @@ impl Member<'_> {
     /// left, so whoever meets a newer share in it is late and has nothing to do.
     #[inline]
     fn take(&self, share: u32, parts: usize) -> Option<usize> {
-        let word = &self.meeting.parts.0;
+        let word = &self.barrier.parts.0;
         let mut seen = word.load(Ordering::Relaxed);
         loop {
             let newest = (seen >> 32) as u32;

@@ -14,15 +14,15 @@ const LOOKS: usize = if cfg!(miri) { 4 } else { 1024 };
 
 /// Where threads wait until something has happened.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct Park {
     /// Threads that sleep, or are about to.
     num_asleep: AtomicUsize,
     lock: Mutex<()>,
     woken: Condvar,
 }
 
-impl Rest {
-    /// Waits until `is_ready`; whoever makes it so calls [`Rest::wake`] after that.
+impl Park {
+    /// Waits until `is_ready`; whoever makes it so calls [`Park::wake`] after that.
     #[inline]
     pub(crate) fn until(&self, is_ready: impl Fn() -> bool) {
         for _ in 0..LOOKS {
@@ -67,26 +67,26 @@ mod tests {
 
     #[test]
     fn a_sleeper_wakes_when_it_is_told() {
-        let rest = Rest::default();
+        let park = Park::default();
         let happened = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let sleeper = scope.spawn(|| rest.until(|| happened.load(Ordering::Acquire)));
-            while rest.num_asleep.load(Ordering::Relaxed) == 0 {
+            let sleeper = scope.spawn(|| park.until(|| happened.load(Ordering::Acquire)));
+            while park.num_asleep.load(Ordering::Relaxed) == 0 {
                 std::thread::yield_now();
             }
             // Not yet what it waits for.
-            rest.wake();
+            park.wake();
             assert!(!sleeper.is_finished());
             happened.store(true, Ordering::Release);
-            rest.wake();
+            park.wake();
         });
-        assert_eq!(rest.num_asleep.load(Ordering::Relaxed), 0);
+        assert_eq!(park.num_asleep.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn no_wake_is_lost_however_the_two_meet() {
         let rounds = if cfg!(miri) { 20 } else { 2000 };
-        let (ping, pong) = (Rest::default(), Rest::default());
+        let (ping, pong) = (Park::default(), Park::default());
         let turn = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {

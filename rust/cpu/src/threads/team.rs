@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::CpuError;
-use crate::threads::member::{Meeting, Member};
-use crate::threads::park::Rest;
+use crate::threads::member::{Barrier, Member};
+use crate::threads::park::Park;
 
 type Work<'a> = dyn Fn(&Member<'_>) + Sync + 'a;
 
@@ -25,7 +25,7 @@ pub struct Team {
 }
 
 struct Common {
-    meeting: Meeting,
+    barrier: Barrier,
     /// Runs begun so far.
     runs: AtomicUsize,
     /// What to do in the current run; written before `runs` grows.
@@ -34,9 +34,9 @@ struct Common {
     busy: AtomicUsize,
     stop: AtomicBool,
     /// Where workers wait for the next run.
-    idle: Rest,
+    idle: Park,
     /// Where the caller waits for the workers.
-    done: Rest,
+    done: Park,
 }
 
 #[derive(Clone, Copy)]
@@ -56,13 +56,13 @@ impl Team {
     /// own. Fewer when the system refuses to start them.
     pub fn new(threads: usize) -> Self {
         let common = Arc::new(Common {
-            meeting: Meeting::default(),
+            barrier: Barrier::default(),
             runs: AtomicUsize::new(0),
             job: UnsafeCell::new(None),
             busy: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
-            idle: Rest::default(),
-            done: Rest::default(),
+            idle: Park::default(),
+            done: Park::default(),
         });
         let workers = (1..threads).map_while(|index| {
             let common = Arc::clone(&common);
@@ -92,7 +92,7 @@ impl Team {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let common = &*self.common;
         let threads = self.threads();
-        common.meeting.reset();
+        common.barrier.reset();
         if threads > 1 {
             // SAFETY: only the lifetime changes; no worker follows the pointer after this function
             // has seen `busy` at 0, which it does on every path.
@@ -107,7 +107,7 @@ impl Team {
         common
             .done
             .until(|| common.busy.load(Ordering::Acquire) == 0);
-        if common.meeting.is_broken() {
+        if common.barrier.is_broken() {
             return Err(CpuError::Panicked);
         }
         Ok(())
@@ -127,9 +127,9 @@ impl Drop for Team {
 
 impl Common {
     fn take_part(&self, index: usize, threads: usize, work: &Work<'_>) {
-        let member = Member::new(index, threads, &self.meeting);
+        let member = Member::new(index, threads, &self.barrier);
         if catch_unwind(AssertUnwindSafe(|| work(&member))).is_err() {
-            self.meeting.give_up();
+            self.barrier.give_up();
         }
     }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses a part
 
 use spectrie_cpu::{
-    Attention, AttentionConfig, Batch, BatchArrays, Element, LayerConfig, PAGE_SIZE, Team,
+    Attention, AttentionConfig, Batch, BatchArrays, Dtype, LayerConfig, PAGE_SIZE, Team,
 };
 
 /// A small generator with a fixed sequence (xorshift64*).
@@ -22,7 +22,7 @@ impl Random {
     pub fn number(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
-    pub fn numbers<E: Element>(&mut self, len: usize) -> Vec<E> {
+    pub fn numbers<E: Dtype>(&mut self, len: usize) -> Vec<E> {
         (0..len).map(|_| E::from_f32(self.number())).collect()
     }
     /// `len` distinct pages out of `limit`, in random order.
@@ -104,7 +104,7 @@ impl Shape {
             }],
         }
     }
-    pub fn attention<E: Element>(&self) -> Attention<E> {
+    pub fn attention<E: Dtype>(&self) -> Attention<E> {
         Attention::new(self.config()).expect("a supported shape")
     }
 
@@ -252,7 +252,7 @@ pub fn slot(pages: &[i32], logical: usize) -> i32 {
 }
 
 /// Runs all rows of a plan of the given requests in one call, and gives their results row by row.
-pub fn attend<E: Element>(
+pub fn attend<E: Dtype>(
     attention: &mut Attention<E>,
     shape: &Shape,
     requests: &[Request],

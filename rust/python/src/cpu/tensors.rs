@@ -8,7 +8,7 @@
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_cpu::{Source, Stored};
+use spectrie_cpu::{LinearSource, Stored};
 
 /// A tensor of a checkpoint: address, dtype, number of elements.
 pub(super) type Tensor = (usize, String, usize);
@@ -55,8 +55,8 @@ pub(super) struct Product<'py> {
 }
 
 impl Product<'_> {
-    pub(super) fn source<'a>(&self) -> PyResult<Source<'a>> {
-        Ok(Source {
+    pub(super) fn source<'a>(&self) -> PyResult<LinearSource<'a>> {
+        Ok(LinearSource {
             parts: self.parts.iter().map(stored).collect::<PyResult<_>>()?,
             bias: self.bias.as_ref().map(vector).transpose()?,
             in_features: self.in_features,
@@ -99,7 +99,7 @@ pub(super) struct LayerTensors<'py> {
 
 impl LayerTensors<'_> {
     /// Appends the layer's products, in the order in which `weights.rs` takes them back.
-    pub(super) fn add_to(&self, sources: &mut Vec<Source<'_>>) -> PyResult<()> {
+    pub(super) fn add_to(&self, sources: &mut Vec<LinearSource<'_>>) -> PyResult<()> {
         let mut products = vec![&self.qkv, &self.output];
         match &self.mlp {
             MlpTensors::Dense(dense) => products.extend([&dense.gate_up, &dense.down]),

@@ -5,20 +5,20 @@ use std::sync::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spectrie_cpu::{
-    AttentionConfig, Bf16, CpuError, Decoder, DecoderParts, Dense, Element, Embedding, Layer,
-    Linear, Mixture, Mlp, Split, Team, pack_all,
+    AttentionConfig, Bf16, CpuError, Decoder, DecoderParts, Dense, Dtype, Embedding, Layer, Linear,
+    Mixture, Mlp, Split, Team, pack_all,
 };
 
 use super::tensors::{LayerTensors, MlpTensors, Norm, Product, Tensor, stored, vector};
 use super::{lock, to_py};
 
 /// Weights so far.
-pub(super) struct Parts<E: Element> {
+pub(super) struct Parts<E: Dtype> {
     layers: Vec<Layer<E>>,
     ends: Option<(Embedding<E>, Vec<f32>, Linear<E>)>,
 }
 
-impl<E: Element> Parts<E> {
+impl<E: Dtype> Parts<E> {
     fn new() -> Self {
         Self {
             layers: Vec::new(),
@@ -110,7 +110,7 @@ impl<E: Element> Parts<E> {
     }
 }
 
-fn dense<E: Element>(next: &mut impl FnMut() -> PyResult<Linear<E>>) -> PyResult<Dense<E>> {
+fn dense<E: Dtype>(next: &mut impl FnMut() -> PyResult<Linear<E>>) -> PyResult<Dense<E>> {
     Ok(Dense {
         gate_up: next()?,
         down: next()?,
