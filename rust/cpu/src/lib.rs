@@ -24,9 +24,10 @@ mod simd;
 mod threads;
 
 pub use attention::{Attention, AttentionConfig, Batch, BatchArrays, LayerConfig, PAGE_SIZE};
+pub use buffer::Columns;
 pub use decoder::{
-    Columns, Decoder, DecoderParts, Dense, Embedding, Exchange, Layer, Mixture, Mlp, Split, Step,
-    TOP_K, TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
+    Decoder, DecoderParts, Dense, Embedding, Exchange, Layer, Mixture, Mlp, Split, Step, TOP_K,
+    TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};

@@ -1,14 +1,15 @@
 //! The whole forward of a decoder as one call.
 
 use crate::attention::{Attention, AttentionConfig, Batch};
-use crate::buffer::{Buffer, SharedSlice};
+use crate::buffer::{Buffer, Columns, SharedSlice};
 use crate::decoder::embedding::Embedding;
-use crate::decoder::layer::{Layer, LayerPass};
+use crate::decoder::layer::Layer;
 use crate::decoder::lm_head::{HEAD_ROWS, LmHead};
 use crate::decoder::output_rows::output_rows;
-use crate::decoder::split::{Columns, Split};
+use crate::decoder::shape::Widths;
+use crate::decoder::split::Split;
 use crate::decoder::top_k::TOP_K;
-use crate::decoder::workspace::{Widths, Workspace};
+use crate::decoder::workspace::{LayerPass, Workspace};
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
@@ -94,7 +95,10 @@ impl<E: Dtype> Decoder<E> {
         let config = &parts.attention;
         let attended = parts.split.as_ref().map(|split| split.attended.total);
         let attended = attended.unwrap_or(config.out_width());
-        let widths = Widths::of(&parts.layers, hidden, config.qkv_width(), attended);
+        let mut widths = Widths::new(hidden, config.qkv_width(), attended);
+        for layer in &parts.layers {
+            layer.widen(&mut widths);
+        }
         let split = parts.split.unwrap_or_else(|| Split {
             attended: Columns::all(attended),
             hidden: Columns::all(hidden),

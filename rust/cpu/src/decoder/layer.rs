@@ -6,14 +6,15 @@
 
 use std::ops::Range;
 
-use crate::attention::AttentionPass;
-use crate::decoder::mlp::Mlp;
-use crate::decoder::norm::NormRows;
+use crate::decoder::mixture::Mixture;
+use crate::decoder::mlp::Dense;
+use crate::decoder::norm::add_norm;
+use crate::decoder::shape::Widths;
 use crate::decoder::split::{Split, Whole};
-use crate::decoder::workspace::Buffers;
+use crate::decoder::workspace::LayerPass;
 use crate::matmul::Linear;
-use crate::simd::{Dtype, Level, launch};
-use crate::threads::{Member, share_out};
+use crate::simd::Dtype;
+use crate::threads::Member;
 
 /// Weights of one layer.
 pub struct Layer<E: Dtype> {
@@ -29,43 +30,12 @@ pub struct Layer<E: Dtype> {
     pub mlp: Mlp<E>,
 }
 
-/// Adds what the last stage left in `delta` to the residual stream, if there is any, and writes the
-/// norm of the sum to `normed`.
-pub(crate) fn add_norm<E: Dtype>(
-    member: &Member<'_>,
-    buffers: Buffers<'_, E>,
-    rows: usize,
-    weight: &[f32],
-    epsilon: f32,
-    with_delta: bool,
-) {
-    share_out(member, rows, 4, |row| {
-        add_norm_row(buffers, row, row, weight, epsilon, with_delta);
-    });
-    member.barrier();
-}
-
-/// As [`add_norm`] for one row, which is written as row `to` of `normed`.
-pub(crate) fn add_norm_row<E: Dtype>(
-    buffers: Buffers<'_, E>,
-    row: usize,
-    to: usize,
-    weight: &[f32],
-    epsilon: f32,
-    with_delta: bool,
-) {
-    let width = weight.len();
-    // SAFETY: each row is taken once, and `delta` was written by an earlier stage.
-    let kernel = unsafe {
-        NormRows {
-            x: buffers.residual.part(row * width, width),
-            delta: with_delta.then(|| buffers.delta.read(row * width, width)),
-            weight,
-            epsilon,
-            out: buffers.normed.part(to * width, width),
-        }
-    };
-    launch(Level::detect(), kernel);
+/// What a layer does behind its second norm.
+pub enum Mlp<E: Dtype> {
+    /// The same for every row.
+    Dense(Dense<E>),
+    /// Of several, each row takes a few.
+    Mixture(Mixture<E>),
 }
 
 impl<E: Dtype> Layer<E> {
@@ -77,6 +47,18 @@ impl<E: Dtype> Layer<E> {
             Mlp::Mixture(mixture) => mixture.bytes(),
         };
         norms * size_of::<f32>() + self.qkv.bytes() + self.output.bytes() + mlp
+    }
+
+    /// Widens `widths` to what this layer needs; mixtures of unequal sizes count by the largest.
+    pub(crate) fn widen(&self, widths: &mut Widths) {
+        match &self.mlp {
+            Mlp::Dense(dense) => widths.gated = widths.gated.max(dense.down.in_features()),
+            Mlp::Mixture(mixture) => {
+                widths.expert = widths.expert.max(mixture.width());
+                widths.chosen = widths.chosen.max(mixture.chosen);
+                widths.experts = widths.experts.max(mixture.experts.len());
+            }
+        }
     }
 
     /// What must be equal: which size, as it is, as it must be.
@@ -144,14 +126,4 @@ impl<E: Dtype> Layer<E> {
         unsafe { self.output.run(member, x, rows, out, columns.total) }
         member.barrier();
     }
-}
-
-/// What a layer needs besides its weights.
-pub(crate) struct LayerPass<'a, E: Dtype> {
-    /// Which layer.
-    pub(crate) index: usize,
-    pub(crate) attention: &'a AttentionPass<'a, E>,
-    pub(crate) buffers: Buffers<'a, E>,
-    pub(crate) split: &'a Split,
-    pub(crate) epsilon: f32,
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
 use crate::buffer::SharedSlice;
-use crate::decoder::layer::add_norm_row;
+use crate::decoder::norm::add_norm_row;
 use crate::decoder::output_rows::OutputRows;
 use crate::decoder::split::{Split, Whole};
 use crate::decoder::top_k::{TOP_K, TopKRow};

@@ -1,11 +1,10 @@
-//! The second half of a layer, behind its norm: one gated MLP, or a mixture of several.
+//! A gated MLP.
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
+use crate::buffer::Columns;
 use crate::decoder::activation::Gated;
-use crate::decoder::layer::LayerPass;
-use crate::decoder::mixture::Mixture;
-use crate::decoder::split::{Columns, Whole};
-use crate::decoder::workspace::Buffers;
+use crate::decoder::split::Whole;
+use crate::decoder::workspace::{Buffers, LayerPass};
 use crate::matmul::Linear;
 use crate::simd::{Dtype, LANES, Level, launch};
 use crate::threads::{Member, share_out};
@@ -19,14 +18,6 @@ pub struct Dense<E: Dtype> {
     pub gate_up: Linear<E>,
     /// Product back to the residual stream.
     pub down: Linear<E>,
-}
-
-/// What a layer does behind its second norm.
-pub enum Mlp<E: Dtype> {
-    /// The same for every row.
-    Dense(Dense<E>),
-    /// Of several, each row takes a few.
-    Mixture(Mixture<E>),
 }
 
 impl<E: Dtype> Dense<E> {

@@ -1,7 +1,10 @@
-//! Root-mean-square norm of rows, alone or behind the residual addition.
+//! Root-mean-square norm of rows, alone or after the residual addition.
+#![allow(unsafe_code)] // rows of the buffers are written by several threads
 
+use crate::decoder::workspace::Buffers;
 use crate::error::CpuError;
 use crate::simd::{Dtype, Kernel, LANES, Level, Simd, launch, load_part, store_part, sum};
+use crate::threads::{Member, share_out};
 
 /// Writes `x / rms(x) * weight` for each row of `x`.
 ///
@@ -118,4 +121,43 @@ impl<E: Dtype> Kernel for NormRows<'_, E> {
             }
         }
     }
+}
+
+/// Adds what the last stage left in `delta` to the residual stream, if there is any, and writes the
+/// norm of the sum to `normed`.
+pub(crate) fn add_norm<E: Dtype>(
+    member: &Member<'_>,
+    buffers: Buffers<'_, E>,
+    rows: usize,
+    weight: &[f32],
+    epsilon: f32,
+    with_delta: bool,
+) {
+    share_out(member, rows, 4, |row| {
+        add_norm_row(buffers, row, row, weight, epsilon, with_delta);
+    });
+    member.barrier();
+}
+
+/// As [`add_norm`] for one row, which is written as row `to` of `normed`.
+pub(crate) fn add_norm_row<E: Dtype>(
+    buffers: Buffers<'_, E>,
+    row: usize,
+    to: usize,
+    weight: &[f32],
+    epsilon: f32,
+    with_delta: bool,
+) {
+    let width = weight.len();
+    // SAFETY: each row is taken once, and `delta` was written by an earlier stage.
+    let kernel = unsafe {
+        NormRows {
+            x: buffers.residual.part(row * width, width),
+            delta: with_delta.then(|| buffers.delta.read(row * width, width)),
+            weight,
+            epsilon,
+            out: buffers.normed.part(to * width, width),
+        }
+    };
+    launch(Level::detect(), kernel);
 }

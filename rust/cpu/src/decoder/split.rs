@@ -4,36 +4,10 @@
 //! sum is computed in one place, in the order of an undivided decoder, and has its bits.
 #![allow(unsafe_code)] // gathered buffers are handed out as addresses
 
-use crate::buffer::SharedSlice;
-use crate::decoder::workspace::Widths;
+use crate::buffer::{Columns, SharedSlice};
+use crate::decoder::shape::Widths;
 use crate::error::CpuError;
 use crate::threads::Member;
-
-/// Neighbouring columns of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Columns {
-    /// The first one.
-    pub first: usize,
-    /// How many.
-    pub count: usize,
-    /// Columns of the whole row.
-    pub total: usize,
-}
-
-impl Columns {
-    /// All columns of a row.
-    pub fn all(total: usize) -> Self {
-        Self {
-            first: 0,
-            count: total,
-            total,
-        }
-    }
-
-    fn fit(self) -> bool {
-        self.count > 0 && self.first + self.count <= self.total
-    }
-}
 
 /// What is gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,62 +1,11 @@
 //! The activations of one block of rows on its way through the layers.
 
+use crate::attention::AttentionPass;
 use crate::buffer::SharedSlice;
-use crate::decoder::layer::Layer;
-use crate::decoder::mixture::Route;
-use crate::decoder::mlp::Mlp;
+use crate::decoder::routing::Route;
+use crate::decoder::shape::Widths;
+use crate::decoder::split::Split;
 use crate::simd::Dtype;
-
-/// Widths of a row in each buffer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Widths {
-    pub(crate) hidden: usize,
-    pub(crate) qkv: usize,
-    pub(crate) attended: usize,
-    /// Of the gated activation of a dense layer; 0 where there is none.
-    pub(crate) gated: usize,
-    /// Of one expert's gated activation; 0 where there are no mixtures.
-    pub(crate) expert: usize,
-    /// Experts that a row takes.
-    pub(crate) chosen: usize,
-    /// Experts of a mixture.
-    pub(crate) experts: usize,
-}
-
-impl Widths {
-    /// Those of a decoder's layers; mixtures of unequal sizes count by the largest.
-    pub(crate) fn of<E: Dtype>(
-        layers: &[Layer<E>],
-        hidden: usize,
-        qkv: usize,
-        attended: usize,
-    ) -> Self {
-        let mut widths = Self {
-            hidden,
-            qkv,
-            attended,
-            gated: 0,
-            expert: 0,
-            chosen: 0,
-            experts: 0,
-        };
-        for layer in layers {
-            match &layer.mlp {
-                Mlp::Dense(dense) => widths.gated = widths.gated.max(dense.down.in_features()),
-                Mlp::Mixture(mixture) => {
-                    widths.expert = widths.expert.max(mixture.width());
-                    widths.chosen = widths.chosen.max(mixture.chosen);
-                    widths.experts = widths.experts.max(mixture.experts.len());
-                }
-            }
-        }
-        widths
-    }
-
-    /// Of all gated activations that a row has at one time.
-    fn activated(self) -> usize {
-        self.gated.max(self.chosen * self.expert)
-    }
-}
 
 /// Buffers for as many rows as the largest block so far had.
 pub(crate) struct Workspace<E> {
@@ -175,4 +124,14 @@ pub(crate) struct Buffers<'a, E> {
     pub(crate) starts: SharedSlice<'a, usize>,
     /// Rows by expert: first what goes in, then what comes out.
     pub(crate) gathered: SharedSlice<'a, E>,
+}
+
+/// What a layer needs besides its weights.
+pub(crate) struct LayerPass<'a, E: Dtype> {
+    /// Which layer.
+    pub(crate) index: usize,
+    pub(crate) attention: &'a AttentionPass<'a, E>,
+    pub(crate) buffers: Buffers<'a, E>,
+    pub(crate) split: &'a Split,
+    pub(crate) epsilon: f32,
 }

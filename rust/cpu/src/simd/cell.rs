@@ -1,6 +1,6 @@
 //! The unit of packed weights: 64 bytes, which meet sixteen outputs in one step of a product.
 
-use crate::simd::dtype::{Bf16, Dtype};
+use crate::simd::bf16::Bf16;
 use crate::simd::lanes::{LANES, Simd};
 
 /// How weights of a dtype lie in cells and meet an activation.
@@ -93,7 +93,7 @@ impl Packed for Bf16 {
     fn prepare<S: Simd>(x: &[Self], to: &mut [f32]) {
         if S::PAIR_PRODUCTS == 2 {
             for (to, x) in to.iter_mut().zip(x) {
-                *to = x.to_f32();
+                *to = x.widened();
             }
             to[x.len()..].fill(0.0);
         } else {

@@ -1,17 +1,13 @@
 //! The dtypes of activations, weights and cache: `f32` and [`Bf16`].
 
+use crate::simd::bf16::Bf16;
 use crate::simd::cell::Packed;
 use crate::simd::lanes::{LANES, Simd};
-
-/// A bfloat16 number: the upper half of an `f32`'s bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(transparent)]
-pub struct Bf16(pub u16);
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
-    impl Sealed for super::Bf16 {}
+    impl Sealed for crate::simd::bf16::Bf16 {}
 }
 
 /// A number that activations and cache are stored as; arithmetic is always in `f32`.
@@ -62,20 +58,11 @@ impl Dtype for f32 {
 impl Dtype for Bf16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
-        f32::from_bits(u32::from(self.0) << 16)
+        self.widened()
     }
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
-        let bits = value.to_bits();
-        // Adding 0x7fff plus the lowest kept bit rounds to nearest, ties to even; a NaN must not be
-        // rounded into an infinity, so it keeps its upper bits and is made quiet.
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        let quiet = (bits >> 16) | 0x40;
-        Self(if bits & 0x7fff_ffff > 0x7f80_0000 {
-            quiet
-        } else {
-            rounded
-        } as u16)
+        Self::nearest(value)
     }
     fn of_f32(_: &[f32]) -> Option<&[Self]> {
         None

@@ -1,6 +1,6 @@
 //! Sixteen lanes of `f32` with one meaning on every CPU, and what is built from them.
 
-use crate::simd::dtype::Bf16;
+use crate::simd::bf16::Bf16;
 
 /// Lanes of every vector: the operators' order of additions is defined by it, whatever the registers.
 pub(crate) const LANES: usize = 16;

@@ -1,5 +1,6 @@
 //! Vector arithmetic: which instruction set runs, sixteen lanes of it, and the dtypes that lanes hold.
 
+mod bf16;
 mod cell;
 mod dtype;
 mod isa;
@@ -7,7 +8,8 @@ mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use dtype::{Bf16, Dtype};
+pub use bf16::Bf16;
+pub use dtype::Dtype;
 pub(crate) use dtype::{load_part, store_part};
 pub use isa::Level;
 pub(crate) use isa::{Kernel, launch};

@@ -15,7 +15,7 @@ use std::arch::x86_64::{
 
 use std::mem::transmute;
 
-use crate::simd::dtype::Bf16;
+use crate::simd::bf16::Bf16;
 use crate::simd::lanes::{EXPONENT_OFFSET, LANES, Simd, widened_pairs};
 
 /// One 512-bit register.

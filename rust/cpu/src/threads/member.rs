@@ -2,46 +2,9 @@
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::threads::park::Park;
-
-/// A value on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
-#[derive(Default)]
-#[repr(align(128))]
-struct CachePadded<T>(T);
-
-/// What the members of one run share.
-#[derive(Default)]
-pub(crate) struct Barrier {
-    /// Arrivals at barriers since the run began.
-    arrived: CachePadded<AtomicUsize>,
-    /// The newest share that somebody began, in the upper half, and the parts of it handed out.
-    parts: CachePadded<AtomicU64>,
-    /// Set when a member panicked: nobody may wait for it.
-    broken: AtomicBool,
-    /// Where members sleep whose partners have no core.
-    park: Park,
-}
-
-impl Barrier {
-    /// Makes ready for a run; nobody may be in one.
-    pub(crate) fn reset(&self) {
-        self.arrived.0.store(0, Ordering::Relaxed);
-        self.parts.0.store(0, Ordering::Relaxed);
-        self.broken.store(false, Ordering::Relaxed);
-    }
-
-    /// Tells all members that one of them will not come to the next barrier.
-    pub(crate) fn give_up(&self) {
-        self.broken.store(true, Ordering::Release);
-        self.park.wake();
-    }
-
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
-    }
-}
+use crate::threads::barrier::Barrier;
 
 /// What a member that waits for a panicked one unwinds with.
 struct GivenUp;

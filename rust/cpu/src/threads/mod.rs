@@ -1,5 +1,6 @@
 //! The threads of a forward: a team, its members' barrier and shares of work, and how they wait.
 
+mod barrier;
 mod member;
 mod park;
 mod share;

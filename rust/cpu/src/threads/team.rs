@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::CpuError;
-use crate::threads::member::{Barrier, Member};
+use crate::threads::barrier::Barrier;
+use crate::threads::member::Member;
 use crate::threads::park::Park;
 
 type Work<'a> = dyn Fn(&Member<'_>) + Sync + 'a;
