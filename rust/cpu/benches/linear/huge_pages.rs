@@ -24,7 +24,7 @@ pub(crate) fn use_huge_pages() {
 /// Start and length of the whole large pages in a line of `/proc/self/maps`, if it is a big private
 /// writable mapping without a file.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-fn anonymous_range(line: &str) -> Option<(usize, usize)> {
+pub(crate) fn anonymous_range(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
     let (permissions, inode) = (fields.next()?, fields.nth(2)?);
@@ -47,36 +47,5 @@ fn advise(start: usize, len: usize) {
         let address = start as *mut libc::c_void;
         libc::madvise(address, len, libc::MADV_HUGEPAGE);
         libc::madvise(address, len, MADV_COLLAPSE);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_big_private_anonymous_mappings_are_taken() {
-        let range = anonymous_range("7f0000100000-7f0004300000 rw-p 00000000 00:00 0 ");
-        assert_eq!(range, Some((0x7f00_0020_0000, 0x0400_0000)));
-        for other in [
-            "7f0000100000-7f0000300000 rw-p 00000000 00:00 0",
-            "7f0000100000-7f0004300000 r--p 00000000 00:00 0",
-            "7f0000100000-7f0004300000 rw-p 00000000 08:01 77 /some/file",
-            "7f0000100000-7f0004300000 rw-p 00000000 00:00 0 [stack]",
-            "nonsense",
-        ] {
-            assert_eq!(anonymous_range(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn content_survives_the_advice() {
-        let data: Vec<u32> = (0..8 << 20).collect();
-        use_huge_pages();
-        assert!(
-            data.iter()
-                .enumerate()
-                .all(|(i, &value)| i == value as usize)
-        );
     }
 }

@@ -1,6 +1,6 @@
 //! Speed of the packed products against a plain read of the same bytes.
 //!
-//! `cargo run --release -p spectrie-cpu --example linear [threads] [f32|bf16]`
+//! `cargo bench -p spectrie-cpu --bench linear -- [threads] [f32|bf16]`
 //!
 //! Weights come from 640 MB in turn, so that they come from memory as in a decode step. Reads and
 //! products of all row counts take turns too; each figure is the tenth of its times from below, which
@@ -30,7 +30,10 @@ const SHAPES: [(usize, usize); 8] = [
 ];
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    // Cargo adds `--bench`.
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments
         .next()
