@@ -22,6 +22,7 @@ KERNELS = ROOT / "kernels" / "spectrie_kernels"
 CRATES: dict[str, set[str]] = {
     "spectrie-types": set(),
     "spectrie-trie": {"spectrie-types"},
+    "spectrie-simd": set(),
     "spectrie-cpu": {"spectrie-simd"},
     "spectrie-text": set(),
     "spectrie-proto": set(),
@@ -44,6 +45,7 @@ CRATES: dict[str, set[str]] = {
 FORBIDDEN_IN_CORE = {"pyo3", "tokio", "tonic", "axum", "hyper"}
 CORE = {
     "spectrie-types",
+    "spectrie-simd",
     "spectrie-trie",
     "spectrie-sampling",
     "spectrie-engine",

@@ -2,8 +2,6 @@
 
 use thiserror::Error;
 
-use crate::simd::Level;
-
 /// Why an operator refused its arguments. Nothing was written when one of these is returned, except
 /// [`CpuError::Panicked`].
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -39,12 +37,6 @@ pub enum CpuError {
         given: i64,
         /// What would have been right, in words.
         expected: String,
-    },
-    /// The CPU lacks the instructions asked for.
-    #[error("this CPU cannot run {level:?}, use one of Level::supported()")]
-    Level {
-        /// The level asked for.
-        level: Level,
     },
     /// A key-value cache or a packed weight could not be allocated.
     #[error(

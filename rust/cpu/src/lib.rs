@@ -10,9 +10,9 @@
 //! has, on the row's place among them, on the thread count, or on whether its keys were written as a
 //! prompt chunk, one by one, or as the path of a draft tree. All arithmetic is single precision in
 //! lanes of sixteen with a fixed order of additions. CPUs with fused multiply-add (AVX2+FMA, AVX-512,
-//! aarch64) all give the same bits; others differ, which [`Level::name`] tells.
+//! aarch64) all give the same bits; others differ, which [`arithmetic`] names.
 
-// Code is compiled for the detected instructions only where it is inlined into `simd/isa.rs`.
+// Code is compiled for the detected instructions only where it is inlined into the `run` of a proof of `spectrie-simd`.
 #![allow(clippy::inline_always)]
 
 mod attention;
@@ -31,5 +31,6 @@ pub use decoder::{
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};
-pub use simd::{Bf16, Dtype, Level};
+pub use simd::{Bf16, Dtype, arithmetic};
+pub use spectrie_simd::Isa;
 pub use threads::{Member, Team};

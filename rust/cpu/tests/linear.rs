@@ -3,7 +3,7 @@
 
 mod support;
 
-use spectrie_cpu::{Bf16, CpuError, Dtype, Level, Linear, Team};
+use spectrie_cpu::{Bf16, CpuError, Dtype, Isa, Linear, Team, arithmetic};
 use support::Random;
 
 /// in, out: whole and broken panels, steps and lanes, and inputs of several blocks.
@@ -28,14 +28,14 @@ impl<E: Dtype> Case<E> {
             x: random.numbers(rows * in_features),
         }
     }
-    fn pack(&self, level: Level) -> Linear<E> {
+    fn pack(&self, isa: Isa) -> Linear<E> {
         let (in_features, out_features) = (self.in_features, self.out_features);
         Linear::pack(
             &self.weight,
             Some(&self.bias),
             in_features,
             out_features,
-            level,
+            isa,
         )
         .expect("fitting sizes")
     }
@@ -55,11 +55,11 @@ fn bits<O: Dtype>(values: &[O]) -> Vec<u32> {
     values.iter().map(|x| x.to_f32().to_bits()).collect()
 }
 
-fn check_value<E: Dtype>(level: Level) {
+fn check_value<E: Dtype>(isa: Isa) {
     let team = Team::new(2);
     for shape in SHAPES {
         let case = Case::<E>::new(shape, 15);
-        let out: Vec<f32> = product(&case.pack(level), &team, &case.x);
+        let out: Vec<f32> = product(&case.pack(isa), &team, &case.x);
         for (row, x) in case.x.chunks_exact(case.in_features).enumerate() {
             for (column, weight) in case.weight.chunks_exact(case.in_features).enumerate() {
                 let products = x.iter().zip(weight);
@@ -69,7 +69,8 @@ fn check_value<E: Dtype>(level: Level) {
                 // 1301 sums of magnitude below 64, each rounded to 24 bits.
                 assert!(
                     (got - want).abs() < 2e-4,
-                    "{level:?} {shape:?} row {row} column {column}: {got}, want {want}"
+                    "{} {shape:?} row {row} column {column}: {got}, want {want}",
+                    isa.name()
                 );
             }
         }
@@ -78,17 +79,17 @@ fn check_value<E: Dtype>(level: Level) {
 
 #[test]
 fn products_match_double_precision() {
-    for level in Level::supported() {
-        check_value::<f32>(level);
-        check_value::<Bf16>(level);
+    for isa in Isa::supported() {
+        check_value::<f32>(isa);
+        check_value::<Bf16>(isa);
     }
 }
 
 fn check_rows_alone<E: Dtype>(shape: (usize, usize), counts: &[usize]) {
     let teams: Vec<Team> = (1..=4).map(Team::new).collect();
-    for level in Level::supported() {
+    for isa in Isa::supported() {
         let case = Case::<E>::new(shape, 256);
-        let linear = case.pack(level);
+        let linear = case.pack(isa);
         let alone: Vec<u32> = (0..256)
             .flat_map(|row| {
                 bits(&product::<E, E>(
@@ -108,7 +109,8 @@ fn check_rows_alone<E: Dtype>(shape: (usize, usize), counts: &[usize]) {
             let expected = &alone[first * shape.1..(first + rows) * shape.1];
             assert!(
                 bits(&together) == expected,
-                "{level:?} {shape:?}: rows {first}..{} differ from each alone",
+                "{} {shape:?}: rows {first}..{} differ from each alone",
+                isa.name(),
                 first + rows
             );
         }
@@ -126,12 +128,12 @@ fn a_row_has_the_same_bits_alone_and_in_any_company() {
     check_rows_alone::<Bf16>((1301, 40), &[3, 4, 13, 80]);
 }
 
-fn check_names<E: Dtype>() {
+fn check_names<E: Dtype>(bfloat16: bool) {
     let team = Team::new(1);
     let case = Case::<E>::new((101, 50), 17);
-    let results = Level::supported().map(|level| {
-        let out: Vec<f32> = product(&case.pack(level), &team, &case.x);
-        (level.name(), bits(&out))
+    let results = Isa::supported().map(|isa| {
+        let out: Vec<f32> = product(&case.pack(isa), &team, &case.x);
+        (arithmetic(isa, bfloat16), bits(&out))
     });
     let results: Vec<_> = results.collect();
     for pair in results.windows(2) {
@@ -145,14 +147,14 @@ fn check_names<E: Dtype>() {
 
 #[test]
 fn instruction_sets_of_one_name_give_the_same_bits() {
-    check_names::<f32>();
-    check_names::<Bf16>();
+    check_names::<f32>(false);
+    check_names::<Bf16>(true);
 }
 
 #[test]
 fn narrow_results_are_the_rounded_wide_ones() {
     let (team, case) = (Team::new(2), Case::<Bf16>::new((64, 50), 5));
-    let linear = case.pack(Level::detect());
+    let linear = case.pack(Isa::detect());
     let wide: Vec<f32> = product(&linear, &team, &case.x);
     let narrow: Vec<Bf16> = product(&linear, &team, &case.x);
     assert_eq!(
@@ -163,7 +165,7 @@ fn narrow_results_are_the_rounded_wide_ones() {
 
 fn check_weight_rows<E: Dtype>() {
     let case = Case::<E>::new((37, 50), 0);
-    let linear = case.pack(Level::detect());
+    let linear = case.pack(Isa::detect());
     let mut row = vec![0.0; 37];
     for (i, weight) in case.weight.chunks_exact(37).enumerate() {
         linear.weight_row(i, &mut row);
@@ -179,14 +181,14 @@ fn a_packed_weight_gives_its_rows_back() {
 
 #[test]
 fn sizes_that_do_not_fit_are_refused() {
-    let level = Level::detect();
+    let isa = Isa::detect();
     let pack = |weight: usize, bias: usize, inputs, outputs| {
         Linear::<f32>::pack(
             &vec![1.0; weight],
             Some(&vec![1.0; bias]),
             inputs,
             outputs,
-            level,
+            isa,
         )
         .map(|linear| linear.bytes())
     };
@@ -195,7 +197,7 @@ fn sizes_that_do_not_fit_are_refused() {
     {
         assert!(pack(weight, bias, inputs, outputs).is_err());
     }
-    let linear = Linear::<f32>::pack(&[1.0; 6], None, 2, 3, level).expect("fitting sizes");
+    let linear = Linear::<f32>::pack(&[1.0; 6], None, 2, 3, isa).expect("fitting sizes");
     let refused = linear.apply(&Team::new(1), &[1.0; 4], &mut [0f32; 7]);
     let (given, expected) = (7, 6);
     assert_eq!(

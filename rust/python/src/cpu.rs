@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_cpu::{CpuError, Level, PAGE_SIZE, TOP_K};
+use spectrie_cpu::{CpuError, Isa, PAGE_SIZE, TOP_K, arithmetic};
 
 use self::decoder::CpuDecoder;
 use self::weights::CpuWeights;
@@ -28,11 +28,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[pyfunction]
 #[pyo3(signature = (*, bfloat16))]
 fn cpu_arithmetic(bfloat16: bool) -> &'static str {
-    match Level::detect() {
-        // Its own instructions are for bfloat16 alone.
-        Level::Avx512Bf16 if !bfloat16 => Level::Avx512.name(),
-        level => level.name(),
-    }
+    arithmetic(Isa::detect(), bfloat16)
 }
 
 /// Adds this file's classes and functions to the module.

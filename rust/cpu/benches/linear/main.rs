@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use huge_pages::use_huge_pages;
-use spectrie_cpu::{Bf16, Dtype, Level, Linear, Team};
+use spectrie_cpu::{Bf16, Dtype, Isa, Linear, Team};
 
 const TOTAL_BYTES: usize = 640 << 20;
 const ROWS: [usize; 9] = [1, 2, 4, 8, 12, 16, 32, 64, 256];
@@ -40,7 +40,7 @@ fn main() {
         .map_or(cores, |text| text.parse().expect("a number of threads"));
     let dtype = arguments.next();
     let team = Team::new(threads);
-    println!("{threads} threads, {:?}", Level::detect());
+    println!("{threads} threads, {}", Isa::detect().name());
     if dtype.as_deref() != Some("bf16") {
         measure::<f32>(&team, "f32");
     }
@@ -66,7 +66,7 @@ fn measure_shape<E: Dtype>(team: &Team, in_features: usize, out_features: usize)
     let bytes = size_of_val(weight.as_slice());
     let linears: Vec<Linear<E>> = (0..TOTAL_BYTES.div_ceil(bytes))
         .map(|_| {
-            Linear::pack(&weight, None, in_features, out_features, Level::detect())
+            Linear::pack(&weight, None, in_features, out_features, Isa::detect())
                 .expect("fitting sizes")
         })
         .collect();

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use spectrie_simd::Isa;
+
 use crate::attention::batch::{Batch, PAGE_SIZE};
 use crate::attention::cache::{CacheWriter, LayerCache};
 use crate::attention::rotary::{MAX_HEAD_DIM, Preparation};
@@ -9,7 +11,7 @@ use crate::attention::softmax::AttendRow;
 use crate::attention::write_kv::WriteKv;
 use crate::buffer::{Columns, SharedSlice};
 use crate::error::CpuError;
-use crate::simd::{Dtype, LANES, Level, launch};
+use crate::simd::{Dtype, LANES, launch};
 use crate::threads::{Member, Team, share_out};
 
 /// What one layer does besides the common geometry.
@@ -240,7 +242,7 @@ impl<E: Dtype> Attention<E> {
             queries: SharedSlice::new(&mut self.queries),
             width: self.width,
             half: self.half,
-            level: Level::detect(),
+            isa: Isa::detect(),
         }
     }
 }
@@ -253,7 +255,7 @@ pub(crate) struct AttentionPass<'a, E> {
     queries: SharedSlice<'a, f32>,
     width: usize,
     half: usize,
-    level: Level,
+    isa: Isa,
 }
 
 #[allow(unsafe_code)] // rows are written from several threads
@@ -306,7 +308,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
                     rotation,
                 },
             };
-            launch(self.level, kernel);
+            launch(self.isa, kernel);
         });
     }
 
@@ -349,7 +351,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
                 width: self.width,
                 out,
             };
-            launch(self.level, kernel);
+            launch(self.isa, kernel);
         });
     }
 }

@@ -1,7 +1,9 @@
 //! The gated activation of the MLP.
 
+use spectrie_simd::Isa;
+
 use crate::error::CpuError;
-use crate::simd::{Dtype, Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
+use crate::simd::{Dtype, Kernel, LANES, Simd, exp2, launch, load_part, store_part};
 
 /// Writes `silu(gate) * up`, with silu(g) = g / (1 + e^-g).
 ///
@@ -30,7 +32,7 @@ pub fn silu_mul<E: Dtype>(gate_up: &[E], width: usize, out: &mut [E]) -> Result<
         .zip(out.chunks_exact_mut(width))
     {
         let (gate, up) = both.split_at(width);
-        launch(Level::detect(), Gated { gate, up, out });
+        launch(Isa::detect(), Gated { gate, up, out });
     }
     Ok(())
 }

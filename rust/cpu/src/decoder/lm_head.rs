@@ -1,6 +1,8 @@
 //! The LM head: output rows through the last norm and product, and their likeliest tokens.
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
+use spectrie_simd::Isa;
+
 use crate::buffer::SharedSlice;
 use crate::decoder::norm::add_norm_row;
 use crate::decoder::output_rows::OutputRows;
@@ -8,7 +10,7 @@ use crate::decoder::split::{Split, Whole};
 use crate::decoder::top_k::{TOP_K, TopKRow};
 use crate::decoder::workspace::Buffers;
 use crate::matmul::Linear;
-use crate::simd::{Dtype, Level, launch};
+use crate::simd::{Dtype, launch};
 use crate::threads::{Member, share_out};
 
 /// Rows that go through the head together; as many rows of logits are needed besides those kept.
@@ -64,7 +66,7 @@ impl<E: Dtype> LmHead<'_, E> {
                         probabilities: self.probabilities.part(top * TOP_K, TOP_K),
                     }
                 };
-                launch(Level::detect(), kernel);
+                launch(Isa::detect(), kernel);
             });
             member.barrier();
         }

@@ -5,13 +5,15 @@
 //! that shares an expert changes no bit.
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
+use spectrie_simd::Isa;
+
 use crate::buffer::Columns;
 use crate::decoder::mlp::{Dense, gate_rows};
 use crate::decoder::routing::{Route, choose, place};
 use crate::decoder::split::Whole;
 use crate::decoder::workspace::{Buffers, LayerPass};
 use crate::matmul::Linear;
-use crate::simd::{Dtype, Kernel, LANES, Level, Simd, launch, load_part, store_part};
+use crate::simd::{Dtype, Kernel, LANES, Simd, launch, load_part, store_part};
 use crate::threads::{Member, share_out};
 
 /// Weights of the experts, and of what chooses among them.
@@ -82,7 +84,7 @@ impl<E: Dtype> Mixture<E> {
             let start = row * columns.total + columns.first;
             // SAFETY: each row is taken once.
             let out = unsafe { buffers.delta.part(start, columns.count) };
-            launch(Level::detect(), Sum { results, out });
+            launch(Isa::detect(), Sum { results, out });
         });
         member.barrier();
     }

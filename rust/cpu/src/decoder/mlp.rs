@@ -1,12 +1,14 @@
 //! A gated MLP.
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
+use spectrie_simd::Isa;
+
 use crate::buffer::Columns;
 use crate::decoder::activation::Gated;
 use crate::decoder::split::Whole;
 use crate::decoder::workspace::{Buffers, LayerPass};
 use crate::matmul::Linear;
-use crate::simd::{Dtype, LANES, Level, launch};
+use crate::simd::{Dtype, LANES, launch};
 use crate::threads::{Member, share_out};
 
 /// Elements of an activation that one member takes at a time.
@@ -85,6 +87,6 @@ pub(crate) fn gate_rows<E: Dtype>(
                 out: buffers.gated.part(to, len),
             }
         };
-        launch(Level::detect(), kernel);
+        launch(Isa::detect(), kernel);
     });
 }

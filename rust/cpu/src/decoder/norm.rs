@@ -1,9 +1,11 @@
 //! Root-mean-square norm of rows, alone or after the residual addition.
 #![allow(unsafe_code)] // rows of the buffers are written by several threads
 
+use spectrie_simd::Isa;
+
 use crate::decoder::workspace::Buffers;
 use crate::error::CpuError;
-use crate::simd::{Dtype, Kernel, LANES, Level, Simd, launch, load_part, store_part, sum};
+use crate::simd::{Dtype, Kernel, LANES, Simd, launch, load_part, store_part, sum};
 use crate::threads::{Member, share_out};
 
 /// Writes `x / rms(x) * weight` for each row of `x`.
@@ -72,7 +74,7 @@ fn normalise<E: Dtype>(
         epsilon,
         out,
     };
-    launch(Level::detect(), rows);
+    launch(Isa::detect(), rows);
     Ok(())
 }
 
@@ -159,5 +161,5 @@ pub(crate) fn add_norm_row<E: Dtype>(
             out: buffers.normed.part(to * width, width),
         }
     };
-    launch(Level::detect(), kernel);
+    launch(Isa::detect(), kernel);
 }

@@ -1,6 +1,8 @@
 //! Which experts a row takes, and where its share of each lies.
 
-use crate::simd::{Kernel, LANES, Level, Simd, exp2, launch, load_part, store_part};
+use spectrie_simd::Isa;
+
+use crate::simd::{Kernel, LANES, Simd, exp2, launch, load_part, store_part};
 
 /// Where one row's share of an expert lies among the gathered rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -45,7 +47,7 @@ pub(crate) fn choose(scores: &[f32], normalised: bool, choices: &mut [Route]) {
         greatest: greatest.fold(f32::NEG_INFINITY, f32::max),
         out: &mut weights,
     };
-    launch(Level::detect(), kernel);
+    launch(Isa::detect(), kernel);
     let total: f32 = if normalised {
         order.iter().map(|&expert| weights[expert]).sum()
     } else {

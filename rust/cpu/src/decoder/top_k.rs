@@ -1,7 +1,9 @@
 //! The likeliest tokens of each row of logits, with their probabilities.
 
+use spectrie_simd::Isa;
+
 use crate::error::CpuError;
-use crate::simd::{Kernel, LANES, Level, ROUND, Simd, launch, sum};
+use crate::simd::{Kernel, LANES, ROUND, Simd, launch, sum};
 
 /// Tokens given for each row.
 pub const TOP_K: usize = 8;
@@ -49,7 +51,7 @@ pub fn top_k(
             ids,
             probabilities,
         };
-        launch(Level::detect(), row);
+        launch(Isa::detect(), row);
     }
     Ok(())
 }

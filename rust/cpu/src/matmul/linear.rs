@@ -1,10 +1,12 @@
 //! Matrix products with weights packed for few rows and for many.
 
+use spectrie_simd::Isa;
+
 use crate::buffer::{Piece, SharedSlice};
 use crate::error::CpuError;
 use crate::matmul::product::{PanelProduct, SCRATCH};
 use crate::matmul::tile::{CELLS, PANEL};
-use crate::simd::{Dtype, LANES, Level, launch};
+use crate::simd::{Dtype, LANES, launch};
 use crate::threads::{Member, Team};
 
 /// Rows that a thread prepares and multiplies together.
@@ -21,7 +23,7 @@ const PARTS_EACH: usize = 8;
 pub struct Linear<E: Dtype> {
     in_features: usize,
     out_features: usize,
-    level: Level,
+    isa: Isa,
     /// `[panels][steps][CELLS]`; a panel is read from its beginning to its end.
     cells: Piece<[E::Cell; CELLS]>,
     /// Zero where there is none, up to the end of the last panel.
@@ -29,18 +31,17 @@ pub struct Linear<E: Dtype> {
 }
 
 impl<E: Dtype> Linear<E> {
-    /// Packs `weight: [out, in]`, row by row, and `bias: [out]` for the instructions of `level`.
+    /// Packs `weight: [out, in]`, row by row, and `bias: [out]` for the instructions of `isa`.
     ///
     /// # Errors
     /// [`CpuError::Length`] when the sizes do not fit, [`CpuError::Size`] for a size of 0,
-    /// [`CpuError::Level`] for instructions that the CPU lacks, [`CpuError::Memory`] when there is no
-    /// memory for the packed weight.
+    /// [`CpuError::Memory`] when there is no memory for the packed weight.
     pub fn pack(
         weight: &[E],
         bias: Option<&[f32]>,
         in_features: usize,
         out_features: usize,
-        level: Level,
+        isa: Isa,
     ) -> Result<Self, CpuError> {
         for (what, given) in [("in_features", in_features), ("out_features", out_features)] {
             if given == 0 {
@@ -78,7 +79,7 @@ impl<E: Dtype> Linear<E> {
         Ok(Self {
             in_features,
             out_features,
-            level,
+            isa,
             cells,
             bias: padded,
         })
@@ -153,7 +154,7 @@ impl<E: Dtype> Linear<E> {
                 let next = (part + member.threads()) % chunks * chunk;
                 let column = first * PANEL;
                 launch(
-                    self.level,
+                    self.isa,
                     PanelProduct {
                         x: &x[start * self.in_features..end * self.in_features],
                         in_features: self.in_features,

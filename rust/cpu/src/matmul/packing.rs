@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use spectrie_simd::Isa;
+
 use crate::error::CpuError;
 use crate::matmul::linear::Linear;
-use crate::simd::{Bf16, Dtype, Level};
+use crate::simd::{Bf16, Dtype};
 use crate::threads::Team;
 
 /// Numbers of a checkpoint, on its own memory.
@@ -56,7 +58,7 @@ pub struct LinearSource<'a> {
 }
 
 impl LinearSource<'_> {
-    fn pack<E: Dtype>(&self, level: Level) -> Result<Linear<E>, CpuError> {
+    fn pack<E: Dtype>(&self, isa: Isa) -> Result<Linear<E>, CpuError> {
         let len: usize = self.parts.iter().map(Stored::len).sum();
         if self.in_features == 0 || !len.is_multiple_of(self.in_features) {
             return Err(CpuError::Length {
@@ -82,7 +84,7 @@ impl LinearSource<'_> {
         );
         let out_features = len / self.in_features;
         let bias = self.bias.as_deref();
-        Linear::pack(&weight, bias, self.in_features, out_features, level)
+        Linear::pack(&weight, bias, self.in_features, out_features, isa)
     }
 }
 
@@ -96,10 +98,10 @@ pub fn pack_all<E: Dtype>(
 ) -> Result<Vec<Linear<E>>, CpuError> {
     let packed: Vec<OnceLock<Result<Linear<E>, CpuError>>> =
         sources.iter().map(|_| OnceLock::new()).collect();
-    let level = Level::detect();
+    let isa = Isa::detect();
     team.run(&|member| {
         member.share(sources.len(), |index| {
-            packed[index].get_or_init(|| sources[index].pack(level));
+            packed[index].get_or_init(|| sources[index].pack(isa));
         });
     })?;
     packed

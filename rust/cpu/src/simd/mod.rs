@@ -3,7 +3,7 @@
 mod bf16;
 mod cell;
 mod dtype;
-mod isa;
+mod kernel;
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -11,6 +11,6 @@ mod x86;
 pub use bf16::Bf16;
 pub use dtype::Dtype;
 pub(crate) use dtype::{load_part, store_part};
-pub use isa::Level;
-pub(crate) use isa::{Kernel, launch};
+pub use kernel::arithmetic;
+pub(crate) use kernel::{Kernel, launch};
 pub(crate) use lanes::{LANES, ROUND, Simd, exp2, maximum, sum};

@@ -1,5 +1,5 @@
 //! AVX-512 and AVX2+FMA lanes. Both fuse multiply-add, so they give the same bits.
-#![allow(unsafe_code)] // vector intrinsics; `isa.rs` selects a type only where the CPU has it
+#![allow(unsafe_code)] // vector intrinsics; `kernel.rs` selects a type only where the CPU has it
 
 use std::arch::x86_64::{
     __m256, __m512, __m512bh, _MM_HINT_T0, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch,
@@ -15,23 +15,13 @@ use std::arch::x86_64::{
 
 use std::mem::transmute;
 
+use spectrie_simd::{Avx2, Avx512, Avx512Bf16};
+
 use crate::simd::bf16::Bf16;
 use crate::simd::lanes::{EXPONENT_OFFSET, LANES, Simd, widened_pairs};
 
-/// One 512-bit register.
-#[derive(Clone, Copy)]
-pub(crate) struct Avx512;
-
-/// One 512-bit register, and products of bfloat16 pairs.
-#[derive(Clone, Copy)]
-pub(crate) struct Avx512Bf16;
-
-/// Two 256-bit registers.
-#[derive(Clone, Copy)]
-pub(crate) struct Avx2;
-
-// SAFETY for every block below: the functions are inlined into `isa::avx512` or `isa::avx2`, which
-// run only after the CPU reported the instructions; pointers come from array references of full length.
+// SAFETY for every block below: `launch` names these types only inside `Avx2::run`, `Avx512::run` and
+// `Avx512Bf16::run`, whose proofs the CPU gave; pointers come from array references of full length.
 
 macro_rules! lanewise {
     ($($name:ident $wide:ident $half:ident;)*) => {
@@ -122,6 +112,7 @@ macro_rules! prefetches {
     };
 }
 
+/// One 512-bit register.
 impl Simd for Avx512 {
     avx512!();
     widened_pairs!();
@@ -142,6 +133,7 @@ impl Simd for Avx512 {
 /// The bits of a pair's second number.
 const UPPER: i32 = 0xffff_0000_u32 as i32;
 
+/// One 512-bit register, and products of bfloat16 pairs.
 impl Simd for Avx512Bf16 {
     avx512!();
     type Numbers = __m512bh;
@@ -163,6 +155,7 @@ impl Simd for Avx512Bf16 {
     }
 }
 
+/// Two 256-bit registers.
 impl Simd for Avx2 {
     type V = [__m256; 2];
     widened_pairs!();
