@@ -46,6 +46,13 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "figure",
         "table",
     ),
+    "rust/cpu/src": (
+        "error simd",
+        "buffer threads",
+        "attention matmul",
+        "decoder",
+        "lib",
+    ),
 }
 
 CIRCLES: dict[tuple[str, ...], str] = {}
