@@ -1,8 +1,8 @@
 """Kernels for tree verification, each beside its plain-torch reference.
 
-Every function here takes the plain-torch path on tensors of a CPU and the Triton path on those of a
-GPU (or anywhere under Triton's interpreter, `TRITON_INTERPRET=1`). This file is the one place that
-chooses; importing it needs no Triton.
+Each function runs the plain-torch form on CPU tensors and the Triton kernel on GPU tensors (on all
+tensors under Triton's interpreter, `TRITON_INTERPRET=1`). Only this file chooses between the two;
+importing it does not need Triton.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["TreeLayout", "has_triton", "row_argmax", "tree_attention", "verify_g
 
 
 def has_triton() -> bool:
-    """Whether Triton can be imported here."""
+    """Returns whether Triton can be imported."""
     return importlib.util.find_spec("triton") is not None
 
 
@@ -35,14 +35,14 @@ def tree_attention(
     layout: TreeLayout,
     scale: float,
 ) -> torch.Tensor:
-    """Attention of every row of a step over its request's pages: decode, chunks and trees at once.
+    """Computes attention of every row of a step over its request's pages: decode, chunks and trees.
 
     Args:
         query: [rows, heads, head_dim], float32, float16 or bfloat16.
         key_cache: [slots, kv_heads, head_dim], same dtype and device as `query`; heads is a
             multiple of kv_heads. The rows' own keys are already in their slots.
         value_cache: As `key_cache`.
-        layout: Who sees what; on the same device.
+        layout: The keys visible to each row; on the same device.
         scale: Factor on the scores, usually head_dim ** -0.5.
 
     Returns:
@@ -60,13 +60,16 @@ def tree_attention(
 
 
 def row_argmax(logits: torch.Tensor) -> torch.Tensor:
-    """The likeliest token of each row; ties go to the lowest id, which torch.argmax does not promise.
+    """Returns the likeliest token of each row; ties go to the lowest id, unlike in torch.argmax.
 
     Args:
         logits: [rows, vocabulary], any floating dtype, rows contiguous.
 
     Returns:
         [rows] int32.
+
+    Raises:
+        ValueError: `logits` is not a matrix, or has no columns.
     """
     if logits.dim() != 2 or logits.shape[1] == 0:
         raise ValueError(f"logits have shape {list(logits.shape)}, expected [rows, vocabulary]")
@@ -84,11 +87,11 @@ def verify_greedy(
     request_row_start: torch.Tensor,
     request_row_count: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Walks each request's tree along the model's own greedy choices.
+    """Walks each request's tree along the model's greedy choices.
 
-    From node 0: the model's token after a node is emitted; if a child carries that token the walk
-    steps to it (the first such child), else it stops. A request without drafts is a tree of one
-    row; the sampled row of a prefill chunk is passed as such a tree.
+    The walk starts at node 0 and emits the model's token after each node. If a child carries that
+    token, the walk continues at the first such child; otherwise it stops. A request without drafts is
+    a tree of one row; pass the sampled row of a prefill chunk as such a tree.
 
     Args:
         argmax: [rows] int32, the model's choice after each row.
@@ -101,6 +104,9 @@ def verify_greedy(
         `counts` [requests] int32, tokens emitted (accepted drafts + 1); `path_rows`
         [requests, 64] int32, visited rows within the request; `emitted` [requests, 64] int32, the
         token emitted after each visited row. Entries from `counts` on are -1.
+
+    Raises:
+        ValueError: `row_token` or `row_parent` has another shape than `argmax`.
     """
     for name, tensor in (("row_token", row_token), ("row_parent", row_parent)):
         if tensor.shape != argmax.shape:
@@ -130,7 +136,7 @@ def check_attention(
     rows, heads, head_dim = query.shape
     kv_heads = key_cache.shape[1]
     if kv_heads == 0 or heads % kv_heads:
-        raise ValueError(f"{heads} query heads are no multiple of {kv_heads} key-value heads")
+        raise ValueError(f"{heads} query heads are not a multiple of {kv_heads} key-value heads")
     if key_cache.shape[2] != head_dim:
         raise ValueError(f"head_dim is {head_dim} in query, {key_cache.shape[2]} in the cache")
     if rows != layout.row_owner.shape[0]:

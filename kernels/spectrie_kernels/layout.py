@@ -1,4 +1,4 @@
-"""Who sees what in one step: rows, requests and pages."""
+"""The keys visible to each row of one step: rows, requests and pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TreeLayout:
     own, included).
 
     Attributes:
-        row_owner: [rows] int32, request of each row; rows of a request are consecutive.
+        row_owner: [rows] int32, the request of each row; rows of a request are consecutive.
         row_ancestors: [rows] int64, the ancestor word; ignored for chunk rows.
         request_row_start: [requests] int32, first row.
         request_row_count: [requests] int32, number of rows; at most 64 for trees.
@@ -48,9 +48,9 @@ class TreeLayout:
         if size < 1 or size > 64 or size & (size - 1):
             raise ValueError(f"page_size is {size}, expected a power of two from 1 to 64")
         if self.row_ancestors.dtype != torch.int64:
-            raise ValueError(f"row_ancestors are {self.row_ancestors.dtype}, expected torch.int64")
+            raise ValueError(f"row_ancestors is {self.row_ancestors.dtype}, expected torch.int64")
         requests = self.request_row_start.shape[0]
         if self.page_indptr.shape[0] != requests + 1:
             raise ValueError(
-                f"page_indptr has {self.page_indptr.shape[0]} entries for {requests} requests"
+                f"page_indptr has {self.page_indptr.shape[0]} entries, expected {requests + 1}"
             )

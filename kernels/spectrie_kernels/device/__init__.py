@@ -1,1 +1,1 @@
-"""The Triton forms, one kernel a file, named as its plain-torch reference."""
+"""The Triton kernels, one per file, each named like its plain-torch reference."""

@@ -1,4 +1,4 @@
-"""The kernels in plain torch: the truth the Triton forms are tested against, and the CPU form."""
+"""The kernels in plain torch: the reference for the Triton kernels, and the form that runs on a CPU."""
 
 from spectrie_kernels.reference.row_argmax import row_argmax
 from spectrie_kernels.reference.tree_attention import tree_attention

@@ -12,7 +12,7 @@ CHUNK = 0
 
 
 def visible(layout: TreeLayout, request: int) -> torch.Tensor:
-    """Which logical indices the rows of `request` see: bool [rows, kv_len + rows]."""
+    """Returns the logical indices visible to each row of `request`: bool [rows, kv_len + rows]."""
     start = int(layout.request_row_start[request])
     count = int(layout.request_row_count[request])
     kv_len = int(layout.request_kv_len[request])

@@ -1,52 +1,52 @@
-//! The crate's one error.
+//! The error of this crate.
 
 use thiserror::Error;
 
-/// Why an operator refused its arguments. Nothing was written when one of these is returned, except
-/// [`CpuError::Panicked`].
+/// An operator refused its arguments, memory ran out, or an operator panicked. Nothing was written,
+/// except after [`CpuError::Panicked`].
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum CpuError {
-    /// A size given at construction is outside what the operators support.
+    /// A size given at construction is not supported.
     #[error("{what} is {given}, allowed: {allowed}")]
     Size {
-        /// Which size.
+        /// Name of the size.
         what: &'static str,
         /// The value given.
         given: usize,
-        /// The values allowed, in words.
+        /// Allowed values, in words.
         allowed: &'static str,
     },
     /// A buffer's length does not fit the other arguments.
     #[error("{what} has {given} elements, expected {expected}")]
     Length {
-        /// Which buffer.
+        /// Name of the buffer.
         what: &'static str,
         /// Its length.
         given: usize,
-        /// The length that the other arguments call for.
+        /// The length that fits the other arguments.
         expected: usize,
     },
-    /// An entry of the plan points outside its range.
+    /// An entry of the plan is out of range or contradicts the others.
     #[error("{what}[{index}] is {given}, expected {expected}")]
     Entry {
-        /// Which array of the plan.
+        /// Name of the array.
         what: &'static str,
-        /// Which entry of it.
+        /// Index of the entry.
         index: usize,
         /// The value given.
         given: i64,
-        /// What would have been right, in words.
+        /// Allowed values, in words.
         expected: String,
     },
     /// A key-value cache or a packed weight could not be allocated.
     #[error(
-        "no memory for {bytes} bytes of weights or key-value cache; use a smaller model or cache"
+        "cannot allocate {bytes} bytes for weights or key-value cache; use a smaller model or cache"
     )]
     Memory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
     },
-    /// An operator panicked on a worker thread: a bug; the cache content is unknown.
-    #[error("a CPU operator panicked")]
+    /// An operator panicked on a thread of the team. This is a bug; the content of the cache is unknown.
+    #[error("a CPU operator panicked: this is a bug, and the content of the cache is unknown")]
     Panicked,
 }

@@ -1,18 +1,19 @@
 //! The forward of a decoder on a CPU, each row computed alone in a fixed order.
 //!
-//! [`Decoder::forward`] takes the rows of a [`Batch`] from tokens to logits in one call: its members of a
+//! [`Decoder::forward`] takes the rows of a [`Batch`] from tokens to logits in one call. The threads of a
 //! [`Team`] share every product ([`Linear`]) and operator, and meet at barriers where data flows. The
 //! operators can be called alone: [`Attention::attend`] (rotary embedding, write to the paged cache,
 //! attention over chunks and draft trees), [`rms_norm`], [`add_rms_norm`], [`silu_mul`] and [`top_k`].
+//! DESIGN.md beside this crate explains how it works.
 //!
 //! # Exactness
-//! The result of a row is a pure function of its own inputs. It never depends on how many rows the call
-//! has, on the row's place among them, on the thread count, or on whether its keys were written as a
+//! The result of a row is a pure function of its own inputs. It does not depend on the number of rows in
+//! the call, on the row's index, on the number of threads, or on whether its keys were written as a
 //! prompt chunk, one by one, or as the path of a draft tree. All arithmetic is single precision in
 //! lanes of sixteen with a fixed order of additions. CPUs with fused multiply-add (AVX2+FMA, AVX-512,
-//! aarch64) all give the same bits; others differ, which [`arithmetic`] names.
+//! aarch64) all give the same bits; others may differ. [`arithmetic`] names the arithmetic of a CPU.
 
-// Code is compiled for the detected instructions only where it is inlined into the `run` of a proof of `spectrie-simd`.
+// Code is compiled for the detected instructions only where it is inlined into `spectrie_simd::Work::run`.
 #![allow(clippy::inline_always)]
 
 mod attention;

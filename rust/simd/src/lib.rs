@@ -23,7 +23,7 @@
 //!
 //! # Exactness
 //! Plain Rust gives the same bits under every instruction set: the compiler vectorises it, and neither
-//! fuses nor reorders floating-point operations. Only intrinsics can tell instruction sets apart.
+//! fuses nor reorders floating-point operations. Only intrinsics can make a difference.
 
 mod isa;
 mod work;

@@ -6,9 +6,9 @@ use crate::isa::{Avx2, Avx512, Avx512Bf16, Isa};
 /// A piece of work. `run` and all it calls in its loops must be `#[inline(always)]`, or they are
 /// compiled without the instructions.
 pub trait Work {
-    /// What it gives.
+    /// Its result.
     type Output;
-    /// Does it.
+    /// Does the work.
     fn run(self) -> Self::Output;
 }
 

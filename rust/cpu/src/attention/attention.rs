@@ -14,12 +14,12 @@ use crate::error::CpuError;
 use crate::simd::{Dtype, LANES, launch};
 use crate::threads::{Member, Team, share_out};
 
-/// What one layer does besides the common geometry.
+/// Attention settings of one layer.
 #[derive(Debug, Clone, Default)]
 pub struct LayerConfig {
-    /// Whether queries and keys are rotated (some families skip it in every fourth layer).
+    /// Rotates queries and keys (some families skip it in every fourth layer).
     pub rotary: bool,
-    /// Keys that a row sees, itself included; `None` = all.
+    /// Sliding window: keys that a row attends to, its own included; `None` = all.
     pub window: Option<usize>,
     /// Weights of the norm over each query head, `head_dim` long.
     pub query_norm: Option<Vec<f32>>,
@@ -38,15 +38,15 @@ pub struct AttentionConfig {
     pub head_dim: usize,
     /// Pages of the cache.
     pub num_pages: usize,
-    /// Positions are below this.
+    /// Limit of positions, exclusive.
     pub max_context: usize,
-    /// Factor of the scores, usually `head_dim^-0.5`.
+    /// Factor on the scores, usually `head_dim^-0.5`.
     pub scale: f32,
     /// Added to the mean of squares in the query and key norms.
     pub norm_epsilon: f32,
     /// Cosines `[max_context, rotated / 2]`.
     pub cosines: Vec<f32>,
-    /// Sines, likewise.
+    /// Sines `[max_context, rotated / 2]`.
     pub sines: Vec<f32>,
     /// One entry per layer.
     pub layers: Vec<LayerConfig>,
@@ -74,11 +74,11 @@ pub struct Attention<E> {
 }
 
 impl<E: Dtype> Attention<E> {
-    /// Checks the geometry and reserves the cache. Memory is taken from the system as pages are used.
+    /// Checks the geometry and reserves the cache. The system provides memory as pages are first used.
     ///
     /// # Errors
-    /// [`CpuError::Size`] or [`CpuError::Length`] for a geometry that is not supported,
-    /// [`CpuError::Memory`] when the cache does not fit.
+    /// [`CpuError::Size`] or [`CpuError::Length`] for an unsupported geometry, [`CpuError::Memory`] when
+    /// the cache cannot be allocated.
     pub fn new(config: AttentionConfig) -> Result<Self, CpuError> {
         let size = |what, given, allowed| {
             Err(CpuError::Size {
@@ -158,12 +158,12 @@ impl<E: Dtype> Attention<E> {
         })
     }
 
-    /// Bytes of cache that a page takes over all layers.
+    /// Bytes of a page in the caches of all layers.
     pub fn page_bytes(&self) -> usize {
         2 * self.caches.len() * self.config.kv_heads * PAGE_SIZE * self.width * size_of::<E>()
     }
 
-    /// Does the plan's cache moves, in order, in every layer.
+    /// Performs the plan's cache moves, in order, in every layer.
     pub fn move_slots(&mut self, batch: &Batch) {
         for cache in &mut self.caches {
             for &(from, to) in &batch.moves {
@@ -172,11 +172,11 @@ impl<E: Dtype> Attention<E> {
         }
     }
 
-    /// Attention of one layer for some rows of `batch`.
+    /// Computes the attention of one layer for some rows of `batch`.
     ///
     /// `qkv: [rows, (heads + 2 kv_heads) * head_dim]` holds queries, keys and values before rotation;
-    /// keys and values are written to the cache first, then each row attends to the keys it sees.
-    /// `out: [rows, heads * head_dim]`. A batch taken in several calls must be taken in order.
+    /// keys and values are written to the cache first, then each row attends to the keys visible to it.
+    /// `out: [rows, heads * head_dim]`. Split a batch over several calls in ascending order only.
     ///
     /// # Errors
     /// [`CpuError::Size`] for a layer that does not exist, [`CpuError::Length`] when buffers do not fit

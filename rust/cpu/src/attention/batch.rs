@@ -26,9 +26,9 @@ pub struct BatchArrays<'a> {
     pub request_kv_len: &'a [i32],
     /// 0 for a causal chunk, 1 for a draft tree `[Q]`.
     pub request_kind: &'a [i32],
-    /// Where each request's pages start in `page_ids` `[Q + 1]`.
+    /// Start of each request's pages in `page_ids`, and the end of the last `[Q + 1]`.
     pub page_indptr: &'a [i32],
-    /// Page tables of all requests, one behind the other.
+    /// Page tables of all requests, one after the other.
     pub page_ids: &'a [i32],
     /// Slots to copy from, before anything else `[M]`.
     pub kv_move_src: &'a [i32],
@@ -47,7 +47,7 @@ pub(crate) struct BatchRow {
     pub(crate) path_start: u32,
 }
 
-/// A checked plan.
+/// A checked plan: the rows of one forward.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     pub(crate) rows: Vec<BatchRow>,
@@ -61,7 +61,7 @@ impl Batch {
     ///
     /// # Errors
     /// [`CpuError::Length`] when arrays do not fit each other, [`CpuError::Entry`] for the first entry
-    /// that is out of range, disagrees with the page table, or does not describe a tree.
+    /// that is out of range, contradicts the page table, or does not describe a tree.
     pub fn new(
         arrays: &BatchArrays<'_>,
         num_pages: usize,

@@ -7,7 +7,7 @@ use crate::simd::{Dtype, Kernel, Simd};
 
 /// One row and one key-value head.
 pub(crate) struct WriteKv<'a, E> {
-    /// The query heads of the group, one behind the other.
+    /// The query heads of the group, one after the other.
     pub(crate) query: &'a [E],
     pub(crate) key: &'a [E],
     pub(crate) value: &'a [E],

@@ -1,18 +1,18 @@
 //! Which columns of a row one part of a divided decoder computes.
 
-/// Neighbouring columns of a row.
+/// A range of columns of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
-    /// The first one.
+    /// First column.
     pub first: usize,
-    /// How many.
+    /// Number of columns.
     pub count: usize,
-    /// Columns of the whole row.
+    /// Number of columns of the whole row.
     pub total: usize,
 }
 
 impl Columns {
-    /// All columns of a row.
+    /// All columns of a row of `total`.
     pub fn all(total: usize) -> Self {
         Self {
             first: 0,

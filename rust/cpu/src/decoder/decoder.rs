@@ -23,38 +23,38 @@ pub(crate) const BLOCK_ROWS: usize = 256;
 /// of a prompt) and give theirs back.
 const RETAINED_ROWS: usize = 2 * HEAD_ROWS;
 
-/// What a decoder is built of.
+/// The parts of a decoder.
 pub struct DecoderParts<E: Dtype> {
     /// One entry per layer.
     pub layers: Vec<Layer<E>>,
-    /// Where tokens come in.
+    /// The table of token vectors.
     pub embedding: Embedding<E>,
-    /// Norm before the head, `[hidden]`.
+    /// Norm before the LM head, `[hidden]`.
     pub final_norm: Vec<f32>,
     /// Product from hidden to vocabulary.
     pub head: Linear<E>,
     /// Geometry of the attention, one entry per layer.
     pub attention: AttentionConfig,
-    /// Most rows of a batch.
+    /// Maximum rows of a batch.
     pub max_rows: usize,
-    /// Which part of a decoder it is; `None` = all of it.
+    /// The part of a divided decoder; `None` = the whole decoder.
     pub split: Option<Split>,
 }
 
-/// What a forward computes.
+/// The input of one forward.
 #[derive(Debug, Clone, Copy)]
 pub struct Step<'a> {
-    /// The rows' places in the cache.
+    /// The rows, and their places in the cache.
     pub batch: &'a Batch,
-    /// A token for each row.
+    /// The token of each row.
     pub tokens: &'a [i32],
-    /// Ascending rows whose logits are kept.
+    /// Rows whose logits are kept, ascending.
     pub sample_rows: &'a [i32],
-    /// Ascending rows whose likeliest tokens are given.
+    /// Rows whose likeliest tokens are returned, ascending.
     pub top_rows: &'a [i32],
 }
 
-/// The likeliest tokens of the top rows, as [`crate::top_k`] gives them.
+/// The likeliest tokens of the top rows, as [`crate::top_k`] computes them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopTokens {
     /// `[top rows, 8]`.
@@ -84,12 +84,12 @@ pub struct Decoder<E: Dtype> {
 
 #[allow(unsafe_code)] // the residual stream is written by several threads
 impl<E: Dtype> Decoder<E> {
-    /// Checks that the parts fit each other, and reserves cache and logits. Their memory is taken from
-    /// the system as it is used.
+    /// Checks that the parts fit each other, and reserves cache and logits. The system provides their
+    /// memory as it is first used.
     ///
     /// # Errors
     /// [`CpuError::Size`] or [`CpuError::Length`] for parts that do not fit, [`CpuError::Memory`] when
-    /// cache or logits cannot be reserved.
+    /// cache or logits cannot be allocated.
     pub fn new(parts: DecoderParts<E>) -> Result<Self, CpuError> {
         let hidden = parts.head.in_features();
         let config = &parts.attention;
@@ -163,12 +163,12 @@ impl<E: Dtype> Decoder<E> {
         })
     }
 
-    /// Logits of the sample rows, `[sample rows, vocabulary]` from the beginning of
-    /// [`Decoder::logits`], and the likeliest tokens of the top rows, after the batch's cache moves.
+    /// Performs the batch's cache moves and computes its rows. Returns the likeliest tokens of the top
+    /// rows; the logits of the sample rows are the first rows of [`Decoder::logits`].
     ///
     /// # Errors
-    /// [`CpuError::Length`] or [`CpuError::Entry`] for a step that contradicts itself, in which case
-    /// nothing was done; [`CpuError::Panicked`] on a bug.
+    /// [`CpuError::Length`] or [`CpuError::Entry`] for a step that contradicts itself, before anything is
+    /// changed; [`CpuError::Panicked`] on a bug.
     pub fn forward(&mut self, team: &Team, step: &Step<'_>) -> Result<TopTokens, CpuError> {
         let num_rows = self.check(step)?;
         let output = output_rows(num_rows, BLOCK_ROWS, step.sample_rows, step.top_rows)?;
@@ -223,17 +223,17 @@ impl<E: Dtype> Decoder<E> {
         Ok(top)
     }
 
-    /// Rows of logits, `[max_rows, vocabulary]`; those of the last forward's sample rows come first.
+    /// Logits, `[max_rows, vocabulary]`; the first rows are the sample rows of the last forward.
     pub fn logits(&self) -> &[f32] {
         &self.logits.as_slice()[..self.max_rows * self.vocabulary()]
     }
 
-    /// Tokens of the model.
+    /// Number of tokens in the vocabulary.
     pub fn vocabulary(&self) -> usize {
         self.split.vocabulary.total
     }
 
-    /// Memory that weights and workspaces take, without cache and logits.
+    /// Bytes of weights and activations, without cache and logits.
     pub fn bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         layers

@@ -1,4 +1,4 @@
-//! From a token to the beginning of its residual stream.
+//! The embedding: from a token to the start of its residual stream.
 
 use crate::error::CpuError;
 use crate::matmul::Linear;
@@ -6,7 +6,7 @@ use crate::simd::Dtype;
 
 /// The table of token vectors.
 pub enum Embedding<E: Dtype> {
-    /// The head's weights, stored once; not for a head in parts.
+    /// The weights of the LM head, stored once; not for a head in parts.
     Tied,
     /// A table of its own, `[vocabulary, hidden]`.
     Table(Vec<E>),

@@ -1,7 +1,7 @@
 //! One decoder layer in stages, each called by all members of a team.
 //!
-//! The stages meet where a decoder in parts gathers: behind the attended heads, behind both products
-//! that end a half, and behind the gated activation.
+//! A decoder in parts gathers between them: after the attended heads, after both products that end a
+//! half, and after the gated activation.
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
 use std::ops::Range;
@@ -26,20 +26,20 @@ pub struct Layer<E: Dtype> {
     pub output: Linear<E>,
     /// Norm before the MLP, `[hidden]`.
     pub mlp_norm: Vec<f32>,
-    /// What follows the second norm.
+    /// The MLP, after the second norm.
     pub mlp: Mlp<E>,
 }
 
-/// What a layer does behind its second norm.
+/// The MLP of a layer, after its second norm.
 pub enum Mlp<E: Dtype> {
-    /// The same for every row.
+    /// One MLP for every row.
     Dense(Dense<E>),
-    /// Of several, each row takes a few.
+    /// Several experts, of which each row takes a few.
     Mixture(Mixture<E>),
 }
 
 impl<E: Dtype> Layer<E> {
-    /// Memory that the weights take.
+    /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
         let norms = self.attention_norm.len() + self.mlp_norm.len();
         let mlp = match &self.mlp {

@@ -1,8 +1,8 @@
-//! A mixture of experts: each row goes through the few MLPs that a product chooses for it.
+//! A mixture of experts: each row goes through the few MLPs that the router chooses for it.
 //!
 //! The rows of one expert are gathered, so that its weights are read once. A row's experts and weights
-//! depend on the row alone, and their results are added in ascending order of experts, so the company
-//! that shares an expert changes no bit.
+//! depend on the row alone, and their results are added in ascending order of experts, so the
+//! other rows of an expert change no bit.
 #![allow(unsafe_code)] // parts of the buffers are written and read by several threads
 
 use spectrie_simd::Isa;
@@ -16,20 +16,20 @@ use crate::matmul::Linear;
 use crate::simd::{Dtype, Kernel, LANES, Simd, launch, load_part, store_part};
 use crate::threads::{Member, share_out};
 
-/// Weights of the experts, and of what chooses among them.
+/// Weights of the experts and of the router that chooses among them.
 pub struct Mixture<E: Dtype> {
     /// Product to a score for each expert.
     pub router: Linear<E>,
-    /// All of equal sizes.
+    /// The experts, all of equal sizes.
     pub experts: Vec<Dense<E>>,
-    /// Experts that a row takes, the likeliest by the softmax of the scores.
+    /// Number of experts that a row takes: those with the largest softmax scores.
     pub chosen: usize,
-    /// Whether the weights of the chosen experts are scaled to a sum of 1.
+    /// Scales the weights of the chosen experts to a sum of 1.
     pub normalised: bool,
 }
 
 impl<E: Dtype> Mixture<E> {
-    /// Memory that the weights take.
+    /// Bytes of the weights.
     pub(crate) fn bytes(&self) -> usize {
         self.router.bytes() + self.experts.iter().map(Dense::bytes).sum::<usize>()
     }

@@ -16,14 +16,14 @@ const GATED_PART: usize = 32 * LANES;
 
 /// A gated MLP: `down(silu(gate(x)) * up(x))`.
 pub struct Dense<E: Dtype> {
-    /// Product to gate, then up.
+    /// Product to the gate, then the up projection.
     pub gate_up: Linear<E>,
     /// Product back to the residual stream.
     pub down: Linear<E>,
 }
 
 impl<E: Dtype> Dense<E> {
-    /// Memory that the weights take.
+    /// Bytes of the weights.
     pub(crate) fn bytes(&self) -> usize {
         self.gate_up.bytes() + self.down.bytes()
     }

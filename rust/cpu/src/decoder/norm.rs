@@ -10,7 +10,7 @@ use crate::threads::{Member, share_out};
 
 /// Writes `x / rms(x) * weight` for each row of `x`.
 ///
-/// `x: [rows, weight.len()]`, `out` likewise; the mean of squares gets `epsilon` added.
+/// `x` and `out` are `[rows, weight.len()]`; `epsilon` is added to the mean of squares.
 ///
 /// # Errors
 /// [`CpuError::Length`] when the sizes do not fit.

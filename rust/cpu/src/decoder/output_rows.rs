@@ -15,7 +15,7 @@ pub(crate) struct OutputRow {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OutputRows {
     pub(crate) rows: Vec<OutputRow>,
-    /// Where the first row's logits go. Logits that are not kept lie behind those that are, where the
+    /// Where the first row's logits go. Logits that are not kept lie after those that are, where the
     /// next block's overwrite them.
     pub(crate) first_logits: usize,
     /// How many are kept.

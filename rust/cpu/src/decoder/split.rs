@@ -1,7 +1,7 @@
-//! A decoder whose products are computed in parts: by other processes, each with columns of its own.
+//! Tensor parallelism: several processes compute the products of one decoder, each its own columns.
 //!
-//! Every product is split by output features, and what the next one takes in is gathered whole. So each
-//! sum is computed in one place, in the order of an undivided decoder, and has its bits.
+//! Every product is split by output features, and the inputs of the next one are gathered whole. So each
+//! sum is computed in one place, in the order of an undivided decoder, and has the same bits.
 #![allow(unsafe_code)] // gathered buffers are handed out as addresses
 
 use crate::buffer::{Columns, SharedSlice};
@@ -9,30 +9,30 @@ use crate::decoder::shape::Widths;
 use crate::error::CpuError;
 use crate::threads::Member;
 
-/// What is gathered.
+/// The buffers that are gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whole {
     /// Attended heads, in the decoder's dtype.
     Attended,
-    /// What the second product of each half adds to the residual stream, likewise.
+    /// Output of the second product of each half, which is added to the residual stream; in the dtype.
     Hidden,
-    /// Gated activations, likewise.
+    /// Gated activations, in the dtype.
     Gated,
-    /// Gated activations of experts, likewise: a row for each expert that a row takes.
+    /// Gated activations of experts, in the dtype: one row for each expert that a row takes.
     Expert,
     /// Logits, single precision.
     Logits,
 }
 
-/// Gets the columns of the other parts.
+/// Exchanges columns with the other parts.
 pub trait Exchange: Send + Sync {
-    /// Fills `rows` rows at `address`, which follow each other without gaps and hold this part's
-    /// columns, with those of all others. One thread calls it at a time; all parts call it in the same
-    /// order. Where it fails, it keeps the reason for its owner, and the forward's result means nothing.
+    /// Fills in the columns of all other parts in `rows` contiguous rows at `address`, which hold this
+    /// part's columns. One thread calls it at a time; all parts call it in the same order. When it fails,
+    /// it keeps the reason for its owner, and the result of the forward is undefined.
     fn gather(&self, whole: Whole, address: usize, rows: usize);
 }
 
-/// One part of a decoder.
+/// One part of a decoder: the columns that it computes.
 pub struct Split {
     /// Its columns of the attended heads.
     pub attended: Columns,
@@ -44,7 +44,7 @@ pub struct Split {
     pub expert: Columns,
     /// Its tokens of the vocabulary.
     pub vocabulary: Columns,
-    /// How it gets the columns of the others; `None` when there are none.
+    /// Exchanges columns with the other parts; `None` when there are none.
     pub exchange: Option<Box<dyn Exchange>>,
 }
 
@@ -74,7 +74,7 @@ impl Split {
         Ok(())
     }
 
-    /// Fills in the columns of the other parts. All members call it behind a barrier, and it ends with
+    /// Fills in the columns of the other parts. All members call it after a barrier, and it ends with
     /// one.
     pub(crate) fn gather<T: Copy>(
         &self,

@@ -5,7 +5,7 @@ use spectrie_simd::Isa;
 use crate::error::CpuError;
 use crate::simd::{Kernel, LANES, ROUND, Simd, launch, sum};
 
-/// Tokens given for each row.
+/// Number of tokens returned for each row.
 pub const TOP_K: usize = 8;
 
 /// Values whose greatest is kept lane by lane: a bucket is one lane of one block, 16 values.
@@ -15,8 +15,8 @@ const BLOCK: usize = 16 * LANES;
 /// softmax of the plain row, at temperature 1.
 ///
 /// `logits: [rows, width]`, `ids` and `probabilities: [rows, 8]`. Ties go to the lowest id, so the
-/// first id is the row's argmax. NaN is passed over. Where a row has no finite greatest value, or
-/// too few above minus infinity, the ids left over are -1 and their probabilities 0.
+/// first id is the row's argmax. NaN is ignored. When the greatest value of a row is not finite, or
+/// too few values are above minus infinity, the remaining ids are -1 and their probabilities 0.
 ///
 /// # Errors
 /// [`CpuError::Length`] when the sizes do not fit.

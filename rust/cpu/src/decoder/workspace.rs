@@ -100,13 +100,13 @@ impl<E: Dtype> Workspace<E> {
 
 /// What all members of a team see of the buffers; rows follow each other without gaps.
 ///
-/// A buffer is written by one stage, each part by one member, and read by later stages only, behind a
+/// A buffer is written by one stage, each part by one member, and read by later stages only, after a
 /// barrier: that is what every SAFETY note about these buffers means.
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers<'a, E> {
     /// The residual stream.
     pub(crate) residual: SharedSlice<'a, f32>,
-    /// What goes into a product behind a norm.
+    /// Output of a norm, and input of the product after it.
     pub(crate) normed: SharedSlice<'a, E>,
     /// Queries, keys and values before rotation.
     pub(crate) qkv: SharedSlice<'a, E>,

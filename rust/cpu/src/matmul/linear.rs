@@ -1,4 +1,4 @@
-//! Matrix products with weights packed for few rows and for many.
+//! A packed weight and its product.
 
 use spectrie_simd::Isa;
 
@@ -18,7 +18,7 @@ const PARTS_EACH: usize = 8;
 
 /// A weight `[out, in]` packed for products with few or many rows.
 ///
-/// The bits of one row of a product never depend on the other rows, on their number or on the threads.
+/// The bits of a row of the product do not depend on the other rows, on their number or on the threads.
 /// Accumulation is in single precision.
 pub struct Linear<E: Dtype> {
     in_features: usize,
@@ -35,7 +35,7 @@ impl<E: Dtype> Linear<E> {
     ///
     /// # Errors
     /// [`CpuError::Length`] when the sizes do not fit, [`CpuError::Size`] for a size of 0,
-    /// [`CpuError::Memory`] when there is no memory for the packed weight.
+    /// [`CpuError::Memory`] when the packed weight cannot be allocated.
     pub fn pack(
         weight: &[E],
         bias: Option<&[f32]>,
@@ -85,17 +85,17 @@ impl<E: Dtype> Linear<E> {
         })
     }
 
-    /// Inputs of a row.
+    /// Number of inputs.
     pub fn in_features(&self) -> usize {
         self.in_features
     }
 
-    /// Outputs of a row.
+    /// Number of outputs.
     pub fn out_features(&self) -> usize {
         self.out_features
     }
 
-    /// Memory of the packed weight, padding and bias included.
+    /// Bytes of the packed weight, padding and bias included.
     pub fn bytes(&self) -> usize {
         size_of_val(self.cells.as_slice()) + size_of_val(self.bias.as_slice())
     }

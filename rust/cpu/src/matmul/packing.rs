@@ -1,4 +1,4 @@
-//! Weights as a checkpoint stores them, packed by all members of a team.
+//! Packing of weights from a checkpoint, by all members of a team.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -10,19 +10,19 @@ use crate::matmul::linear::Linear;
 use crate::simd::{Bf16, Dtype};
 use crate::threads::Team;
 
-/// Numbers of a checkpoint, on its own memory.
+/// Borrowed numbers of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub enum Stored<'a> {
     /// Single precision.
     F32(&'a [f32]),
-    /// The upper half of single precision.
+    /// bfloat16.
     Bf16(&'a [Bf16]),
     /// Half precision (IEEE 754), as bits.
     F16(&'a [u16]),
 }
 
 impl Stored<'_> {
-    /// How many numbers.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),
@@ -31,12 +31,12 @@ impl Stored<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends all numbers, each the nearest of its kind.
+    /// Appends all numbers, each rounded to the nearest of the dtype.
     pub fn append_to<E: Dtype>(&self, to: &mut Vec<E>) {
         match self {
             Self::F32(values) => to.extend(values.iter().map(|&value| E::from_f32(value))),
@@ -46,14 +46,14 @@ impl Stored<'_> {
     }
 }
 
-/// One product to be: stacked matrices `[out, in_features]` and a bias over all their outputs.
+/// What a [`Linear`] is packed from: stacked matrices `[out, in_features]` and a bias over all outputs.
 #[derive(Debug, Clone)]
 pub struct LinearSource<'a> {
     /// The matrices, row-major.
     pub parts: Vec<Stored<'a>>,
-    /// Added to the outputs, as many as there are.
+    /// Bias, one entry for each output.
     pub bias: Option<Vec<f32>>,
-    /// Width of every matrix.
+    /// Inputs of every matrix.
     pub in_features: usize,
 }
 
@@ -88,7 +88,7 @@ impl LinearSource<'_> {
     }
 }
 
-/// Packs every source; each is in memory unpacked only while a member works on it.
+/// Packs every source. A converted copy of a source exists only while a member packs it.
 ///
 /// # Errors
 /// [`CpuError::Length`] for matrices and biases that do not fit, [`CpuError::Panicked`] on a bug.

@@ -10,13 +10,13 @@ mod sealed {
     impl Sealed for crate::simd::bf16::Bf16 {}
 }
 
-/// A number that activations and cache are stored as; arithmetic is always in `f32`.
+/// A number type of weights, activations and cache; arithmetic is always in `f32`.
 pub trait Dtype: sealed::Sealed + Packed + Copy + Default + Send + Sync + 'static {
     /// The value as `f32`, exactly.
     fn to_f32(self) -> f32;
     /// The nearest value, ties to even.
     fn from_f32(value: f32) -> Self;
-    /// The slice itself where it already has this type.
+    /// The slice itself when it already has this type.
     #[doc(hidden)]
     fn of_f32(values: &[f32]) -> Option<&[Self]>;
     /// As [`Dtype::of_f32`].

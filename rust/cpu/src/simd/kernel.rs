@@ -39,8 +39,8 @@ pub(crate) fn launch<K: Kernel>(isa: Isa, kernel: K) {
     }
 }
 
-/// The name of the arithmetic of an instruction set, for products of bfloat16 or of single precision:
-/// equal names give equal bits.
+/// Names the arithmetic of an instruction set, with weights in bfloat16 or single precision: equal
+/// names give equal bits.
 pub fn arithmetic(isa: Isa, bfloat16: bool) -> &'static str {
     match isa {
         // Differs in bfloat16 products alone; denormal numbers, for one, are zero to the instruction.

@@ -31,22 +31,22 @@ impl<'a> Member<'a> {
 }
 
 impl Member<'_> {
-    /// Its number, below [`Member::threads`]; the caller of the run is 0.
+    /// Index below [`Member::threads`]; the caller of the run is 0.
     #[inline]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Members of the run.
+    /// Number of members of the run.
     #[inline]
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Waits until all members are here; what they wrote before is seen by all after.
+    /// Waits until all members have arrived. Writes before the barrier are visible to all after it.
     ///
     /// # Panics
-    /// When another member panicked, so that the run ends with an error and not never.
+    /// When another member panicked, so that the run ends with an error instead of hanging.
     #[inline]
     pub fn barrier(&self) {
         if self.threads == 1 {
@@ -66,8 +66,8 @@ impl Member<'_> {
         }
     }
 
-    /// Calls `work` for each of `0..parts` on some member, the next part for whoever is free; there is
-    /// no barrier at the end. Every member must call the same sequence of shares and barriers.
+    /// Calls `work` once for each of `0..parts`, on the members that are free; there is no barrier at the
+    /// end. Every member must call the same sequence of shares and barriers.
     #[inline]
     pub fn share(&self, parts: usize, mut work: impl FnMut(usize)) {
         if self.threads == 1 {

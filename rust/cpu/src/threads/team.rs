@@ -15,7 +15,7 @@ use crate::threads::park::Park;
 
 type Work<'a> = dyn Fn(&Member<'_>) + Sync + 'a;
 
-/// Threads that run one forward together; made once, asleep between forwards.
+/// Threads that run one forward together, created once and asleep between forwards.
 ///
 /// A run costs a few microseconds when the threads are still awake from the last one. Several teams
 /// may exist; runs of one team follow each other. A run must not start another one of the same team.
@@ -53,8 +53,8 @@ unsafe impl Sync for Common {}
 unsafe impl Send for Common {}
 
 impl Team {
-    /// A team of `threads`, at least one: the one that calls [`Team::run`] and `threads - 1` of its
-    /// own. Fewer when the system refuses to start them.
+    /// Creates a team of `threads`: the caller of [`Team::run`] and `threads - 1` of its own. Has at least
+    /// one member, and fewer than asked for when the system refuses to start threads.
     pub fn new(threads: usize) -> Self {
         let common = Arc::new(Common {
             barrier: Barrier::default(),
@@ -80,7 +80,7 @@ impl Team {
         }
     }
 
-    /// Threads of a run, the caller included.
+    /// Number of threads of a run, the caller included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
