@@ -4,7 +4,7 @@
 //! depends on the row and the [`Draw`] alone.
 
 // Passes over rows are compiled for the detected instructions only where they are inlined into
-// `simd.rs`.
+// `spectrie_simd::Work::run`. They are plain Rust, so all instructions give the same bits.
 #![allow(clippy::inline_always)]
 
 mod argmax;
@@ -18,7 +18,6 @@ pub mod noise;
 mod parameters;
 mod sampler;
 mod select;
-mod simd;
 mod typical;
 
 pub use error::SamplingError;
