@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class WorkerFailure(_message.Message):
-    """A worker that did not do what it was asked to."""
+    """A worker that failed to carry out a call."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -33,7 +33,7 @@ class WorkerFailure(_message.Message):
     code: _builtins.int
     """Number of a gRPC status code."""
     message: _builtins.str
-    """One sentence."""
+    """The reason, in one sentence."""
     def __init__(
         self,
         *,
@@ -90,12 +90,12 @@ class Corpus(_message.Message):
     bytes: _builtins.int
     """Bytes of its file, which is mapped and not counted as draft memory."""
     accepted_tokens: _builtins.int
-    """Draft tokens from it that the model agreed with."""
+    """Draft tokens from it that the model accepted."""
     workers: _builtins.int
     """Workers that have it."""
     @_builtins.property
     def readers(self) -> Global___Namespaces:
-        """Who may read it; everyone when absent."""
+        """The namespaces that may read it; all when absent."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class AddCorpusRequest(_message.Message):
     """A name in the worker's cache, or the absolute path of a file on the worker's machine."""
     @_builtins.property
     def readers(self) -> Global___Namespaces:
-        """Who may read it; everyone when absent."""
+        """The namespaces that may read it; all when absent."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ Global___RemoveCorpusResponse: _TypeAlias = RemoveCorpusResponse  # noqa: Y015
 
 @_typing.final
 class NamespaceInfo(_message.Message):
-    """A namespace, summed over workers: each holds text of its own requests and of the others'."""
+    """A namespace, summed over workers; each worker holds text of all workers' requests."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -282,7 +282,7 @@ class NamespaceInfo(_message.Message):
     num_tokens: _builtins.int
     bytes: _builtins.int
     accepted_tokens: _builtins.int
-    """Draft tokens from it that the model agreed with."""
+    """Draft tokens from it that the model accepted."""
     workers: _builtins.int
     """Workers that hold text of it."""
     def __init__(
@@ -357,7 +357,7 @@ class ForgetNamespaceRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     name: _builtins.str
-    """Tenant of an API key, `default` without keys, as ListNamespaces names it."""
+    """Tenant of an API key, or `default` without keys, as returned by ListNamespaces."""
     def __init__(
         self,
         *,
@@ -479,7 +479,7 @@ Global___SaveSnapshotResponse: _TypeAlias = SaveSnapshotResponse  # noqa: Y015
 
 @_typing.final
 class CalibrationBin(_message.Message):
-    """Drafted tokens whose expected chance of acceptance was in one tenth of 0 to 1, counted where their parent was accepted."""
+    """Draft tokens in one tenth of expected acceptance, counted where their parent was accepted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -489,9 +489,9 @@ class CalibrationBin(_message.Message):
     trials: _builtins.int
     """Tokens that were checked."""
     expected: _builtins.float
-    """Sum of their chances."""
+    """Sum of their probabilities."""
     accepted: _builtins.int
-    """Those that the model agreed with."""
+    """How many the model accepted."""
     def __init__(
         self,
         *,
@@ -558,30 +558,30 @@ class WorkerStats(_message.Message):
     """Name of the worker, as in metrics and logs."""
     process_id: _builtins.int
     running: _builtins.int
-    """Requests that run, and that wait inside the worker."""
+    """Running requests, and those waiting inside the worker."""
     waiting: _builtins.int
     steps: _builtins.int
     generated_tokens: _builtins.int
     drafted_tokens: _builtins.int
-    """Draft tokens sent through the model, and those that it agreed with."""
+    """Draft tokens sent to the model, and those that it accepted."""
     accepted_tokens: _builtins.int
     expected_accepted_tokens: _builtins.float
-    """Sum of the chances of the drafted tokens: what drafting promised."""
+    """Expected acceptances: the sum of the probabilities of the drafted tokens."""
     net_gain: _builtins.float
-    """Tokens per millisecond of steps that may draft, over those of the 1 % that may not; absent until both were measured."""
+    """Tokens per millisecond of steps that may draft, over those of the 1 % held out; absent until both were measured."""
     memory_bytes: _builtins.int
-    """Bytes and tokens of draft memory in use, and tokens that gave way to newer ones."""
+    """Bytes and tokens of draft memory in use, and tokens evicted from it."""
     memory_tokens: _builtins.int
     evicted_tokens: _builtins.int
     corpus_bytes: _builtins.int
     """Bytes of mapped corpora."""
     recycling: _builtins.bool
-    """Whether the model's runner-up tokens are drafted from."""
+    """Whether the model's runner-up tokens are a draft source."""
     @_builtins.property
     def accepted_by_source(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceTotal]: ...
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
-        """Ten bins, the first for chances from 0 to 0.1."""
+        """Ten bins, the first for probabilities from 0 to 0.1."""
 
     def __init__(
         self,

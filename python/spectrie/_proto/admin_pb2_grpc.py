@@ -27,10 +27,10 @@ if _version_not_supported:
 
 class AdminStub:
     """Draft memory of a running server: corpora, namespaces, snapshots, totals.
-    Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
-    A call goes to every worker of one model. Workers that failed or did not answer in time are named in
-    `failures` beside what the others answered; when none succeeded the call ends with a status.
+    A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
+    beside the results of the others; if all fail, the call ends with a status.
     """
 
     def __init__(self, channel):
@@ -78,52 +78,52 @@ class AdminStub:
 
 class AdminServicer:
     """Draft memory of a running server: corpora, namespaces, snapshots, totals.
-    Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
-    A call goes to every worker of one model. Workers that failed or did not answer in time are named in
-    `failures` beside what the others answered; when none succeeded the call ends with a status.
+    A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
+    beside the results of the others; if all fail, the call ends with a status.
     """
 
     def ListCorpora(self, request, context):
-        """Lists the corpora that drafts are taken from.
+        """Lists the corpora that requests draft from.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddCorpus(self, request, context):
-        """Opens a built corpus on every worker, also on those that join later.
-        NOT_FOUND: no such file. ALREADY_EXISTS: a corpus of its name is loaded. FAILED_PRECONDITION: built
-        with another tokenizer, or damaged.
+        """Opens a built corpus on every worker, including those that join later.
+        NOT_FOUND: the file does not exist. ALREADY_EXISTS: a corpus of this name is loaded.
+        FAILED_PRECONDITION: the corpus is damaged or was built with another tokenizer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveCorpus(self, request, context):
-        """Takes a corpus away; requests that run stop drawing on it at their next step. NOT_FOUND names those that are loaded.
+        """Removes a corpus; running requests stop using it at their next step. NOT_FOUND lists the loaded ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNamespaces(self, request, context):
-        """Lists the namespaces that hold learnt text.
+        """Lists the namespaces that hold learned text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForgetNamespace(self, request, context):
-        """Drops everything learnt in a namespace, from memory and from the snapshots of workers that keep one.
-        NOT_FOUND names those that hold text.
+        """Drops a namespace's text from memory and from the workers' snapshots.
+        NOT_FOUND lists the namespaces that hold text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SaveSnapshot(self, request, context):
-        """Writes learnt text to disk now. FAILED_PRECONDITION: the server runs without --state-dir.
+        """Writes learned text to disk now. FAILED_PRECONDITION: the server runs without --state-dir.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -184,10 +184,10 @@ def add_AdminServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Admin:
     """Draft memory of a running server: corpora, namespaces, snapshots, totals.
-    Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
-    A call goes to every worker of one model. Workers that failed or did not answer in time are named in
-    `failures` beside what the others answered; when none succeeded the call ends with a status.
+    A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
+    beside the results of the others; if all fail, the call ends with a status.
     """
 
     @staticmethod

@@ -28,10 +28,10 @@ GRPC_VERSION: str
 
 class AdminStub:
     """Draft memory of a running server: corpora, namespaces, snapshots, totals.
-    Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
-    A call goes to every worker of one model. Workers that failed or did not answer in time are named in
-    `failures` beside what the others answered; when none succeeded the call ends with a status.
+    A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
+    beside the results of the others; if all fail, the call ends with a status.
     """
 
     @_typing.overload
@@ -39,61 +39,61 @@ class AdminStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminAsyncStub: ...
     ListCorpora: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListCorporaRequest, _admin_pb2.ListCorporaResponse]
-    """Lists the corpora that drafts are taken from."""
+    """Lists the corpora that requests draft from."""
     AddCorpus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AddCorpusRequest, _admin_pb2.AddCorpusResponse]
-    """Opens a built corpus on every worker, also on those that join later.
-    NOT_FOUND: no such file. ALREADY_EXISTS: a corpus of its name is loaded. FAILED_PRECONDITION: built
-    with another tokenizer, or damaged.
+    """Opens a built corpus on every worker, including those that join later.
+    NOT_FOUND: the file does not exist. ALREADY_EXISTS: a corpus of this name is loaded.
+    FAILED_PRECONDITION: the corpus is damaged or was built with another tokenizer.
     """
     RemoveCorpus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveCorpusRequest, _admin_pb2.RemoveCorpusResponse]
-    """Takes a corpus away; requests that run stop drawing on it at their next step. NOT_FOUND names those that are loaded."""
+    """Removes a corpus; running requests stop using it at their next step. NOT_FOUND lists the loaded ones."""
     ListNamespaces: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListNamespacesRequest, _admin_pb2.ListNamespacesResponse]
-    """Lists the namespaces that hold learnt text."""
+    """Lists the namespaces that hold learned text."""
     ForgetNamespace: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ForgetNamespaceRequest, _admin_pb2.ForgetNamespaceResponse]
-    """Drops everything learnt in a namespace, from memory and from the snapshots of workers that keep one.
-    NOT_FOUND names those that hold text.
+    """Drops a namespace's text from memory and from the workers' snapshots.
+    NOT_FOUND lists the namespaces that hold text.
     """
     SaveSnapshot: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SaveSnapshotRequest, _admin_pb2.SaveSnapshotResponse]
-    """Writes learnt text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
+    """Writes learned text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStatsRequest, _admin_pb2.GetStatsResponse]
     """Totals of each worker since its start, at most a second old."""
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
     """Draft memory of a running server: corpora, namespaces, snapshots, totals.
-    Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
-    A call goes to every worker of one model. Workers that failed or did not answer in time are named in
-    `failures` beside what the others answered; when none succeeded the call ends with a status.
+    A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
+    beside the results of the others; if all fail, the call ends with a status.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListCorpora: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListCorporaRequest, _admin_pb2.ListCorporaResponse]  # type: ignore[assignment]
-    """Lists the corpora that drafts are taken from."""
+    """Lists the corpora that requests draft from."""
     AddCorpus: _aio.UnaryUnaryMultiCallable[_admin_pb2.AddCorpusRequest, _admin_pb2.AddCorpusResponse]  # type: ignore[assignment]
-    """Opens a built corpus on every worker, also on those that join later.
-    NOT_FOUND: no such file. ALREADY_EXISTS: a corpus of its name is loaded. FAILED_PRECONDITION: built
-    with another tokenizer, or damaged.
+    """Opens a built corpus on every worker, including those that join later.
+    NOT_FOUND: the file does not exist. ALREADY_EXISTS: a corpus of this name is loaded.
+    FAILED_PRECONDITION: the corpus is damaged or was built with another tokenizer.
     """
     RemoveCorpus: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveCorpusRequest, _admin_pb2.RemoveCorpusResponse]  # type: ignore[assignment]
-    """Takes a corpus away; requests that run stop drawing on it at their next step. NOT_FOUND names those that are loaded."""
+    """Removes a corpus; running requests stop using it at their next step. NOT_FOUND lists the loaded ones."""
     ListNamespaces: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListNamespacesRequest, _admin_pb2.ListNamespacesResponse]  # type: ignore[assignment]
-    """Lists the namespaces that hold learnt text."""
+    """Lists the namespaces that hold learned text."""
     ForgetNamespace: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForgetNamespaceRequest, _admin_pb2.ForgetNamespaceResponse]  # type: ignore[assignment]
-    """Drops everything learnt in a namespace, from memory and from the snapshots of workers that keep one.
-    NOT_FOUND names those that hold text.
+    """Drops a namespace's text from memory and from the workers' snapshots.
+    NOT_FOUND lists the namespaces that hold text.
     """
     SaveSnapshot: _aio.UnaryUnaryMultiCallable[_admin_pb2.SaveSnapshotRequest, _admin_pb2.SaveSnapshotResponse]  # type: ignore[assignment]
-    """Writes learnt text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
+    """Writes learned text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStatsRequest, _admin_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Totals of each worker since its start, at most a second old."""
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     """Draft memory of a running server: corpora, namespaces, snapshots, totals.
-    Served on a listener of its own, never on the public one: who reaches it decides what is drafted from.
+    Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
-    A call goes to every worker of one model. Workers that failed or did not answer in time are named in
-    `failures` beside what the others answered; when none succeeded the call ends with a status.
+    A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
+    beside the results of the others; if all fail, the call ends with a status.
     """
 
     @_abc_1.abstractmethod
@@ -102,7 +102,7 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListCorporaRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListCorporaResponse, _abc.Awaitable[_admin_pb2.ListCorporaResponse]]:
-        """Lists the corpora that drafts are taken from."""
+        """Lists the corpora that requests draft from."""
 
     @_abc_1.abstractmethod
     def AddCorpus(
@@ -110,9 +110,9 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.AddCorpusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AddCorpusResponse, _abc.Awaitable[_admin_pb2.AddCorpusResponse]]:
-        """Opens a built corpus on every worker, also on those that join later.
-        NOT_FOUND: no such file. ALREADY_EXISTS: a corpus of its name is loaded. FAILED_PRECONDITION: built
-        with another tokenizer, or damaged.
+        """Opens a built corpus on every worker, including those that join later.
+        NOT_FOUND: the file does not exist. ALREADY_EXISTS: a corpus of this name is loaded.
+        FAILED_PRECONDITION: the corpus is damaged or was built with another tokenizer.
         """
 
     @_abc_1.abstractmethod
@@ -121,7 +121,7 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RemoveCorpusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RemoveCorpusResponse, _abc.Awaitable[_admin_pb2.RemoveCorpusResponse]]:
-        """Takes a corpus away; requests that run stop drawing on it at their next step. NOT_FOUND names those that are loaded."""
+        """Removes a corpus; running requests stop using it at their next step. NOT_FOUND lists the loaded ones."""
 
     @_abc_1.abstractmethod
     def ListNamespaces(
@@ -129,7 +129,7 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListNamespacesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListNamespacesResponse, _abc.Awaitable[_admin_pb2.ListNamespacesResponse]]:
-        """Lists the namespaces that hold learnt text."""
+        """Lists the namespaces that hold learned text."""
 
     @_abc_1.abstractmethod
     def ForgetNamespace(
@@ -137,8 +137,8 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ForgetNamespaceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ForgetNamespaceResponse, _abc.Awaitable[_admin_pb2.ForgetNamespaceResponse]]:
-        """Drops everything learnt in a namespace, from memory and from the snapshots of workers that keep one.
-        NOT_FOUND names those that hold text.
+        """Drops a namespace's text from memory and from the workers' snapshots.
+        NOT_FOUND lists the namespaces that hold text.
         """
 
     @_abc_1.abstractmethod
@@ -147,7 +147,7 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.SaveSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SaveSnapshotResponse, _abc.Awaitable[_admin_pb2.SaveSnapshotResponse]]:
-        """Writes learnt text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
+        """Writes learned text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
 
     @_abc_1.abstractmethod
     def GetStats(

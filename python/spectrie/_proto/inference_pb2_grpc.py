@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class InferenceStub:
     """Text generation with exact, draft-model-free speculation.
-    Errors are always gRPC statuses with google.rpc details, never messages of the stream.
+    Errors are always gRPC statuses with google.rpc details, never messages in the stream.
     """
 
     def __init__(self, channel):
@@ -70,7 +70,7 @@ class InferenceStub:
 
 class InferenceServicer:
     """Text generation with exact, draft-model-free speculation.
-    Errors are always gRPC statuses with google.rpc details, never messages of the stream.
+    Errors are always gRPC statuses with google.rpc details, never messages in the stream.
     """
 
     def Generate(self, request, context):
@@ -88,14 +88,14 @@ class InferenceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Tokenize(self, request, context):
-        """Turns text into token ids.
+        """Converts text to token ids.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Detokenize(self, request, context):
-        """Turns token ids into text.
+        """Converts token ids to text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,7 +158,7 @@ def add_InferenceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Inference:
     """Text generation with exact, draft-model-free speculation.
-    Errors are always gRPC statuses with google.rpc details, never messages of the stream.
+    Errors are always gRPC statuses with google.rpc details, never messages in the stream.
     """
 
     @staticmethod

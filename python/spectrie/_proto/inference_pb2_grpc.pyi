@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class InferenceStub:
     """Text generation with exact, draft-model-free speculation.
-    Errors are always gRPC statuses with google.rpc details, never messages of the stream.
+    Errors are always gRPC statuses with google.rpc details, never messages in the stream.
     """
 
     @_typing.overload
@@ -40,9 +40,9 @@ class InferenceStub:
     GenerateStream: _grpc.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateEvent]
     """Streams completions as they are verified. Dropping the stream cancels the request within one step."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_inference_pb2.TokenizeRequest, _inference_pb2.TokenizeResponse]
-    """Turns text into token ids."""
+    """Converts text to token ids."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_inference_pb2.DetokenizeRequest, _inference_pb2.DetokenizeResponse]
-    """Turns token ids into text."""
+    """Converts token ids to text."""
     ApplyChatTemplate: _grpc.UnaryUnaryMultiCallable[_inference_pb2.ApplyChatTemplateRequest, _inference_pb2.ApplyChatTemplateResponse]
     """Renders chat messages with the model's template."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_inference_pb2.ListModelsRequest, _inference_pb2.ListModelsResponse]
@@ -51,7 +51,7 @@ class InferenceStub:
 @_typing.type_check_only
 class InferenceAsyncStub(InferenceStub):
     """Text generation with exact, draft-model-free speculation.
-    Errors are always gRPC statuses with google.rpc details, never messages of the stream.
+    Errors are always gRPC statuses with google.rpc details, never messages in the stream.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -60,9 +60,9 @@ class InferenceAsyncStub(InferenceStub):
     GenerateStream: _aio.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateEvent]  # type: ignore[assignment]
     """Streams completions as they are verified. Dropping the stream cancels the request within one step."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_inference_pb2.TokenizeRequest, _inference_pb2.TokenizeResponse]  # type: ignore[assignment]
-    """Turns text into token ids."""
+    """Converts text to token ids."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_inference_pb2.DetokenizeRequest, _inference_pb2.DetokenizeResponse]  # type: ignore[assignment]
-    """Turns token ids into text."""
+    """Converts token ids to text."""
     ApplyChatTemplate: _aio.UnaryUnaryMultiCallable[_inference_pb2.ApplyChatTemplateRequest, _inference_pb2.ApplyChatTemplateResponse]  # type: ignore[assignment]
     """Renders chat messages with the model's template."""
     ListModels: _aio.UnaryUnaryMultiCallable[_inference_pb2.ListModelsRequest, _inference_pb2.ListModelsResponse]  # type: ignore[assignment]
@@ -70,7 +70,7 @@ class InferenceAsyncStub(InferenceStub):
 
 class InferenceServicer(metaclass=_abc_1.ABCMeta):
     """Text generation with exact, draft-model-free speculation.
-    Errors are always gRPC statuses with google.rpc details, never messages of the stream.
+    Errors are always gRPC statuses with google.rpc details, never messages in the stream.
     """
 
     @_abc_1.abstractmethod
@@ -95,7 +95,7 @@ class InferenceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.TokenizeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.TokenizeResponse, _abc.Awaitable[_inference_pb2.TokenizeResponse]]:
-        """Turns text into token ids."""
+        """Converts text to token ids."""
 
     @_abc_1.abstractmethod
     def Detokenize(
@@ -103,7 +103,7 @@ class InferenceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.DetokenizeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.DetokenizeResponse, _abc.Awaitable[_inference_pb2.DetokenizeResponse]]:
-        """Turns token ids into text."""
+        """Converts token ids to text."""
 
     @_abc_1.abstractmethod
     def ApplyChatTemplate(

@@ -53,13 +53,13 @@ class _FinishKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishKind
     FINISH_CANCELLED: _FinishKind.ValueType  # 4
     FINISH_DEADLINE: _FinishKind.ValueType  # 5
     FINISH_REFUSED: _FinishKind.ValueType  # 6
-    """This worker does not take it now, another may; `message` says why."""
+    """This worker does not accept it now, another may; `message` says why."""
     FINISH_FAILED: _FinishKind.ValueType  # 7
     """Failed inside the worker; `message` says why, without internals."""
     FINISH_INVALID: _FinishKind.ValueType  # 8
     """No worker can run it as it stands; `message` says what is wrong with it."""
     FINISH_COMPLETE: _FinishKind.ValueType  # 9
-    """A stop without a token that says so: the grammar leaves nothing that may follow."""
+    """A stop without a stop token: the grammar allows no further token."""
 
 class FinishKind(_FinishKind, metaclass=_FinishKindEnumTypeWrapper): ...
 
@@ -70,13 +70,13 @@ FINISH_LENGTH: FinishKind.ValueType  # 3
 FINISH_CANCELLED: FinishKind.ValueType  # 4
 FINISH_DEADLINE: FinishKind.ValueType  # 5
 FINISH_REFUSED: FinishKind.ValueType  # 6
-"""This worker does not take it now, another may; `message` says why."""
+"""This worker does not accept it now, another may; `message` says why."""
 FINISH_FAILED: FinishKind.ValueType  # 7
 """Failed inside the worker; `message` says why, without internals."""
 FINISH_INVALID: FinishKind.ValueType  # 8
 """No worker can run it as it stands; `message` says what is wrong with it."""
 FINISH_COMPLETE: FinishKind.ValueType  # 9
-"""A stop without a token that says so: the grammar leaves nothing that may follow."""
+"""A stop without a stop token: the grammar allows no further token."""
 Global___FinishKind: _TypeAlias = FinishKind  # noqa: Y015
 
 @_typing.final
@@ -177,7 +177,7 @@ Global___RouterMessage: _TypeAlias = RouterMessage  # noqa: Y015
 
 @_typing.final
 class Hello(_message.Message):
-    """Who the worker is. A router accepts its own protocol number and the previous one."""
+    """The worker's identity. A router accepts its own protocol number and the previous one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -314,7 +314,7 @@ Global___Ready: _TypeAlias = Ready  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):
-    """The router took the worker."""
+    """The router accepted the worker."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -338,7 +338,7 @@ Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
 @_typing.final
 class SamplingParameters(_message.Message):
-    """Numbers that decide each token. Every field is resolved by the router; nothing is defaulted by the worker."""
+    """Numbers that decide each token. The router resolves every field; the worker fills in no defaults."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -431,7 +431,7 @@ Global___TokenIds: _TypeAlias = TokenIds  # noqa: Y015
 
 @_typing.final
 class Structured(_message.Message):
-    """The form of an answer, as spectrie.v1.Structured."""
+    """The constraint on an answer, as spectrie.v1.Structured."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -529,11 +529,11 @@ class Start(_message.Message):
     max_draft_tokens: _builtins.int
     """The worker's cap when absent."""
     logprobs: _builtins.int
-    """How many of the likeliest tokens are reported with each emitted token's log-probability; none are when absent."""
+    """How many likeliest tokens to report with each emitted token's log-probability; none when absent."""
     prompt_logprobs: _builtins.int
     """The same for the tokens of the prompt."""
     tenant: _builtins.str
-    """Whose share of the worker it uses; the namespace's when absent."""
+    """The tenant whose share of the worker it uses; the namespace's when absent."""
     @_builtins.property
     def prompt_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -548,7 +548,7 @@ class Start(_message.Message):
     def stop_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def structured(self) -> Global___Structured:
-        """Any form when absent."""
+        """No constraint when absent."""
 
     def __init__(
         self,
@@ -623,9 +623,9 @@ class Cancel(_message.Message):
     request_id: _builtins.str
     attempt: _builtins.int
     keep_tokens: _builtins.int
-    """Output tokens that count (text behind a stop text does not); all when absent."""
+    """Output tokens that count (text after a stop text does not); all when absent."""
     finished: _builtins.bool
-    """The request ended well (a stop text): what is kept may be learnt."""
+    """The request ended well (a stop text): the kept tokens may be learned."""
     def __init__(
         self,
         *,
@@ -646,7 +646,7 @@ Global___Cancel: _TypeAlias = Cancel  # noqa: Y015
 
 @_typing.final
 class Learn(_message.Message):
-    """Text another worker of the same model learnt."""
+    """Text that another worker of the same model learned."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -671,7 +671,7 @@ Global___Learn: _TypeAlias = Learn  # noqa: Y015
 
 @_typing.final
 class Drain(_message.Message):
-    """Finish what runs, accept nothing new."""
+    """Finish running requests, accept no new ones."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -740,11 +740,11 @@ class RequestOutput(_message.Message):
 
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
-        """One for each of `token_ids`, when asked for."""
+        """One for each of `token_ids`, if requested."""
 
     @_builtins.property
     def prompt_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
-        """One for each token of the prompt, when asked for; sent once, with the first token."""
+        """One for each token of the prompt, if requested; sent once, with the first token."""
 
     def __init__(
         self,
@@ -782,7 +782,7 @@ class TokenLogprob(_message.Message):
     """Absent for the first token of a prompt."""
     @_builtins.property
     def top_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Likeliest first, and how likely each is."""
+        """Likeliest first, with their log-probabilities."""
 
     @_builtins.property
     def top_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
@@ -856,7 +856,7 @@ Global___RequestStats: _TypeAlias = RequestStats  # noqa: Y015
 
 @_typing.final
 class Learned(_message.Message):
-    """A finished sequence others may learn from."""
+    """A finished sequence that other workers may learn."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -927,9 +927,9 @@ class Load(_message.Message):
     generated_tokens: _builtins.int
     preemptions: _builtins.int
     expected_accepted: _builtins.float
-    """Sum of the expected chances of the drafted tokens."""
+    """Sum of the probabilities of the drafted tokens."""
     offered_steps: _builtins.int
-    """Steps that might draft, and what they emitted and took; likewise those held out at zero budget."""
+    """Steps that may draft, with their tokens and time; likewise the steps held out at zero budget."""
     offered_tokens: _builtins.int
     offered_ms: _builtins.float
     holdout_steps: _builtins.int
@@ -941,16 +941,16 @@ class Load(_message.Message):
     """Mapped corpora; not part of memory_bytes."""
     recycling: _builtins.bool
     pages_cached: _builtins.int
-    """Pages that no request holds, kept for the prefix they hold."""
+    """Pages in the prefix cache that no request holds."""
     prefix_query_tokens: _builtins.int
     """Prompt tokens looked up in the prefix cache, and those found."""
     prefix_hit_tokens: _builtins.int
     choices_total: _builtins.int
-    """Steps of decoding alone whose choice, to draft or not, can be judged, and those that were right."""
+    """Decode-only steps whose decision to draft or not can be judged, and the correct ones."""
     choices_right: _builtins.int
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
-        """Index = tenth of the expected chance."""
+        """Index = tenth of expected acceptance."""
 
     @_builtins.property
     def accepted_by_source(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -999,7 +999,7 @@ Global___Load: _TypeAlias = Load  # noqa: Y015
 
 @_typing.final
 class CalibrationBin(_message.Message):
-    """Draft tokens whose parent was accepted, by their expected chance."""
+    """Draft tokens whose parent was accepted, by expected acceptance."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1033,7 +1033,7 @@ class Heartbeat(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     BUSY_FIELD_NUMBER: _builtins.int
     steps: _builtins.int
-    """Steps done; stands still with work pending = a stalled worker."""
+    """Steps done; a number that stands still with work pending means a stalled worker."""
     busy: _builtins.bool
     def __init__(
         self,
@@ -1051,7 +1051,7 @@ Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class AdminCall(_message.Message):
-    """A question about draft memory, answered by one AdminReply of the same `call_id`, in order."""
+    """A call about draft memory, answered by one AdminReply of the same `call_id`, in order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1150,7 +1150,7 @@ class AdminError(_message.Message):
     code: _builtins.int
     """Number of a gRPC status code."""
     message: _builtins.str
-    """One sentence, without the worker's name."""
+    """The reason in one sentence, without the worker's name."""
     def __init__(
         self,
         *,
@@ -1205,7 +1205,7 @@ class AddCorpus(_message.Message):
     """A name in the worker's cache, or an absolute path."""
     @_builtins.property
     def readers(self) -> Global___Readers:
-        """Everyone when absent."""
+        """All namespaces when absent."""
 
     def __init__(
         self,
@@ -1326,7 +1326,7 @@ class CorpusInfo(_message.Message):
     accepted_tokens: _builtins.int
     @_builtins.property
     def readers(self) -> Global___Readers:
-        """Everyone when absent."""
+        """All namespaces when absent."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ pub mod router_message {
         AdminCall(super::AdminCall),
     }
 }
-/// Who the worker is. A router accepts its own protocol number and the previous one.
+/// The worker's identity. A router accepts its own protocol number and the previous one.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
     #[prost(uint32, tag = "1")]
@@ -109,7 +109,7 @@ pub struct ArtifactChunk {
 /// The model is warm and the artifacts are complete.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Ready {}
-/// The router took the worker.
+/// The router accepted the worker.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
     #[prost(uint32, tag = "1")]
@@ -117,7 +117,7 @@ pub struct Welcome {
     #[prost(string, tag = "2")]
     pub worker_id: ::prost::alloc::string::String,
 }
-/// Numbers that decide each token. Every field is resolved by the router; nothing is defaulted by the worker.
+/// Numbers that decide each token. The router resolves every field; the worker fills in no defaults.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SamplingParameters {
     #[prost(float, tag = "1")]
@@ -148,7 +148,7 @@ pub struct TokenIds {
     #[prost(uint32, repeated, tag = "1")]
     pub ids: ::prost::alloc::vec::Vec<u32>,
 }
-/// The form of an answer, as spectrie.v1.Structured.
+/// The constraint on an answer, as spectrie.v1.Structured.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Structured {
     #[prost(oneof = "structured::Constraint", tags = "1, 2, 3, 4, 5")]
@@ -217,16 +217,16 @@ pub struct Start {
     /// The worker's cap when absent.
     #[prost(uint32, optional, tag = "17")]
     pub max_draft_tokens: ::core::option::Option<u32>,
-    /// How many of the likeliest tokens are reported with each emitted token's log-probability; none are when absent.
+    /// How many likeliest tokens to report with each emitted token's log-probability; none when absent.
     #[prost(uint32, optional, tag = "18")]
     pub logprobs: ::core::option::Option<u32>,
     /// The same for the tokens of the prompt.
     #[prost(uint32, optional, tag = "19")]
     pub prompt_logprobs: ::core::option::Option<u32>,
-    /// Any form when absent.
+    /// No constraint when absent.
     #[prost(message, optional, tag = "20")]
     pub structured: ::core::option::Option<Structured>,
-    /// Whose share of the worker it uses; the namespace's when absent.
+    /// The tenant whose share of the worker it uses; the namespace's when absent.
     #[prost(string, optional, tag = "21")]
     pub tenant: ::core::option::Option<::prost::alloc::string::String>,
 }
@@ -237,14 +237,14 @@ pub struct Cancel {
     pub request_id: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
     pub attempt: u32,
-    /// Output tokens that count (text behind a stop text does not); all when absent.
+    /// Output tokens that count (text after a stop text does not); all when absent.
     #[prost(uint32, optional, tag = "3")]
     pub keep_tokens: ::core::option::Option<u32>,
-    /// The request ended well (a stop text): what is kept may be learnt.
+    /// The request ended well (a stop text): the kept tokens may be learned.
     #[prost(bool, tag = "4")]
     pub finished: bool,
 }
-/// Text another worker of the same model learnt.
+/// Text that another worker of the same model learned.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Learn {
     #[prost(string, tag = "1")]
@@ -252,7 +252,7 @@ pub struct Learn {
     #[prost(uint32, repeated, tag = "2")]
     pub token_ids: ::prost::alloc::vec::Vec<u32>,
 }
-/// Finish what runs, accept nothing new.
+/// Finish running requests, accept no new ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drain {}
 /// Everything one step emitted.
@@ -281,10 +281,10 @@ pub struct RequestOutput {
     /// Set with `finish`.
     #[prost(message, optional, tag = "7")]
     pub stats: ::core::option::Option<RequestStats>,
-    /// One for each of `token_ids`, when asked for.
+    /// One for each of `token_ids`, if requested.
     #[prost(message, repeated, tag = "8")]
     pub logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
-    /// One for each token of the prompt, when asked for; sent once, with the first token.
+    /// One for each token of the prompt, if requested; sent once, with the first token.
     #[prost(message, repeated, tag = "9")]
     pub prompt_logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
 }
@@ -295,7 +295,7 @@ pub struct TokenLogprob {
     /// Absent for the first token of a prompt.
     #[prost(float, optional, tag = "2")]
     pub logprob: ::core::option::Option<f32>,
-    /// Likeliest first, and how likely each is.
+    /// Likeliest first, with their log-probabilities.
     #[prost(uint32, repeated, tag = "3")]
     pub top_ids: ::prost::alloc::vec::Vec<u32>,
     #[prost(float, repeated, tag = "4")]
@@ -326,7 +326,7 @@ pub struct RequestStats {
     #[prost(uint32, tag = "10")]
     pub accepted_prediction_tokens: u32,
 }
-/// A finished sequence others may learn from.
+/// A finished sequence that other workers may learn.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Learned {
     #[prost(string, tag = "1")]
@@ -360,10 +360,10 @@ pub struct Load {
     pub generated_tokens: u64,
     #[prost(uint64, tag = "11")]
     pub preemptions: u64,
-    /// Sum of the expected chances of the drafted tokens.
+    /// Sum of the probabilities of the drafted tokens.
     #[prost(double, tag = "12")]
     pub expected_accepted: f64,
-    /// Steps that might draft, and what they emitted and took; likewise those held out at zero budget.
+    /// Steps that may draft, with their tokens and time; likewise the steps held out at zero budget.
     #[prost(uint64, tag = "13")]
     pub offered_steps: u64,
     #[prost(uint64, tag = "14")]
@@ -376,7 +376,7 @@ pub struct Load {
     pub holdout_tokens: u64,
     #[prost(double, tag = "18")]
     pub holdout_ms: f64,
-    /// Index = tenth of the expected chance.
+    /// Index = tenth of expected acceptance.
     #[prost(message, repeated, tag = "19")]
     pub calibration: ::prost::alloc::vec::Vec<CalibrationBin>,
     /// Index = spectrie.v1.Source.
@@ -391,7 +391,7 @@ pub struct Load {
     pub corpus_bytes: u64,
     #[prost(bool, tag = "24")]
     pub recycling: bool,
-    /// Pages that no request holds, kept for the prefix they hold.
+    /// Pages in the prefix cache that no request holds.
     #[prost(uint32, tag = "25")]
     pub pages_cached: u32,
     /// Prompt tokens looked up in the prefix cache, and those found.
@@ -399,13 +399,13 @@ pub struct Load {
     pub prefix_query_tokens: u64,
     #[prost(uint64, tag = "27")]
     pub prefix_hit_tokens: u64,
-    /// Steps of decoding alone whose choice, to draft or not, can be judged, and those that were right.
+    /// Decode-only steps whose decision to draft or not can be judged, and the correct ones.
     #[prost(uint64, tag = "28")]
     pub choices_total: u64,
     #[prost(uint64, tag = "29")]
     pub choices_right: u64,
 }
-/// Draft tokens whose parent was accepted, by their expected chance.
+/// Draft tokens whose parent was accepted, by expected acceptance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct CalibrationBin {
     #[prost(uint64, tag = "1")]
@@ -418,13 +418,13 @@ pub struct CalibrationBin {
 /// Sent every second by a thread that does not run steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Heartbeat {
-    /// Steps done; stands still with work pending = a stalled worker.
+    /// Steps done; a number that stands still with work pending means a stalled worker.
     #[prost(uint64, tag = "1")]
     pub steps: u64,
     #[prost(bool, tag = "2")]
     pub busy: bool,
 }
-/// A question about draft memory, answered by one AdminReply of the same `call_id`, in order.
+/// A call about draft memory, answered by one AdminReply of the same `call_id`, in order.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AdminCall {
     #[prost(uint64, tag = "1")]
@@ -480,7 +480,7 @@ pub struct AdminError {
     /// Number of a gRPC status code.
     #[prost(uint32, tag = "1")]
     pub code: u32,
-    /// One sentence, without the worker's name.
+    /// The reason in one sentence, without the worker's name.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
 }
@@ -493,7 +493,7 @@ pub struct AddCorpus {
     /// A name in the worker's cache, or an absolute path.
     #[prost(string, tag = "1")]
     pub corpus: ::prost::alloc::string::String,
-    /// Everyone when absent.
+    /// All namespaces when absent.
     #[prost(message, optional, tag = "2")]
     pub readers: ::core::option::Option<Readers>,
 }
@@ -526,7 +526,7 @@ pub struct CorpusInfo {
     pub num_documents: u64,
     #[prost(uint64, tag = "4")]
     pub bytes: u64,
-    /// Everyone when absent.
+    /// All namespaces when absent.
     #[prost(message, optional, tag = "5")]
     pub readers: ::core::option::Option<Readers>,
     #[prost(uint64, tag = "6")]
@@ -608,13 +608,13 @@ pub enum FinishKind {
     FinishLength = 3,
     FinishCancelled = 4,
     FinishDeadline = 5,
-    /// This worker does not take it now, another may; `message` says why.
+    /// This worker does not accept it now, another may; `message` says why.
     FinishRefused = 6,
     /// Failed inside the worker; `message` says why, without internals.
     FinishFailed = 7,
     /// No worker can run it as it stands; `message` says what is wrong with it.
     FinishInvalid = 8,
-    /// A stop without a token that says so: the grammar leaves nothing that may follow.
+    /// A stop without a stop token: the grammar allows no further token.
     FinishComplete = 9,
 }
 impl FinishKind {
