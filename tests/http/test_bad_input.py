@@ -95,7 +95,7 @@ def violations(call: grpc.Call) -> list[error_details_pb2.BadRequest.FieldViolat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "body: empty, needed is a JSON object"),
+        (b"", "body: empty, expected a JSON object"),
         (b"[1]", "body: given a list of 1, allowed a JSON object"),
         (b'{"n": }', "body: not valid JSON: expected value at line 1 column 7"),
         (b'{"n": 1', "body: not valid JSON: EOF while parsing an object at line 1 column 7"),

@@ -128,7 +128,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, HttpError> {
         ..HttpError::invalid("", message)
     };
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(refuse("body: empty, needed is a JSON object".to_owned()));
+        return Err(refuse("body: empty, expected a JSON object".to_owned()));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let hint = not_a_number(bytes, error.line(), error.column());
@@ -179,7 +179,7 @@ mod tests {
     fn empty_and_truncated_bodies_are_refused() {
         assert_eq!(
             parse(b" \n").unwrap_err().message,
-            "body: empty, needed is a JSON object"
+            "body: empty, expected a JSON object"
         );
         let message = parse(b"{\"a\": 1").unwrap_err().message;
         assert!(message.contains("EOF while parsing"), "{message}");

@@ -273,7 +273,7 @@ fn read(answer: Result<Result<Reply, RecvError>, Elapsed>) -> Result<Reply, Fail
         Ok(Err(_)) => failure(Code::Unavailable, "the worker was lost"),
         Err(_) => failure(
             Code::DeadlineExceeded,
-            "no answer in time, it may still come to pass",
+            "no answer within the deadline; the change may still take effect",
         ),
     }
 }

@@ -108,7 +108,7 @@ fn check_hello(hello: &Hello) -> Result<(), Status> {
         ("capacity.page_size", capacity.page_size == 0),
     ] {
         if missing {
-            let message = format!("hello.{field}: absent or 0, must be set");
+            let message = format!("hello.{field} is missing or 0: it must be set");
             return Err(Status::invalid_argument(message));
         }
     }

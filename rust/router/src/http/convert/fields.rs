@@ -200,7 +200,7 @@ pub(super) fn wrong(path: &str, value: &Value, allowed: &str) -> HttpError {
 
 /// The error for a field that must be there.
 pub(super) fn absent(path: &str, allowed: &str) -> HttpError {
-    HttpError::invalid(path, format!("{path}: absent, needed is {allowed}"))
+    HttpError::invalid(path, format!("{path} is required: expected {allowed}"))
 }
 
 /// What was given, short enough for an error message.

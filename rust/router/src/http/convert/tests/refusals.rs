@@ -80,7 +80,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"messages": []}),
             "messages",
             INVALID,
-            "messages: absent, needed is a list with at least one message",
+            "messages is required: expected a list with at least one message",
         ),
         (
             json!({"messages": ["hi"]}),
@@ -92,7 +92,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"messages": [{"content": "x"}]}),
             "messages[0].role",
             INVALID,
-            "messages[0].role: absent, needed is \"system\", \"developer\", \"user\" or \"assistant\"",
+            "messages[0].role is required: expected \"system\", \"developer\", \"user\" or \"assistant\"",
         ),
         (
             json!({"messages": [{"role": "robot", "content": "x"}]}),
@@ -116,7 +116,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"messages": [{"role": "user", "content": null}]}),
             "messages[0].content",
             INVALID,
-            "messages[0].content: absent, needed is a string or a list of {\"type\": \"text\", \"text\": ...} parts",
+            "messages[0].content is required: expected a string or a list of {\"type\": \"text\", \"text\": ...} parts",
         ),
         (
             json!({"prompt_token_ids": [1]}),
@@ -194,7 +194,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}),
             "response_format.json_schema.schema",
             INVALID,
-            "response_format.json_schema.schema: absent, needed is a JSON schema",
+            "response_format.json_schema.schema is required: expected a JSON schema",
         ),
         (
             json!({"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}),
@@ -247,7 +247,7 @@ fn wrong_completion_fields_are_refused_by_name() {
         (
             json!({"prompt": null}),
             "prompt",
-            "prompt: absent, needed is a string, a list of token ids, or a list of strings or of lists of token ids",
+            "prompt is required: expected a string, a list of token ids, or a list of strings or of lists of token ids",
         ),
         (
             json!({"prompt": []}),
