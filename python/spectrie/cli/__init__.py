@@ -36,21 +36,21 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("serve", "serve a model: router and workers, OpenAI HTTP and gRPC", "serve"),
     Command("generate", "continue one prompt, in this process or through a server", "generate"),
-    Command(
-        "demo", "see speculation work: prompts with it off and on, side by side", "demo.command"
-    ),
+    Command("demo", "compare prompts with speculation off and on, side by side", "demo.command"),
     Command("models", "list, fetch, locate or remove models", "models"),
     Command("router", "run the router alone; workers connect to it", "router"),
     Command("worker", "run one worker for a router", "worker"),
-    Command("replay", "say what speculation would gain on recorded requests", "replay.command"),
+    Command(
+        "replay", "estimate what speculation would save on recorded requests", "replay.command"
+    ),
     Command(
         "corpus",
-        "build, list or remove corpora, the text that drafts can draw on",
+        "build, list or remove corpora, the text that drafts may quote",
         "corpus.command",
     ),
-    Command("memory", "list, forget or save what a running server has learnt", "memory"),
+    Command("memory", "list, forget or save what a running server has learned", "memory"),
     Command("bench", "measure a running server: throughput and latency", "bench.command"),
-    Command("doctor", "check this machine and say what is missing", "doctor.command"),
+    Command("doctor", "check this machine and report what is missing", "doctor.command"),
 )
 
 _EPILOG = """\

@@ -27,14 +27,14 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server",
         metavar="ADMIN",
-        help=f"operators' address of a server, as its start-up names it [{VARIABLE}]",
+        help=f"operators' address of a server, printed at its start-up [{VARIABLE}]",
     )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
         help="secret of the server's --admin-token-file [none]",
     )
-    parser.add_argument("--model", metavar="NAME", help="served model that is meant [the only one]")
+    parser.add_argument("--model", metavar="NAME", help="served model to operate on [the only one]")
 
 
 def operate(
@@ -57,7 +57,9 @@ def operate(
     environ = os.environ if environ is None else environ
     server = args.server or environ.get(VARIABLE)
     if not server:
-        raise ConfigError(f"give --server ADMIN or set {VARIABLE}: the server's start-up names it")
+        raise ConfigError(
+            f"give --server ADMIN or set {VARIABLE}: the server prints it at start-up"
+        )
     with AdminClient(
         server, token=read_token("--token-file", args.token_file), model=args.model
     ) as client:

@@ -41,38 +41,53 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="model, or with --server a served name")
     parser.add_argument("prompt", metavar="PROMPT", help="text to continue; - reads standard input")
     parser.add_argument("--server", metavar="ADDR", help="gRPC address of a server to ask [none]")
-    parser.add_argument("--chat", action="store_true", help="take PROMPT as a user's message")
+    parser.add_argument("--chat", action="store_true", help="send PROMPT as a user message")
     for name, kind, help_text in _SAMPLING:
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, dest=name, metavar=kind.metavar, help=help_text)
     parser.add_argument(
-        "--stop", action="append", metavar="TEXT", help="text that ends the answer; repeat for more"
+        "--stop",
+        action="append",
+        metavar="TEXT",
+        help="text that ends the answer; repeat for several",
     )
     parser.add_argument(
         "--bad-word",
         action="append",
         metavar="TEXT",
-        help="text that the answer may not contain; repeat for more",
+        help="text that the answer must not contain; repeat for several",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--json-schema", metavar="FILE|JSON", help="the answer is JSON that this schema allows"
-    )
-    form.add_argument("--json-object", action="store_true", help="the answer is a JSON object")
-    form.add_argument("--regex", metavar="REGEX", help="the answer matches this expression")
-    form.add_argument(
-        "--grammar", metavar="FILE", type=Path, help="the answer follows this Lark grammar"
+        "--json-schema",
+        metavar="FILE|JSON",
+        help="restrict the answer to JSON that this schema allows",
     )
     form.add_argument(
-        "--choice", action="append", metavar="TEXT", help="the answer is this text; repeat for more"
+        "--json-object", action="store_true", help="restrict the answer to a JSON object"
+    )
+    form.add_argument("--regex", metavar="REGEX", help="restrict the answer to this expression")
+    form.add_argument(
+        "--grammar", metavar="FILE", type=Path, help="restrict the answer to this Lark grammar"
+    )
+    form.add_argument(
+        "--choice",
+        action="append",
+        metavar="TEXT",
+        help="restrict the answer to this text; repeat for several",
     )
     parser.add_argument(
-        "--prediction", metavar="FILE", type=Path, help="file that the answer will resemble"
+        "--prediction",
+        metavar="FILE",
+        type=Path,
+        help="file that the answer will probably resemble",
     )
     parser.add_argument(
-        "--sources", action="store_true", help="mark each piece by where its tokens came from"
+        "--sources", action="store_true", help="mark each piece with the source of its tokens"
     )
-    parser.add_argument("--stats", action="store_true", help="end with counts and speed, on stderr")
+    parser.add_argument(
+        "--stats", action="store_true", help="print counts and speed at the end, on stderr"
+    )
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
     add_options(parser, "generate")
 

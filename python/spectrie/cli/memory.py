@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     forgetting = add_command(
         actions, "forget", "drop what was learnt in a namespace, from memory and disk"
     )
-    forgetting.add_argument("namespace", metavar="NAMESPACE", help="as `memory list` names it")
+    forgetting.add_argument("namespace", metavar="NAMESPACE", help="namespace as in `memory list`")
     add_command(actions, "save", "write learnt text to the server's --state-dir now")
     add_command(
         actions, "stats", "show what drafting promised, what it gave, and the memory in use"

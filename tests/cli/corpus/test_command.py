@@ -65,7 +65,7 @@ def test_a_folder_is_walked_without_what_is_hidden_binary_or_not_included(
     (tree / "d.bin").write_bytes(b"\xff\xfe\x00")
     assert build(tree, "-o", "all") == 0
     assert corpus_info(corpus_file("all")).num_documents == 2
-    assert "left out 1 files that are no text" in capsys.readouterr().err
+    assert "skipped 1 binary files" in capsys.readouterr().err
     assert build(tree, "--include", "*.py", "-o", "python") == 0
     found = corpus_info(corpus_file("python"))
     assert (found.num_documents, found.num_tokens) == (1, num_tokens(cache, "self and self"))

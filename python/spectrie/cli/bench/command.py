@@ -21,15 +21,15 @@ from spectrie.markdown import render_table
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-Speculation is measured off and on in turn unless --speculation picks one; nothing is learnt. Files
+Measures with speculation off and on in turn, unless --speculation picks one; the server learns nothing. Files
 of --prompts hold one JSON object per line: {"prompt": TEXT} or {"messages": [...]}, and optionally
-"prediction": TEXT. Random text tells nothing about speculation: use prompts like your own.
+"prediction": TEXT. Random text says nothing about speculation: use prompts like your own.
 """
 _NUMBERS: tuple[tuple[str, Kind, str, str], ...] = (
     ("num_prompts", values.integer(1, 100_000), "32", "requests to send"),
-    ("max_concurrency", values.integer(1, 4096), "4", "requests under way at a time"),
+    ("max_concurrency", values.integer(1, 4096), "4", "requests running at a time"),
     ("request_rate", values.number(0.001, 1e6), "inf", "requests started per second"),
-    ("max_tokens", values.integer(1), "128", "longest answer, in tokens"),
+    ("max_tokens", values.integer(1), "128", "maximum answer length, in tokens"),
     ("temperature", values.number(0, 100), "0", "0 is greedy"),
 )
 
@@ -46,8 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             flag, dest=name, metavar=kind.metavar, default=default, help=f"{text} [{default}]"
         )
-    parser.add_argument("--prompts", metavar="FILE", type=Path, help="prompts [those of the demo]")
-    parser.add_argument("--ignore-eos", action="store_true", help="answers of full length")
+    parser.add_argument(
+        "--prompts", metavar="FILE", type=Path, help="file of prompts [those of the demo]"
+    )
+    parser.add_argument(
+        "--ignore-eos", action="store_true", help="ignore end-of-sequence: answers of full length"
+    )
     parser.add_argument(
         "--speculation", choices=("both", "on", "off"), default="both", help="what to run [both]"
     )

@@ -43,38 +43,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     building = add_command(actions, "build", "build a corpus of text, JSON lines or token ids")
     building.epilog = _BUILD_EPILOG
-    building.add_argument("files", metavar="FILES", nargs="+", help="files and folders")
+    building.add_argument("files", metavar="FILES", nargs="+", help="files and folders to read")
     building.add_argument(
-        "-o", dest="output", metavar="NAME", required=True, help="its name, or a .corpus path"
+        "-o",
+        dest="output",
+        metavar="NAME",
+        required=True,
+        help="name of the corpus, or a .corpus path",
     )
-    building.add_argument("--model", metavar="MODEL", help="whose tokenizer [the stored one]")
+    building.add_argument(
+        "--model", metavar="MODEL", help="model whose tokenizer to use [the stored one]"
+    )
     building.add_argument(
         "--include",
         metavar="GLOB",
         action="append",
-        help="take only such files of folders; repeat for more [all that are text]",
+        help="pattern of files to take from folders; repeat for more [all text files]",
     )
     add_value(building, "split", _SPLIT, "whole", "documents of a text file")
-    building.add_argument("--force", action="store_true", help="replace a corpus of that name")
-    listing = add_command(
-        actions, "list", "show the corpora that are built, or that a server drafts from"
+    building.add_argument(
+        "--force", action="store_true", help="replace an existing corpus of that name"
     )
+    listing = add_command(actions, "list", "list built corpora, or those that a server drafts from")
     add_server(listing)
     removing = add_command(actions, "rm", "remove a built corpus")
     removing.add_argument("name", metavar="NAME")
-    adding = add_command(actions, "add", "let a running server draft from a built corpus")
+    adding = add_command(actions, "add", "add a built corpus to a running server")
     adding.add_argument(
-        "corpus", metavar="NAME", help="its name or path on the machine of the server's workers"
+        "corpus", metavar="NAME", help="name or path of the corpus on the workers' machine"
     )
     adding.add_argument(
         "--namespace",
         metavar="NAMESPACE",
         action="append",
-        help="who may draft from it; repeat for several [everyone]",
+        help="namespace that may draft from it; repeat for several [all]",
     )
     add_server(adding)
-    taking = add_command(actions, "remove", "let a running server no longer draft from a corpus")
-    taking.add_argument("corpus", metavar="NAME", help="as `corpus list --server` names it")
+    taking = add_command(actions, "remove", "remove a corpus from a running server")
+    taking.add_argument("corpus", metavar="NAME", help="name as in `corpus list --server`")
     add_server(taking)
 
 
@@ -96,9 +102,7 @@ def _build(args: argparse.Namespace) -> int:
     split = read_value(args, "split", _SPLIT.parse, "whole")
     target = _target(args.output)
     if target.exists() and not args.force:
-        raise ConfigError(
-            f"{target} is built already: choose another name, or replace it with --force"
-        )
+        raise ConfigError(f"{target} exists: choose another name, or replace it with --force")
     files = list(_files(args.files, args.include))
     vocabulary = load_vocabulary(args.model, _report)
     try:
@@ -118,7 +122,7 @@ def _build(args: argparse.Namespace) -> int:
         except (OSError, ValueError) as error:
             raise ConfigError(f"cannot store the corpus: {error}") from error
         seconds = progress.elapsed_s
-    skipped = f"; left out {reader.num_skipped:,} files that are no text"
+    skipped = f"; skipped {reader.num_skipped:,} binary files"
     _report(
         f"{corpus.name}: {corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens, "
         f"{corpus.bytes / 1e6:,.1f} MB, {corpus.bytes / corpus.num_tokens:.1f} bytes/token, "
@@ -238,7 +242,7 @@ def _remove_from_server(args: argparse.Namespace) -> int:
 
 def _removed_from(workers: int) -> str:
     if workers == 0:
-        return "no worker had it; it is not brought back at the next start"
+        return "no worker had it; it will not be added again at the next start"
     return f"removed from {workers} of the workers"
 
 

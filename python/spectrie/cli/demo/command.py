@@ -22,8 +22,8 @@ from spectrie.types import Completion, Delta, SpeculationOptions
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-Starts a router and a worker on free ports, asks each prompt with speculation off, then on, and
-ends with a table. Nothing is learnt between the runs. Exits with 1 if any answer differs.
+Starts a router and a worker on free ports, sends each prompt with speculation off, then on, and
+prints a table. The server learns nothing between the runs. Exits with 1 if any answer differs.
 """
 
 
@@ -42,9 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "model", metavar="MODEL", nargs="?", default="smollm2-135m", help="model [smollm2-135m]"
     )
     parser.add_argument(
-        "--max-tokens", metavar="N", default="96", help="longest answer, in tokens [96]"
+        "--max-tokens", metavar="N", default="96", help="maximum answer length, in tokens [96]"
     )
-    parser.add_argument("--server", metavar="ADDR", help="ask this gRPC server instead [own]")
+    parser.add_argument("--server", metavar="ADDR", help="use this gRPC server instead [its own]")
     add_options(parser, "demo")
 
 

@@ -76,7 +76,11 @@ def _core() -> Check:
 
 def _torch() -> Check:
     if util.find_spec("torch") is None:
-        return Check("torch", "note", "absent: no worker here; pip install 'spectrie[worker]'")
+        return Check(
+            "torch",
+            "note",
+            "missing, so this machine cannot run workers: pip install 'spectrie[worker]'",
+        )
     return Check("torch", "ok", metadata.version("torch"))
 
 
@@ -113,7 +117,7 @@ def _cgroup_limit() -> int | None:
 
 def _gpu() -> Check:
     if util.find_spec("torch") is None:
-        return Check("gpu", "ok", "not looked for without torch")
+        return Check("gpu", "ok", "not checked without torch")
     import torch
 
     if not torch.cuda.is_available():
@@ -126,7 +130,7 @@ def _cache() -> Check:
     existing = next((p for p in (folder, *folder.parents) if p.exists()), folder)
     if not os.access(existing, os.W_OK):
         return Check(
-            "cache", "fail", f"{folder} cannot be written: set SPECTRIE_CACHE to a folder that can"
+            "cache", "fail", f"{folder} is not writable: set SPECTRIE_CACHE to a writable folder"
         )
     free = shutil.disk_usage(existing).free / 2**30
     state: State = "ok" if free > 2 else "note"
@@ -136,7 +140,7 @@ def _cache() -> Check:
 def _model(model: str) -> Check:
     folder = Path(model) if Path(model).exists() else entry(model)
     if not folder.exists():
-        return Check("model", "note", f"{model} is not here yet: spectrie models fetch {model}")
+        return Check("model", "note", f"{model} is not stored yet: spectrie models fetch {model}")
     if folder.is_dir() and not (folder / "config.json").is_file():
         return Check("model", "fail", f"{folder} has no config.json, so it is not a model")
     return Check("model", "ok", f"{model} in {folder.absolute()}")
@@ -146,7 +150,7 @@ def _exactness() -> Check:
     """What a row's bits depend on besides its own tokens."""
     from spectrie._core import cpu_arithmetic
 
-    text = f"on the processor each row is computed alone, with {cpu_arithmetic(bfloat16=True)} arithmetic"
+    text = f"the CPU computes each row alone, with {cpu_arithmetic(bfloat16=True)} arithmetic"
     return Check("exactness", "ok", text)
 
 
@@ -156,6 +160,6 @@ def _port(port: int, flag: str) -> Check:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            text = f"{error.strerror}: stop what uses it, or choose another with {flag}"
+            text = f"{error.strerror}: stop the process that uses it, or choose another with {flag}"
             return Check(f"port {port}", "note", text)
     return Check(f"port {port}", "ok", "free")

@@ -56,7 +56,9 @@ _COST = values.named("ROWS:MS,...")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("--input", metavar="FILE", required=True, help="recorded requests [needed]")
+    parser.add_argument(
+        "--input", metavar="FILE", required=True, help="recorded requests [required]"
+    )
     parser.add_argument(
         "--corpus",
         action="append",
@@ -65,7 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="text to draft from: a built corpus by name or path, or a .jsonl file of"
         ' {"ids": [...]} or {"text": "..."} lines; repeat for several [none]',
     )
-    parser.add_argument("--model", metavar="MODEL", help="whose tokenizer reads text [the stored]")
+    parser.add_argument(
+        "--model", metavar="MODEL", help="model whose tokenizer reads text [the stored one]"
+    )
     add_value(parser, "memory", _MEMORY, "cold", "online: finished requests teach the next ones")
     add_value(parser, "memory_bytes", values.size, "256MiB", "bound of the memory they share")
     add_value(parser, "nodes", _NODES, 16, "draft tokens of a step, at most")
@@ -80,9 +84,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "what the model says after each token alone: auto takes what is stored for --model",
     )
     parser.add_argument("--no-recycle", action="store_true", help='do not draft from "topk"')
-    parser.add_argument("--no-hints", action="store_true", help="do not draft what no match names")
+    parser.add_argument("--no-hints", action="store_true", help="do not draft from sparse context")
     add_value(parser, "cost", _COST, "measured, or examples", "milliseconds of a forward by rows")
-    parser.add_argument("--skip-bad", action="store_true", help="count bad lines, do not stop")
+    parser.add_argument("--skip-bad", action="store_true", help="count and skip invalid lines")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
