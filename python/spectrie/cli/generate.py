@@ -23,15 +23,15 @@ from spectrie.types import Completion
 __all__ = ["configure", "run"]
 
 _SAMPLING: tuple[tuple[str, Kind, str], ...] = (
-    ("max_tokens", values.integer(1), "most tokens to emit [rest of the context]"),
-    ("min_tokens", values.integer(0), "least tokens to emit [0]"),
+    ("max_tokens", values.integer(1), "maximum tokens to emit [rest of the context]"),
+    ("min_tokens", values.integer(0), "minimum tokens to emit [0]"),
     ("temperature", values.number(0, 100), "0 is greedy [the model's, or 1]"),
-    ("top_p", values.number(0, 1), "keep the likeliest tokens of this mass [1]"),
+    ("top_p", values.number(0, 1), "keep the likeliest tokens up to this mass [1]"),
     ("top_k", values.integer(0), "keep the likeliest k tokens, 0 keeps all [0]"),
-    ("min_p", values.number(0, 1), "keep tokens this likely relative to the best [0]"),
-    ("typical_p", values.number(0, 1), "keep the tokens of typical surprise of this mass [1]"),
-    ("seed", values.integer(0, 2**64 - 1), "same seed, same tokens [drawn]"),
-    ("logprobs", values.integer(0, 20), "with --json: tell of each token and this many others"),
+    ("min_p", values.number(0, 1), "keep tokens at least this likely relative to the best [0]"),
+    ("typical_p", values.number(0, 1), "keep tokens of typical information up to this mass [1]"),
+    ("seed", values.integer(0, 2**64 - 1), "same seed, same tokens [random]"),
+    ("logprobs", values.integer(0, 20), "with --json: report each token and this many others"),
 )
 _LOCAL_ONLY = ("device", "dtype", "threads", "max_context", "kv_memory", "max_draft_tokens")
 
@@ -178,7 +178,7 @@ def _import_llm() -> Any:
         import torch  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            "running a model in this process needs torch: pip install 'spectrie[worker]',"
+            "running a model in this process requires torch: pip install 'spectrie[worker]',"
             " or ask a server with --server ADDR"
         ) from error
     from spectrie.llm import LLM
@@ -230,4 +230,4 @@ def _refuse_local_flags(settings: Settings) -> None:
     for key in _LOCAL_ONLY:
         if settings.origins[key] == "flag":
             flag = "--" + key.replace("_", "-")
-            raise ConfigError(f"{flag}: has no effect with --server; set it where the server runs")
+            raise ConfigError(f"{flag}: has no effect with --server: set it on the server")

@@ -19,14 +19,12 @@ __all__ = ["configure", "run"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the actions and their arguments to `parser`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add_command(actions, "list", "show the namespaces that hold learnt text")
-    forgetting = add_command(
-        actions, "forget", "drop what was learnt in a namespace, from memory and disk"
-    )
+    add_command(actions, "list", "list the namespaces that hold learned text")
+    forgetting = add_command(actions, "forget", "drop a namespace's text from memory and disk")
     forgetting.add_argument("namespace", metavar="NAMESPACE", help="namespace as in `memory list`")
-    add_command(actions, "save", "write learnt text to the server's --state-dir now")
+    add_command(actions, "save", "write learned text to the server's --state-dir now")
     add_command(
-        actions, "stats", "show what drafting promised, what it gave, and the memory in use"
+        actions, "stats", "show expected and actual acceptance, net gain, and memory in use"
     )
     for action in actions.choices.values():
         add_server(action)
@@ -56,7 +54,7 @@ def _show_namespaces(namespaces: Sequence[NamespaceReport]) -> None:
         )
         for one in namespaces
     ]
-    rows(table, "nothing has been learnt")
+    rows(table, "nothing has been learned")
 
 
 def _show_forgotten(workers: int) -> None:
@@ -89,7 +87,7 @@ def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
     by_source = ", ".join(f"{name} {count:,}" for name, count in worker.accepted_by_source.items())
     expected = sum(one.expected for one in worker.calibration)
     actual = sum(one.accepted for one in worker.calibration)
-    kept = "not measured yet" if not expected else f"{actual / expected:.2f} of what was promised"
+    kept = "not measured yet" if not expected else f"{actual / expected:.2f} of expected"
     return [
         ("steps", f"{worker.steps:,}, {worker.generated_tokens:,} tokens"),
         ("drafted", f"{worker.drafted_tokens:,} tokens, {worker.accepted_tokens:,} accepted"),

@@ -22,9 +22,9 @@ _BIGRAM_PAGES = 64
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the actions and their arguments to `parser`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add_command(actions, "list", "show the models that are stored or can be fetched")
+    add_command(actions, "list", "list the models that are stored or can be fetched")
     fetching = add_command(
-        actions, "fetch", "fetch a model and convert it; does nothing when it is there"
+        actions, "fetch", "fetch and convert a model, unless it is stored already"
     )
     fetching.add_argument(
         "model", metavar="MODEL", help="an alias, a Hugging Face id or a .gguf file"
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     preparing = add_command(
         actions,
         "bigrams",
-        "compute what a model says after each token alone, which serving else does in idle time",
+        "compute a model's bigrams now; serving would compute them in idle time",
     )
     preparing.add_argument(
         "model", metavar="MODEL", help="folder, .gguf file, alias or Hugging Face id"
@@ -87,7 +87,7 @@ def _fetch(args: argparse.Namespace) -> int:
 def _path(args: argparse.Namespace) -> int:
     folder = entry(_stored_name(args.model))
     if not (folder / "config.json").is_file():
-        raise ModelError(f"{args.model} is not stored; run: spectrie models fetch {args.model}")
+        raise ModelError(f"{args.model} is not stored: run spectrie models fetch {args.model}")
     print(folder)
     return 0
 

@@ -19,9 +19,9 @@ from spectrie.supervise.supervisor import EXIT_HOPELESS
 __all__ = ["configure", "router_config", "run"]
 
 _EPILOG = """\
-Workers dial the router's --worker-listen address; who joins there reads prompts, so it is a
-private Unix socket unless said otherwise, and TCP needs --worker-token-file. Operators dial
---admin, which is a private Unix socket too; it is part of the ready line.
+Workers connect to the router's --worker-listen address. Anyone who joins there can read prompts, so
+it is a private Unix socket by default, and TCP requires --worker-token-file. Operators connect to
+--admin, a private Unix socket too; the ready line contains it.
 Ctrl-C lets running requests finish; twice stops at once.
 
 example:

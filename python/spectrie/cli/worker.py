@@ -25,7 +25,7 @@ from spectrie.supervise.supervisor import EXIT_HOPELESS
 __all__ = ["configure", "need_torch", "run", "worker_options"]
 
 _EPILOG = """\
-A worker loads MODEL, dials the router and keeps dialling: start both in any order.
+A worker loads MODEL, connects to the router and keeps trying: start both in any order.
 SIGTERM lets running requests finish; a second one stops at once.
 
 example:
@@ -66,7 +66,7 @@ def need_torch() -> None:
         ConfigError: torch is not installed; the message says how to install it.
     """
     if importlib.util.find_spec("torch") is None:
-        raise ConfigError("running a model needs torch: pip install 'spectrie[worker]'")
+        raise ConfigError("running a model requires torch: pip install 'spectrie[worker]'")
 
 
 def worker_options(model: str, settings: Settings) -> WorkerOptions:

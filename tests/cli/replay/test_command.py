@@ -239,7 +239,7 @@ def test_the_table_names_the_figures_and_progress_stays_off_stdout(
 ) -> None:
     assert main(["replay", "--input", trace]) == 0
     output = capsys.readouterr().out
-    for words in ("tokens per step", "accepted from", "promised probability", "what pays"):
+    for words in ("tokens per step", "accepted from", "expected acceptance", "what pays"):
         assert words in output
 
 
@@ -268,7 +268,7 @@ def test_a_budget_drafts_what_the_costs_make_worthwhile(
     [
         ("{", "line 2: not JSON"),
         ("[1]", "line 2: expected a JSON object, got [1]"),
-        ('{"prompt_ids": [1]}', "line 2: output_ids: missing"),
+        ('{"prompt_ids": [1]}', "line 2: output_ids is required"),
         (
             '{"prompt_ids": [1], "output_ids": "ab"}',
             'line 2: output_ids: expected a list of ids of 0..4294967294, got "ab"',

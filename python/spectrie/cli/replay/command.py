@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-FILE holds one request a line, in the order of arrival (.jsonl, .jsonl.gz, .jsonl.xz, - for stdin):
+FILE holds one request per line, in order of arrival (.jsonl, .jsonl.gz, .jsonl.xz, - for stdin):
   {"prompt_ids": [1, 2], "output_ids": [3, 4], "prediction_ids": [3, 5], "namespace": "tenant"}
-or "prompt", "output" and "prediction" as text, which the tokenizer of --model turns into tokens.
-"topk" may hold, for each token of prompt and output, [[ids...], [probabilities...]] that the model
-gave after it, or null: with it the replay also drafts from the model's own runner-up tokens.
+or "prompt", "output" and "prediction" as text, which the tokenizer of --model encodes.
+"topk" may hold, for each token of prompt and output, the [[ids...], [probabilities...]] that the
+model predicted after it, or null. The replay then also drafts from the model's runner-up tokens.
 
 examples:
   spectrie replay --input requests.jsonl --memory online
@@ -70,18 +70,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="MODEL", help="model whose tokenizer reads text [the stored one]"
     )
-    add_value(parser, "memory", _MEMORY, "cold", "online: finished requests teach the next ones")
-    add_value(parser, "memory_bytes", values.size, "256MiB", "bound of the memory they share")
-    add_value(parser, "nodes", _NODES, 16, "draft tokens of a step, at most")
-    add_value(parser, "min_value", _SHARE, 0, "least probability of a draft token")
-    add_value(parser, "mode", _MODE, "auto", "how draft trees are grown")
-    add_value(parser, "structure", _STRUCTURE, "chains", "index under the drafts; the only one")
+    add_value(parser, "memory", _MEMORY, "cold", "online: insert finished requests into memory")
+    add_value(parser, "memory_bytes", values.size, "256MiB", "maximum size of that memory")
+    add_value(parser, "nodes", _NODES, 16, "maximum draft tokens per step")
+    add_value(parser, "min_value", _SHARE, 0, "minimum probability of a draft token")
+    add_value(parser, "mode", _MODE, "auto", "how to grow draft trees")
+    add_value(
+        parser, "structure", _STRUCTURE, "chains", "index to draft from; chains is the only one"
+    )
     add_value(
         parser,
         "bigrams",
         values.named("auto|FILE|off"),
         "auto",
-        "what the model says after each token alone: auto takes what is stored for --model",
+        "the model's bigrams: auto takes those stored for --model",
     )
     parser.add_argument("--no-recycle", action="store_true", help='do not draft from "topk"')
     parser.add_argument("--no-hints", action="store_true", help="do not draft from sparse context")
@@ -250,12 +252,12 @@ class _Session:
 
     def _complain(self, message: str) -> None:
         if not self._args.skip_bad:
-            raise ConfigError(f"{message} (--skip-bad goes on without such lines)")
+            raise ConfigError(f"{message} (--skip-bad skips such lines)")
         self.skipped_lines += 1
         if self.skipped_lines <= _MOST_COMPLAINTS:
             _progress(f"skipped: {message}")
         if self.skipped_lines == _MOST_COMPLAINTS:
-            _progress("further bad lines are only counted")
+            _progress("further invalid lines are only counted")
 
 
 def _progress(line: str) -> None:

@@ -37,25 +37,25 @@ def _summary(report: Mapping[str, Any]) -> str:
         ["tokens per step (1 = no speculation)", _number(report["tokens_per_step"])],
         ["draft tokens accepted per step", _number(report["accepted_per_step"])],
         ["draft tokens verified per step", _number(report["drafted_per_step"])],
-        ["accepted of those drafted", "-" if drafted is None else f"{drafted:.0%}"],
+        ["share of drafted tokens accepted", "-" if drafted is None else f"{drafted:.0%}"],
         ["time to draft, median, us", _number(report["draft_us_p50"], 1)],
         ["time to draft, 99 %, us", _number(report["draft_us_p99"], 1)],
         ["time to learn from a step, median, us", _number(report["update_us_p50"], 1)],
         ["memory at the end", _size(report["memory_bytes"])],
         ["tokens in it", f"{report['memory_tokens']:,}"],
-        ["tokens forgotten for lack of memory", f"{report['evicted_tokens']:,}"],
+        ["tokens evicted from memory", f"{report['evicted_tokens']:,}"],
         ["bytes per token", _number(report["bytes_per_token"], 1)],
-        ["tokens taught per second", "-" if rate is None else f"{rate:,.0f}"],
+        ["tokens inserted per second", "-" if rate is None else f"{rate:,.0f}"],
     ]
     if report["skipped_lines"]:
-        rows.append(["bad lines skipped", f"{report['skipped_lines']:,}"])
+        rows.append(["invalid lines skipped", f"{report['skipped_lines']:,}"])
     return render_table(["replay", ""], rows)
 
 
 def _sources(report: Mapping[str, Any]) -> str:
     accepted = report["accepted_tokens"]
     if not accepted:
-        return "No draft token was accepted: this text repeats nothing that the drafts can know."
+        return "No draft token was accepted: this text repeats nothing that drafts can know."
     rows = [
         [source, f"{count:,}", f"{count / accepted:.0%}"]
         for source, count in report["accepted_by_source"].items()
@@ -79,7 +79,7 @@ def _calibration(report: Mapping[str, Any]) -> str:
         ratio = f"{actual / expected:.2f}" if expected and trials >= _FEW_TRIALS else "-"
         shares = [f"{expected / trials:.1%}", f"{actual / trials:.1%}"]
         rows.append([label, f"{trials:,}", *shares, ratio])
-    header = ["promised probability", "draft tokens", "expected", "came", "came / expected"]
+    header = ["expected acceptance", "draft tokens", "expected", "actual", "actual / expected"]
     return render_table(header, rows)
 
 

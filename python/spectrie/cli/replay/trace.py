@@ -64,7 +64,7 @@ def read_request(record: Record, vocabulary: Callable[[], Vocabulary]) -> Record
 
 def _required(ids: list[int] | None, field: str) -> list[int]:
     if ids is None:
-        raise RecordError(f"{field}_ids: missing; give ids, or {field} as text")
+        raise RecordError(f"{field}_ids is required: give ids, or {field} as text")
     return ids
 
 
