@@ -143,6 +143,10 @@ bench-draft: model  ## drafting beside other drafters: accepted tokens, times, m
 bench-routing: bigrams  ## intent routing with a warm memory, one to four requests at a time
 	$(BIN)/python -m bench routing
 
+.PHONY: bench-against
+bench-against: bigrams  ## this build and another in turn: BASE=CHECKOUT, built (15 minutes; QUICK=1 takes 3)
+	$(BIN)/python -m bench against --base $(BASE) $(if $(QUICK),--quick)
+
 .PHONY: wheel
 wheel: setup  ## both wheels, into dist/
 	$(BIN)/maturin build --release --locked --out dist

@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|pages ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|against|pages ...]`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench import overlap, routing, speculation
+from bench.against import run as against
 from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.recording.tasks import ROUTED
@@ -18,7 +20,7 @@ from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing", "overlap", "pages")
+NAMED = ("draft", "routing", "overlap", "against", "pages")
 """Those that run only when named: they take long, or fetch other projects' packages. `pages` measures
 nothing: it fills README and docs/benchmarks.md from the results that are there."""
 
@@ -38,6 +40,8 @@ def main() -> int:
         action="store_true",
         help="llama.cpp beside ours on the CPU (compiles 12 minutes)",
     )
+    parser.add_argument("--base", type=Path, help="built checkout that `against` compares with")
+    parser.add_argument("--quick", action="store_true", help="few pairs for `against`")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     unknown = set(args.benches) - {*BENCHES, *NAMED}
@@ -46,6 +50,8 @@ def main() -> int:
             f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES + NAMED)}"
         )
     wanted = args.benches or BENCHES
+    if "against" in wanted and args.base is None:
+        parser.error("against needs --base CHECKOUT, where `make setup` was run")
     if wanted != ["pages"]:
         _measure(args, wanted)
     fill_pages()
@@ -70,6 +76,8 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
         overlap.run()
     if "draft" in wanted:
         table.run(model)
+    if "against" in wanted:
+        against.run(args.base, model, pairs=args.pairs, threads=args.threads, quick=args.quick)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,11 @@ import numpy as np
 import torch
 
 from bench.draft.trace import TRACES, read
-from bench.support import machine, report
+from bench.support import builds, machine, report
 from spectrie import _core
-from spectrie.engine.loop import StepLoop
 from spectrie.model.plan import StepResult
 
-__all__ = ["run"]
+__all__ = ["measure", "run"]
 
 REQUESTS = 32
 FORWARD_MS = 10.0
@@ -65,6 +64,7 @@ class Stopwatch:
 
     engine: Any
     runner: Any
+    steps: int
     gaps: list[Gap] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)
@@ -73,10 +73,10 @@ class Stopwatch:
     _ended_processor: float = 0.0
     _drafting_ms: float = 0.0
 
-    def plan(self, now_s: float) -> Any:
+    def plan(self, *arguments: Any) -> Any:
         """Times the engine's plan, and the drafting in it."""
         started = time.perf_counter()
-        plan = self.engine.plan(now_s)
+        plan = self.engine.plan(*arguments)
         took = (time.perf_counter() - started) * 1e6
         ended = time.thread_time()
         total = self.engine.load().drafting_ms_total
@@ -96,7 +96,7 @@ class Stopwatch:
             self._gap.processor = (time.thread_time() - self._ended_processor) * 1e6
             self.gaps.append(self._gap)
             self.rows.append(len(plan.row_token))
-            if len(self.gaps) == STEPS:
+            if len(self.gaps) == self.steps:
                 self.done.set()
         self._gap = Gap()
         result: StepResult = self.runner.step(plan)
@@ -118,9 +118,9 @@ class Stopwatch:
         self._gap.commit = (time.perf_counter() - started) * 1e6
         return output
 
-    def take_outputs(self) -> Any:
+    def take_outputs(self, *arguments: Any) -> Any:
         """Ends without a step."""
-        return self.engine.take_outputs()
+        return self.engine.take_outputs(*arguments)
 
     def fail(self, *arguments: Any) -> Any:
         """A failed step: the bench is wrong."""
@@ -190,7 +190,7 @@ def run() -> None:
     }
     for name, options in variants.items():
         print(f"  overlap: {name}", file=sys.stderr, flush=True)
-        measured = _measure(**options)
+        measured = measure(**options)
         data[name] = measured
         rows.append([name, *_cells(measured)])
     header = ["", "rows", "gap p50/p99 us", "of it processor", "commit", "plan", "python"]
@@ -208,12 +208,24 @@ def run() -> None:
     report.write("overlap", "Time between two forwards", facts, header, rows, data, notes)
 
 
-def _measure(
-    *, speculation: str = "auto", overlap: bool = True, gives_tokens: bool = True
+def measure(
+    *,
+    speculation: str = "auto",
+    overlap: bool = True,
+    gives_tokens: bool = True,
+    steps: int = STEPS,
 ) -> dict[str, Any]:
+    """Medians and other percentiles of each part of the gap, in microseconds.
+
+    Args:
+        speculation: Mode of the engine.
+        overlap: Whether the engine's thread works beside the forwards.
+        gives_tokens: Whether the forward gives the likeliest tokens itself.
+        steps: Steps that are taken, the first `SKIPPED` of which do not count.
+    """
     requests = [one for task in TASKS for one in read(TRACES / f"{task}.jsonl.xz")]
     texts: list[list[int]] = []
-    engine = _core.Engine(
+    engine = builds.engine(
         vocabulary_size=VOCABULARY,
         eos_token_ids=[],
         num_pages=PAGES,
@@ -231,7 +243,7 @@ def _measure(
         output = list(one.output_ids)[: MAX_CONTEXT // 4]
         texts.append([*prompt, *output])
         engine.submit(
-            _core.Request(
+            builds.request(
                 handle=number,
                 prompt_ids=prompt,
                 max_tokens=len(output),
@@ -245,15 +257,15 @@ def _measure(
             if finish is not None and not watch.done.is_set():
                 submit()
 
-    watch = Stopwatch(engine, Repeater(texts, gives_tokens=gives_tokens))
+    watch = Stopwatch(engine, Repeater(texts, gives_tokens=gives_tokens), steps)
     prepared: Any = (watch, watch)
-    loop = StepLoop(lambda: prepared, deliver, lambda error: watch.done.set())
+    loop = builds.step_loop()(lambda: prepared, deliver, lambda error: watch.done.set())
     for _ in range(REQUESTS):
         submit()
     loop.start()
     watch.done.wait()
     loop.stop()
-    if len(watch.gaps) < STEPS:
+    if len(watch.gaps) < steps:
         raise RuntimeError("the step loop ended early; its log tells why")
     return _summary(watch, engine)
 

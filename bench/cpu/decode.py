@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from bench.support.bandwidth import read_bandwidth
 from bench.support.pairs import Comparison, compare
 from bench.support.prompt_ids import prompt_ids
 from bench.support.prompts import load
+from bench.support.rate import decode_rate
 from bench.support.rival import COMPILED_CONTEXT, Rival
 
 if TYPE_CHECKING:
@@ -147,11 +147,15 @@ def race(
         prompts = [prompt_ids(llm, prompt) for prompt in load("chat")[:num_prompts]]
         if compiled:
             prompts = [ids for ids in prompts if len(ids) + max_tokens <= COMPILED_CONTEXT]
+
+        def ours(ids: list[int]) -> float:
+            return decode_rate(llm, ids, max_tokens)
+
         same = sum(_same(llm, rival, ids, max_tokens) for ids in prompts)
         with company or contextlib.nullcontext():
             comparison = compare(
                 [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
-                [lambda ids=ids: around(lambda: _ours(llm, ids, max_tokens)) for ids in prompts],  # type: ignore[misc]
+                [lambda ids=ids: around(lambda: ours(ids)) for ids in prompts],  # type: ignore[misc]
                 pairs=pairs,
                 title=f"decode {dtype}{', compiled' if compiled else ''}",
                 alone=company is None,
@@ -162,20 +166,6 @@ def race(
 def _theirs(rival: Rival, ids: list[int], max_tokens: int) -> float:
     tokens, seconds, _ = rival.run(ids, max_tokens, fixed=True)
     return (len(tokens) - 1) / seconds
-
-
-def _ours(llm: LLM, ids: list[int], max_tokens: int) -> float:
-    """Tokens per second from the first delta to the last."""
-    first = last = 0.0
-    num_tokens = 0
-    with llm.stream(
-        prompt_token_ids=ids, max_tokens=max_tokens, temperature=0.0, ignore_eos=True
-    ) as stream:
-        for delta in stream:
-            last = time.perf_counter()
-            first = first or last
-            num_tokens += len(delta.token_ids)
-    return (num_tokens - 1) / (last - first)
 
 
 def _same(llm: LLM, rival: Rival, ids: list[int], max_tokens: int) -> bool:

@@ -12,15 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from bench.support import machine, report
+from bench.support import builds, machine, report
 from bench.support.pairs import median_interval
 from spectrie.client import Client
-from spectrie.supervise.command import running
 
-__all__ = ["run"]
+__all__ = ["Ways", "run"]
 
 FLOOR_US = 300.0
 """Most microseconds that the router may add to a token, at the median."""
@@ -33,12 +34,12 @@ def run(model: str) -> None:
     """Measures and writes `bench/results/router.*`."""
     from spectrie.model import resolve
 
-    folder = resolve(model).folder
-    with tempfile.TemporaryDirectory(prefix="spectrie-bench-") as directory:
-        socket = f"unix:{directory}/worker.sock"
-        arguments = ["router", "--http=off", "--grpc=127.0.0.1:0", f"--worker-listen={socket}"]
-        with running([*arguments, "--log-level=warn"], lambda line: None) as ready:
-            latencies = _measure(str(ready["grpc"]), socket, folder)
+    latencies: dict[str, list[list[float]]] = {"direct": [], "routed": []}
+    with Ways(resolve(model).folder) as ways:
+        for number in range(ROUNDS):
+            order = ("direct", "routed") if number % 2 == 0 else ("routed", "direct")
+            for way in order:
+                latencies[way].append(ways.latencies(way))
     facts = machine.facts()
     differences = [
         statistics.median(routed) - statistics.median(direct)
@@ -58,26 +59,56 @@ def run(model: str) -> None:
     report.write("router", "Time the router adds to a token", facts, header, rows, data, notes)
 
 
-def _measure(target: str, socket: str, folder: Path) -> dict[str, list[list[float]]]:
+class Ways:
+    """A fake worker, reached directly and through a router.
+
+    Args:
+        folder: The model whose tokenizer the worker shows.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Ways:
+        with ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="spectrie-bench-"))
+            socket = f"unix:{directory}/worker.sock"
+            arguments = ["router", "--http=off", "--grpc=127.0.0.1:0", f"--worker-listen={socket}"]
+            router = builds.running()([*arguments, "--log-level=warn"], lambda line: None)
+            routed = str(stack.enter_context(router)["grpc"])
+            self._stamps = stack.enter_context(_worker(socket, self._folder))
+            direct = f"127.0.0.1:{self._stamps.readline().strip()}"
+            self._clients = {
+                way: stack.enter_context(Client(target, timeout=60))
+                for way, target in (("direct", direct), ("routed", routed))
+            }
+            _wait_for_worker(self._clients["routed"])
+            for way in self._clients:
+                self.latencies(way)  # warm-up
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._stack.close()
+
+    def latencies(self, way: str) -> list[float]:
+        """Microseconds from worker to client of each token of one stream, the first few left out."""
+        return _latencies(self._clients[way], self._stamps)
+
+
+@contextmanager
+def _worker(socket: str, folder: Path) -> Iterator[IO[str]]:
+    """What the fake worker prints."""
     command = [sys.executable, "-m", "bench.router.fake_worker", socket, str(folder)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=machine.ROOT)
+    assert worker.stdout is not None
     try:
-        assert worker.stdout is not None
-        port = worker.stdout.readline().strip()
-        latencies: dict[str, list[list[float]]] = {"direct": [], "routed": []}
-        with Client(target, timeout=60) as routed, Client(f"127.0.0.1:{port}") as direct:
-            _wait_for_worker(routed)
-            contenders = {"direct": direct, "routed": routed}
-            for client in contenders.values():
-                _latencies(client, worker.stdout)  # warm-up
-            for number in range(ROUNDS):
-                order = ("direct", "routed") if number % 2 == 0 else ("routed", "direct")
-                for name in order:
-                    latencies[name].append(_latencies(contenders[name], worker.stdout))
-        return latencies
+        yield worker.stdout
     finally:
         worker.kill()
         worker.wait()
+        worker.stdout.close()
 
 
 def _wait_for_worker(client: Client) -> None:
@@ -89,7 +120,6 @@ def _wait_for_worker(client: Client) -> None:
 
 
 def _latencies(client: Client, stamps: IO[str]) -> list[float]:
-    """Microseconds from worker to client of each token of one stream, the first few left out."""
     arrivals: list[int] = []
     with client.stream(
         "one two three four five", max_tokens=TOKENS, ignore_eos=True, temperature=0.0

@@ -14,7 +14,7 @@ from typing import Any
 
 from spectrie.model.machine import bf16_flags
 
-__all__ = ["facts", "foreign_cores"]
+__all__ = ["ROOT", "busy_seconds", "commit_of", "facts", "foreign_cores"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -24,7 +24,7 @@ def facts(**more: Any) -> dict[str, Any]:
     """The machine's facts for a result file, and whatever the bench adds (dtype, threads)."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": _git("rev-parse", "--short=12", "HEAD"),
+        "commit": commit_of(ROOT),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "cpu": _cpu_field("model name") or platform.processor(),
         "cpu_model": f"family {_cpu_field('cpu family')} model {_cpu_field('model')}".strip(),
@@ -38,19 +38,25 @@ def facts(**more: Any) -> dict[str, Any]:
     }
 
 
+def commit_of(checkout: Path) -> str:
+    """The commit that is checked out there, in twelve digits; empty if it is no checkout."""
+    return _git("rev-parse", "--short=12", "HEAD", checkout=checkout)
+
+
 def foreign_cores(action: Callable[[], Any]) -> tuple[Any, float]:
     """Runs `action`; gives its result and how many cores others used meanwhile.
 
     Others are all processes but this one and its children that have ended.
     """
-    wall, busy, own = time.monotonic(), _busy_seconds(), _own_seconds()
+    wall, busy, own = time.monotonic(), busy_seconds(), _own_seconds()
     result = action()
     elapsed = max(time.monotonic() - wall, 1e-9)
-    foreign = (_busy_seconds() - busy) - (_own_seconds() - own)
+    foreign = (busy_seconds() - busy) - (_own_seconds() - own)
     return result, max(0.0, foreign / elapsed)
 
 
-def _busy_seconds() -> float:
+def busy_seconds() -> float:
+    """Processor seconds that all processes of the machine have used since it started."""
     fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, fields)
     return (user + nice + system + irq + softirq) / _TICKS
@@ -76,6 +82,6 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+def _git(*arguments: str, checkout: Path = ROOT) -> str:
+    done = subprocess.run(["git", *arguments], cwd=checkout, capture_output=True, text=True)
     return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""Tokens per second of whole requests, prefill included."""
+"""Tokens per second: of whole requests, prefill included, and of decoding alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spectrie.options import GenerateOptions
 if TYPE_CHECKING:
     from spectrie import LLM
 
-__all__ = ["rate"]
+__all__ = ["decode_rate", "rate"]
 
 
 def rate(llm: LLM, prompts: list[list[int]], **options: Unpack[GenerateOptions]) -> float:
@@ -21,3 +21,17 @@ def rate(llm: LLM, prompts: list[list[int]], **options: Unpack[GenerateOptions])
     answers = llm.generate(prompt_token_ids=prompts, **options)
     seconds = time.perf_counter() - began
     return sum(len(answer.token_ids) for answer in answers) / seconds
+
+
+def decode_rate(llm: LLM, ids: list[int], max_tokens: int) -> float:
+    """That of one request, from the first delta to the last."""
+    first = last = 0.0
+    num_tokens = 0
+    with llm.stream(
+        prompt_token_ids=ids, max_tokens=max_tokens, temperature=0.0, ignore_eos=True
+    ) as stream:
+        for delta in stream:
+            last = time.perf_counter()
+            first = first or last
+            num_tokens += len(delta.token_ids)
+    return (num_tokens - 1) / (last - first)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spectrie.markdown import render_table
-
 __all__ = ["RESULTS", "write"]
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -34,8 +32,11 @@ def write(
         data: Everything measured, for the JSON file.
         notes: Sentences under the table.
     """
-    RESULTS.mkdir(exist_ok=True)
-    command = f"python -m bench {name}"
+    # Not above: older builds that are compared lack it.
+    from spectrie.markdown import render_table
+
+    (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
+    command = f"python -m bench {name.partition('/')[0]}"
     lines = [f"### {title}", "", render_table(header, rows), "", *notes]
     changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
     lines.append(

@@ -35,6 +35,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "support",
         "cpu draft router",
         "overlap routing speculation",
+        "against",
         "__main__",
     ),
     "bench/draft": (

@@ -1,0 +1,122 @@
+"""A build under measurement: its checkout, and a child process that uses its package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.support.machine import ROOT, commit_of
+
+__all__ = ["Build", "Child", "busy_seconds"]
+
+_CORE = Path("python") / "spectrie" / "_core.abi3.so"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A checkout whose Python module is built."""
+
+    checkout: Path
+    commit: str
+
+    @staticmethod
+    def of(checkout: Path) -> Build:
+        """The build of a checkout.
+
+        Raises:
+            ValueError: The module is not built there.
+        """
+        if not (checkout / _CORE).exists():
+            raise ValueError(f"{checkout} has no {_CORE}: run `make setup` there first")
+        return Build(checkout, commit_of(checkout))
+
+    def environment(self, cache: str) -> dict[str, str]:
+        """That of a process which imports this build's package, with the benches of this checkout."""
+        places = [self.checkout / "python", self.checkout / "kernels", ROOT]
+        return os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, places)),
+            "SPECTRIE_CACHE": cache,
+        }
+
+
+class Child:
+    """A process that takes samples of one build.
+
+    Args:
+        build: Whose package it imports.
+        sampler: Name in `SAMPLERS`.
+        folder: The model.
+        threads: Threads of a forward.
+        more: What the sampler needs besides.
+    """
+
+    def __init__(
+        self, build: Build, sampler: str, folder: Path, threads: int, more: dict[str, Any]
+    ) -> None:
+        self._cache = tempfile.TemporaryDirectory(prefix="spectrie-bench-")
+        arguments = [sampler, str(folder), str(threads), json.dumps(more)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.against.child", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=self._cache.name,
+            env=build.environment(self._cache.name),
+        )
+        package = Path(self._reply()["package"])
+        if package != build.checkout / "python" / "spectrie":
+            self.close()
+            raise RuntimeError(f"measuring {build.checkout} would have measured {package}")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def take(self, number: int) -> tuple[dict[str, float], dict[str, Any]]:
+        """Rates and facts of one sample."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{number}\n")
+        self._process.stdin.flush()
+        reply = self._reply()
+        return reply["rates"], reply["facts"]
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.communicate()
+        self._cache.cleanup()
+
+    def _reply(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the measuring process ended with {self._process.wait()}")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+
+def busy_seconds(pid: int) -> float:
+    """Processor seconds of a process, of its descendants and of those that have ended."""
+    parents, seconds = {}, {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # It has ended meanwhile.
+        one = int(file.parent.name)
+        parents[one] = int(fields[1])
+        seconds[one] = sum(map(int, fields[11:15])) / _TICKS
+    total = 0.0
+    pending = [pid]
+    while pending:
+        one = pending.pop()
+        total += seconds.get(one, 0.0)
+        pending += [child for child, parent in parents.items() if parent == one]
+    return total
