@@ -61,7 +61,7 @@ def test_missing_key_is_told_in_openai_shape(guarded: httpx.Client) -> None:
     assert response.headers["www-authenticate"] == "Bearer"
     error = response.json()["error"]
     assert (error["type"], error["code"]) == ("authentication_error", "invalid_api_key")
-    assert error["message"] == "no api key, send the header authorization: Bearer KEY"
+    assert error["message"] == "no API key: send the header authorization: Bearer KEY"
 
 
 def test_key_opens(guarded: httpx.Client) -> None:

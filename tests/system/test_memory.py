@@ -187,8 +187,8 @@ def test_corpus_added_while_serving_outlives_a_restart_and_gives_way_to_the_opti
     Path(fleeting).unlink()
     served.start()
     served.program.wait_line("corpus added again")
-    left_out = served.program.wait_line("left out")
-    assert fleeting in left_out and "neither a file" in left_out
+    skipped = served.program.wait_line("is skipped")
+    assert fleeting in skipped and "neither a file" in skipped
     again = served.answer("carl", learn=False)
     assert accepted(again, "corpus") > NUM_TOKENS // 2
     assert accepted(served.answer("dora", learn=False), "corpus") == 0

@@ -52,13 +52,13 @@ impl ApiKeys {
                 // It divides tenant and namespace: `a/b` would be another tenant's namespace.
                 let line = index + 1;
                 return Err(format!(
-                    "line {line} has a tenant with the letter /, which is not allowed"
+                    "line {line}: the tenant contains /, which is not allowed"
                 ));
             }
             keys.push((Sha256::digest(key.as_bytes()).into(), tenant.to_owned()));
         }
         if keys.is_empty() {
-            return Err("no keys in it, at least one KEY TENANT line is needed".into());
+            return Err("it holds no keys: add at least one line KEY TENANT".into());
         }
         Ok(Self { keys: Some(keys) })
     }
@@ -74,7 +74,7 @@ impl ApiKeys {
             return Ok(None);
         };
         let Some(key) = key else {
-            let message = "no api key, send the header authorization: Bearer KEY";
+            let message = "no API key: send the header authorization: Bearer KEY";
             return Err(RequestError::new(ErrorKind::Unauthenticated, message));
         };
         let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();

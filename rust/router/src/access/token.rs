@@ -31,7 +31,7 @@ impl Token {
         let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
         let secret = text.trim();
         if secret.is_empty() {
-            return Err(refuse("it is empty, a token is needed".into()));
+            return Err(refuse("it is empty: write a token into it".into()));
         }
         Ok(Self::new(secret))
     }

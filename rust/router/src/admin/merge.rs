@@ -43,7 +43,7 @@ pub(super) fn merge<T>(
         match result.map(&expected) {
             Ok(Some(value)) => done.push((worker, value)),
             Ok(None) => {
-                let message = "the worker gave an answer to another question".to_owned();
+                let message = "the worker answered another call".to_owned();
                 let code = Code::Internal;
                 failures.push((worker, Failure { code, message }));
             }

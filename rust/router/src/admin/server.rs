@@ -47,8 +47,8 @@ pub(crate) async fn bind(
         .is_ok_and(|address| !address.ip().is_loopback());
     if is_open && token.is_none() {
         return Err(RouterError::Config(format!(
-            "listen.admin: {address} can be reached from other machines, which needs \
-             access.admin_token_file (--admin-token-file); unix:PATH and 127.0.0.1 do not"
+            "listen.admin: other machines can reach {address}: set access.admin_token_file \
+             (--admin-token-file), or listen on unix:PATH or 127.0.0.1"
         )));
     }
     Ok(AdminListener { listener, token })

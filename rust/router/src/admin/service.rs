@@ -39,7 +39,7 @@ impl AdminService {
     fn admit<T>(&self, request: &Request<T>) -> Result<Instant, RequestError> {
         let shows = |token: &Token| token.is_shown(request.metadata());
         if !self.token.as_ref().is_none_or(shows) {
-            let message = "wrong or no operator's token, send the header authorization: Bearer \
+            let message = "wrong or missing operator's token: send the header authorization: Bearer \
                            TOKEN with that of --admin-token-file";
             return Err(RequestError::new(ErrorKind::Unauthenticated, message));
         }
@@ -78,7 +78,7 @@ impl AdminService {
             .as_ref()
             .is_some_and(|readers| readers.names.is_empty())
         {
-            let message = "given no namespace, allowed at least one, or no `readers` for everyone";
+            let message = "given no namespace: name at least one, or omit `readers` to allow all";
             return Err(RequestError::invalid("readers.names", message));
         }
         let model = request.model.as_deref();

@@ -187,8 +187,8 @@ fn worker_token(config: &RouterConfig) -> Result<Option<Token>, RouterError> {
         Some(path) => Token::from_file(path, "--worker-token-file").map(Some),
         None if listen::unix_path(&config.listen.worker).is_some() => Ok(None),
         None => Err(RouterError::Config(format!(
-            "listen.worker: {} is a TCP address, which needs access.worker_token_file \
-             (--worker-token-file); unix:PATH does not",
+            "listen.worker: {} is a TCP address: set access.worker_token_file \
+             (--worker-token-file), or listen on unix:PATH",
             config.listen.worker
         ))),
     }

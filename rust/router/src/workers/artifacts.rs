@@ -60,7 +60,7 @@ impl Artifacts {
             let actual = hex(&Sha256::digest(&data));
             if !actual.eq_ignore_ascii_case(expected) {
                 return Err(Status::data_loss(format!(
-                    "artifact {name} has sha256 {actual}, the worker said {expected}"
+                    "artifact {name} has sha256 {actual}, the worker announced {expected}"
                 )));
             }
             self.files.insert(name.to_owned(), data.into());

@@ -228,7 +228,7 @@ fn tell(worker: &str, corpus: &str, change: &Change, failure: Option<Failure>) {
         }
         Some(failure) if is_remembered => {
             tracing::warn!(worker, corpus, reason = %failure.message,
-                "a corpus that was added before the restart is left out");
+                "a corpus that was added before the restart is skipped");
         }
         Some(failure) if failure.code != settled => {
             tracing::warn!(worker, corpus, reason = %failure.message,

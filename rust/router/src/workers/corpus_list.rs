@@ -71,7 +71,7 @@ impl CorpusList {
         let lock = lock.map_err(|error| refuse(error.to_string()))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
-                refuse("another router uses it, give each a folder of its own".into())
+                refuse("another router uses it: give each its own folder".into())
             }
             TryLockError::Error(error) => refuse(error.to_string()),
         })?;
@@ -127,7 +127,7 @@ impl CorpusList {
         let Some(path) = &self.file else { return };
         if let Err(error) = self.write(path) {
             tracing::error!(file = %path.display(), %error,
-                "corpora added or removed now are not remembered over a restart");
+                "corpora added or removed now will not survive a restart");
         }
     }
 
