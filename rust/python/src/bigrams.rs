@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use spectrie_trie::TokenId;
 use spectrie_types::sizes::TOP_K;
 
-use crate::replay::trie_error;
+use crate::errors::trie_error;
 
 /// What a model says after each token alone; see the stub file.
 #[pyclass(frozen, module = "spectrie._core")]

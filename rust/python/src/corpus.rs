@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spectrie_trie::Corpus;
 
-use crate::replay::trie_error;
+use crate::errors::trie_error;
 
 /// What a corpus file holds; see the stub file.
 #[pyclass(frozen, get_all, module = "spectrie._core")]

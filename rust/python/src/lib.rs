@@ -6,6 +6,7 @@ mod bigrams;
 mod corpus;
 mod cpu;
 mod engine;
+mod errors;
 mod grammar;
 mod replay;
 mod router;

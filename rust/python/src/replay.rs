@@ -7,10 +7,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
-use spectrie_trie::{Corpus, DraftConfig, MemoryConfig, TrieError};
+use spectrie_trie::{Corpus, DraftConfig, MemoryConfig};
 use spectrie_types::Source;
 
 use crate::bigrams::Bigrams;
+use crate::errors::trie_error;
 
 /// Sources that draft, in the order of their numbers.
 const DRAFTING: [Source; 5] = [
@@ -20,10 +21,6 @@ const DRAFTING: [Source; 5] = [
     Source::Corpus,
     Source::Recycled,
 ];
-
-pub(crate) fn trie_error(error: TrieError) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
 
 /// A replay; see the stub file.
 #[pyclass(frozen, module = "spectrie._core")]
