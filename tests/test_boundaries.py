@@ -235,7 +235,7 @@ PENDING = (
     "rust/engine",
     "rust/proto",
     "rust/python",
-    "rust/router",
+    "rust/router/src/http/convert",
     "rust/trie",
     "python/spectrie/cli/flags/options.py",
     "python/spectrie/llm/llm.py",

@@ -54,6 +54,17 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "decoder",
         "lib",
     ),
+    "rust/router/src": (
+        "error source sync",
+        "access config listen metrics",
+        "workers",
+        "generation",
+        "state",
+        "grpc http",
+        "admin",
+        "app",
+        "lib",
+    ),
 }
 
 CIRCLES: dict[tuple[str, ...], str] = {}
