@@ -152,6 +152,14 @@ def test_samples_run_as_pasted(terminal: Terminal) -> None:
     assert (terminal.folder / "state").is_dir(), "the last server keeps what it learns"
 
 
+@pytest.mark.model
+def test_sample_of_the_sampling_page_runs(terminal: Terminal) -> None:
+    page = (ROOT / "docs/sampling.md").read_text(encoding="utf-8")
+    samples = [block for block in blocks(page) if block.language == "python"]
+    assert len(samples) == 1
+    paste(terminal, samples[0])
+
+
 def test_only_known_kinds_of_blocks_are_fenced() -> None:
     languages = [block.language for block in blocks(README)]
     assert set(languages) == {"", "sh", "python"}
