@@ -14,7 +14,11 @@
 
 mod automaton;
 mod chain_log;
-#[allow(unused_imports, reason = "its tests, which a bench leaves out")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "what only the product and tests use"
+)]
 #[path = "../../src/store/chains.rs"]
 mod chains;
 mod draft;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use crate::draft::best_first::{BestFirst, Bounds, Expectations, Trained};
 use crate::draft::corpus_order::Favourites;
 use crate::draft::tree_builder::{ROOT, Sketch};
-use crate::namespaces::insertion::InsertedRange;
-use crate::namespaces::shared_trie::Segments;
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
 use crate::sources::all::{Places, SHARED_LIMITS};
@@ -14,6 +12,8 @@ use crate::sources::prediction::Prediction;
 use crate::sources::recycled::Recycled;
 use crate::sources::text::Text;
 use crate::store::chains::{LIMITS, context_of};
+use crate::store::extent::InsertedRange;
+use crate::store::segment::Segments;
 use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, draft::fixed_modes};
 
 /// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::store::segment::{Extent, Segment};
+use crate::store::extent::{Extent, InsertedRange};
+use crate::store::segment::Segment;
 use crate::{SEPARATOR, SharedTrie, TokenId};
 
 /// Tokens set aside for a running request at first; doubled each time up to the most.
@@ -49,22 +50,6 @@ impl Insertion {
 impl Drop for Insertion {
     fn drop(&mut self) {
         self.shared.finish(&mut self.document);
-    }
-}
-
-/// A piece of shared memory that one running request wrote: see [`crate::Drafter::exclude`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InsertedRange {
-    segment_id: u64,
-    first: u32,
-    /// One past the last cell set aside for it.
-    end: u32,
-}
-
-impl InsertedRange {
-    /// Whether it holds the cell at `position` of a segment.
-    pub(crate) fn holds(&self, segment_id: u64, position: u32) -> bool {
-        self.segment_id == segment_id && (self.first..self.end).contains(&position)
     }
 }
 
@@ -140,7 +125,7 @@ impl Document {
                     let wanted = count.max(self.min_tokens);
                     segment.grow(extent, wanted);
                     if let Some(range) = self.ranges.last_mut() {
-                        range.end = extent.end();
+                        range.follow(extent);
                     }
                     self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
                 }
@@ -155,11 +140,7 @@ impl Document {
         let mut extent = segment.reserve(context.len() + count.max(self.min_tokens));
         self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
         segment.write_context(&mut extent, context);
-        self.ranges.push(InsertedRange {
-            segment_id: segment.id(),
-            first: extent.start(),
-            end: extent.end(),
-        });
+        self.ranges.push(InsertedRange::new(segment.id(), &extent));
         self.place = Some((segment.id(), extent));
         Some(segment)
     }

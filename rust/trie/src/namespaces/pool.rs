@@ -2,15 +2,13 @@
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::SharedTrie;
+use crate::store::grant::Grant;
 use crate::store::segment::Segment;
-
-/// Tokens of the smallest and of the largest segment.
-pub(crate) const MIN_SEGMENT_TOKENS: usize = 256;
-pub(crate) const MAX_SEGMENT_TOKENS: usize = 1 << 20;
+use crate::store::segment_shape::{MAX_SEGMENT_TOKENS, MIN_SEGMENT_TOKENS};
 
 /// Tokens of a namespace's first segment, where its share allows, and how much larger each next
 /// one is: a draft looks into every segment, so they should be few.
@@ -20,44 +18,6 @@ const SEGMENT_GROWTH: usize = 4;
 /// A namespace's share is held in at least this many full-grown segments, so that evicting one
 /// forgets a small part.
 const SEGMENTS_PER_SHARE: usize = 8;
-
-/// Leave to own some bytes of the budget, which has them back when this is released or dropped.
-#[derive(Debug)]
-pub(crate) struct Grant {
-    bytes: usize,
-    released: AtomicBool,
-    used_bytes: Arc<AtomicUsize>,
-}
-
-impl Grant {
-    /// One that no budget bounds.
-    #[cfg(test)]
-    pub(crate) fn unbounded(bytes: usize) -> Self {
-        Self {
-            bytes,
-            released: AtomicBool::new(false),
-            used_bytes: Arc::new(AtomicUsize::new(bytes)),
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Returns the bytes now: nobody owns them any more, though a draft that is running may read
-    /// them for some microseconds.
-    pub(crate) fn release(&self) {
-        if !self.released.swap(true, Relaxed) {
-            self.used_bytes.fetch_sub(self.bytes, Relaxed);
-        }
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
 
 /// Grants bytes under one bound and says which segment makes room.
 #[derive(Debug)]
@@ -160,12 +120,7 @@ impl Pool {
 
     /// The caller has checked the bound and holds [`Pool::granting`].
     fn grant_now(&self, bytes: usize) -> Grant {
-        self.used_bytes.fetch_add(bytes, Relaxed);
-        Grant {
-            bytes,
-            released: AtomicBool::new(false),
-            used_bytes: Arc::clone(&self.used_bytes),
-        }
+        Grant::new(bytes, &self.used_bytes)
     }
 
     /// The number of a new segment.

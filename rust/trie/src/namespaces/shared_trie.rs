@@ -8,11 +8,8 @@ use crate::namespaces::insertion::{Document, TURN_TOKENS};
 use crate::namespaces::pool::Pool;
 use crate::score::weights::Learnt;
 use crate::sources::recycled::{Recycled, SharedRecycled};
-use crate::store::segment::Segment;
+use crate::store::segment::{Segment, Segments};
 use crate::{Bigrams, Corpus, Insertion, TokenId, Weights};
-
-/// Segments of one namespace, oldest first; the last one is written to.
-pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
 
 /// Corpora that one namespace may read, in the order in which they were added.
 pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use spectrie_types::Source;
 
-use crate::namespaces::insertion::InsertedRange;
-use crate::namespaces::shared_trie::Segments;
 use crate::sources::bigrams::Bigrams;
 use crate::sources::recycled::{Answer, Recycled};
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, ORDERS, Occurrence, collect};
-use crate::store::segment::Segment;
+use crate::store::extent::InsertedRange;
+use crate::store::segment::{Segment, Segments};
 use crate::{Corpus, SEPARATOR, TokenId};
 
 /// Place of the prediction's text.

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use spectrie_types::sizes::TOP_K;
 
 use crate::TokenId;
-use crate::namespaces::pool::Grant;
+use crate::store::grant::Grant;
 
 /// Slots that a key may take, one after the other.
 const WAYS: usize = 4;

@@ -1,6 +1,6 @@
 //! Text that one request owns: its prompt and output, or its prediction.
 
-use crate::store::chains::{Chains, ORDERS, suffix_hashes};
+use crate::store::chains::{Chains, ORDERS, bucket, suffix_hashes};
 use crate::{SEPARATOR, TokenId};
 
 /// Heads of the smallest table; tables grow with the text.
@@ -65,11 +65,6 @@ impl Text {
             self.link(position);
         }
     }
-}
-
-/// The bucket of `hash` in a table of `buckets`, a power of two of at most 2^32.
-pub(crate) fn bucket(hash: u32, buckets: usize) -> usize {
-    ((u64::from(hash) * buckets as u64) >> 32) as usize
 }
 
 impl Chains for Text {

@@ -63,6 +63,20 @@ pub(crate) fn suffix_hashes(context: &[TokenId]) -> ([u32; ORDERS.len()], usize)
     (hashes, found)
 }
 
+/// The bucket of `hash` in a table of `buckets`, a power of two of at most 2^32.
+pub(crate) fn bucket(hash: u32, buckets: usize) -> usize {
+    ((u64::from(hash) * buckets as u64) >> 32) as usize
+}
+
+/// Changes when links or heads of another build would not be found by this one.
+pub(crate) fn chain_layout() -> u32 {
+    let (hashes, _) = suffix_hashes(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let words = hashes.into_iter().chain(ORDERS.map(|order| order as u32));
+    words.fold(0x811C_9DC5, |hash, word| {
+        (hash ^ word).wrapping_mul(0x0100_0193)
+    })
+}
+
 /// The part of `tokens` that may serve as context: what follows the last separator, at most
 /// [`MAX_MATCH`] tokens.
 pub(crate) fn context_of(tokens: &[TokenId]) -> &[TokenId] {

@@ -11,21 +11,22 @@
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::namespaces::pool::{Grant, MAX_SEGMENT_TOKENS, MIN_SEGMENT_TOKENS};
-use crate::sources::text::bucket;
 use crate::store::atomic_file::Checked;
-use crate::store::chains::{Chains, ORDERS, suffix_hashes};
+use crate::store::chains::{Chains, ORDERS, bucket, suffix_hashes};
+use crate::store::extent::Extent;
+use crate::store::grant::Grant;
+use crate::store::segment_shape::{HEAD_SHIFTS, SegmentShape};
 use crate::store::sync::{AtomicU32, fill, set, zeroed};
 use crate::{SEPARATOR, TokenId};
-
-/// Heads per token of capacity, as right shifts: few distinct single tokens, many longer contexts.
-const HEAD_SHIFTS: [u32; ORDERS.len()] = [2, 1, 1, 1];
 
 /// The smallest range of cells worth using again, and how many are remembered.
 const MIN_SPARE_TOKENS: u32 = 32;
 const MAX_SPARES: usize = 64;
+
+/// Segments of one namespace, oldest first; the last one is written to.
+pub(crate) type Segments = Arc<Vec<Arc<Segment>>>;
 
 /// An append-only arena of tokens, links and heads. Writers take turns; any number of readers.
 #[derive(Debug)]
@@ -46,61 +47,6 @@ pub(crate) struct Segment {
     credit: AtomicU32,
     /// Of the bytes of this arena, returned when it is freed.
     grant: Grant,
-}
-
-/// What is to be known of a saved segment to load it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) capacity: u32,
-    pub(crate) end: u32,
-    pub(crate) num_tokens: u32,
-    pub(crate) credit: u32,
-}
-
-impl Shape {
-    /// Whether there can be such a segment.
-    pub(crate) fn is_possible(self) -> bool {
-        let sizes = MIN_SEGMENT_TOKENS..=MAX_SEGMENT_TOKENS;
-        self.capacity.is_power_of_two()
-            && sizes.contains(&(self.capacity as usize))
-            && self.end <= self.capacity
-            && self.num_tokens <= self.end
-    }
-
-    /// Bytes of the saved segment, without its checksum.
-    pub(crate) fn saved_bytes(self) -> usize {
-        let capacity = self.capacity as usize;
-        let heads: usize = HEAD_SHIFTS.iter().map(|shift| capacity >> shift).sum();
-        (self.end as usize * (1 + ORDERS.len()) + heads) * size_of::<u32>()
-    }
-}
-
-/// Cells of a segment that one document is written to. The cell after the last is a separator
-/// for as long as the extent does not grow.
-#[derive(Debug)]
-pub(crate) struct Extent {
-    start: u32,
-    /// The next cell to write.
-    next: u32,
-    /// One past the last cell to write.
-    end: u32,
-}
-
-impl Extent {
-    /// Tokens that still fit.
-    pub(crate) fn room(&self) -> usize {
-        (self.end - self.next) as usize
-    }
-
-    /// The first cell.
-    pub(crate) fn start(&self) -> u32 {
-        self.start
-    }
-
-    /// One past the last cell.
-    pub(crate) fn end(&self) -> u32 {
-        self.end
-    }
 }
 
 impl Segment {
@@ -175,20 +121,12 @@ impl Segment {
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = spares.iter().position(|spare| spare.len() >= count) {
             let Range { start, end } = spares.swap_remove(index);
-            return Extent {
-                start,
-                next: start,
-                end,
-            };
+            return Extent::new(start, end);
         }
         let start = self.end.load(Relaxed);
         let end = start + count.min(self.room()) as u32;
         self.end.store(end + 1, Release);
-        Extent {
-            start,
-            next: start,
-            end,
-        }
+        Extent::new(start, end)
     }
 
     /// Gives an extent room for up to `count` more tokens, when no other came after it.
@@ -239,14 +177,14 @@ impl Segment {
     }
 
     /// Writes what a reader can reach now, while others write on.
-    pub(crate) fn save<W: Write>(&self, writer: &mut Checked<W>) -> io::Result<Shape> {
+    pub(crate) fn save<W: Write>(&self, writer: &mut Checked<W>) -> io::Result<SegmentShape> {
         // Heads first: what they lead to was written before them, so what is read after them
         // holds it all. Newer text may be there too, and cannot be found.
         let heads = self.heads.each_ref().map(|heads| {
             let heads = heads.iter().map(|head| head.load(Acquire));
             heads.collect::<Vec<_>>()
         });
-        let shape = Shape {
+        let shape = SegmentShape {
             capacity: self.capacity() as u32,
             end: self.end.load(Acquire),
             num_tokens: self.num_tokens(),
@@ -263,7 +201,7 @@ impl Segment {
 
     /// The segment that [`Segment::save`] wrote as `bytes`, its checksum not included, with
     /// `shape`; both are well-formed.
-    pub(crate) fn load(id: u64, grant: Grant, shape: Shape, bytes: &[u8]) -> Self {
+    pub(crate) fn load(id: u64, grant: Grant, shape: SegmentShape, bytes: &[u8]) -> Self {
         let mut segment = Self::new(id, shape.capacity as usize, grant);
         let end = shape.end as usize;
         let (words, _) = bytes.as_chunks::<4>();

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::namespaces::pool::Grant;
 use crate::store::chains::{Chains, ORDERS, collect, suffix_hashes};
+use crate::store::grant::Grant;
 use crate::store::segment::Segment;
 use crate::{SEPARATOR, TokenId};
 

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
-use crate::sources::corpus::chain_layout;
 use crate::store::atomic_file::{CHECKSUM_BYTES, Checked, FINGERPRINT_BYTES, checked};
-use crate::store::segment::Shape;
+use crate::store::chains::chain_layout;
+use crate::store::segment_shape::SegmentShape;
 
 /// First bytes of every snapshot.
 const MAGIC: [u8; 8] = *b"SPMEMORY";
@@ -25,7 +25,7 @@ pub(super) const FOOTER_BYTES: usize = size_of::<u64>() + CHECKSUM_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SavedSegment {
     pub(super) offset: u64,
-    pub(super) shape: Shape,
+    pub(super) shape: SegmentShape,
 }
 
 /// One saved namespace, its segments oldest first.
@@ -176,7 +176,7 @@ fn parse_index(body: &[u8], end: u64) -> Option<Vec<SavedNamespace>> {
         let mut segments = Vec::new();
         for _ in 0..rest.word()? {
             let offset = rest.long()?;
-            let shape = Shape {
+            let shape = SegmentShape {
                 capacity: rest.word()?,
                 end: rest.word()?,
                 num_tokens: rest.word()?,

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-use crate::namespaces::pool::{Grant, Pool};
+use crate::namespaces::pool::Pool;
 use crate::store::atomic_file::{
     self, Access, CHECKSUM_BYTES, Checked, check_fingerprint, checked,
 };
+use crate::store::grant::Grant;
 use crate::store::segment::Segment;
 use crate::{DraftMemory, TrieError};
 use file::{Refusal, SavedNamespace, SavedSegment, Source};

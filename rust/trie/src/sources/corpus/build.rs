@@ -5,9 +5,8 @@ use std::path::Path;
 
 use super::file::{Header, MAX_NAME_BYTES, Sections, num_heads};
 use super::{CorpusInfo, Readers};
-use crate::sources::text::bucket;
 use crate::store::atomic_file::{self, Access, Checked, check_fingerprint};
-use crate::store::chains::{ORDERS, suffix_hashes};
+use crate::store::chains::{ORDERS, bucket, suffix_hashes};
 use crate::{SEPARATOR, TokenId, TrieError};
 
 /// Most tokens and separators of one corpus: positions are 32-bit words.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::TrieError;
 use crate::store::atomic_file::{CHECKSUM_BYTES, FINGERPRINT_BYTES, checked};
-use crate::store::chains::{ORDERS, suffix_hashes};
+use crate::store::chains::{ORDERS, chain_layout};
 
 /// First bytes of every corpus file.
 const MAGIC: [u8; 8] = *b"SPCORPUS";
@@ -36,15 +36,6 @@ pub(super) struct Header {
     /// Tokens and separators.
     pub(super) num_cells: u32,
     pub(super) num_documents: u32,
-}
-
-/// Changes when links or heads of another build would not be found by this one.
-pub(crate) fn chain_layout() -> u32 {
-    let (hashes, _) = suffix_hashes(&[1, 2, 3, 4, 5, 6, 7, 8]);
-    let words = hashes.into_iter().chain(ORDERS.map(|order| order as u32));
-    words.fold(0x811C_9DC5, |hash, word| {
-        (hash ^ word).wrapping_mul(0x0100_0193)
-    })
 }
 
 /// Heads of each order in a corpus of `num_cells`: few distinct single tokens, many longer

@@ -12,10 +12,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub use build::CorpusBuilder;
-pub(crate) use file::chain_layout;
 
-use crate::sources::text::bucket;
-use crate::store::chains::{Chains, ORDERS};
+use crate::store::chains::{Chains, ORDERS, bucket};
 use crate::{SEPARATOR, TokenId, TrieError};
 use file::{Header, Sections};
 use map::Map;

@@ -1,0 +1,58 @@
+//! Cells of a segment that one document is written to.
+
+/// Cells of a segment that one document is written to. The cell after the last is a separator
+/// for as long as the extent does not grow.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    pub(super) start: u32,
+    /// The next cell to write.
+    pub(super) next: u32,
+    /// One past the last cell to write.
+    pub(super) end: u32,
+}
+
+impl Extent {
+    /// The cells from `start` up to `end`, none of them written.
+    pub(super) fn new(start: u32, end: u32) -> Self {
+        Self {
+            start,
+            next: start,
+            end,
+        }
+    }
+
+    /// Tokens that still fit.
+    pub(crate) fn room(&self) -> usize {
+        (self.end - self.next) as usize
+    }
+}
+
+/// A piece of shared memory that one running request wrote: see [`crate::Drafter::exclude`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InsertedRange {
+    segment_id: u64,
+    first: u32,
+    /// One past the last cell set aside for it.
+    end: u32,
+}
+
+impl InsertedRange {
+    /// The cells of `extent` in the segment called `segment_id`.
+    pub(crate) fn new(segment_id: u64, extent: &Extent) -> Self {
+        Self {
+            segment_id,
+            first: extent.start,
+            end: extent.end,
+        }
+    }
+
+    /// Takes the end of `extent`, which has grown.
+    pub(crate) fn follow(&mut self, extent: &Extent) {
+        self.end = extent.end;
+    }
+
+    /// Whether it holds the cell at `position` of a segment.
+    pub(crate) fn holds(&self, segment_id: u64, position: u32) -> bool {
+        self.segment_id == segment_id && (self.first..self.end).contains(&position)
+    }
+}
