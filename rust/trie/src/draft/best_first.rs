@@ -9,9 +9,10 @@ use std::collections::BinaryHeap;
 use crate::TokenId;
 use crate::draft::tree_builder::{ROOT, Sketch};
 use crate::score::calibration::Calibration;
+use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence};
 use crate::score::mixer::Mixer;
-use crate::score::scorer::{Candidate, Scored, Scorer};
+use crate::score::scorer::{Scored, Scorer};
 use crate::sources::all::{PREDICTION, Places};
 use crate::sources::prediction::{Cursor, Prediction};
 

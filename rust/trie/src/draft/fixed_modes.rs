@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use crate::draft::tree_builder::{ROOT, Sketch};
 use crate::score::calibration::Calibration;
+use crate::score::candidate::Candidate;
 use crate::score::evidence::Context;
 use crate::score::mixer::Mixer;
-use crate::score::scorer::Candidate;
 use crate::sources::all::Places;
 use crate::sources::prediction::Prediction;
 use crate::store::chains::Occurrence;

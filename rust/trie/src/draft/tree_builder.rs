@@ -1,6 +1,7 @@
 //! A draft tree while it is being chosen.
 
-use crate::score::scorer::{Candidate, Scorer};
+use crate::score::candidate::Candidate;
+use crate::score::scorer::Scorer;
 use crate::sources::all::{Places, REQUEST};
 use crate::sources::hints::{Hint, Hints, Inherited, THOUGHTS};
 use crate::sources::prediction::{Cursor, Prediction};

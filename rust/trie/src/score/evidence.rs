@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::score::calibration::Calibration;
-use crate::score::scorer::Candidate;
+use crate::score::candidate::Candidate;
 use crate::sources::all::{RECYCLED, REQUEST, SHARED};
 use crate::sources::hints::{Hint, KINDS};
 use crate::sources::recycled::Answer;

@@ -2,7 +2,10 @@
 
 use crate::score::calibration::Calibration;
 use crate::score::evidence::{Context, Evidence, Gathering};
-use crate::score::mixer::{Features, logit};
+use crate::score::inputs::{
+    BOTH_NEWEST, DEPTH, Features, HINTS, LAST_ALONE, LATELY, NEWEST_AND_LIKELY, NUM_FEATURES, OWN,
+    PAIR_IN_TEXT, RECYCLED, RIVALS, SHARED, TEXT, logit,
+};
 use crate::sources::hints::KINDS;
 
 /// More occurrences than this are not told apart.
@@ -33,24 +36,6 @@ impl Default for Logs {
 fn at(table: &[f32; NUM_LOGS], count: f32) -> f32 {
     table[(count as usize).min(NUM_LOGS - 1)]
 }
-
-/// Number of inputs, padded to whole vectors.
-pub(crate) const NUM_FEATURES: usize = (BIGRAMS + 2).next_multiple_of(4);
-
-/// First input of each group. 0 is one, 1 the blend over both kinds of text.
-const TEXT: [usize; 2] = [2, 10];
-const RIVALS: usize = 18;
-const DEPTH: usize = 19;
-const RECYCLED: [usize; 3] = [20, 22, BIGRAMS];
-const OWN: usize = 24;
-const SHARED: usize = 25;
-const BOTH_NEWEST: usize = 26;
-const NEWEST_AND_LIKELY: usize = 27;
-const PAIR_IN_TEXT: usize = 28;
-const HINTS: usize = 29;
-const LAST_ALONE: usize = HINTS + 3 * KINDS;
-const LATELY: usize = LAST_ALONE + 1;
-const BIGRAMS: usize = LATELY + Calibration::NUM_INPUTS;
 
 /// What the candidates of a node have in common.
 #[derive(Clone, Copy, Debug)]

@@ -8,18 +8,8 @@
 
 use std::sync::LazyLock;
 
-use crate::score::features::NUM_FEATURES;
-use crate::score::weights::Weights;
-
-/// The inputs of one candidate: see [`crate::score::features`].
-pub(crate) type Features = [f32; NUM_FEATURES];
-
-/// Sets of weights: one that always counts, then those picked by own and by shared match and by
-/// recycled answers.
-const OWN_SETS: usize = 10;
-const SHARED_SETS: usize = 10;
-const RECYCLED_SETS: usize = 4;
-pub(crate) const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS;
+use crate::score::inputs::{Features, NUM_FEATURES};
+use crate::score::weights::{OWN_SETS, SHARED_SETS, Weights};
 
 /// Step of the online training, per label.
 const RATE: f32 = 0.001;
@@ -104,20 +94,10 @@ impl Mixer {
     }
 }
 
-/// The probability of log-odds.
-pub(crate) fn logistic(log_odds: f32) -> f32 {
-    1.0 / (1.0 + (-log_odds).exp())
-}
-
-/// The log-odds of a probability, kept finite.
-pub(crate) fn logit(probability: f32) -> f32 {
-    let probability = probability.clamp(1e-4, 1.0 - 1e-4);
-    (probability / (1.0 - probability)).ln()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score::inputs::logistic;
 
     #[test]
     fn weights_move_towards_what_came_and_only_in_their_situation() {
@@ -152,11 +132,5 @@ mod tests {
             now[2] - then[2]
         };
         assert!(moved(here).abs() > 1.5 * moved(elsewhere).abs());
-    }
-
-    #[test]
-    fn log_odds_are_finite() {
-        assert!(logit(0.0).is_finite() && logit(1.0).is_finite());
-        assert!(logit(0.5).abs() < 1e-6);
     }
 }

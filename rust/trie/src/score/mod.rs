@@ -1,8 +1,10 @@
 //! How likely each candidate is, and how that is learnt.
 
 pub(crate) mod calibration;
+pub(crate) mod candidate;
 pub(crate) mod evidence;
 pub(crate) mod features;
+pub(crate) mod inputs;
 pub(crate) mod mixer;
 pub(crate) mod scorer;
 pub(crate) mod weights;

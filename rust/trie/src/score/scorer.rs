@@ -11,10 +11,11 @@
 //! text, what the model itself said of the same context before, and what a blend cannot see:
 //! [`crate::score::features`], [`crate::score::mixer`].
 
-use crate::TokenId;
+use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence, Gathering, LEVELS};
 use crate::score::features::{LogOdds, Logs, Node};
-use crate::score::mixer::{Mixer, Situation, logistic};
+use crate::score::inputs::logistic;
+use crate::score::mixer::{Mixer, Situation};
 
 /// Escape weight of each level: 60 / level^1.29, found by replaying source files.
 pub(crate) const ESCAPES: [f32; LEVELS.len()] = [
@@ -32,16 +33,6 @@ const SET_OF_LEVEL: [u8; LEVELS.len()] = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9]
 
 /// Errors below this teach nothing: most candidates are hopeless, and known to be.
 const LEAST_ERROR: f32 = 0.001;
-
-/// A possible next token.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) token: TokenId,
-    /// Probability given the path so far.
-    pub(crate) probability: f32,
-    /// The place that is credited: the smallest that holds the token.
-    pub(crate) place: u16,
-}
 
 /// What scored a node: enough to train the weights when the outcome is known.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +167,7 @@ fn blend(all: &mut [Evidence], index: usize, top: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TokenId;
     use crate::sources::all::{REQUEST, SHARED};
     use crate::store::chains::Occurrence;
 

@@ -3,8 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::TrieError;
-use crate::score::features::NUM_FEATURES;
-use crate::score::mixer::{Features, NUM_SETS};
+use crate::score::inputs::{Features, NUM_FEATURES};
+
+/// Sets of weights: one that always counts, then those picked by own and by shared match and by
+/// recycled answers.
+pub(super) const OWN_SETS: usize = 10;
+pub(super) const SHARED_SETS: usize = 10;
+pub(super) const RECYCLED_SETS: usize = 4;
+const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS;
 
 /// Weights fitted by replaying text that no bench reports: `python -m bench.draft.tuning.fit`.
 const PRIOR: &[u8] = include_bytes!("prior.bin");
