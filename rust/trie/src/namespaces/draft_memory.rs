@@ -1,7 +1,7 @@
 //! Shared memory of a worker: its namespaces under one byte budget.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::namespaces::pool::Pool;
 use crate::namespaces::snapshot::SnapshotPlace;
@@ -26,6 +26,8 @@ pub struct DraftMemory {
 #[derive(Debug, Default)]
 struct Held {
     namespaces: HashMap<String, Arc<SharedTrie>>,
+    /// Every trie made, also those that only a running request holds.
+    made: Vec<Weak<SharedTrie>>,
     /// In the order in which they were added.
     corpora: Vec<Loaded>,
     bigrams: Option<Arc<Bigrams>>,
@@ -45,6 +47,13 @@ impl Held {
             .iter()
             .filter(|loaded| loaded.readers.include(namespace));
         readable.map(|loaded| Arc::clone(&loaded.corpus)).collect()
+    }
+
+    /// Hands the corpora to every namespace, also to those that only a running request holds.
+    fn share_corpora(&self) {
+        for shared in self.made.iter().filter_map(Weak::upgrade) {
+            shared.set_corpora(self.corpora_of(shared.name()));
+        }
     }
 }
 
@@ -87,6 +96,8 @@ impl DraftMemory {
         let shared = SharedTrie::new(Arc::clone(&self.pool), name);
         shared.set_corpora(held.corpora_of(name));
         shared.set_bigrams(held.bigrams.clone());
+        held.made.retain(|made| made.strong_count() > 0);
+        held.made.push(Arc::downgrade(&shared));
         held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
         shared
     }
@@ -137,7 +148,7 @@ impl DraftMemory {
             });
         }
         held.corpora.push(Loaded { corpus, readers });
-        self.share_corpora(&held);
+        held.share_corpora();
         Ok(())
     }
 
@@ -161,15 +172,8 @@ impl DraftMemory {
                 loaded: names.collect(),
             });
         }
-        self.share_corpora(&held);
+        held.share_corpora();
         Ok(())
-    }
-
-    /// Hands the corpora to every namespace, also to those that only a running request holds.
-    fn share_corpora(&self, held: &Held) {
-        for shared in self.pool.live() {
-            shared.set_corpora(held.corpora_of(shared.name()));
-        }
     }
 
     /// Forgets the text of `namespace`, and says whether there was such a

@@ -1,11 +1,11 @@
 //! The byte budget that all namespaces share.
 
 use std::cmp::Reverse;
+use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::SharedTrie;
 use crate::store::grant::Grant;
 use crate::store::segment::Segment;
 use crate::store::segment_shape::{MAX_SEGMENT_TOKENS, MIN_SEGMENT_TOKENS};
@@ -19,6 +19,18 @@ const SEGMENT_GROWTH: usize = 4;
 /// forgets a small part.
 const SEGMENTS_PER_SHARE: usize = 8;
 
+/// An owner of bytes of the budget that can be asked to give some back.
+pub(crate) trait Tenant: fmt::Debug + Send + Sync {
+    /// Bytes that it owns.
+    fn bytes(&self) -> usize;
+    /// Segments that it owns.
+    fn num_segments(&self) -> usize;
+    /// The [`Pool::tick`] of its last use.
+    fn last_used(&self) -> u64;
+    /// Drops its least useful segment and says whether there was one.
+    fn evict(&self) -> bool;
+}
+
 /// Grants bytes under one bound and says which segment makes room.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -29,7 +41,7 @@ pub(crate) struct Pool {
     evicted_tokens: AtomicU64,
     clock: AtomicU64,
     next_segment: AtomicU64,
-    tries: Mutex<Vec<Weak<SharedTrie>>>,
+    tenants: Mutex<Vec<Weak<dyn Tenant>>>,
 }
 
 impl Pool {
@@ -41,7 +53,7 @@ impl Pool {
             evicted_tokens: AtomicU64::new(0),
             clock: AtomicU64::new(1),
             next_segment: AtomicU64::new(0),
-            tries: Mutex::new(Vec::new()),
+            tenants: Mutex::new(Vec::new()),
         }
     }
 
@@ -55,16 +67,16 @@ impl Pool {
         self.clock.fetch_add(1, Relaxed)
     }
 
-    pub(crate) fn register(&self, shared: &Arc<SharedTrie>) {
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        tries.push(Arc::downgrade(shared));
+    pub(crate) fn register(&self, tenant: Weak<dyn Tenant>) {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants.push(tenant);
     }
 
-    /// Every trie alive, also those that were forgotten while a request still holds them.
-    pub(crate) fn live(&self) -> Vec<Arc<SharedTrie>> {
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        tries.retain(|entry| entry.strong_count() > 0);
-        tries.iter().filter_map(Weak::upgrade).collect()
+    /// Every tenant alive, also those that were forgotten while a request still holds them.
+    fn live(&self) -> Vec<Arc<dyn Tenant>> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants.retain(|entry| entry.strong_count() > 0);
+        tenants.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// An arena to follow one of `last_tokens` (0 = none before), or `None` when the budget
@@ -72,7 +84,7 @@ impl Pool {
     pub(crate) fn segment_after(
         &self,
         last_tokens: usize,
-        requester: &SharedTrie,
+        requester: &dyn Tenant,
     ) -> Option<Arc<Segment>> {
         let share = self.capacity_bytes / self.live().len().max(1);
         let capacity = segment_tokens(last_tokens, share);
@@ -84,7 +96,7 @@ impl Pool {
     /// hold them. Over the bound, the least useful segments go: `requester`'s own when it has
     /// several and more than its fair share, else those of the largest namespace, the one idle
     /// longest among equals.
-    pub(crate) fn grant(&self, bytes: usize, requester: &SharedTrie) -> Option<Grant> {
+    pub(crate) fn grant(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
         if bytes > self.capacity_bytes {
             return None;
         }
@@ -95,14 +107,14 @@ impl Pool {
         let most = self.capacity_bytes - bytes;
         while self.used_bytes() > most {
             // A namespace keeps the segment it has just filled, however small its share is.
-            let greedy = requester.bytes() + bytes > share && requester.snapshot().len() > 1;
+            let greedy = requester.bytes() + bytes > share && requester.num_segments() > 1;
             let evicted = if greedy {
                 requester.evict()
             } else {
                 let size =
-                    |shared: &&Arc<SharedTrie>| (shared.bytes(), Reverse(shared.last_used()));
+                    |tenant: &&Arc<dyn Tenant>| (tenant.bytes(), Reverse(tenant.last_used()));
                 let largest = live.iter().max_by_key(size);
-                largest.is_some_and(|shared| shared.evict())
+                largest.is_some_and(|tenant| tenant.evict())
             };
             if !evicted {
                 return None;

@@ -2,14 +2,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use crate::namespaces::insertion::{Document, TURN_TOKENS};
-use crate::namespaces::pool::Pool;
+use crate::namespaces::document::{Cells, Document};
+use crate::namespaces::pool::{Pool, Tenant};
 use crate::score::weights::Learnt;
 use crate::sources::recycled::{Recycled, SharedRecycled};
 use crate::store::segment::{Segment, Segments};
-use crate::{Bigrams, Corpus, Insertion, TokenId, Weights};
+use crate::{Bigrams, Corpus, TokenId, Weights};
+
+/// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
+const TURN_TOKENS: usize = 4096;
 
 /// Corpora that one namespace may read, in the order in which they were added.
 pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
@@ -66,7 +69,8 @@ impl SharedTrie {
             recycled: SharedRecycled::default(),
             learnt: Learnt::default(),
         });
-        shared.pool.register(&shared);
+        let tenant: Weak<Self> = Arc::downgrade(&shared);
+        shared.pool.register(tenant);
         shared
     }
 
@@ -82,11 +86,6 @@ impl SharedTrie {
         let mut document = Document::new(0);
         self.append(&mut document, tokens);
         self.finish(&mut document);
-    }
-
-    /// Begins to insert the text of a running request, piece by piece.
-    pub fn begin(self: &Arc<Self>) -> Insertion {
-        Insertion::new(Arc::clone(self))
     }
 
     /// Appends to a document, in turns with other writers.
@@ -130,26 +129,6 @@ impl SharedTrie {
     /// Whether [`SharedTrie::forget`] was called.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.forgotten.load(Relaxed)
-    }
-
-    /// The segment called `id`, unless it was evicted.
-    pub(crate) fn segment(&self, id: u64) -> Option<Arc<Segment>> {
-        let segments = self.snapshot();
-        let found = segments.iter().rev().find(|segment| segment.id() == id);
-        found.map(Arc::clone)
-    }
-
-    /// The newest segment, or one after it, with room for `tokens` at least. The caller has the
-    /// writers' turn.
-    pub(crate) fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>> {
-        let last = self.snapshot().last().map(Arc::clone);
-        let last_tokens = last.as_ref().map_or(0, |last| last.capacity());
-        if let Some(segment) = last.filter(|segment| segment.room() >= tokens) {
-            return Some(segment);
-        }
-        let segment = self.pool.segment_after(last_tokens, self)?;
-        self.replace(|segments| segments.push(Arc::clone(&segment)));
-        Some(segment)
     }
 
     /// The segments as they are now.
@@ -217,30 +196,6 @@ impl SharedTrie {
         drop(old);
     }
 
-    /// Drops the segment whose text was accepted least per token, the oldest among equals, and
-    /// says whether there was one. The newest goes only when it is alone.
-    pub(crate) fn evict(&self) -> bool {
-        let mut evicted = None;
-        self.replace(|segments| {
-            let sealed = segments.len().saturating_sub(1).max(1).min(segments.len());
-            let usefulness =
-                |segment: &Segment| f64::from(segment.credit()) / segment.capacity() as f64;
-            let victim = (0..sealed)
-                .min_by(|&a, &b| usefulness(&segments[a]).total_cmp(&usefulness(&segments[b])));
-            if let Some(index) = victim {
-                let victim = segments.remove(index);
-                victim.disown();
-                evicted = Some(victim);
-                for segment in segments.iter() {
-                    segment.halve_credit();
-                }
-            }
-        });
-        let tokens = evicted.as_ref().map(|segment| segment.num_tokens());
-        self.pool.add_evicted(u64::from(tokens.unwrap_or(0)));
-        evicted.is_some()
-    }
-
     /// Puts segments, oldest first, before those that there are.
     pub(crate) fn restore(&self, restored: Vec<Arc<Segment>>, accepted_tokens: u64) {
         let _turn = self.turn();
@@ -291,5 +246,62 @@ impl SharedTrie {
 
     pub(crate) fn last_used(&self) -> u64 {
         self.last_used.load(Relaxed)
+    }
+}
+
+impl Cells for SharedTrie {
+    fn segment(&self, id: u64) -> Option<Arc<Segment>> {
+        let segments = self.snapshot();
+        let found = segments.iter().rev().find(|segment| segment.id() == id);
+        found.map(Arc::clone)
+    }
+
+    fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>> {
+        let last = self.snapshot().last().map(Arc::clone);
+        let last_tokens = last.as_ref().map_or(0, |last| last.capacity());
+        if let Some(segment) = last.filter(|segment| segment.room() >= tokens) {
+            return Some(segment);
+        }
+        let segment = self.pool.segment_after(last_tokens, self)?;
+        self.replace(|segments| segments.push(Arc::clone(&segment)));
+        Some(segment)
+    }
+}
+
+impl Tenant for SharedTrie {
+    fn bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn num_segments(&self) -> usize {
+        self.snapshot().len()
+    }
+
+    fn last_used(&self) -> u64 {
+        self.last_used()
+    }
+
+    /// The segment whose text was accepted least per token goes, the oldest among equals; the
+    /// newest only when it is alone.
+    fn evict(&self) -> bool {
+        let mut evicted = None;
+        self.replace(|segments| {
+            let sealed = segments.len().saturating_sub(1).max(1).min(segments.len());
+            let usefulness =
+                |segment: &Segment| f64::from(segment.credit()) / segment.capacity() as f64;
+            let victim = (0..sealed)
+                .min_by(|&a, &b| usefulness(&segments[a]).total_cmp(&usefulness(&segments[b])));
+            if let Some(index) = victim {
+                let victim = segments.remove(index);
+                victim.disown();
+                evicted = Some(victim);
+                for segment in segments.iter() {
+                    segment.halve_credit();
+                }
+            }
+        });
+        let tokens = evicted.as_ref().map(|segment| segment.num_tokens());
+        self.pool.add_evicted(u64::from(tokens.unwrap_or(0)));
+        evicted.is_some()
     }
 }

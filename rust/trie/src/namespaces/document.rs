@@ -1,0 +1,132 @@
+//! A document on its way into the segments of a namespace.
+
+use std::sync::Arc;
+
+use crate::store::extent::{Extent, InsertedRange};
+use crate::store::segment::Segment;
+use crate::{SEPARATOR, TokenId};
+
+/// Tokens set aside for a running request at first; doubled each time up to the most.
+pub(super) const MIN_EXTENT_TOKENS: usize = 64;
+const MAX_EXTENT_TOKENS: usize = 1024;
+
+/// Tokens repeated, as context, where a document goes on in another place.
+pub(crate) const CONTEXT_TOKENS: usize = 24;
+
+/// The segments that a document is written to.
+pub(crate) trait Cells {
+    /// The segment called `id`, unless it was evicted.
+    fn segment(&self, id: u64) -> Option<Arc<Segment>>;
+    /// The newest segment, or one after it, with room for `tokens` at least. The caller has the
+    /// writers' turn.
+    fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>>;
+}
+
+/// A document that is being written.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// The latest tokens: those written already, as context, and then those that were not yet.
+    window: Vec<TokenId>,
+    /// How many of them were written.
+    written: usize,
+    /// Where it is written: a segment by its id, since holding it would keep it from being freed.
+    place: Option<(u64, Extent)>,
+    /// Tokens to set aside at least when room is needed.
+    min_tokens: usize,
+    /// Every place so far.
+    ranges: Vec<InsertedRange>,
+}
+
+impl Document {
+    /// An empty document that sets `min_tokens` aside at first; 0 = those it has, no more.
+    pub(crate) fn new(min_tokens: usize) -> Self {
+        Self {
+            window: Vec::new(),
+            written: 0,
+            place: None,
+            min_tokens,
+            ranges: Vec::new(),
+        }
+    }
+
+    /// Every place it was written to, oldest first.
+    pub(crate) fn ranges(&self) -> &[InsertedRange] {
+        &self.ranges
+    }
+
+    /// Writes `tokens`, after which `more` are to come at once. The caller has the writers' turn.
+    pub(crate) fn push(&mut self, tokens: &[TokenId], more: usize, cells: &impl Cells) {
+        let mut parts = tokens.split(|&token| token == SEPARATOR);
+        if let Some(part) = parts.next() {
+            self.push_part(part, more, cells);
+        }
+        for part in parts {
+            self.finish(cells);
+            self.push_part(part, more, cells);
+        }
+    }
+
+    fn push_part(&mut self, tokens: &[TokenId], more: usize, cells: &impl Cells) {
+        self.window.extend_from_slice(tokens);
+        // One token alone has nothing to be found by.
+        while self.written < self.window.len() && self.window.len() > 1 {
+            let missing = self.window.len() - self.written;
+            let Some(segment) = self.make_room(missing + more, cells) else {
+                // The budget is too small: the text is not inserted.
+                self.written = self.window.len();
+                break;
+            };
+            let Some((_, extent)) = &mut self.place else {
+                break;
+            };
+            let end = self.written + missing.min(extent.room());
+            segment.write(extent, &self.window[..end], self.written);
+            self.written = end;
+        }
+        let old = self.written.saturating_sub(CONTEXT_TOKENS);
+        self.window.drain(..old);
+        self.written -= old;
+    }
+
+    /// The segment to write to, whose extent has room for a token at least and for `count` if
+    /// that can be.
+    fn make_room(&mut self, count: usize, cells: &impl Cells) -> Option<Arc<Segment>> {
+        if let Some((id, extent)) = &mut self.place {
+            // It may have been evicted since.
+            let segment = cells.segment(*id);
+            if let Some(segment) = segment {
+                if extent.room() == 0 {
+                    let wanted = count.max(self.min_tokens);
+                    segment.grow(extent, wanted);
+                    if let Some(range) = self.ranges.last_mut() {
+                        range.follow(extent);
+                    }
+                    self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
+                }
+                if extent.room() > 0 {
+                    return Some(segment);
+                }
+            }
+        }
+        self.place = None;
+        let context = &self.window[self.written.saturating_sub(CONTEXT_TOKENS)..self.written];
+        let segment = cells.segment_with_room(context.len() + 2)?;
+        let mut extent = segment.reserve(context.len() + count.max(self.min_tokens));
+        self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
+        segment.write_context(&mut extent, context);
+        self.ranges.push(InsertedRange::new(segment.id(), &extent));
+        self.place = Some((segment.id(), extent));
+        Some(segment)
+    }
+
+    /// Ends the document; the next token begins another. The caller has the writers' turn.
+    pub(crate) fn finish(&mut self, cells: &impl Cells) {
+        if let Some((id, extent)) = self.place.take()
+            && let Some(segment) = cells.segment(id)
+        {
+            segment.release(&extent);
+        }
+        self.window.clear();
+        self.written = 0;
+    }
+}
