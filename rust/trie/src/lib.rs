@@ -24,7 +24,7 @@ pub use error::TrieError;
 pub use namespaces::draft_memory::DraftMemory;
 pub use namespaces::insertion::Insertion;
 pub use namespaces::shared_trie::{NamespaceInfo, SharedTrie};
-pub use namespaces::snapshot::SnapshotInfo;
+pub use namespaces::snapshot::info::SnapshotInfo;
 pub use score::weights::Weights;
 pub use sources::bigrams::Bigrams;
 pub use sources::corpus::{Corpus, CorpusBuilder, CorpusInfo, Readers};

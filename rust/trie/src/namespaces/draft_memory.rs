@@ -1,10 +1,16 @@
 //! Shared memory of a worker: its namespaces under one byte budget.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::namespaces::pool::Pool;
-use crate::namespaces::snapshot::SnapshotPlace;
+use crate::namespaces::snapshot::info::SnapshotInfo;
+use crate::namespaces::snapshot::load::{Loaded, load};
+use crate::namespaces::snapshot::place::SnapshotPlace;
+use crate::namespaces::snapshot::save::{save, save_again};
+use crate::store::atomic_file::check_fingerprint;
 use crate::{
     Bigrams, Corpus, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie, TrieError,
 };
@@ -19,7 +25,7 @@ pub struct DraftMemory {
     pool: Arc<Pool>,
     held: Mutex<Held>,
     /// Saves take turns; where the last snapshot is.
-    pub(crate) saving: Mutex<Option<SnapshotPlace>>,
+    saving: Mutex<Option<SnapshotPlace>>,
 }
 
 /// What is known by name.
@@ -29,12 +35,12 @@ struct Held {
     /// Every trie made, also those that only a running request holds.
     made: Vec<Weak<SharedTrie>>,
     /// In the order in which they were added.
-    corpora: Vec<Loaded>,
+    corpora: Vec<LoadedCorpus>,
     bigrams: Option<Arc<Bigrams>>,
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedCorpus {
     corpus: Arc<Corpus>,
     readers: Readers,
 }
@@ -102,16 +108,13 @@ impl DraftMemory {
         shared
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    #[cfg(test)]
+    pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    pub(crate) fn max_namespaces(&self) -> usize {
-        self.config.max_namespaces
-    }
-
     /// Every namespace, the one idle longest first.
-    pub(crate) fn oldest_first(&self) -> Vec<Arc<SharedTrie>> {
+    pub(super) fn oldest_first(&self) -> Vec<Arc<SharedTrie>> {
         let mut tries: Vec<_> = self.held().namespaces.values().cloned().collect();
         tries.sort_by_key(|shared| shared.last_used());
         tries
@@ -147,7 +150,7 @@ impl DraftMemory {
                 name: corpus.name().to_owned(),
             });
         }
-        held.corpora.push(Loaded { corpus, readers });
+        held.corpora.push(LoadedCorpus { corpus, readers });
         held.share_corpora();
         Ok(())
     }
@@ -176,6 +179,54 @@ impl DraftMemory {
         Ok(())
     }
 
+    /// Saves the text of every namespace in `folder`, which is made when there is none, for the
+    /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and inserting go on meanwhile;
+    /// what is inserted meanwhile may be missing.
+    ///
+    /// The file, readable by this user alone, is replaced at once and synced: after a crash at
+    /// any moment the old or the new snapshot is there whole. Corpora are not part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::Io`] when it cannot be written; the old snapshot stays.
+    /// [`TrieError::Fingerprint`].
+    pub fn save(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
+        check_fingerprint(fingerprint)?;
+        let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::create_dir_all(folder).map_err(|error| TrieError::io("make", folder, &error))?;
+        let new = SnapshotPlace::new(folder, fingerprint);
+        let info = save(&new, &self.oldest_first())?;
+        *place = Some(new);
+        Ok(info)
+    }
+
+    /// Restores what [`DraftMemory::save`] left in `folder`: its text comes before any that was
+    /// inserted since. What the byte budget or the bound on namespaces cannot hold is left out,
+    /// the least useful text first. Says what was restored, which is nothing when there is no
+    /// snapshot.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::Refused`] when the snapshot is damaged, of another format version or of
+    /// another tokenizer, [`TrieError::Io`] when it cannot be read. Memory stays as it was then,
+    /// and no bytes can make it panic.
+    pub fn restore(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
+        let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = place.insert(SnapshotPlace::new(folder, fingerprint));
+        let loaded = load(place, self.config.max_namespaces, &self.pool)?;
+        let info = loaded.info;
+        self.take_in(loaded);
+        Ok(info)
+    }
+
+    /// Puts what a snapshot held before the text of its namespaces.
+    pub(super) fn take_in(&self, loaded: Loaded) {
+        for namespace in loaded.namespaces {
+            let shared = self.namespace(&namespace.name);
+            shared.restore(namespace.segments, namespace.accepted_tokens);
+        }
+    }
+
     /// Forgets the text of `namespace`, and says whether there was such a
     /// namespace. Its running requests stop reading and extending that text with their next step;
     /// new requests begin with an empty one.
@@ -189,7 +240,7 @@ impl DraftMemory {
             shared.forget();
         }
         if let Some(place) = &*place {
-            self.save_again(place);
+            save_again(place, &self.oldest_first());
         }
         shared.is_some()
     }

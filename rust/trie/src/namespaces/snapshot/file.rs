@@ -37,12 +37,12 @@ pub(super) struct SavedNamespace {
 }
 
 /// Bytes that can be read at any place.
-pub(super) trait Source: Sync {
+pub(super) trait ReadAt: Sync {
     fn len(&self) -> io::Result<u64>;
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
-impl Source for File {
+impl ReadAt for File {
     fn len(&self) -> io::Result<u64> {
         self.metadata().map(|metadata| metadata.len())
     }
@@ -108,7 +108,7 @@ pub(super) fn write_index<W: Write>(
 }
 
 /// Checks the header against `fingerprint` and reads the index.
-pub(super) fn read_index<S: Source>(
+pub(super) fn read_index<S: ReadAt>(
     source: &S,
     fingerprint: &str,
 ) -> Result<Vec<SavedNamespace>, Refusal> {

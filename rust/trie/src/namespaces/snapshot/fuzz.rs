@@ -6,19 +6,22 @@ use std::sync::Arc;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::file::{self, FOOTER_BYTES, HEADER_BYTES, Refusal, Source};
+use super::file::{self, FOOTER_BYTES, HEADER_BYTES, ReadAt, Refusal};
+use super::load::load_from;
+use super::save::write;
 use crate::store::atomic_file::{CHECKSUM_BYTES, Checked};
 use crate::testing::corrupt::{damage, seal, try_inputs};
 use crate::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
 
 const TOKENIZER: &str = "abc";
 const CAPACITY_BYTES: usize = 64 << 10;
+const MAX_NAMESPACES: usize = 4;
 /// Tokens of the text before it repeats itself.
 const CYCLE: TokenId = 23;
 /// Where the contexts start that are drafted for. Miri takes seconds for each.
 const STARTS: &[TokenId] = if cfg!(miri) { &[7] } else { &[0, 7, 17] };
 
-impl Source for Vec<u8> {
+impl ReadAt for Vec<u8> {
     fn len(&self) -> io::Result<u64> {
         Ok(self.as_slice().len() as u64)
     }
@@ -33,10 +36,17 @@ impl Source for Vec<u8> {
     }
 }
 
+/// Takes what `file` holds into `memory`.
+fn restore(memory: &DraftMemory, file: &Vec<u8>) -> Result<(), Refusal> {
+    let loaded = load_from(file, TOKENIZER, MAX_NAMESPACES, memory.pool())?;
+    memory.take_in(loaded);
+    Ok(())
+}
+
 fn memory() -> DraftMemory {
     DraftMemory::new(MemoryConfig {
         capacity_bytes: CAPACITY_BYTES,
-        max_namespaces: 4,
+        max_namespaces: MAX_NAMESPACES,
     })
     .unwrap()
 }
@@ -52,7 +62,7 @@ fn blocks() -> Vec<Vec<u8>> {
     memory.namespace("a").insert(&cycle(0, 400));
     memory.namespace("b").insert(&cycle(5, 90));
     let mut writer = Checked::new(Vec::new());
-    let saved = memory.write(&mut writer, TOKENIZER).unwrap();
+    let saved = write(&mut writer, &memory.oldest_first(), TOKENIZER).unwrap();
     let file = writer.into_inner();
     let mut blocks = vec![file[..HEADER_BYTES].to_vec()];
     let mut end = HEADER_BYTES;
@@ -119,7 +129,7 @@ fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
 /// Restores `file` and works with what came of it. Says whether it was accepted.
 fn restores(file: &Vec<u8>) -> bool {
     let memory = memory();
-    let restored = memory.restore_from(file, TOKENIZER);
+    let restored = restore(&memory, file);
     match &restored {
         Ok(_) => work(&memory),
         Err(refusal) => {
@@ -150,9 +160,9 @@ fn work(memory: &DraftMemory) {
     }
     assert!(memory.bytes() <= CAPACITY_BYTES);
     let mut writer = Checked::new(Vec::new());
-    memory.write(&mut writer, TOKENIZER).unwrap();
+    write(&mut writer, &memory.oldest_first(), TOKENIZER).unwrap();
     let again = writer.into_inner();
-    self::memory().restore_from(&again, TOKENIZER).unwrap();
+    restore(&self::memory(), &again).unwrap();
 }
 
 fn fuzz(count: u32) {
