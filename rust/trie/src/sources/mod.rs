@@ -2,7 +2,7 @@
 
 pub(crate) mod all;
 pub(crate) mod bigrams;
-pub(crate) mod corpus;
+pub(crate) mod corpora;
 pub(crate) mod hints;
 pub(crate) mod prediction;
 pub(crate) mod recycled;

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use super::corpus::CorpusInfo;
 use super::file::{Header, MAX_NAME_BYTES, Sections, num_heads};
-use super::{CorpusInfo, Readers};
+use super::readers::Readers;
 use crate::store::atomic_file::{self, Access, Checked, check_fingerprint};
 use crate::store::chains::{ORDERS, bucket, suffix_hashes};
 use crate::{SEPARATOR, TokenId, TrieError};

@@ -1,42 +1,15 @@
 //! Named text that an operator built offline: read-only, memory-mapped, indexed already.
 
-mod build;
-mod file;
-#[cfg(test)]
-mod fuzz;
-mod map;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub use build::CorpusBuilder;
-
+use crate::sources::corpora::file::{Header, Sections};
+use crate::sources::corpora::map::Map;
+use crate::sources::corpora::readers::Readers;
 use crate::store::chains::{Chains, ORDERS, bucket};
 use crate::{SEPARATOR, TokenId, TrieError};
-use file::{Header, Sections};
-use map::Map;
-
-/// Who may draft from a corpus.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Readers {
-    /// Every namespace. The default.
-    #[default]
-    All,
-    /// These namespaces only, whether they exist yet or not.
-    Namespaces(Vec<String>),
-}
-
-impl Readers {
-    /// Whether `namespace` may read.
-    pub fn include(&self, namespace: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Namespaces(names) => names.iter().any(|name| name == namespace),
-        }
-    }
-}
 
 /// What is known of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +44,7 @@ impl Corpus {
     /// Maps the corpus file at `path` and verifies it whole: 10M tokens, which are 270 MB, in
     /// about 0.1 s when the file is in the page cache.
     ///
-    /// The file must not be rewritten in place while it is open; [`CorpusBuilder::finish`]
+    /// The file must not be rewritten in place while it is open; [`CorpusBuilder::finish`](crate::CorpusBuilder::finish)
     /// replaces it safely.
     ///
     /// # Errors
@@ -84,7 +57,7 @@ impl Corpus {
     }
 
     /// The corpus that `map` holds. `path` is for messages.
-    fn verify(map: Map, path: &Path) -> Result<Arc<Self>, TrieError> {
+    pub(super) fn verify(map: Map, path: &Path) -> Result<Arc<Self>, TrieError> {
         let header = Header::decode(&map, path)?;
         let sections = Sections::of(header.num_cells);
         Ok(Arc::new(Self {
@@ -183,6 +156,7 @@ impl Chains for Corpus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CorpusBuilder;
     use crate::sources::text::Text;
     use crate::store::chains::{Occurrence, collect};
     use proptest::prelude::*;

@@ -8,9 +8,11 @@ use rand::rngs::StdRng;
 
 use super::file::{HEADER_BYTES, Sections};
 use super::map::Map;
-use super::{Corpus, CorpusBuilder, Readers};
+
 use crate::testing::corrupt::{damage, seal, try_inputs};
-use crate::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
+use crate::{
+    Corpus, CorpusBuilder, DraftConfig, DraftMemory, Drafter, MemoryConfig, Readers, TokenId,
+};
 
 /// Tokens of the text before it repeats itself.
 const CYCLE: TokenId = 23;
