@@ -236,7 +236,6 @@ PENDING = (
     "rust/proto",
     "rust/python",
     "rust/router/src/http/convert",
-    "rust/trie",
     "python/spectrie/cli/flags/options.py",
     "python/spectrie/llm/llm.py",
 )

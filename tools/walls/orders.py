@@ -15,16 +15,6 @@ GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spect
 # From the bottom: a room uses those above its line in this list, never its neighbours or those below.
 # A file that stands in no folder is a room of its own.
 ORDERS: dict[str, tuple[str, ...]] = {
-    "rust/trie/src": (
-        "error token",
-        "config",
-        "store",
-        "sources",
-        "score",
-        "namespaces",
-        "draft",
-        "replay",
-    ),
     "python/spectrie/model": (
         "__init__ machine plan",
         "config files",
@@ -73,6 +63,17 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "grpc http",
         "admin",
         "app",
+        "lib",
+    ),
+    "rust/trie/src": (
+        "error token",
+        "config",
+        "store",
+        "sources",
+        "score",
+        "namespaces",
+        "draft",
+        "replay",
         "lib",
     ),
 }
