@@ -242,15 +242,7 @@ def measure(
         prompt = [number, *one.prompt_ids][: MAX_CONTEXT // 2]
         output = list(one.output_ids)[: MAX_CONTEXT // 4]
         texts.append([*prompt, *output])
-        engine.submit(
-            builds.request(
-                handle=number,
-                prompt_ids=prompt,
-                max_tokens=len(output),
-                temperature=0.0,
-                ignore_eos=True,
-            )
-        )
+        engine.submit(builds.greedy_request(number, prompt, len(output)))
 
     def deliver(output: _core.StepOutput) -> None:
         for finish in output.finishes:

@@ -10,19 +10,44 @@ import importlib
 from typing import Any
 
 from spectrie import _core
+from spectrie._proto import worker_pb2
 
-__all__ = ["engine", "request", "running", "step_loop"]
+__all__ = ["engine", "greedy_request", "running", "step_loop"]
 
 
 def engine(**options: Any) -> _core.Engine:
     """An engine with these options."""
-    made: _core.Engine = _made(_core.Engine, options)
+    kind: Any = _core.Engine
+    try:
+        made: _core.Engine = kind(options)
+    except TypeError:
+        made = kind(**options)
     return made
 
 
-def request(**options: Any) -> _core.Request:
-    """A request with these options."""
-    made: _core.Request = _made(_core.Request, options)
+def greedy_request(handle: int, prompt_ids: list[int], max_tokens: int) -> _core.Request:
+    """A request whose answer has exactly `max_tokens` tokens, the likeliest ones."""
+    kind: Any = _core.Request
+    start = worker_pb2.Start(
+        namespace="default",
+        learn=True,
+        prompt_ids=prompt_ids,
+        max_tokens=max_tokens,
+        ignore_eos=True,
+        sampling=worker_pb2.SamplingParameters(
+            temperature=0.0, top_p=1.0, typical_p=1.0, repetition_penalty=1.0
+        ),
+    )
+    try:
+        made: _core.Request = kind(start.SerializeToString(), handle=handle)
+    except TypeError:
+        made = kind(
+            handle=handle,
+            prompt_ids=prompt_ids,
+            max_tokens=max_tokens,
+            temperature=0.0,
+            ignore_eos=True,
+        )
     return made
 
 
@@ -34,13 +59,6 @@ def step_loop() -> Any:
 def running() -> Any:
     """The function `running`, which starts another `spectrie` command."""
     return _first("running", "spectrie.supervise.command", "spectrie.cli.process")
-
-
-def _made(kind: Any, options: dict[str, Any]) -> Any:
-    try:
-        return kind(options)
-    except TypeError:
-        return kind(**options)
 
 
 def _first(name: str, *modules: str) -> Any:
