@@ -64,22 +64,22 @@ model: setup  ## fetch and convert the real model (98 MB)
 	@$(BIN)/spectrie models fetch $(MODEL)
 
 .PHONY: bigrams
-bigrams: model  ## compute what the model says after each token alone (3 minutes, once)
+bigrams: model  ## compute the model's bigrams (3 minutes, once)
 	@$(BIN)/spectrie models bigrams $(MODEL)
 
 # ---- habits ----------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: model  ## build everything, get the model, stream answers with speculation off and on
+demo: model  ## build everything, fetch the model, stream answers with speculation off and on
 	$(BIN)/spectrie demo $(MODEL)
 
 .PHONY: test
-test: model  ## every test: Rust, Python, kernels, real processes, the real model
+test: model  ## run every test: Rust, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	$(BIN)/python -m pytest -q -m "not deep and not gpu"
 
 .PHONY: test-bare
-test-bare:  ## `make demo` and a quick part of the tests on a bare Debian, in a folder (root; 15 minutes)
+test-bare:  ## run `make demo` and a quick part of the tests on a bare Debian, in a folder (root; 15 minutes)
 	tools/bare_debian.sh
 
 # The part of the tests that a bare system could break: tools found, wheels fetched, processes started.
@@ -89,18 +89,18 @@ test-quick: model
 	$(BIN)/python -m pytest -q -m "not deep and not gpu" tests/model tests/cli tests/llm
 
 .PHONY: test-kernels
-test-kernels: setup  ## Triton kernels against their references (interpreter without a GPU)
+test-kernels: setup  ## run Triton kernels against their references (interpreter without a GPU)
 	$(BIN)/python -m pytest -q kernels/tests
 
 .PHONY: test-deep
-test-deep: model  ## the long forms: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)
+test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)
 	$(FILTERED) cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
 	RUSTFLAGS="--cfg loom" $(FILTERED) cargo test --release --locked -p spectrie-trie --lib --target-dir target/loom -- interleavings
 	tools/nightly.sh
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200
 
 .PHONY: lint
-lint: setup  ## formatting, lints, types, generated code; rewrites nothing
+lint: setup  ## check formatting, lints, types, generated code; rewrites nothing
 	cargo fmt --all --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
@@ -124,36 +124,36 @@ proto: $(STAMPS)/packages  ## regenerate the checked-in protobuf code
 	$(BIN)/python proto/generate.py
 
 .PHONY: bench
-bench: bigrams  ## CPU, speculation and router, rivals beside ours (README, docs/benchmarks.md)
+bench: bigrams  ## measure CPU path, speculation and router, rivals beside ours (README, docs/benchmarks.md)
 	$(BIN)/python -m bench
 
 .PHONY: bench-router
-bench-router: setup  ## time the router adds to each token
+bench-router: setup  ## measure the time the router adds to each token
 	$(BIN)/python -m bench router
 
 .PHONY: bench-cpu
-bench-cpu: bigrams  ## the CPU path beside transformers (25 minutes); LLAMA=1 adds llama.cpp (compiles 12 more)
+bench-cpu: bigrams  ## measure the CPU path beside transformers (25 minutes); LLAMA=1 adds llama.cpp (compiles 12 more)
 	$(BIN)/python -m bench cpu $(if $(LLAMA),--llama)
 
 .PHONY: bench-draft
-bench-draft: model  ## drafting beside other drafters: accepted tokens, times, memory (20 minutes)
+bench-draft: model  ## measure drafting beside other drafters: accepted tokens, times, memory (20 minutes)
 	$(BIN)/python -m bench draft
 
 .PHONY: bench-routing
-bench-routing: bigrams  ## intent routing with a warm memory, one to four requests at a time
+bench-routing: bigrams  ## measure intent routing with a warm memory, one to four requests at a time
 	$(BIN)/python -m bench routing
 
 .PHONY: bench-against
-bench-against: bigrams  ## this build and another in turn: BASE=CHECKOUT, built (15 minutes; QUICK=1 takes 3)
+bench-against: bigrams  ## measure this build and another in turn: BASE=CHECKOUT, built (15 minutes; QUICK=1 takes 3)
 	$(BIN)/python -m bench against --base $(BASE) $(if $(QUICK),--quick)
 
 .PHONY: wheel
-wheel: setup  ## both wheels, into dist/
+wheel: setup  ## build both wheels into dist/
 	$(BIN)/maturin build --release --locked --out dist
 	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
 
 .PHONY: release
-release: setup  ## the wheels with link-time optimisation
+release: setup  ## build the wheels with link-time optimisation
 	$(BIN)/maturin build --profile dist --locked --out dist
 	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
 
