@@ -48,9 +48,9 @@ impl<E: Copy> Piece<E> {
                 (mapping, first)
             }
             _ => {
-                let most = lines.max(MAPPING_BYTES / size_of::<Line>());
-                let mapping = Arc::new(Buffer::zeroed(most)?);
-                if lines < most {
+                let mapping_lines = lines.max(MAPPING_BYTES / size_of::<Line>());
+                let mapping = Arc::new(Buffer::zeroed(mapping_lines)?);
+                if lines < mapping_lines {
                     *open = (Arc::downgrade(&mapping), lines);
                 }
                 (mapping, 0)

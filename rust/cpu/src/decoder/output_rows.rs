@@ -63,15 +63,15 @@ pub(crate) fn output_rows(
 fn ascending(what: &'static str, rows: &[i32], num_rows: usize) -> Result<Vec<usize>, CpuError> {
     let mut checked: Vec<usize> = Vec::with_capacity(rows.len());
     for (index, &row) in rows.iter().enumerate() {
-        let least = checked.last().map_or(0, |last| last + 1);
+        let min_row = checked.last().map_or(0, |last| last + 1);
         match usize::try_from(row) {
-            Ok(row) if (least..num_rows).contains(&row) => checked.push(row),
+            Ok(row) if (min_row..num_rows).contains(&row) => checked.push(row),
             _ => {
                 return Err(CpuError::Entry {
                     what,
                     index,
                     given: i64::from(row),
-                    expected: format!("{least}..{num_rows}, rows in ascending order"),
+                    expected: format!("{min_row}..{num_rows}, rows in ascending order"),
                 });
             }
         }

@@ -11,9 +11,9 @@ use crate::threads::{Member, Team};
 
 /// Rows that a thread prepares and multiplies together.
 const GROUP_ROWS: usize = 72;
-/// Weights of a part at most.
+/// Maximum bytes of weights of a part.
 const PART_BYTES: usize = 256 << 10;
-/// Parts that each thread finds at least, where there are so many panels.
+/// Minimum parts for each thread, when there are that many panels.
 const PARTS_EACH: usize = 8;
 
 /// A weight `[out, in]` packed for products with few or many rows.
@@ -140,8 +140,10 @@ impl<E: Dtype> Linear<E> {
         let steps = self.in_features.div_ceil(E::STEP);
         let panels = self.bias.len();
         // Large enough that taking one costs nothing, many enough that nobody waits long at the end.
-        let most = PART_BYTES / (steps * size_of::<[E::Cell; CELLS]>());
-        let chunk = (panels / (member.threads() * PARTS_EACH)).min(most).max(1);
+        let max_chunk = PART_BYTES / (steps * size_of::<[E::Cell; CELLS]>());
+        let chunk = (panels / (member.threads() * PARTS_EACH))
+            .min(max_chunk)
+            .max(1);
         let chunks = panels.div_ceil(chunk);
         let groups = rows.div_ceil(GROUP_ROWS);
         SCRATCH.with_borrow_mut(|scratch| {
