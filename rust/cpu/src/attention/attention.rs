@@ -6,63 +6,14 @@ use spectrie_simd::Isa;
 
 use crate::attention::batch::{Batch, PAGE_SIZE};
 use crate::attention::cache::{CacheWriter, LayerCache};
-use crate::attention::rotary::{MAX_HEAD_DIM, Preparation};
+use crate::attention::config::AttentionConfig;
+use crate::attention::rotary::Preparation;
 use crate::attention::softmax::AttendRow;
 use crate::attention::write_kv::WriteKv;
 use crate::buffer::{Columns, SharedSlice};
 use crate::error::CpuError;
-use crate::simd::{Dtype, LANES, launch};
+use crate::simd::{Dtype, launch};
 use crate::threads::{Member, Team, share_out};
-
-/// Attention settings of one layer.
-#[derive(Debug, Clone, Default)]
-pub struct LayerConfig {
-    /// Rotates queries and keys (some families skip it in every fourth layer).
-    pub rotary: bool,
-    /// Sliding window: keys that a row attends to, its own included; `None` = all.
-    pub window: Option<usize>,
-    /// Weights of the norm over each query head, `head_dim` long.
-    pub query_norm: Option<Vec<f32>>,
-    /// Weights of the norm over each key head, `head_dim` long.
-    pub key_norm: Option<Vec<f32>>,
-}
-
-/// Geometry of a decoder's attention.
-#[derive(Debug, Clone)]
-pub struct AttentionConfig {
-    /// Query heads.
-    pub heads: usize,
-    /// Key-value heads; divides `heads`.
-    pub kv_heads: usize,
-    /// Dimensions of a head, at most 256.
-    pub head_dim: usize,
-    /// Pages of the cache.
-    pub num_pages: usize,
-    /// Limit of positions, exclusive.
-    pub max_context: usize,
-    /// Factor on the scores, usually `head_dim^-0.5`.
-    pub scale: f32,
-    /// Added to the mean of squares in the query and key norms.
-    pub norm_epsilon: f32,
-    /// Cosines `[max_context, rotated / 2]`.
-    pub cosines: Vec<f32>,
-    /// Sines `[max_context, rotated / 2]`.
-    pub sines: Vec<f32>,
-    /// One entry per layer.
-    pub layers: Vec<LayerConfig>,
-}
-
-impl AttentionConfig {
-    /// Width of a row of queries, keys and values.
-    pub(crate) fn qkv_width(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
-    }
-
-    /// Width of a row of results.
-    pub(crate) fn out_width(&self) -> usize {
-        self.heads * self.head_dim
-    }
-}
 
 /// The attention operator of all layers, with the key-value cache it owns.
 pub struct Attention<E> {
@@ -80,70 +31,7 @@ impl<E: Dtype> Attention<E> {
     /// [`CpuError::Size`] or [`CpuError::Length`] for an unsupported geometry, [`CpuError::Memory`] when
     /// the cache cannot be allocated.
     pub fn new(config: AttentionConfig) -> Result<Self, CpuError> {
-        let size = |what, given, allowed| {
-            Err(CpuError::Size {
-                what,
-                given,
-                allowed,
-            })
-        };
-        if config.kv_heads == 0 || !config.heads.is_multiple_of(config.kv_heads) {
-            return size("kv_heads", config.kv_heads, "a divisor of heads");
-        }
-        if config.heads == 0 {
-            return size("heads", 0, "at least 1");
-        }
-        if config.head_dim == 0 || config.head_dim > MAX_HEAD_DIM {
-            return size("head_dim", config.head_dim, "1..=256");
-        }
-        if config.num_pages == 0 || config.num_pages > (i32::MAX as usize) / PAGE_SIZE {
-            return size(
-                "num_pages",
-                config.num_pages,
-                "at least 1, slots below 2^31",
-            );
-        }
-        let half = config.cosines.len() / config.max_context.max(1);
-        if config.cosines.len() != half * config.max_context || 2 * half > config.head_dim {
-            return size(
-                "cosines",
-                config.cosines.len(),
-                "max_context x at most head_dim / 2",
-            );
-        }
-        let (given, expected) = (config.sines.len(), config.cosines.len());
-        if given != expected {
-            return Err(CpuError::Length {
-                what: "sines",
-                given,
-                expected,
-            });
-        }
-        for layer in &config.layers {
-            for norm in [&layer.query_norm, &layer.key_norm].into_iter().flatten() {
-                let (given, expected) = (norm.len(), config.head_dim);
-                if given != expected {
-                    return Err(CpuError::Length {
-                        what: "head norm",
-                        given,
-                        expected,
-                    });
-                }
-            }
-            if layer.window == Some(0) {
-                return size("window", 0, "at least 1");
-            }
-        }
-        let width = config.head_dim.next_multiple_of(LANES);
-        // Values are found by offsets of whole vectors held in 32 bits.
-        let vectors = config.num_pages * PAGE_SIZE * config.kv_heads * (width / LANES);
-        if u32::try_from(vectors).is_err() {
-            return size(
-                "num_pages",
-                config.num_pages,
-                "a layer's cache below 2^36 elements",
-            );
-        }
+        let (width, half) = config.check()?;
         let caches = config
             .layers
             .iter()

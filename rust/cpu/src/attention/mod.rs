@@ -4,10 +4,12 @@
 mod attention;
 mod batch;
 mod cache;
+mod config;
 mod rotary;
 mod softmax;
 mod write_kv;
 
+pub use attention::Attention;
 pub(crate) use attention::AttentionPass;
-pub use attention::{Attention, AttentionConfig, LayerConfig};
 pub use batch::{Batch, BatchArrays, PAGE_SIZE};
+pub use config::{AttentionConfig, LayerConfig};

@@ -31,6 +31,10 @@ fn cpu_arithmetic(bfloat16: bool) -> &'static str {
     arithmetic(Isa::detect(), bfloat16)
 }
 
+// The engine plans for what the forward has.
+const _: () = assert!(PAGE_SIZE == spectrie_types::sizes::PAGE_SIZE);
+const _: () = assert!(TOP_K == spectrie_types::sizes::TOP_K);
+
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CPU_PAGE_SIZE", PAGE_SIZE)?;
