@@ -29,6 +29,9 @@ def unmatched(command: Sequence[str], output: str) -> list[str]:
 
 def main(command: Sequence[str]) -> int:
     """Runs the command, shows what it prints, and returns its exit code; 1 if a filter matched nothing."""
+    if {"-q", "--quiet"} & set(command):
+        print("error: --quiet hides the names of tests; leave it out", file=sys.stderr)
+        return 2
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         for line in process.stdout or ():

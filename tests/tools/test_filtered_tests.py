@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from tools.filtered_tests import main, unmatched
+from tools.walls.rust_text import inline_modules
+
+ROOT = Path(__file__).resolve().parents[2]
+TEST = re.compile(r"#\[(?:tokio::)?test\]\s*(?:(?://[^\n]*|#\[[^\]]*\])\s*)*(?:async )?fn (\w+)")
 
 OUTPUT = """
 running 3 tests
@@ -59,13 +64,49 @@ def test_the_exit_code_is_the_commands_unless_nothing_ran(
     assert ("mend the filter" in shown.err) == (code == 0 and result == 1)
 
 
+def test_quiet_runs_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["false", "--quiet"]) == 2
+    assert "leave it out" in capfd.readouterr().err
+
+
+def commands(place: str) -> list[str]:
+    """The lines of a file that choose tests of cargo, continued ones joined."""
+    text = (ROOT / place).read_text().replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if "cargo" in line and " test " in line]
+    return [line for line in lines if re.search(r"--lib|--ignored|--test ", line)]
+
+
+def names_of(crate: str, target: str) -> list[str]:
+    """The paths of a crate's tests, those of its library or of one file under `tests`."""
+    folder = ROOT / "rust" / crate.removeprefix("spectrie-")
+    source = folder / "src" if target == "--lib" else folder / "tests"
+    files = source.rglob("*.rs") if target == "--lib" else [source / f"{target}.rs"]
+    names = []
+    for file in files:
+        text = file.read_text()
+        parts = [part for part in file.relative_to(source).with_suffix("").parts if part != "mod"]
+        inside = inline_modules(text)
+        for found in TEST.finditer(text):
+            around = [name for begin, end, name in inside if begin <= found.start() < end]
+            names.append("::".join([*(parts if target == "--lib" else []), *around, found[1]]))
+    return names
+
+
 @pytest.mark.parametrize("place", ["Makefile", "tools/nightly.sh"])
 def test_every_filtered_command_is_run_by_it(place: str) -> None:
-    text = (Path(__file__).parents[2] / place).read_text().replace("\\\n", " ")
-    commands = [line.strip() for line in text.splitlines() if "cargo" in line and " test " in line]
-    chosen = [
-        line for line in commands if "--lib" in line or "--ignored" in line or "--test " in line
-    ]
-    assert chosen
     wrapped = ("$(FILTERED)", '"${filtered[@]}"')
-    assert [line for line in chosen if not any(one in line for one in wrapped)] == []
+    assert commands(place)
+    assert [one for one in commands(place) if not any(word in one for word in wrapped)] == []
+
+
+@pytest.mark.parametrize("place", ["Makefile", "tools/nightly.sh"])
+def test_filters_name_tests_that_are_there(place: str) -> None:
+    for command in commands(place):
+        _, _, behind = command.partition(" -- ")
+        filters = [word for word in behind.split() if not word.startswith("-")]
+        if filters:
+            crate = command.partition("-p ")[2].split()[0]
+            target = "--lib" if "--lib" in command else command.partition("--test ")[2].split()[0]
+            names = names_of(crate, target)
+            missing = [one for one in filters if not any(one in name for name in names)]
+            assert missing == [], command
