@@ -76,7 +76,7 @@ class House:
             for pattern in ROOTS
             for part in self.root.glob(pattern)
             for file in tracked(self.root, part.relative_to(self.root).as_posix())
-            if not file.as_posix().startswith(_GENERATED_FOLDERS)
+            if not file.as_posix().startswith(GENERATED)
             for place in (file, *file.parents)
             if place.is_relative_to(part.relative_to(self.root)) and self.root / place != part
         }
