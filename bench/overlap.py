@@ -1,7 +1,7 @@
 """Time between two forwards: the engine and its loop around a model that takes a fixed time.
 
 The model repeats recorded answers, so that drafts come true as they did when the answers were
-recorded. What lies between the end of one forward and the beginning of the next is all ours.
+recorded. The time from the end of one forward to the start of the next is all ours.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ REQUESTS = 32
 FORWARD_MS = 10.0
 STEPS = 400
 SKIPPED = 40
-"""Steps at the beginning that are not counted: prompts, and memory that grows."""
+"""First steps, not counted: they compute prompts and memory grows."""
 VOCABULARY = 49152
 PAGES = 8192
 MAX_CONTEXT = 4096
 TASKS = ("edits", "chat", "code")
 TARGET_US = 50.0
-"""Most microseconds between forwards at the median, beside drafting."""
+"""Target for the median time between forwards, drafting excluded."""
 
 
 @dataclass(slots=True)
@@ -258,7 +258,7 @@ def measure(
     watch.done.wait()
     loop.stop()
     if len(watch.gaps) < steps:
-        raise RuntimeError("the step loop ended early; its log tells why")
+        raise RuntimeError("the step loop ended early; see its log")
     return _summary(watch, engine)
 
 

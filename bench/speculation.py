@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 FLOORS: dict[Kind, float] = {"edit": 2.0, "code": 1.4, "chat": 1.05}
-"""Least speed-up over our own plain decoding."""
+"""Minimum speed-up over our own plain decoding."""
 GOALS: dict[Kind, float] = {"edit": 2.7, "code": 1.8, "chat": 1.35}
 CORPORA: dict[Kind, str] = {"code": "corpus"}
 """Set of `bench/draft/corpora/corpus.lock` that answers of a kind are drafted from."""

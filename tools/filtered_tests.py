@@ -1,6 +1,6 @@
 """Runs `cargo test` and fails where a filter matched no test: `filtered_tests.py cargo test ... -- FILTER...`.
 
-Cargo is content with a filter that matches nothing, as after a module was renamed. Each FILTER behind the
+Cargo is content with a filter that matches nothing, as after a module was renamed. Each FILTER after the
 last `--` must be part of the name of a test that ran; without filters, one test must have run.
 """
 
@@ -20,8 +20,8 @@ _RAN = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\.(?! ignored)",
 def unmatched(command: Sequence[str], output: str) -> list[str]:
     """The filters of a command that no test in its output matches; `any test` where none ran."""
     names = [found["name"] for found in _RAN.finditer(output)]
-    behind = list(command[command.index("--") + 1 :]) if "--" in command else []
-    filters = [word for word in behind if not word.startswith("-")]
+    after = list(command[command.index("--") + 1 :]) if "--" in command else []
+    filters = [word for word in after if not word.startswith("-")]
     if not filters:
         return [] if names else ["any test"]
     return [one for one in filters if not any(one in name for name in names)]

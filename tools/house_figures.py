@@ -70,7 +70,7 @@ class House:
         )
 
     def largest_folder(self) -> str:
-        """The source folder with most entries."""
+        """The source folder with the most entries."""
         entries = {
             place
             for pattern in ROOTS

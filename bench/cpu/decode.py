@@ -129,7 +129,7 @@ def race(
     *,
     compiled: bool = False,
     num_prompts: int | None = None,
-    company: AbstractContextManager[None] | None = None,
+    others: AbstractContextManager[None] | None = None,
     around: Callable[[Callable[[], float]], float] = lambda sample: sample(),
 ) -> Race:
     """Rates of transformers and ours, in turn; arguments as of `decode_lines`, and:
@@ -137,7 +137,7 @@ def race(
     Args:
         compiled: Whether Inductor compiles the rival.
         num_prompts: Prompts that are taken; None = all.
-        company: What else goes on while the rates are measured; None = nothing may.
+        others: Load that runs while the rates are measured; None = the machine must be quiet.
         around: Takes each of our samples.
     """
     from spectrie import LLM
@@ -152,13 +152,13 @@ def race(
             return decode_rate(llm, ids, max_tokens)
 
         same = sum(_same(llm, rival, ids, max_tokens) for ids in prompts)
-        with company or contextlib.nullcontext():
+        with others or contextlib.nullcontext():
             comparison = compare(
                 [lambda ids=ids: _theirs(rival, ids, max_tokens) for ids in prompts],  # type: ignore[misc]
                 [lambda ids=ids: around(lambda: ours(ids)) for ids in prompts],  # type: ignore[misc]
                 pairs=pairs,
                 title=f"decode {dtype}{', compiled' if compiled else ''}",
-                alone=company is None,
+                alone=others is None,
             )
     return Race(comparison, same, len(prompts))
 

@@ -30,7 +30,7 @@ class Line:
         floor: Bound of `value`.
         goal: Bound to reach.
         at_most: Whether small values are good.
-        unit: Behind value, floor and goal: `x`, `%` or ` s`.
+        unit: Suffix of value, floor and goal: `x`, `%` or ` s`.
         passes_by: Another way to meet the floor that holds, in words; empty when none does.
         data: Everything measured, for the JSON file.
     """

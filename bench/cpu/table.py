@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cpu.adversarial import adversarial_lines
-from bench.cpu.company import company_line
+from bench.cpu.busy_cores import busy_cores_line
 from bench.cpu.decode import decode_lines, inductor_line
 from bench.cpu.lines import Line
 from bench.cpu.llama import llama_lines
@@ -58,8 +58,8 @@ def _parts(
         yield process_lines(folder, dtype, threads=threads)
         _say(f"{dtype}: sixteen at a time")
         yield [throughput_line(folder, dtype, threads=threads, pairs=pairs)]
-    _say(f"{dtypes[-1]}: on cores that others want")
-    yield [company_line(folder, dtypes[-1], threads=threads)]
+    _say(f"{dtypes[-1]}: beside busy processes")
+    yield [busy_cores_line(folder, dtypes[-1], threads=threads)]
     _say(f"{dtypes[-1]}: nothing to guess")
     yield adversarial_lines(folder, dtypes[-1], threads=threads, pairs=pairs)
     if llama:

@@ -26,8 +26,8 @@ class Condition:
         name: Key in the result file.
         title: What a table says of it.
         traces: Trace files, each counted alone.
-        corpora: Sets of the lock that are taught before.
-        online: Whether finished requests teach the next ones.
+        corpora: Sets of the lock that are inserted first.
+        online: Whether finished requests are inserted for later ones.
         rivals: Who else is replayed.
         prices: Prices at which ours is replayed again.
     """

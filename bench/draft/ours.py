@@ -39,9 +39,9 @@ def replay_ours(
 
     Args:
         requests: In arrival order.
-        nodes: Most draft tokens per step.
+        nodes: Maximum number of draft tokens per step.
         price: Nodes less likely than this are not drafted.
-        online: Whether finished requests teach the next ones.
+        online: Whether finished requests are inserted for later ones.
         corpora: Corpus files that every request reads.
         recycle: Whether the model's own top-8 is drafted from.
         bigrams: What the model says after one token alone.

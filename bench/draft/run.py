@@ -112,17 +112,17 @@ def _rival(
 ) -> dict[str, Any]:
     setup = Setup(nodes=NODES, online=condition.online)
     reports: dict[str, Any] = {}
-    taught: dict[str, float] = {}
+    inserted: dict[str, float] = {}
     try:
         rival = contender.make(setup)
         before, began = _resident_bytes(), time.perf_counter()
         num_tokens = 0
         for documents in corpora:
-            rival.teach(documents)
+            rival.insert(documents)
             num_tokens += sum(map(len, documents))
         if num_tokens:
             seconds = time.perf_counter() - began
-            taught = {
+            inserted = {
                 "insert_tokens_per_second": num_tokens / seconds,
                 "bytes_per_token": (_resident_bytes() - before) / num_tokens,
             }
@@ -130,7 +130,7 @@ def _rival(
         return {"absent": str(absent)}
     for name, requests in traces.items():
         try:
-            reports[name] = replay(rival, requests, setup).report() | taught
+            reports[name] = replay(rival, requests, setup).report() | inserted
         except Absent as absent:
             reports[name] = {"absent": str(absent)}
             continue

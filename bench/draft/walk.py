@@ -89,7 +89,7 @@ def replay(rival: Rival, requests: Sequence[Request], setup: Setup) -> Outcome:
 
 
 def accepted_tokens(tokens: Sequence[int], parents: Sequence[int], text: Sequence[int]) -> int:
-    """Length of the longest path from the root that equals the beginning of `text`."""
+    """Length of the longest path from the root that is a prefix of `text`."""
     if not tokens or not text:
         return 0
     reached: dict[int, int] = {-1: 0}

@@ -24,7 +24,7 @@ from spectrie.client import Client
 __all__ = ["Ways", "run"]
 
 FLOOR_US = 300.0
-"""Most microseconds that the router may add to a token, at the median."""
+"""Limit for the median time that the router adds to a token."""
 ROUNDS = 8
 TOKENS = 250
 _SKIPPED = 20

@@ -48,7 +48,7 @@ class Rival:
 
         Args:
             prompt_ids: The prompt.
-            max_tokens: Most new tokens.
+            max_tokens: Maximum number of new tokens.
             lookup: Tokens of prompt lookup per step; None decodes plainly.
             fixed: Whether to go on to `max_tokens` past the end-of-sequence token.
 

@@ -10,7 +10,7 @@ ROOTS = ("rust/*/src", "python/spectrie", "kernels/spectrie_kernels", "bench")
 TEST_ROOTS = ("tests", "kernels/tests", "rust/*/tests")
 """Where files have at most 500 lines."""
 GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spectrie/_core.pyi")
-"""Checked in, compared in `make lint`, and read by nobody."""
+"""Checked in, compared in `make lint`, not read as source."""
 
 # From the bottom: a room uses those above its line in this list, never its neighbours or those below.
 # A file that stands in no folder is a room of its own.

@@ -72,7 +72,7 @@ def _item_end(code: str, at: int) -> int:
             return place + 1
         if code[place] == "{":
             end = matching_brace(code, place) + 1
-            # `use a::{b, c};` goes on behind its brace.
+            # `use a::{b, c};` continues after its brace.
             return end + 1 if code[end : end + 1] == ";" else end
     return len(code)
 

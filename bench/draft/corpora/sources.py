@@ -35,7 +35,7 @@ _MARKDOWN = (".md",)
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """So many bytes of one language from one package.
+    """A number of bytes of one language from one package.
 
     Attributes:
         name: The project.

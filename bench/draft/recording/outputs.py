@@ -66,12 +66,14 @@ class Recorder:
             text = task.text or tokenizer.apply_chat_template(list(task.messages or ()))
             ids = list(tokenizer.encode(text))
             options: GenerateOptions = {"max_tokens": task.max_tokens, "temperature": 0.0}
-            wish = None
+            prediction = None
             if task.prediction is not None:
                 options["prediction"] = task.prediction
-                wish = list(tokenizer.encode(task.prediction))
-            streams.append((ids, self._llm.stream(prompt_token_ids=ids, **options), wish))
-        return [(ids, list(stream.final().token_ids), wish) for ids, stream, wish in streams]
+                prediction = list(tokenizer.encode(task.prediction))
+            streams.append((ids, self._llm.stream(prompt_token_ids=ids, **options), prediction))
+        return [
+            (ids, list(stream.final().token_ids), prediction) for ids, stream, prediction in streams
+        ]
 
     def _top(self, texts: list[list[int]]) -> Iterator[list[tuple[list[int], list[float]]]]:
         """Per text, the top-8 ids and probabilities after each of its tokens."""

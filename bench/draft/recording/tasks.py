@@ -113,7 +113,7 @@ def _edits(split: Split) -> list[Task]:
     for function, instruction in zip(functions[:_PER_SPLIT], instructions, strict=False):
         source = inspect.getsource(function).rstrip()
         name = _busiest_name(source)
-        wish = instruction.format(
+        request = instruction.format(
             name=name,
             other=f"the_{name}",
             function=function.__name__,
@@ -121,7 +121,7 @@ def _edits(split: Split) -> list[Task]:
         )
         made.append(
             _ask(
-                f"{wish} Answer with the whole function in one code block and nothing else.\n\n"
+                f"{request} Answer with the whole function in one code block and nothing else.\n\n"
                 f"```python\n{source}\n```",
                 prediction=f"```python\n{source}\n```\n",
             )

@@ -62,7 +62,7 @@ class Arctic(Rival):
         setup: The replay.
         tree: Whether it drafts trees; its default is chains.
         factor: Draft tokens per matched token; its default is 1.
-        min_probability: Least path probability; its default is 0.1.
+        min_probability: Minimum path probability; its default is 0.1.
         depth: Depth of its trees; its default is 64.
     """
 
@@ -86,7 +86,7 @@ class Arctic(Rival):
         self._ids = itertools.count()
         self._id = -1
 
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         for document in documents:
             name = next(self._ids)
             self._cache.start_request(name, np.empty(0, np.int32))

@@ -27,8 +27,8 @@ class Setup:
     """What one replay asks of a rival.
 
     Attributes:
-        nodes: Most draft tokens per step.
-        online: Whether finished requests teach the next ones; else each starts from what `teach`
+        nodes: Maximum number of draft tokens per step.
+        online: Whether finished requests are inserted for later ones; else each starts from what `insert`
             gave alone.
     """
 
@@ -40,7 +40,7 @@ class Rival(ABC):
     """One drafter with its settings, for one replay."""
 
     @abstractmethod
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         """Takes a corpus, before the first request.
 
         Raises:

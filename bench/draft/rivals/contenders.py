@@ -29,11 +29,11 @@ class Contender:
     make: Callable[[Setup], Rival]
 
 
-def _arctic(tree: bool, factor: float, least: float) -> Contender:
+def _arctic(tree: bool, factor: float, minimum: float) -> Contender:
     shape = "tree" if tree else "chain"
     return Contender(
-        f"Arctic {shape}, factor {factor:g}, min {least:g}",
-        lambda setup: Arctic(setup, tree=tree, factor=factor, min_probability=least),
+        f"Arctic {shape}, factor {factor:g}, min {minimum:g}",
+        lambda setup: Arctic(setup, tree=tree, factor=factor, min_probability=minimum),
     )
 
 
@@ -98,9 +98,9 @@ FRONTIER: tuple[Contender, ...] = (
 
 def grid(*, corpus: bool) -> Iterator[Contender]:
     """The settings that the tuning split chose from."""
-    for tree, factor, least in itertools.product((False, True), (1, 4, 8, 16), (0.1, 0.03, 0)):
-        if factor > 1 or not least:
-            yield _arctic(tree, factor, least)
+    for tree, factor, minimum in itertools.product((False, True), (1, 4, 8, 16), (0.1, 0.03, 0)):
+        if factor > 1 or not minimum:
+            yield _arctic(tree, factor, minimum)
     for mode, breadth in itertools.product(("BFS", "PROB"), (4, 8, 12, 16)):
         if not corpus:
             yield _sglang(mode, breadth)

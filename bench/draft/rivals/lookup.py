@@ -13,9 +13,9 @@ class Lookup(Rival):
 
     Args:
         setup: The replay.
-        longest: Most tokens to match, tried first; transformers has 2.
+        longest: Maximum number of tokens to match, tried first; transformers has 2.
         latest: Whether the newest place wins; transformers takes the first.
-        length: Most tokens to copy; None is the node budget. transformers' documentation has 10.
+        length: Maximum number of tokens to copy; None is the node budget. transformers' documentation has 10.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Lookup(Rival):
         self._text: list[int] = []
         self._ends: dict[tuple[int, ...], int] = {}
 
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         raise Absent("prompt lookup knows the request alone")
 
     def start(self, request: Request) -> None:

@@ -54,7 +54,7 @@ class Majority(Rival):
         self._ring = _Log()
         self._own = _Log()
 
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         # The ring keeps its newest million tokens.
         first, room = len(documents), _RING_TOKENS
         while first and len(documents[first - 1]) <= room:
@@ -94,8 +94,8 @@ class Majority(Rival):
         kept: list[_Place] = []
         for log, place in found:
             length = key
-            most = min(self._depth, place, len(own))
-            while length < most and log[place - 1 - length] == own[-1 - length]:
+            limit = min(self._depth, place, len(own))
+            while length < limit and log[place - 1 - length] == own[-1 - length]:
                 length += 1
             if length > best:
                 best, kept = length, []

@@ -22,7 +22,7 @@ class Recycling(Rival):
         self._table: dict[int, list[int]] = {}
         self._topk: list[tuple[list[int], list[float]]] = []
 
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         raise Absent("token recycling learns from the model's own steps alone")
 
     def start(self, request: Request) -> None:

@@ -47,7 +47,7 @@ class SGLang(Rival):
     Args:
         setup: The replay. Its tree counts the root, so it is given one node more.
         mode: `BFS` (by recency, its default) or `PROB` (by frequency).
-        breadth: Most children of the root; its default is 8.
+        breadth: Maximum number of children of the root; its default is 8.
         depth: Longest match; its default is 18.
         insert_prompts: Whether prompts enter the trie; its worker does not do this.
         automaton_budget: Nodes that corpora get, which then go into its automaton; 0 puts them
@@ -75,7 +75,7 @@ class SGLang(Rival):
         self._ids = itertools.count()
         self._id = -1
 
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         if self._automaton_budget:
             self._drafter.add_corpus(f"corpus-{next(self._ids)}", documents)
             return

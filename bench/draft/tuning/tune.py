@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
     setup = Setup(online=True)
     for contender in grid(corpus=True):
         rival = contender.make(setup)
-        rival.teach(documents)
+        rival.insert(documents)
         report = replay(rival, code[:: len(code) // _FILES_WITH_CORPUS], setup).report()
         _show("code with corpus", contender.name, report)
 

@@ -50,7 +50,7 @@ def test_majority_learns_from_finished_requests_only_when_online() -> None:
 
 def test_majority_keeps_a_corpus_and_forgets_requests() -> None:
     rival = Majority(Setup(nodes=2))
-    rival.teach([[4, 5, 6, 7]])
+    rival.insert([[4, 5, 6, 7]])
     assert _draft(rival, [9, 1, 2])[0] == []
     assert _draft(rival, [1, 2])[0] == []
     assert _draft(rival, [4, 5])[0] == [6, 7]
@@ -70,6 +70,6 @@ def test_recycling_drafts_what_the_model_said_after_earlier_tokens_only() -> Non
 def test_rivals_without_shared_memory_refuse_a_corpus() -> None:
     for rival in (Lookup(Setup()), Recycling(Setup())):
         with pytest.raises(Absent):
-            rival.teach([[1]])
+            rival.insert([[1]])
     with pytest.raises(Absent, match="top-k"):
         Recycling(Setup()).start(Request([1], [2]))

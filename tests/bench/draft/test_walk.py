@@ -18,7 +18,7 @@ class _Scripted(Rival):
         self.accepted: list[list[int]] = []
         self.finished = 0
 
-    def teach(self, documents: list[list[int]]) -> None:
+    def insert(self, documents: list[list[int]]) -> None:
         raise Absent("knows nothing")
 
     def start(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""Plain decoding on cores that others want too."""
+"""Plain decoding while other processes use the same cores."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bench.cpu.decode import race
 from bench.cpu.lines import Line
 from spectrie.model import machine
 
-__all__ = ["company_line"]
+__all__ = ["busy_cores_line"]
 
 PAIRS = 8
 MAX_TOKENS = 16
 PROMPTS = 4
 FLOOR, GOAL = 1.0, 2.0
-# Ends with its parent, however that ends.
+# Exits once its parent is gone.
 _BUSY = "import os\nwhile os.getppid() == {parent}:\n    pass\n"
 
 
-def company_line(folder: Path, dtype: str, *, threads: int) -> Line:
-    """Ratio to transformers while each core has a busy process of somebody else's."""
+def busy_cores_line(folder: Path, dtype: str, *, threads: int) -> Line:
+    """Ratio to transformers while a busy process competes for each core."""
     cores = machine.num_cores()
     found = race(
         folder,
@@ -33,7 +33,7 @@ def company_line(folder: Path, dtype: str, *, threads: int) -> Line:
         PAIRS,
         MAX_TOKENS,
         num_prompts=PROMPTS,
-        company=_busy_processes(cores),
+        others=_busy_processes(cores),
     )
     what = f"plain decode beside {cores} busy processes, {dtype}"
     return found.line(what, "transformers", (FLOOR, GOAL))
