@@ -1,4 +1,4 @@
-//! What the router is told at start: one frozen struct per room, read from JSON.
+//! The router's configuration: one frozen struct per room, read from JSON at start-up.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::error::RouterError;
 /// Longest time of any setting: a year, in seconds.
 const MAX_SECONDS: f64 = 31_536_000.0;
 
-/// Everything the router is told. Absent members take their defaults; unknown ones are refused.
+/// All settings of the router. Absent members take their defaults; unknown ones are refused.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouterConfig {

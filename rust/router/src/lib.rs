@@ -1,4 +1,4 @@
-//! The router: gRPC and OpenAI HTTP in front, workers behind.
+//! The router: gRPC and OpenAI HTTP for clients, one stream per worker.
 //!
 //! Both APIs turn a call into a `spectrie.v1.GenerateRequest` and run it by [`Generation::start`];
 //! both turn a [`RequestError`] into their own words. [`run`] is the whole program.

@@ -1,4 +1,4 @@
-//! Addresses and the sockets behind them.
+//! Addresses and their sockets.
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@ use crate::select::likeliest;
 /// What the model thought of one token: natural logarithms of probabilities at temperature 1,
 /// before bias, penalties and masks.
 ///
-/// Made from the row of logits alone in a fixed order, so that the bits do not depend on company.
+/// Made from the row of logits alone in a fixed order, so that the bits do not depend on the batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
     /// The token.

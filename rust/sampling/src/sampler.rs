@@ -1,4 +1,4 @@
-//! Draws one token from one row of logits, exactly the same whatever the row's company.
+//! Samples one token from one row of logits, independent of the other rows in the batch.
 
 use spectrie_simd::{Isa, Work};
 

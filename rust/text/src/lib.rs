@@ -3,7 +3,7 @@
 //! [`Tokenizer`] turns text into token ids and back, [`ChatTemplate`] turns messages into a prompt,
 //! [`TextStream`] turns token ids into text as they come and finds stop strings in it.
 //! [`TextFiles`] reads all of it from a model folder or from the bytes of its files,
-//! [`tokenizer_fingerprint`] tells one tokenizer from another.
+//! [`tokenizer_fingerprint`] distinguishes tokenizers.
 
 mod clock;
 mod error;

@@ -78,7 +78,7 @@ impl TextStream {
         })
     }
 
-    /// Takes the next output tokens. After a stop string it takes nothing and tells the stop again.
+    /// Takes the next output tokens. After a stop string it takes nothing and returns the stop again.
     pub fn push(&mut self, ids: &[u32]) -> TextDelta {
         let mut text = String::new();
         for &id in ids {

@@ -1,4 +1,4 @@
-//! Shared secrets: whoever shows one may work here, or operate here.
+//! Shared secrets of workers and operators.
 
 use std::path::Path;
 

@@ -14,7 +14,7 @@ use crate::error::RouterError;
 use crate::grpc;
 use crate::listen::GrpcListener;
 
-/// Whoever may open this socket decides what is drafted from, and reads tenants' names.
+/// Anyone who can open this socket decides what requests draft from, and reads tenants' names.
 const SOCKET_MODE: u32 = 0o600;
 /// Largest question, in bytes: a list of namespaces.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;

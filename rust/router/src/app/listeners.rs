@@ -8,7 +8,7 @@ use crate::config::RouterConfig;
 use crate::error::RouterError;
 use crate::listen::{self, GrpcListener};
 
-/// Whoever may open this socket joins as a worker and reads prompts.
+/// Anyone who can open this socket can join as a worker and read prompts.
 const WORKER_SOCKET_MODE: u32 = 0o600;
 /// The application beside a sidecar may run as another user of the same group.
 const PUBLIC_SOCKET_MODE: u32 = 0o660;

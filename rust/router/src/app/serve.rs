@@ -1,4 +1,4 @@
-//! Wiring: builds every part, serves until told to stop, drains.
+//! Wiring: builds every part, serves until asked to stop, drains.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,7 +181,7 @@ async fn drain(state: &AppState, shutdown: &Shutdown) -> Ending {
     Ending::Cut { num_requests }
 }
 
-/// The token that workers show. A TCP listener needs one: whoever joins as a worker reads prompts.
+/// The token that workers show. A TCP listener needs one, because a worker reads prompts.
 fn worker_token(config: &RouterConfig) -> Result<Option<Token>, RouterError> {
     match &config.access.worker_token_file {
         Some(path) => Token::from_file(path, "--worker-token-file").map(Some),

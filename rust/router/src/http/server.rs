@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a connection may take to send a whole header, or stay idle between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most header fields of a request.
+/// Maximum header fields of a request.
 const MAX_HEADERS: usize = 128;
 
 /// The parser takes this many times the limit, so that a layer can answer in OpenAI's shape; what is

@@ -21,7 +21,7 @@ const MAX_GONE: usize = 64;
 /// Values of the label `decile`: the first is for chances from 0 to 0.1.
 const DECILES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
-/// The totals that worker processes told last, by instance.
+/// The latest totals of worker processes, by instance.
 #[derive(Debug, Default)]
 struct Told {
     totals: BTreeMap<String, Load>,

@@ -2,7 +2,7 @@
 
 use prometheus_client::registry::{Metric, Registry};
 
-/// Every metric: (name, help). Counters are exported with `_total` behind the name.
+/// Every metric: (name, help). Counters are exported with `_total` after the name.
 pub const TABLE: &[(&str, &str)] = &[
     ("requests_running", "Choices running on a worker"),
     ("requests_waiting", "Choices waiting inside a worker"),
@@ -114,7 +114,7 @@ impl Registrar {
         }
     }
 
-    /// Registers a metric that nobody updates.
+    /// Registers a metric that never changes.
     pub(super) fn add_constant(&mut self, name: &str, metric: impl Metric) {
         let (expected, help) = self.rows.next().copied().unwrap_or_default();
         debug_assert_eq!(

@@ -46,7 +46,7 @@ pub(crate) struct Broadcast {
 #[derive(Debug)]
 pub(crate) struct Removal {
     pub(crate) answers: Vec<Answer>,
-    /// No worker had it, but every one that joins would have been told to open it.
+    /// No worker had it, but every one that joins would have opened it.
     pub(crate) was_only_remembered: bool,
 }
 

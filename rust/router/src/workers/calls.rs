@@ -38,7 +38,7 @@ impl Calls {
         (AdminCall { call_id, call }, receiver)
     }
 
-    /// Hands over an answer; one that nobody waits for is dropped.
+    /// Delivers an answer; one without a waiting caller is dropped.
     pub(super) fn answer(&self, reply: AdminReply) {
         let waiting = lock(&self.0).waiting.remove(&reply.call_id);
         if let (Some(waiting), Some(reply)) = (waiting, reply.reply) {

@@ -29,7 +29,7 @@ pub(super) enum Change {
         /// Whether that was before this router's start.
         is_remembered: bool,
     },
-    /// A worker may be told by its own options to open it again.
+    /// A worker's own options may open it again.
     Removed,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Claim(#[expect(dead_code, reason = "open for its lock")] File)
 impl CorpusList {
     /// The list that the file in `folder` holds, for as long as the claim is kept.
     ///
-    /// A file that cannot be read is told in the log, and the list is empty.
+    /// A file that cannot be read is logged, and the list is empty.
     ///
     /// # Errors
     /// [`RouterError::File`]: the folder cannot be used, or another router uses it.
@@ -122,7 +122,7 @@ impl CorpusList {
 
     /// Writes what was added to the file, if there is one; blocks until it is on disk.
     ///
-    /// The change is made already, so a failure is only told in the log.
+    /// The change is made already, so a failure is only logged.
     pub(super) fn save(&self) {
         let Some(path) = &self.file else { return };
         if let Err(error) = self.write(path) {
@@ -131,7 +131,7 @@ impl CorpusList {
         }
     }
 
-    /// Whoever opens the file, even after a power cut, finds the old one or the whole new one.
+    /// A reader finds the old file or the whole new one, even after a power cut.
     fn write(&self, path: &Path) -> io::Result<()> {
         let added = self.changes.iter().flat_map(|(model, changes)| {
             changes.iter().filter_map(|(name, change)| match change {

@@ -1,6 +1,6 @@
 //! Where a worker's tokens wait for the stream that will send them.
 //!
-//! Outputs of one choice are merged while nobody reads, so what a slow client holds is bounded by
+//! Outputs of one choice are merged until they are read, so what a slow client holds is bounded by
 //! its `max_tokens` and a fast worker never waits for it.
 
 use std::sync::Mutex;

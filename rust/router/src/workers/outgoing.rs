@@ -1,6 +1,6 @@
-//! What the router sends to one worker: orders first, learnt text when there is room.
+//! What the router sends to one worker: orders first, learned text when there is room.
 //!
-//! What must not overtake learnt text goes behind it.
+//! Orders that must not overtake learned text follow it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use spectrie_proto::worker_v1::{Learn, RouterMessage, router_message::Message};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-/// Learnt sequences that may wait for one worker; more are dropped.
+/// Learned sequences that may wait for one worker; more are dropped.
 const LEARN_QUEUE: usize = 256;
 
 /// The sending side.
@@ -32,12 +32,12 @@ impl Sender {
             .is_ok()
     }
 
-    /// Queues learnt text; `false` when it was dropped because the worker lags behind.
+    /// Queues learned text; `false` when it was dropped because the worker lags.
     pub(crate) fn learn(&self, learn: Learn) -> bool {
         self.learnt.try_send(Message::Learn(learn)).is_ok()
     }
 
-    /// Queues an order behind all learnt text that waits, as soon as there is room.
+    /// Queues an order after all learned text that waits, as soon as there is room.
     pub(crate) async fn order_after_learnt(&self, message: Message) {
         // A worker that already went is told nothing more.
         let _ = self.learnt.send(message).await;

@@ -269,7 +269,7 @@ impl Registry {
         sent.collect::<Option<Vec<_>>>().ok_or(Refusal::Coming)
     }
 
-    /// Passes learnt text from one worker to the others of its model; the number that lag behind.
+    /// Passes learned text from one worker to the others of its model; the number that lag.
     pub(crate) fn fan_out(&self, from: &Worker, learn: &Learn) -> usize {
         let state = lock(&self.state);
         let Some(entry) = state.models.get(&from.hello.model) else {

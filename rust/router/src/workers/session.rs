@@ -174,7 +174,7 @@ fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(
     Ok(())
 }
 
-/// Tells a worker that works from one that only says so.
+/// Distinguishes a worker that makes progress from one that only reports it.
 #[derive(Debug)]
 struct Progress {
     steps: u64,

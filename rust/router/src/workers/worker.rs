@@ -131,7 +131,7 @@ impl Worker {
         }
     }
 
-    /// Ends the worker: every choice it held is told, none is taken any more.
+    /// Ends the worker: notifies every choice it held and accepts no more.
     pub(crate) fn lose(&self, status: tonic::Status) {
         let mut routes = lock(&self.routes);
         // Told under the lock: whoever finds the routes gone may reset an inbox and try elsewhere.
@@ -143,7 +143,7 @@ impl Worker {
         self.sender.end(status);
     }
 
-    /// Passes on text that another worker learnt.
+    /// Passes on text that another worker learned.
     pub(crate) fn learn(&self, learn: Learn) -> bool {
         self.sender.learn(learn)
     }
@@ -155,7 +155,7 @@ impl Worker {
         answer
     }
 
-    /// Asks the same once all learnt text that waits for the worker has been sent.
+    /// Asks the same once all waiting learned text has been sent to the worker.
     pub(crate) async fn ask_after_learnt(&self, call: Call) -> oneshot::Receiver<Reply> {
         let (call, answer) = self.calls.open(call);
         let order = Message::AdminCall(call);
@@ -168,12 +168,12 @@ impl Worker {
         self.calls.answer(reply);
     }
 
-    /// Keeps the last load that the worker told.
+    /// Keeps the worker's latest load.
     pub(crate) fn set_load(&self, load: Load) {
         *lock(&self.load) = load;
     }
 
-    /// The load and totals that it told last; zeros before the first.
+    /// Its latest load and totals; zeros before the first.
     pub(crate) fn load(&self) -> Load {
         lock(&self.load).clone()
     }

@@ -8,7 +8,7 @@ use spectrie_proto::v1::{TokenLogprob, TopLogprob};
 
 use crate::http::convert::Endpoint;
 
-/// Told in place of less, and of minus infinity, which JSON does not have. OpenAI's own number.
+/// Replaces lower values and minus infinity, which JSON does not have. OpenAI's own number.
 const LEAST: f32 = -9999.0;
 
 /// `logprobs` of one choice.

@@ -1,8 +1,8 @@
 //! Reading the fields of a JSON object one by one, with errors that name the field, what was given
 //! and what is allowed.
 //!
-//! A reader owns its object and takes fields out of it; what is left at the end is what nobody
-//! asked for. An explicit `null` counts as absent, as OpenAI's clients send it.
+//! A reader owns its object and takes fields out of it; what is left at the end is
+//! unknown. An explicit `null` counts as absent, as OpenAI's clients send it.
 
 use serde_json::{Map, Value};
 
@@ -143,7 +143,7 @@ impl Fields {
         }
     }
 
-    /// The full names of the fields that nobody took and that are not null.
+    /// The full names of the fields that were not taken and are not null.
     pub(super) fn rest(self) -> Vec<String> {
         let Self { path, map } = self;
         let names = map.into_iter().filter(|(_, value)| !value.is_null());

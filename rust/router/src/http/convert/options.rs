@@ -1,4 +1,4 @@
-//! The options that both endpoints share: how tokens are drawn, when to stop, how to draft.
+//! The options that both endpoints share: sampling, stopping and drafting.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,7 +9,7 @@ use spectrie_proto::v1::generate_request::Prompt;
 use super::fields::{Field, Fields, absent, given, to_token_ids, wrong};
 use crate::http::error::HttpError;
 
-/// Most prompts in one completion request; each runs as a request of its own.
+/// Maximum prompts in one completion request; each runs as a separate request.
 const MAX_PROMPTS: usize = 64;
 
 const ROLES: &str = "\"system\", \"developer\", \"user\" or \"assistant\"";

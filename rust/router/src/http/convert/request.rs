@@ -70,7 +70,7 @@ pub(crate) struct Wishes {
 pub(crate) struct Names {
     pub(crate) max_tokens: &'static str,
     pub(crate) prompt: &'static str,
-    /// How many alternatives are told with each token.
+    /// How many alternatives to report with each token.
     pub(crate) logprobs: &'static str,
     /// The schema of the answer.
     pub(crate) schema: &'static str,

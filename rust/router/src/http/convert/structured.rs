@@ -1,4 +1,4 @@
-//! The form of an answer: OpenAI's `response_format`, and `structured_outputs` as vLLM calls it.
+//! Structured output: OpenAI's `response_format`, and vLLM's `structured_outputs`.
 
 use std::collections::BTreeSet;
 
