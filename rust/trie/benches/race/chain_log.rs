@@ -108,7 +108,7 @@ impl Index for ChainLog {
         (place.next == token && next != SEPARATOR).then_some(Occurrence {
             position,
             next,
-            place: 0,
+            origin: 0,
             matched: place.matched + 1,
         })
     }

@@ -7,13 +7,13 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::TokenId;
-use crate::draft::tree_builder::{ROOT, Sketch};
+use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence};
 use crate::score::mixer::Mixer;
 use crate::score::scorer::{Scored, Scorer};
-use crate::sources::all::{PREDICTION, Places};
+use crate::sources::all::{AllSources, PREDICTION};
 use crate::sources::prediction::{Cursor, Prediction};
 
 /// Paths less likely than this are not worth the heap's work at any price.
@@ -81,7 +81,7 @@ struct Expectation {
 /// What a search expected of each node.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
-    /// Per node of the sketch; absent for those that were never scored.
+    /// Per node of the tree; absent for those that were never scored.
     of_nodes: Vec<Option<Expectation>>,
     tokens: Vec<TokenId>,
     /// What was seen of each token.
@@ -121,33 +121,33 @@ impl BestFirst {
         self.open.clear();
     }
 
-    /// Takes the likeliest paths into `sketch`, which has been started. The root is scored even
+    /// Takes the likeliest paths into `builder`, which has been started. The root is scored even
     /// when nothing may be taken.
     pub(crate) fn search(
         &mut self,
-        sketch: &mut Sketch,
-        places: &Places<'_>,
+        builder: &mut TreeBuilder,
+        sources: &AllSources<'_>,
         prediction: &Prediction,
         trained: Trained<'_>,
         bounds: Bounds,
     ) {
         self.clear();
         self.expected.of_nodes.push(None);
-        self.expand(ROOT, sketch, places, prediction, trained, bounds);
-        let hope = if places.has_answers() {
+        self.expand(ROOT, builder, sources, prediction, trained, bounds);
+        let hope = if sources.has_answers() {
             HOPE_OF_ANSWERS
         } else {
             HOPE
         };
-        while sketch.len() < bounds.max_nodes {
+        while builder.len() < bounds.max_nodes {
             let Some(open) = self.open.pop() else { break };
             let Some(candidate) = open.candidate else {
-                self.expand(open.parent, sketch, places, prediction, trained, bounds);
+                self.expand(open.parent, builder, sources, prediction, trained, bounds);
                 continue;
             };
-            let node = sketch.take(open.parent, candidate, open.value, places, prediction);
+            let node = builder.take(open.parent, candidate, open.value, sources, prediction);
             self.expected.of_nodes.push(None);
-            if usize::from(sketch.nodes[node as usize].depth) < bounds.max_depth {
+            if usize::from(builder.nodes[node as usize].depth) < bounds.max_depth {
                 self.open.push(Open {
                     value: open.value * hope,
                     parent: node,
@@ -160,69 +160,69 @@ impl BestFirst {
     fn expand(
         &mut self,
         parent: u32,
-        sketch: &mut Sketch,
-        places: &Places<'_>,
+        builder: &mut TreeBuilder,
+        sources: &AllSources<'_>,
         prediction: &Prediction,
         trained: Trained<'_>,
         bounds: Bounds,
     ) {
-        let node = sketch.nodes[parent as usize];
-        let before = sketch.before(parent);
+        let node = builder.nodes[parent as usize];
+        let before = builder.before(parent);
         let inherited = if parent == ROOT {
-            sketch.above
+            builder.above
         } else {
-            sketch.nodes[node.parent as usize].below
+            builder.nodes[node.parent as usize].below
         };
-        sketch.node_hints.clear();
+        builder.node_hints.clear();
         if bounds.hints && node.value >= HINT_VALUE {
-            let below = sketch.hints.expand(
-                places.request,
+            let below = builder.hints.expand(
+                sources.request,
                 before,
                 node.token,
                 inherited,
                 node.value >= RECENT_VALUE,
-                &mut sketch.node_hints,
+                &mut builder.node_hints,
             );
-            sketch.nodes[parent as usize].below = below;
+            builder.nodes[parent as usize].below = below;
         }
         let context = Context {
-            occurrences: &sketch.occurrences[node.first as usize..node.last as usize],
-            answers: &places.answers(before, node.token),
-            hints: &sketch.node_hints,
+            occurrences: &builder.occurrences[node.first as usize..node.last as usize],
+            answers: &sources.answers(before, node.token),
+            hints: &builder.node_hints,
             depth: node.depth,
             lately: trained.calibration.inputs(),
         };
-        let scored = sketch
+        let scored = builder
             .scorer
-            .score(context, trained.mixer, &mut sketch.candidates);
+            .score(context, trained.mixer, &mut builder.candidates);
         let expected = &mut self.expected;
         let first = expected.tokens.len() as u32;
-        let tokens = sketch.candidates.iter().map(|candidate| candidate.token);
+        let tokens = builder.candidates.iter().map(|candidate| candidate.token);
         expected.tokens.extend(tokens);
         expected
             .evidence
-            .extend_from_slice(sketch.scorer.evidence());
+            .extend_from_slice(builder.scorer.evidence());
         expected.of_nodes[parent as usize] = Some(Expectation {
             scored,
             first,
             last: expected.tokens.len() as u32,
         });
         let trust = trained.calibration.trust();
-        for candidate in &mut sketch.candidates {
+        for candidate in &mut builder.candidates {
             let probability = Calibration::of_drafted(candidate.probability);
             candidate.probability = Calibration::scale(probability, trust);
         }
         if let Some(cursor) = node.cursor {
-            merge_prediction(&mut sketch.candidates, prediction, cursor);
+            merge_prediction(&mut builder.candidates, prediction, cursor);
         }
-        let sum: f32 = sketch
+        let sum: f32 = builder
             .candidates
             .iter()
             .map(|candidate| candidate.probability)
             .sum();
         let scale = node.value / sum.max(1.0);
         let least = bounds.min_value.max(LEAST_VALUE);
-        for &candidate in &sketch.candidates {
+        for &candidate in &builder.candidates {
             let value = scale * candidate.probability;
             if value >= least {
                 self.open.push(Open {
@@ -280,7 +280,7 @@ fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cu
     let predicted = Candidate {
         token,
         probability: likely,
-        place: PREDICTION,
+        origin: PREDICTION,
     };
     match known {
         Some(index) => candidates[index] = predicted,
@@ -301,15 +301,15 @@ mod tests {
         let rival = Candidate {
             token: 9,
             probability: 0.5,
-            place: REQUEST,
+            origin: REQUEST,
         };
         let mut candidates = vec![rival];
         merge_prediction(&mut candidates, &prediction, cursor);
         assert!((candidates[0].probability - 0.5 * (1.0 - likely)).abs() < 1e-6);
-        assert_eq!((candidates[1].token, candidates[1].place), (6, PREDICTION));
+        assert_eq!((candidates[1].token, candidates[1].origin), (6, PREDICTION));
         let mut candidates = vec![rival, Candidate { token: 6, ..rival }];
         merge_prediction(&mut candidates, &prediction, cursor);
         assert!((candidates[1].probability - likely).abs() < 1e-6);
-        assert_eq!((candidates.len(), candidates[1].place), (2, PREDICTION));
+        assert_eq!((candidates.len(), candidates[1].origin), (2, PREDICTION));
     }
 }

@@ -10,13 +10,13 @@ const KEEP: f32 = 0.98;
 /// The corpora of a request, those that served it best lately in front: occurrences are bounded
 /// over all corpora, so one that does not fit must not use up the places of one that does.
 #[derive(Debug, Default)]
-pub(crate) struct Favourites {
+pub(crate) struct CorpusOrder {
     corpora: Vec<Arc<Corpus>>,
     /// Accepted tokens of each, decayed.
     merits: Vec<f32>,
 }
 
-impl Favourites {
+impl CorpusOrder {
     /// Takes the corpora as they are now, in order of merit, then of all tokens ever accepted.
     pub(crate) fn sort(&mut self, corpora: &[Arc<Corpus>]) {
         if corpora.is_empty() && self.corpora.is_empty() {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::draft::best_first::{BestFirst, Bounds, Expectations, Trained};
-use crate::draft::corpus_order::Favourites;
-use crate::draft::tree_builder::{ROOT, Sketch};
+use crate::draft::corpus_order::CorpusOrder;
+use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
-use crate::sources::all::{Places, SHARED_LIMITS};
+use crate::sources::all::{AllSources, SHARED_LIMITS};
 use crate::sources::prediction::Prediction;
 use crate::sources::recycled::Recycled;
 use crate::sources::text::Text;
@@ -48,7 +48,7 @@ pub struct Drafter {
     request: Text,
     prediction: Prediction,
     output_start: Option<usize>,
-    sketch: Sketch,
+    builder: TreeBuilder,
     search: BestFirst,
     /// Made when the first answer comes.
     recycled: Option<Box<Recycled>>,
@@ -66,7 +66,7 @@ pub struct Drafter {
     earlier: (Vec<Label>, Expectations),
     /// Shared segments that the last draft read, newest first.
     segment_ids: Vec<u64>,
-    favourites: Favourites,
+    corpus_order: CorpusOrder,
     /// Shared text that this request wrote.
     excluded: Vec<InsertedRange>,
 }
@@ -85,7 +85,7 @@ impl Drafter {
             request: Text::default(),
             prediction: Prediction::default(),
             output_start: None,
-            sketch: Sketch::default(),
+            builder: TreeBuilder::default(),
             search: BestFirst::default(),
             recycled: None,
             mixer: Mixer::new(weights.clone()),
@@ -96,7 +96,7 @@ impl Drafter {
             labels: Vec::new(),
             earlier: <_>::default(),
             segment_ids: Vec::new(),
-            favourites: Favourites::default(),
+            corpus_order: CorpusOrder::default(),
             excluded: Vec::new(),
         }
     }
@@ -187,7 +187,7 @@ impl Drafter {
         if expected.label(node, token, &mut self.calibration) {
             self.labels.push((node, token));
         }
-        self.reached = self.sketch.child(node, token);
+        self.reached = self.builder.child(node, token);
     }
 
     /// Trains the scores with the output pushed since the last call. Some microseconds a step.
@@ -197,7 +197,7 @@ impl Drafter {
         let new = self.labels.drain(..);
         for ((node, token), expected) in old.chain(new.map(|label| (label, &self.search.expected)))
         {
-            expected.learn(node, token, &self.sketch.scorer, &mut self.mixer);
+            expected.learn(node, token, &self.builder.scorer, &mut self.mixer);
         }
     }
 
@@ -209,7 +209,7 @@ impl Drafter {
         let (earlier, expected) = &mut self.earlier;
         // Only one draft is remembered beside the last one.
         for (node, token) in earlier.drain(..) {
-            expected.learn(node, token, &self.sketch.scorer, &mut self.mixer);
+            expected.learn(node, token, &self.builder.scorer, &mut self.mixer);
         }
         std::mem::swap(earlier, &mut self.labels);
         std::mem::swap(expected, &mut self.search.expected);
@@ -231,13 +231,13 @@ impl Drafter {
             ),
             None => (Segments::default(), Arc::default(), None, None),
         };
-        self.favourites.sort(&corpora);
-        let places = Places {
+        self.corpus_order.sort(&corpora);
+        let sources = AllSources {
             prediction: self.prediction.text(),
             request: &self.request,
             shared: &segments,
             excluded: &self.excluded,
-            corpora: self.favourites.corpora(),
+            corpora: self.corpus_order.corpora(),
             recycled: [self.recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
         };
@@ -251,10 +251,10 @@ impl Drafter {
             [fixed_modes::LIMITS; 2]
         };
         let context = context_of(self.request.tokens());
-        places.collect(context, limits, &mut self.sketch.occurrences);
-        self.sketch.start(context, self.prediction.cursor());
+        sources.collect(context, limits, &mut self.builder.occurrences);
+        self.builder.start(context, self.prediction.cursor());
         if adaptive {
-            self.sketch.start_hints(&places, context);
+            self.builder.start_hints(&sources, context);
             let bounds = Bounds {
                 max_nodes,
                 max_depth: self.config.max_depth,
@@ -265,21 +265,26 @@ impl Drafter {
                 mixer: &self.mixer,
                 calibration: self.calibration,
             };
-            self.search
-                .search(&mut self.sketch, &places, &self.prediction, trained, bounds);
+            self.search.search(
+                &mut self.builder,
+                &sources,
+                &self.prediction,
+                trained,
+                bounds,
+            );
             self.reached = Some(ROOT);
         } else {
             fixed_modes::select(
                 &self.config,
                 max_nodes,
-                &mut self.sketch,
-                &places,
+                &mut self.builder,
+                &sources,
                 &self.prediction,
             );
             self.search.clear();
             self.reached = None;
         }
-        self.sketch.tree()
+        self.builder.tree()
     }
 
     /// Notes which nodes of the last draft the model accepted: `accepted` holds their indices in
@@ -295,14 +300,14 @@ impl Drafter {
             let Some(drafted) = tree.nodes.get(index as usize) else {
                 return;
             };
-            let Some(child) = self.sketch.child(node, drafted.token) else {
+            let Some(child) = self.builder.child(node, drafted.token) else {
                 return;
             };
             node = child;
-            let place = self.sketch.nodes[node as usize].place;
-            if let Some(index) = Places::corpus_index(place) {
-                self.favourites.credit(index);
-            } else if let Some(age) = Places::age(place)
+            let origin = self.builder.nodes[node as usize].origin;
+            if let Some(index) = AllSources::corpus_index(origin) {
+                self.corpus_order.credit(index);
+            } else if let Some(age) = AllSources::age(origin)
                 && let Some(&id) = self.segment_ids.get(age)
             {
                 shared.credit(id, 1);
@@ -314,9 +319,9 @@ impl Drafter {
     #[cfg(test)]
     pub(crate) fn root_evidence(&mut self) -> Vec<(TokenId, crate::score::evidence::Evidence)> {
         self.draft(0, 0.0);
-        let tokens = self.sketch.candidates.iter().map(|known| known.token);
+        let tokens = self.builder.candidates.iter().map(|known| known.token);
         tokens
-            .zip(self.sketch.scorer.evidence().iter().copied())
+            .zip(self.builder.scorer.evidence().iter().copied())
             .collect()
     }
 

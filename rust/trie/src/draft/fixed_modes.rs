@@ -7,12 +7,12 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use crate::draft::tree_builder::{ROOT, Sketch};
+use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::Context;
 use crate::score::mixer::Mixer;
-use crate::sources::all::Places;
+use crate::sources::all::AllSources;
 use crate::sources::prediction::Prediction;
 use crate::store::chains::Occurrence;
 use crate::{DraftConfig, DraftMode, TokenId};
@@ -32,7 +32,7 @@ struct Front {
 struct Branch {
     parent: u32,
     token: TokenId,
-    place: u16,
+    origin: u16,
     occurrences: Vec<Occurrence>,
     /// Product of the shares of counts along the path, for `prob`.
     share: f32,
@@ -42,23 +42,23 @@ struct Branch {
 struct Selection<'a, 'b> {
     config: &'a DraftConfig,
     max_nodes: usize,
-    sketch: &'a mut Sketch,
-    places: &'a Places<'b>,
+    builder: &'a mut TreeBuilder,
+    sources: &'a AllSources<'b>,
     prediction: &'a Prediction,
 }
 
-/// Takes the tree of a fixed mode into `sketch`, which has been started.
+/// Takes the tree of a fixed mode into `builder`, which has been started.
 pub(crate) fn select(
     config: &DraftConfig,
     max_nodes: usize,
-    sketch: &mut Sketch,
-    places: &Places<'_>,
+    builder: &mut TreeBuilder,
+    sources: &AllSources<'_>,
     prediction: &Prediction,
 ) {
-    let root = sketch.nodes[ROOT as usize];
-    let mut occurrences = sketch.occurrences[root.first as usize..root.last as usize].to_vec();
+    let root = builder.nodes[ROOT as usize];
+    let mut occurrences = builder.occurrences[root.first as usize..root.last as usize].to_vec();
     // Newest first within a log; the request's own texts before shared ones.
-    occurrences.sort_by_key(|occurrence| (occurrence.place, Reverse(occurrence.position)));
+    occurrences.sort_by_key(|occurrence| (occurrence.origin, Reverse(occurrence.position)));
     for length in (config.min_match..=config.max_match).rev() {
         let matching: Vec<_> = occurrences
             .iter()
@@ -71,8 +71,8 @@ pub(crate) fn select(
         let mut selection = Selection {
             config,
             max_nodes,
-            sketch,
-            places,
+            builder,
+            sources,
             prediction,
         };
         if config.mode == DraftMode::Prob {
@@ -80,11 +80,11 @@ pub(crate) fn select(
         } else {
             selection.grow_by_recency(matching, breadth_at(config, length));
         }
-        if sketch.len() >= max_nodes {
+        if builder.len() >= max_nodes {
             break;
         }
     }
-    give_values(sketch);
+    give_values(builder);
 }
 
 /// Children of the first node for a match of `length` tokens in `bfs`: few for a long match.
@@ -161,31 +161,31 @@ impl Selection<'_, '_> {
     }
 
     fn may_grow(&self, node: u32) -> bool {
-        usize::from(self.sketch.nodes[node as usize].depth) < self.config.max_depth
+        usize::from(self.builder.nodes[node as usize].depth) < self.config.max_depth
     }
 
     /// The node of a branch, new or merged with an equal one; `None` when there is no room.
     fn take(&mut self, branch: &Branch) -> Option<u32> {
-        if let Some(known) = self.sketch.child(branch.parent, branch.token) {
+        if let Some(known) = self.builder.child(branch.parent, branch.token) {
             return Some(known);
         }
-        if self.sketch.len() >= self.max_nodes {
+        if self.builder.len() >= self.max_nodes {
             return None;
         }
         let Branch {
             parent,
             token,
-            place,
+            origin,
             ..
         } = *branch;
         let candidate = Candidate {
             token,
             probability: 0.0,
-            place,
+            origin,
         };
         Some(
-            self.sketch
-                .take(parent, candidate, 0.0, self.places, self.prediction),
+            self.builder
+                .take(parent, candidate, 0.0, self.sources, self.prediction),
         )
     }
 
@@ -193,7 +193,7 @@ impl Selection<'_, '_> {
         branch
             .occurrences
             .iter()
-            .filter_map(|&o| self.places.advance(o))
+            .filter_map(|&o| self.sources.advance(o))
             .collect()
     }
 }
@@ -210,7 +210,7 @@ fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
             None => branches.push(Branch {
                 parent,
                 token: occurrence.next,
-                place: occurrence.place,
+                origin: occurrence.origin,
                 occurrences: vec![occurrence],
                 share: 0.0,
             }),
@@ -220,25 +220,27 @@ fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
 }
 
 /// Scores every chosen node from all the occurrences behind its parent.
-fn give_values(sketch: &mut Sketch) {
+fn give_values(builder: &mut TreeBuilder) {
     let mixer = Mixer::default();
-    for parent in 0..sketch.nodes.len() as u32 {
-        let above = sketch.nodes[parent as usize];
+    for parent in 0..builder.nodes.len() as u32 {
+        let above = builder.nodes[parent as usize];
         let context = Context {
-            occurrences: &sketch.occurrences[above.first as usize..above.last as usize],
+            occurrences: &builder.occurrences[above.first as usize..above.last as usize],
             answers: &[None; 3],
             hints: &[],
             depth: above.depth,
             lately: Calibration::default().inputs(),
         };
-        sketch.scorer.score(context, &mixer, &mut sketch.candidates);
-        for candidate in &sketch.candidates {
-            let Some(child) = sketch.child(parent, candidate.token) else {
+        builder
+            .scorer
+            .score(context, &mixer, &mut builder.candidates);
+        for candidate in &builder.candidates {
+            let Some(child) = builder.child(parent, candidate.token) else {
                 continue;
             };
-            let node = &mut sketch.nodes[child as usize];
+            let node = &mut builder.nodes[child as usize];
             node.value = above.value * candidate.probability;
-            node.place = candidate.place;
+            node.origin = candidate.origin;
         }
     }
 }

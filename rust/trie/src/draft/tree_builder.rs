@@ -2,27 +2,27 @@
 
 use crate::score::candidate::Candidate;
 use crate::score::scorer::Scorer;
-use crate::sources::all::{Places, REQUEST};
-use crate::sources::hints::{Hint, Hints, Inherited, THOUGHTS};
+use crate::sources::all::{AllSources, REQUEST};
+use crate::sources::hints::{Hint, Hints, Inherited, RUNNER_UP_STEPS};
 use crate::sources::prediction::{Cursor, Prediction};
 use crate::sources::recycled::Answer;
 use crate::store::chains::Occurrence;
 use crate::{DraftNode, DraftTree, SEPARATOR, TokenId};
 
-/// Index of the root, the last pushed token, in [`Sketch::nodes`].
+/// Index of the root, the last pushed token, in [`TreeBuilder::nodes`].
 pub(crate) const ROOT: u32 = 0;
 
 /// A chosen node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pick {
+pub(crate) struct ChosenNode {
     pub(crate) token: TokenId,
     pub(crate) parent: u32,
     pub(crate) depth: u16,
     pub(crate) value: f32,
-    pub(crate) place: u16,
+    pub(crate) origin: u16,
     /// Where the prediction is when this path is taken.
     pub(crate) cursor: Option<Cursor>,
-    /// Its occurrences, as a range of [`Sketch::occurrences`].
+    /// Its occurrences, as a range of [`TreeBuilder::occurrences`].
     pub(crate) first: u32,
     pub(crate) last: u32,
     /// The hints that its children inherit, once it was expanded.
@@ -32,8 +32,8 @@ pub(crate) struct Pick {
 /// Chosen nodes, the root first and parents before children, with the occurrences behind them.
 /// Kept between drafts for its memory.
 #[derive(Debug, Default)]
-pub(crate) struct Sketch {
-    pub(crate) nodes: Vec<Pick>,
+pub(crate) struct TreeBuilder {
+    pub(crate) nodes: Vec<ChosenNode>,
     pub(crate) occurrences: Vec<Occurrence>,
     pub(crate) scorer: Scorer,
     pub(crate) candidates: Vec<Candidate>,
@@ -46,18 +46,18 @@ pub(crate) struct Sketch {
     pub(crate) node_hints: Vec<Hint>,
 }
 
-impl Sketch {
+impl TreeBuilder {
     /// Starts again from the root, the last token of `context`, whose occurrences have been
     /// collected.
     pub(crate) fn start(&mut self, context: &[TokenId], cursor: Option<Cursor>) {
         self.nodes.clear();
         self.before = context.len().checked_sub(2).map(|index| context[index]);
-        self.nodes.push(Pick {
+        self.nodes.push(ChosenNode {
             token: context.last().copied().unwrap_or(SEPARATOR),
             parent: ROOT,
             depth: 0,
             value: 1.0,
-            place: REQUEST,
+            origin: REQUEST,
             cursor,
             first: 0,
             last: self.occurrences.len() as u32,
@@ -66,15 +66,15 @@ impl Sketch {
     }
 
     /// Takes the hints of the request's text, whose end is `context`.
-    pub(crate) fn start_hints(&mut self, places: &Places<'_>, context: &[TokenId]) {
-        let text = places.request;
-        let thought = |back: usize| {
+    pub(crate) fn start_hints(&mut self, sources: &AllSources<'_>, context: &[TokenId]) {
+        let text = sources.request;
+        let runner_up = |back: usize| {
             let last = context.len().checked_sub(back + 1)?;
             let before = context.get(last.checked_sub(1)?).copied();
-            places.after_pair(before, context[last])
+            sources.after_pair(before, context[last])
         };
-        let thoughts: [_; THOUGHTS] = std::array::from_fn(|index| thought(index + 1));
-        let tokens = thoughts.iter().flatten().flat_map(Answer::tokens);
+        let runners_up: [_; RUNNER_UP_STEPS] = std::array::from_fn(|index| runner_up(index + 1));
+        let tokens = runners_up.iter().flatten().flat_map(Answer::tokens);
         self.hints.start(text, tokens.map(|&(token, _)| token));
         let mut back = context.iter().rev().skip(1).copied();
         self.above = match (back.next(), back.next()) {
@@ -103,7 +103,7 @@ impl Sketch {
         parent: u32,
         candidate: Candidate,
         value: f32,
-        places: &Places<'_>,
+        sources: &AllSources<'_>,
         prediction: &Prediction,
     ) -> u32 {
         let above = self.nodes[parent as usize];
@@ -111,7 +111,7 @@ impl Sketch {
         for index in above.first..above.last {
             let occurrence = self.occurrences[index as usize];
             if occurrence.next == candidate.token
-                && let Some(next) = places.advance(occurrence)
+                && let Some(next) = sources.advance(occurrence)
             {
                 self.occurrences.push(next);
             }
@@ -120,12 +120,12 @@ impl Sketch {
             .cursor
             .filter(|&cursor| prediction.token(cursor) == Some(candidate.token))
             .map(Prediction::step);
-        self.nodes.push(Pick {
+        self.nodes.push(ChosenNode {
             token: candidate.token,
             parent,
             depth: above.depth + 1,
             value,
-            place: candidate.place,
+            origin: candidate.origin,
             cursor,
             first,
             last: self.occurrences.len() as u32,
@@ -165,14 +165,14 @@ impl Sketch {
             if index == ROOT {
                 continue;
             }
-            let pick = self.nodes[index as usize];
+            let chosen = self.nodes[index as usize];
             let placed = nodes.len() as u32;
             nodes.push(DraftNode {
-                token: pick.token,
+                token: chosen.token,
                 parent,
-                depth: pick.depth,
-                value: pick.value,
-                source: Places::source(pick.place),
+                depth: chosen.depth,
+                value: chosen.value,
+                source: AllSources::source(chosen.origin),
             });
             stack.push((next_sibling[index as usize], parent));
             stack.push((first_child[index as usize], Some(placed)));

@@ -8,6 +8,6 @@ pub(crate) struct Candidate {
     pub(crate) token: TokenId,
     /// Probability given the path so far.
     pub(crate) probability: f32,
-    /// The place that is credited: the smallest that holds the token.
-    pub(crate) place: u16,
+    /// The origin that is credited: the smallest that holds the token.
+    pub(crate) origin: u16,
 }

@@ -31,7 +31,7 @@ const LEVEL_OF: [u8; MAX_MATCH + 1] = {
 /// What is known of a node when its continuations are scored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
-    /// Places whose text before them equals the path and the end of the request's text.
+    /// AllSources whose text before them equals the path and the end of the request's text.
     pub(crate) occurrences: &'a [Occurrence],
     /// What the model gave before after the last pair, after the last token, and after that token
     /// alone.
@@ -101,15 +101,15 @@ impl Gathering {
         self.hint(context.hints, candidates);
     }
 
-    fn index_of(&mut self, token: TokenId, place: u16, candidates: &mut Vec<Candidate>) -> usize {
+    fn index_of(&mut self, token: TokenId, origin: u16, candidates: &mut Vec<Candidate>) -> usize {
         if let Some(index) = candidates.iter().position(|known| known.token == token) {
-            candidates[index].place = candidates[index].place.min(place);
+            candidates[index].origin = candidates[index].origin.min(origin);
             return index;
         }
         candidates.push(Candidate {
             token,
             probability: 0.0,
-            place,
+            origin,
         });
         self.all.push(Evidence::default());
         candidates.len() - 1
@@ -122,12 +122,12 @@ impl Gathering {
         for occurrence in occurrences {
             let matched = occurrence.matched.min(MAX_MATCH as u16);
             let level = LEVEL_OF[usize::from(matched)] as usize;
-            let kind = usize::from(occurrence.place >= SHARED);
-            let index = self.index_of(occurrence.next, occurrence.place, candidates);
+            let kind = usize::from(occurrence.origin >= SHARED);
+            let index = self.index_of(occurrence.next, occurrence.origin, candidates);
             let evidence = &mut self.all[index];
             evidence.counts[kind][level] += 1.0;
             evidence.longest[kind] = evidence.longest[kind].max(matched);
-            let freshness = (matched, Reverse(occurrence.place), occurrence.position);
+            let freshness = (matched, Reverse(occurrence.origin), occurrence.position);
             newest[kind] = newest[kind].max(Some((freshness, index)));
             self.tops[kind] = self.tops[kind].max(Some(level));
         }

@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn log_odds_are_the_dot_product_of_weights_and_inputs() {
-        let seen = |next, matched, place| Occurrence {
+        let seen = |next, matched, origin| Occurrence {
             position: 1,
             next,
-            place,
+            origin,
             matched,
         };
         let occurrences = [seen(1, 3, 1), seen(2, 9, 2), seen(1, 12, 2), seen(4, 1, 1)];

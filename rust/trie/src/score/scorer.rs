@@ -171,11 +171,11 @@ mod tests {
     use crate::sources::all::{REQUEST, SHARED};
     use crate::store::chains::Occurrence;
 
-    fn seen(next: TokenId, matched: u16, place: u16) -> Occurrence {
+    fn seen(next: TokenId, matched: u16, origin: u16) -> Occurrence {
         Occurrence {
             position: 1,
             next,
-            place,
+            origin,
             matched,
         }
     }
@@ -227,7 +227,7 @@ mod tests {
         let alone = score(&[seen(7, 6, SHARED)])[0];
         let both = score(&[seen(7, 6, SHARED), seen(7, 6, REQUEST)])[0];
         assert!(both.probability > alone.probability);
-        assert_eq!((alone.place, both.place), (SHARED, REQUEST));
+        assert_eq!((alone.origin, both.origin), (SHARED, REQUEST));
     }
 
     #[test]

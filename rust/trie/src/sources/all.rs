@@ -12,25 +12,25 @@ use crate::store::extent::InsertedRange;
 use crate::store::segment::{Segment, Segments};
 use crate::{Corpus, SEPARATOR, TokenId};
 
-/// Place of the prediction's text.
+/// Origin: the prediction's text.
 pub(crate) const PREDICTION: u16 = 0;
-/// Place of the request's own text.
+/// Origin: the request's own text.
 pub(crate) const REQUEST: u16 = 1;
-/// Place of the newest shared segment; older ones follow.
+/// Origin: the newest shared segment; older ones follow.
 pub(crate) const SHARED: u16 = 2;
-/// Place of the first corpus; others follow.
+/// Origin: the first corpus; others follow.
 pub(crate) const CORPUS: u16 = 1 << 15;
-/// Place of what only the model's earlier answers hold.
+/// Origin: what only the model's earlier answers hold.
 pub(crate) const RECYCLED: u16 = u16::MAX;
 
 /// Most occurrences taken per order from shared text and corpora, which hold more that begins alike
 /// than the request's own text: see [`crate::store::chains::LIMITS`].
 pub(crate) const SHARED_LIMITS: [u32; ORDERS.len()] = [24, 64, 32, 16];
 
-/// Every log a request may draft from, numbered so that a smaller place is credited first and,
+/// Every log a request may draft from, numbered so that a smaller origin is credited first and,
 /// among shared segments, is newer.
 #[derive(Clone, Copy)]
-pub(crate) struct Places<'a> {
+pub(crate) struct AllSources<'a> {
     pub(crate) prediction: &'a Text,
     pub(crate) request: &'a Text,
     pub(crate) shared: &'a Segments,
@@ -44,40 +44,40 @@ pub(crate) struct Places<'a> {
     pub(crate) bigrams: Option<&'a Bigrams>,
 }
 
-impl Places<'_> {
-    /// How many shared segments are newer than that of a place, if it is one.
-    pub(crate) fn age(place: u16) -> Option<usize> {
+impl AllSources<'_> {
+    /// How many shared segments are newer than that of an origin, if it is one.
+    pub(crate) fn age(origin: u16) -> Option<usize> {
         (SHARED..CORPUS)
-            .contains(&place)
-            .then(|| usize::from(place - SHARED))
+            .contains(&origin)
+            .then(|| usize::from(origin - SHARED))
     }
 
-    /// Which corpus a place is, if it is one.
-    pub(crate) fn corpus_index(place: u16) -> Option<usize> {
+    /// Which corpus an origin is, if it is one.
+    pub(crate) fn corpus_index(origin: u16) -> Option<usize> {
         (CORPUS..RECYCLED)
-            .contains(&place)
-            .then(|| usize::from(place - CORPUS))
+            .contains(&origin)
+            .then(|| usize::from(origin - CORPUS))
     }
 
-    /// The shared segment of a place, if it is one.
-    pub(crate) fn segment(&self, place: u16) -> Option<&Segment> {
-        let index = self.shared.len().checked_sub(Self::age(place)? + 1)?;
+    /// The shared segment of an origin, if it is one.
+    pub(crate) fn segment(&self, origin: u16) -> Option<&Segment> {
+        let index = self.shared.len().checked_sub(Self::age(origin)? + 1)?;
         self.shared.get(index).map(|segment| &**segment)
     }
 
-    /// The corpus of a place, if it is one.
-    pub(crate) fn corpus(&self, place: u16) -> Option<&Corpus> {
-        let corpus = self.corpora.get(Self::corpus_index(place)?)?;
+    /// The corpus of an origin, if it is one.
+    pub(crate) fn corpus(&self, origin: u16) -> Option<&Corpus> {
+        let corpus = self.corpora.get(Self::corpus_index(origin)?)?;
         Some(&**corpus)
     }
 
-    /// The source a place is credited to.
-    pub(crate) fn source(place: u16) -> Source {
-        match place {
+    /// The source an origin is credited to.
+    pub(crate) fn source(origin: u16) -> Source {
+        match origin {
             PREDICTION => Source::Prediction,
             REQUEST => Source::Request,
             RECYCLED => Source::Recycled,
-            place if place >= CORPUS => Source::Corpus,
+            origin if origin >= CORPUS => Source::Corpus,
             _ => Source::Shared,
         }
     }
@@ -111,16 +111,16 @@ impl Places<'_> {
                 break;
             }
             let first = occurrences.len();
-            let place = SHARED + age as u16;
-            collect(&**segment, place, context, &mut wanted, occurrences);
+            let origin = SHARED + age as u16;
+            collect(&**segment, origin, context, &mut wanted, occurrences);
             self.drop_own(segment.id(), first, occurrences);
         }
         for (index, corpus) in self.corpora.iter().enumerate() {
             if wanted == [0; ORDERS.len()] {
                 break;
             }
-            let place = CORPUS + index as u16;
-            collect(&**corpus, place, context, &mut wanted, occurrences);
+            let origin = CORPUS + index as u16;
+            collect(&**corpus, origin, context, &mut wanted, occurrences);
         }
     }
 
@@ -165,11 +165,11 @@ impl Places<'_> {
     /// The occurrence one token further on, or `None` at the end of its document.
     pub(crate) fn advance(&self, occurrence: Occurrence) -> Option<Occurrence> {
         let position = occurrence.position + 1;
-        let next = match occurrence.place {
+        let next = match occurrence.origin {
             PREDICTION => read(self.prediction, position)?,
             REQUEST => read(self.request, position)?,
-            place if place >= CORPUS => read(self.corpus(place)?, position)?,
-            place => read(self.segment(place)?, position)?,
+            origin if origin >= CORPUS => read(self.corpus(origin)?, position)?,
+            origin => read(self.segment(origin)?, position)?,
         };
         let matched = occurrence.matched + 1;
         (next != SEPARATOR).then_some(Occurrence {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_place_is_a_segment_or_a_corpus_or_neither() {
-        let read = |place| (Places::age(place), Places::corpus_index(place));
+        let read = |origin| (AllSources::age(origin), AllSources::corpus_index(origin));
         assert_eq!(read(REQUEST), (None, None));
         assert_eq!(read(SHARED + 3), (Some(3), None));
         assert_eq!(read(CORPUS - 1).1, None);

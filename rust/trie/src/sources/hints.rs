@@ -30,7 +30,7 @@ pub(crate) const RUNNER_UP: usize = 4;
 pub(crate) const MAX_HINTS: usize = 16;
 
 /// Last steps whose runners-up are hints.
-pub(crate) const THOUGHTS: usize = 4;
+pub(crate) const RUNNER_UP_STEPS: usize = 4;
 
 /// Links followed per hint wanted, so that a crowded bucket cannot make a draft slow.
 const VISITS_PER_HINT: usize = 2;
@@ -72,7 +72,7 @@ impl Hints {
                 }),
         );
         self.list
-            .extend(runners_up.take(THOUGHTS * TOP_K).map(|token| Hint {
+            .extend(runners_up.take(RUNNER_UP_STEPS * TOP_K).map(|token| Hint {
                 token,
                 kind: RUNNER_UP as u8,
             }));

@@ -196,7 +196,7 @@ impl Prediction {
             found.push(Occurrence {
                 position,
                 next,
-                place: 0,
+                origin: 0,
                 matched,
             });
         }

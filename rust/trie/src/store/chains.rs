@@ -36,8 +36,8 @@ pub(crate) struct Occurrence {
     pub(crate) position: u32,
     /// The continuation: the token at `position`.
     pub(crate) next: TokenId,
-    /// Which log: see [`crate::sources::all::Places`].
-    pub(crate) place: u16,
+    /// Which log: see [`crate::sources::all::AllSources`].
+    pub(crate) origin: u16,
     /// Tokens before `position` that equal the context's end, at most [`MAX_MATCH`].
     pub(crate) matched: u16,
 }
@@ -105,7 +105,7 @@ fn matched_before<C: Chains>(chains: &C, position: u32, context: &[TokenId]) -> 
 /// that several logs, newest first, share one bound.
 pub(crate) fn collect<C: Chains>(
     chains: &C,
-    place: u16,
+    origin: u16,
     context: &[TokenId],
     limits: &mut [u32; ORDERS.len()],
     occurrences: &mut Vec<Occurrence>,
@@ -136,7 +136,7 @@ pub(crate) fn collect<C: Chains>(
                         occurrences.push(Occurrence {
                             position,
                             next,
-                            place,
+                            origin,
                             matched,
                         });
                     }

@@ -9,7 +9,7 @@ use spectrie_types::Source;
 
 use crate::score::evidence::LEVELS;
 use crate::score::scorer::{BLENDS, ESCAPES};
-use crate::sources::all::Places;
+use crate::sources::all::AllSources;
 use crate::{
     DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MAX_MATCH, MemoryConfig, SEPARATOR,
     TokenId,
@@ -265,7 +265,7 @@ proptest! {
 
 #[test]
 fn sources_of_places_match_the_credit_order() {
-    let sources: Vec<_> = (0..4).map(Places::source).collect();
+    let sources: Vec<_> = (0..4).map(AllSources::source).collect();
     assert_eq!(
         sources,
         [
