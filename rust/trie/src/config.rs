@@ -86,13 +86,13 @@ impl DraftConfig {
             ("min_breadth", self.min_breadth, MAX_DEPTH),
             ("max_breadth", self.max_breadth, MAX_DEPTH),
         ];
-        for (name, given, most) in ranges {
-            if !(1..=most).contains(&given) {
+        for (name, given, max) in ranges {
+            if !(1..=max).contains(&given) {
                 return Err(TrieError::OutOfRange {
                     name,
                     given,
-                    least: 1,
-                    most,
+                    min: 1,
+                    max,
                 });
             }
         }
@@ -159,16 +159,16 @@ impl MemoryConfig {
             return Err(TrieError::OutOfRange {
                 name: "capacity_bytes",
                 given: self.capacity_bytes,
-                least: Self::MIN_CAPACITY_BYTES,
-                most: usize::MAX,
+                min: Self::MIN_CAPACITY_BYTES,
+                max: usize::MAX,
             });
         }
         if self.max_namespaces == 0 {
             return Err(TrieError::OutOfRange {
                 name: "max_namespaces",
                 given: 0,
-                least: 1,
-                most: usize::MAX,
+                min: 1,
+                max: usize::MAX,
             });
         }
         Ok(())

@@ -17,16 +17,16 @@ pub enum TrieError {
         given: String,
     },
     /// A setting outside its range.
-    #[error("{name} is {given}: allowed are {least} to {most}")]
+    #[error("{name} is {given}: allowed are {min} to {max}")]
     OutOfRange {
         /// The setting.
         name: &'static str,
         /// Its value.
         given: usize,
         /// The smallest value allowed.
-        least: usize,
+        min: usize,
         /// The largest value allowed.
-        most: usize,
+        max: usize,
     },
     /// A lower bound above its upper bound.
     #[error("{low_name} is {low}, above {high_name}, which is {high}")]
@@ -56,12 +56,12 @@ pub enum TrieError {
         given: String,
     },
     /// More text than one corpus can index.
-    #[error("a corpus of {given} tokens is too large: at most {most} fit, build several")]
+    #[error("a corpus of {given} tokens is too large: at most {max} fit, build several")]
     CorpusFull {
         /// Tokens and separators it would have.
         given: usize,
         /// The most that fit.
-        most: usize,
+        max: usize,
     },
     /// A corpus under a name that is taken.
     #[error(

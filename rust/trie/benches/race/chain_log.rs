@@ -41,8 +41,8 @@ impl ChainLog {
         let start = position.saturating_sub(ORDERS[ORDERS.len() - 1]);
         let before = &self.tokens[start..position];
         let document = before.iter().rposition(|&token| token == SEPARATOR);
-        let (hashes, found) = suffix_hashes(&before[document.map_or(0, |end| end + 1)..]);
-        for (order, &hash) in hashes[..found].iter().enumerate() {
+        let (hashes, count) = suffix_hashes(&before[document.map_or(0, |end| end + 1)..]);
+        for (order, &hash) in hashes[..count].iter().enumerate() {
             let bucket = self.bucket(hash);
             self.links[position][order] = self.heads[bucket][order];
             self.heads[bucket][order] = position as u32;

@@ -41,7 +41,7 @@ use suffix_trie::SuffixTrie;
 /// Longest match of the tries.
 const LONGEST: u16 = 32;
 /// Children that the bounded trie reads of a node.
-const MOST: usize = 32;
+const MAX_CHILDREN: usize = 32;
 
 type Race = fn(&Texts, Tuning) -> Figures;
 
@@ -62,7 +62,7 @@ const RACERS: [(&str, Tuning, Race); 6] = [
         measure(texts, tuning, || SuffixTrie::new(LONGEST, usize::MAX))
     }),
     ("trie-32", tuning(60.0, 8.0), |texts, tuning| {
-        measure(texts, tuning, || SuffixTrie::new(LONGEST, MOST))
+        measure(texts, tuning, || SuffixTrie::new(LONGEST, MAX_CHILDREN))
     }),
     ("automaton", tuning(45.0, 6.0), |texts, tuning| {
         measure(texts, tuning, Automaton::new)

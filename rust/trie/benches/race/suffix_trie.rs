@@ -39,7 +39,7 @@ pub(crate) struct SuffixTrie {
     /// Tokens of the longest path.
     depth: u16,
     /// Children read of one node at most.
-    most: usize,
+    max_children: usize,
     log: Vec<TokenId>,
     nodes: Vec<Node>,
     children: Table,
@@ -49,10 +49,10 @@ pub(crate) struct SuffixTrie {
 
 impl SuffixTrie {
     /// Matches of up to `longest` tokens, of which the `most` continuations seen last are read.
-    pub(crate) fn new(longest: u16, most: usize) -> Self {
+    pub(crate) fn new(longest: u16, max_children: usize) -> Self {
         Self {
             depth: longest + 1,
-            most,
+            max_children,
             log: Vec::new(),
             nodes: vec![Node::default()],
             children: Table::new(),
@@ -285,7 +285,7 @@ impl Index for SuffixTrie {
             }
             let mut child = node.first_child;
             let (mut read, mut listed) = (0, 0);
-            while child != ROOT && read < self.most {
+            while child != ROOT && read < self.max_children {
                 let below = &self.nodes[child as usize];
                 let token = self.log[below.start as usize];
                 if token != SEPARATOR {

@@ -17,7 +17,7 @@ use crate::sources::all::{AllSources, PREDICTION};
 use crate::sources::prediction::{Cursor, Prediction};
 
 /// Paths less likely than this are not worth the heap's work at any price.
-const LEAST_VALUE: f32 = 5e-4;
+const MIN_VALUE: f32 = 5e-4;
 
 /// What the best child of a node is taken for before the node is scored, as a share of the node's
 /// value. Most nodes are less likely than the last one that finds room, and are never scored.
@@ -221,10 +221,10 @@ impl BestFirst {
             .map(|candidate| candidate.probability)
             .sum();
         let scale = node.value / sum.max(1.0);
-        let least = bounds.min_value.max(LEAST_VALUE);
+        let min_value = bounds.min_value.max(MIN_VALUE);
         for &candidate in &builder.candidates {
             let value = scale * candidate.probability;
-            if value >= least {
+            if value >= min_value {
                 self.open.push(Open {
                     value,
                     parent,
@@ -246,11 +246,11 @@ impl Expectations {
     /// Notes whether what was expected after `node` came with `token`; false where the node was not
     /// scored.
     pub(crate) fn label(&self, node: u32, token: TokenId, calibration: &mut Calibration) -> bool {
-        let found = self.of(node);
-        if let Some((scored, candidates, _)) = found {
+        let expectation = self.of(node);
+        if let Some((scored, candidates, _)) = expectation {
             calibration.label(scored.mass, candidates.contains(&token));
         }
-        found.is_some()
+        expectation.is_some()
     }
 
     /// Trains the scores with the token that followed `node`, if it was scored.
@@ -267,10 +267,10 @@ fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cu
     let Some(token) = prediction.token(cursor) else {
         return;
     };
-    let known = candidates
+    let index = candidates
         .iter()
         .position(|candidate| candidate.token == token);
-    let before = known.map_or(0.0, |index| candidates[index].probability);
+    let before = index.map_or(0.0, |index| candidates[index].probability);
     let likely = prediction.probability(cursor).max(before);
     // What is not the predicted token keeps its shares of what is left.
     let share = (1.0 - likely) / (1.0 - before).max(f32::EPSILON);
@@ -282,7 +282,7 @@ fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cu
         probability: likely,
         origin: PREDICTION,
     };
-    match known {
+    match index {
         Some(index) => candidates[index] = predicted,
         None => candidates.push(predicted),
     }

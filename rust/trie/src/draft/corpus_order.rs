@@ -23,11 +23,8 @@ impl CorpusOrder {
             return;
         }
         let merit = |corpus: &Arc<Corpus>| {
-            let known = self
-                .corpora
-                .iter()
-                .position(|known| Arc::ptr_eq(known, corpus));
-            known.map_or(0.0, |index| self.merits[index] * KEEP)
+            let index = self.corpora.iter().position(|own| Arc::ptr_eq(own, corpus));
+            index.map_or(0.0, |index| self.merits[index] * KEEP)
         };
         let mut sorted: Vec<(f32, Arc<Corpus>)> = corpora
             .iter()

@@ -319,7 +319,11 @@ impl Drafter {
     #[cfg(test)]
     pub(crate) fn root_evidence(&mut self) -> Vec<(TokenId, crate::score::evidence::Evidence)> {
         self.draft(0, 0.0);
-        let tokens = self.builder.candidates.iter().map(|known| known.token);
+        let tokens = self
+            .builder
+            .candidates
+            .iter()
+            .map(|candidate| candidate.token);
         tokens
             .zip(self.builder.scorer.evidence().iter().copied())
             .collect()

@@ -166,8 +166,8 @@ impl Selection<'_, '_> {
 
     /// The node of a branch, new or merged with an equal one; `None` when there is no room.
     fn take(&mut self, branch: &Branch) -> Option<u32> {
-        if let Some(known) = self.builder.child(branch.parent, branch.token) {
-            return Some(known);
+        if let Some(child) = self.builder.child(branch.parent, branch.token) {
+            return Some(child);
         }
         if self.builder.len() >= self.max_nodes {
             return None;

@@ -104,8 +104,8 @@ impl Pool {
         let share = self.capacity_bytes / live.len().max(1);
         // Whoever holds this lock is the only one who raises the count.
         let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = self.capacity_bytes - bytes;
-        while self.used_bytes() > most {
+        let max_bytes = self.capacity_bytes - bytes;
+        while self.used_bytes() > max_bytes {
             // A namespace keeps the segment it has just filled, however small its share is.
             let greedy = requester.bytes() + bytes > share && requester.num_segments() > 1;
             let evicted = if greedy {
@@ -153,13 +153,13 @@ impl Pool {
 /// Tokens of the segment after one of `last_tokens` for a namespace with `share_bytes`.
 fn segment_tokens(last_tokens: usize, share_bytes: usize) -> usize {
     let bytes_per_token = Segment::bytes_for(MIN_SEGMENT_TOKENS) / MIN_SEGMENT_TOKENS;
-    let most = (share_bytes / SEGMENTS_PER_SHARE / bytes_per_token)
+    let max = (share_bytes / SEGMENTS_PER_SHARE / bytes_per_token)
         .clamp(MIN_SEGMENT_TOKENS, MAX_SEGMENT_TOKENS);
-    // The largest power of two that is not above `most`.
-    let most = 1 << most.ilog2();
+    // The largest power of two that is not above `max`.
+    let max = 1 << max.ilog2();
     (last_tokens * SEGMENT_GROWTH)
         .max(FIRST_SEGMENT_TOKENS)
-        .min(most)
+        .min(max)
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(segment_tokens(1 << 20, 256 << 20), 1 << 20);
         assert_eq!(segment_tokens(1 << 20, 4 << 30), 1 << 20);
         assert_eq!(segment_tokens(0, 64 << 10), 256);
-        let most = segment_tokens(256 << 10, 64 << 20);
-        assert!(Segment::bytes_for(most) * SEGMENTS_PER_SHARE <= 64 << 20);
+        let max = segment_tokens(256 << 10, 64 << 20);
+        assert!(Segment::bytes_for(max) * SEGMENTS_PER_SHARE <= 64 << 20);
     }
 }

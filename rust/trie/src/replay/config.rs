@@ -108,8 +108,8 @@ impl ReplayConfig {
             return Err(TrieError::OutOfRange {
                 name: "nodes",
                 given: self.max_nodes,
-                least: 0,
-                most: MAX_NODES,
+                min: 0,
+                max: MAX_NODES,
             });
         }
         if !(0.0..=1.0).contains(&self.min_value) {

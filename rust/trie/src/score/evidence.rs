@@ -102,7 +102,10 @@ impl Gathering {
     }
 
     fn index_of(&mut self, token: TokenId, origin: u16, candidates: &mut Vec<Candidate>) -> usize {
-        if let Some(index) = candidates.iter().position(|known| known.token == token) {
+        if let Some(index) = candidates
+            .iter()
+            .position(|candidate| candidate.token == token)
+        {
             candidates[index].origin = candidates[index].origin.min(origin);
             return index;
         }

@@ -31,8 +31,8 @@ pub(crate) const BLENDS: [[f32; 2]; 3] = [WEIGHTS, [1.0, 0.0], [0.0, 1.0]];
 /// The set of weights for a longest match of each level; 0 = no match.
 const SET_OF_LEVEL: [u8; LEVELS.len()] = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9];
 
-/// Errors below this teach nothing: most candidates are hopeless, and known to be.
-const LEAST_ERROR: f32 = 0.001;
+/// Errors below this train nothing: most candidates are hopeless, and known to be.
+const MIN_ERROR: f32 = 0.001;
 
 /// What scored a node: enough to train the weights when the outcome is known.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,7 @@ impl Scorer {
         let log_odds = LogOdds::new(&scored.node, &weights, &self.logs);
         for (evidence, came) in outcomes {
             let error = f32::from(u8::from(came)) - logistic(log_odds.of(evidence));
-            if error.abs() >= LEAST_ERROR {
+            if error.abs() >= MIN_ERROR {
                 let features = scored.node.features(evidence, &self.logs);
                 mixer.learn(scored.situation, &features, error);
             }

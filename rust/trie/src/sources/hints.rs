@@ -124,11 +124,11 @@ impl Hints {
             _ => text.head(0, hashes[0]) as usize,
         };
         let mut visits = MAX_HINTS * VISITS_PER_HINT;
-        let mut found = 0;
-        while position != 0 && visits > 0 && found < MAX_HINTS {
+        let mut count = 0;
+        while position != 0 && visits > 0 && count < MAX_HINTS {
             visits -= 1;
             if tokens[position - 1] == last {
-                found += 1;
+                count += 1;
                 if let Some(own) = &mut own {
                     own.push(Hint {
                         token: tokens[position],

@@ -44,7 +44,7 @@ pub(crate) struct Prediction {
     num_accepted: u32,
     /// Hits and trials by bin of the run length.
     bins: [(f32, f32); RUNS.len()],
-    found: Vec<Occurrence>,
+    matches: Vec<Occurrence>,
 }
 
 impl Default for Prediction {
@@ -56,13 +56,13 @@ impl Default for Prediction {
             accepted: Vec::new(),
             num_accepted: 0,
             bins: PRIOR,
-            found: Vec::new(),
+            matches: Vec::new(),
         }
     }
 }
 
 fn bin(run: u16) -> usize {
-    RUNS.iter().rposition(|&least| least <= run).unwrap_or(0)
+    RUNS.iter().rposition(|&min| min <= run).unwrap_or(0)
 }
 
 impl Prediction {
@@ -150,16 +150,16 @@ impl Prediction {
     /// The place in the prediction after the longest match of the output's end: any match soon
     /// after the point of loss, a longer one elsewhere; the nearest among equals.
     fn resynchronise(&mut self, output: &[TokenId]) -> Option<Cursor> {
-        let mut found = std::mem::take(&mut self.found);
-        found.clear();
+        let mut matches = std::mem::take(&mut self.matches);
+        matches.clear();
         let context = context_of(&output[output.len().saturating_sub(MAX_MATCH)..]);
         // A prediction is the caller's own file: every occurrence is worth a look.
-        collect(&self.text, 0, context, &mut [64; 4], &mut found);
-        self.near_matches(context, &mut found);
+        collect(&self.text, 0, context, &mut [64; 4], &mut matches);
+        self.near_matches(context, &mut matches);
         let lost = self.lost;
         let near =
             |occurrence: &Occurrence| (lost..=lost + NEAR_TOKENS).contains(&occurrence.position);
-        let best = found
+        let best = matches
             .iter()
             .filter(|occurrence| occurrence.matched >= FAR_MATCH || near(occurrence))
             .max_by_key(|occurrence| {
@@ -174,12 +174,12 @@ impl Prediction {
                 next: occurrence.position,
                 run: occurrence.matched,
             });
-        self.found = found;
+        self.matches = matches;
         best
     }
 
     /// Adds the matches of the last token that are near, which the bounded walk may have missed.
-    fn near_matches(&self, context: &[TokenId], found: &mut Vec<Occurrence>) {
+    fn near_matches(&self, context: &[TokenId], matches: &mut Vec<Occurrence>) {
         let Some(&last) = context.last() else { return };
         let end = self.text.end();
         for position in self.lost.max(1)..=(self.lost + NEAR_TOKENS).min(end.saturating_sub(1)) {
@@ -193,7 +193,7 @@ impl Prediction {
                 .take_while(|&(&token, before)| self.text.token(before) == token)
                 .count() as u16;
             let next = self.text.token(position);
-            found.push(Occurrence {
+            matches.push(Occurrence {
                 position,
                 next,
                 origin: 0,

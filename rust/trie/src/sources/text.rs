@@ -48,8 +48,8 @@ impl Text {
         if self.tokens[position] == SEPARATOR {
             return;
         }
-        let (hashes, found) = suffix_hashes(&self.tokens[..position]);
-        for (order, &hash) in hashes[..found].iter().enumerate() {
+        let (hashes, count) = suffix_hashes(&self.tokens[..position]);
+        for (order, &hash) in hashes[..count].iter().enumerate() {
             let bucket = bucket(hash, self.heads.len());
             self.links[position][order] = self.heads[bucket][order];
             self.heads[bucket][order] = position as u32;

@@ -45,7 +45,7 @@ pub(crate) struct Occurrence {
 /// Hashes of the last 1, 2, 4 and 8 tokens of `context`, and how many of them exist.
 pub(crate) fn suffix_hashes(context: &[TokenId]) -> ([u32; ORDERS.len()], usize) {
     let mut hashes = [0; ORDERS.len()];
-    let mut found = 0;
+    let mut count = 0;
     let mut hash = 0x9E37_79B9_u32;
     for (index, &token) in context
         .iter()
@@ -55,12 +55,12 @@ pub(crate) fn suffix_hashes(context: &[TokenId]) -> ([u32; ORDERS.len()], usize)
     {
         hash = (hash ^ token).wrapping_mul(0x85EB_CA6B);
         hash ^= hash >> 15;
-        if index + 1 == ORDERS[found] {
-            hashes[found] = hash.wrapping_mul(0xC2B2_AE35);
-            found += 1;
+        if index + 1 == ORDERS[count] {
+            hashes[count] = hash.wrapping_mul(0xC2B2_AE35);
+            count += 1;
         }
     }
-    (hashes, found)
+    (hashes, count)
 }
 
 /// The bucket of `hash` in a table of `buckets`, a power of two of at most 2^32.
@@ -90,8 +90,8 @@ pub(crate) fn context_of(tokens: &[TokenId]) -> &[TokenId] {
 
 /// Tokens before `position` that equal the end of `context`, at most `context.len()`.
 fn matched_before<C: Chains>(chains: &C, position: u32, context: &[TokenId]) -> usize {
-    let most = context.len().min(position as usize);
-    (0..most)
+    let max = context.len().min(position as usize);
+    (0..max)
         .take_while(|&back| {
             chains.token(position - 1 - back as u32) == context[context.len() - 1 - back]
         })
@@ -110,16 +110,16 @@ pub(crate) fn collect<C: Chains>(
     limits: &mut [u32; ORDERS.len()],
     occurrences: &mut Vec<Occurrence>,
 ) {
-    let (hashes, found) = suffix_hashes(context);
+    let (hashes, count) = suffix_hashes(context);
     let end = chains.end();
     // Oldest position that the walk of each longer order reached: what is at or above it and
     // matches that order has been taken already.
     let mut reached = [u32::MAX; ORDERS.len()];
     // No occurrence of the shortest context means none of a longer one.
-    if found == 0 || chains.head(0, hashes[0]) == 0 {
+    if count == 0 || chains.head(0, hashes[0]) == 0 {
         return;
     }
-    for order in (0..found).rev() {
+    for order in (0..count).rev() {
         let mut visits = limits[order] * VISITS_PER_OCCURRENCE;
         let mut position = chains.head(order, hashes[order]);
         while position != 0 && limits[order] > 0 && visits > 0 {
@@ -128,7 +128,7 @@ pub(crate) fn collect<C: Chains>(
                 let matched = matched_before(chains, position, context);
                 if matched >= ORDERS[order] {
                     limits[order] -= 1;
-                    let taken = (order + 1..found)
+                    let taken = (order + 1..count)
                         .any(|longer| matched >= ORDERS[longer] && position >= reached[longer]);
                     let next = chains.token(position);
                     if !taken && next != SEPARATOR {
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn hashes_depend_on_the_last_tokens_only() {
-        let (long, found) = suffix_hashes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let (long, count) = suffix_hashes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let (other, _) = suffix_hashes(&[9, 9, 9, 9, 9, 6, 7, 8, 9]);
-        assert_eq!(found, 4);
+        assert_eq!(count, 4);
         assert_eq!(long[..3], other[..3]);
         assert_ne!(long[3], other[3]);
         assert_eq!(suffix_hashes(&[1, 2, 3]).1, 2);

@@ -220,10 +220,10 @@ impl Segment {
     }
 
     fn link(&self, position: u32, before: &[TokenId]) {
-        let (hashes, found) = suffix_hashes(before);
+        let (hashes, count) = suffix_hashes(before);
         let first = position as usize * ORDERS.len();
         let links = &self.links[first..first + ORDERS.len()];
-        for (order, &hash) in hashes[..found].iter().enumerate() {
+        for (order, &hash) in hashes[..count].iter().enumerate() {
             let heads = &self.heads[order];
             let head = &heads[bucket(hash, heads.len())];
             links[order].store(head.load(Relaxed), Relaxed);

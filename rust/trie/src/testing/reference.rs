@@ -224,7 +224,7 @@ proptest! {
         prop_assume!(truth.is_small());
         let evidence = drafter(DraftMode::Auto, &prompt, &shared).root_evidence();
         for (token, seen) in truth.followers(&[], 1) {
-            let found = evidence.iter().find(|(known, _)| *known == token);
+            let found = evidence.iter().find(|(candidate, _)| *candidate == token);
             let Some((_, found)) = found else {
                 return Err(TestCaseError::fail(format!("{token} has no evidence")));
             };

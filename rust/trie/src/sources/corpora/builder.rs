@@ -78,7 +78,7 @@ impl CorpusBuilder {
         if self.cells.len() + document.len() >= MAX_CELLS {
             return Err(TrieError::CorpusFull {
                 given: self.cells.len() + document.len(),
-                most: MAX_CELLS,
+                max: MAX_CELLS,
             });
         }
         let parts = document.split(|&token| token == SEPARATOR);
@@ -152,8 +152,8 @@ fn link(
     position: u32,
 ) -> [u32; ORDERS.len()] {
     let mut links = [0; ORDERS.len()];
-    let (hashes, found) = suffix_hashes(before);
-    for (order, &hash) in hashes[..found].iter().enumerate() {
+    let (hashes, count) = suffix_hashes(before);
+    for (order, &hash) in hashes[..count].iter().enumerate() {
         let index = bucket(hash, heads[order].len());
         links[order] = std::mem::replace(&mut heads[order][index], position);
     }
