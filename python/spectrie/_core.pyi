@@ -903,7 +903,6 @@ class Replay:
         nodes: Most draft nodes of a step, 0 to 1024.
         min_value: Nodes less likely than this are not drafted, 0 to 1.
         mode: "auto", "bfs" or "prob".
-        structure: "chains", the only index there is.
         memory: "cold" (each request alone) or "online" (finished ones teach their namespace).
         corpora: Corpus files that every request reads.
         corpus_ids: Documents of one more corpus, built for this replay.
@@ -926,7 +925,6 @@ class Replay:
         nodes: int = 16,
         min_value: float = 0.0,
         mode: str = "auto",
-        structure: str = "chains",
         memory: str = "cold",
         corpora: Sequence[str | PathLike[str]] = ...,
         corpus_ids: Sequence[Sequence[int]] | None = None,

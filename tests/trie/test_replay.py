@@ -80,7 +80,6 @@ def test_without_hints_nothing_is_drafted_where_nothing_repeats() -> None:
     [
         ({"nodes": 5000}, "nodes is 5000: allowed are 0 to 1024"),
         ({"mode": "fast"}, 'draft mode "fast" is unknown'),
-        ({"structure": "tree"}, 'structure "tree" is unknown: allowed are "chains"'),
         ({"memory": "warm"}, 'memory "warm" is unknown'),
         ({"min_value": 2.0}, "min_value is 2: allowed are 0 to 1"),
         ({"costs": [1.0, -1.0]}, "a forward of 2 rows costs -1"),

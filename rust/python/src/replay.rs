@@ -37,8 +37,8 @@ impl Replay {
 #[pymethods]
 impl Replay {
     #[new]
-    #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", structure="chains", memory="cold",
-                        corpora=Vec::new(), corpus_ids=None, recycle=true, hints=true, max_depth=18,
+    #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", memory="cold", corpora=Vec::new(),
+                        corpus_ids=None, recycle=true, hints=true, max_depth=18,
                         memory_bytes=256 << 20, costs=Vec::new(), bigrams=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
@@ -46,7 +46,6 @@ impl Replay {
         nodes: usize,
         min_value: f32,
         mode: &str,
-        structure: &str,
         memory: &str,
         corpora: Vec<PathBuf>,
         corpus_ids: Option<Vec<Vec<u32>>>,
@@ -64,7 +63,6 @@ impl Replay {
                 hints,
                 ..DraftConfig::default()
             },
-            structure: structure.parse().map_err(trie_error)?,
             max_nodes: nodes,
             min_value,
             costs,

@@ -47,7 +47,6 @@ _MOST_COMPLAINTS = 5
 
 _MODE = values.choice("auto", "bfs", "prob")
 _MEMORY = values.choice("cold", "online")
-_STRUCTURE = values.choice("chains")
 _NODES = values.integer(0, 1024)
 _SHARE = values.number(0, 1)
 _COST = values.named("ROWS:MS,...")
@@ -75,9 +74,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "nodes", _NODES, 16, "maximum draft tokens per step")
     add_value(parser, "min_value", _SHARE, 0, "minimum probability of a draft token")
     add_value(parser, "mode", _MODE, "auto", "how to grow draft trees")
-    add_value(
-        parser, "structure", _STRUCTURE, "chains", "index to draft from; chains is the only one"
-    )
     add_value(
         parser,
         "bigrams",
@@ -138,7 +134,6 @@ class _Session:
             "nodes": read_value(args, "nodes", _NODES.parse, 16),
             "min_value": read_value(args, "min_value", _SHARE.parse, 0.0),
             "mode": read_value(args, "mode", _MODE.parse, "auto"),
-            "structure": read_value(args, "structure", _STRUCTURE.parse, "chains"),
             "memory": read_value(args, "memory", _MEMORY.parse, "cold"),
             "recycle": not args.no_recycle,
             "hints": not args.no_hints,

@@ -33,36 +33,11 @@ impl FromStr for MemoryMode {
     }
 }
 
-/// The index that drafts are made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Structure {
-    /// A token log with hash chains on the last 1, 2, 4 and 8 tokens: what the server uses.
-    #[default]
-    Chains,
-}
-
-impl FromStr for Structure {
-    type Err = TrieError;
-
-    fn from_str(name: &str) -> Result<Self, TrieError> {
-        match name {
-            "chains" => Ok(Self::Chains),
-            _ => Err(TrieError::UnknownName {
-                what: "structure",
-                given: name.to_owned(),
-                allowed: "\"chains\"",
-            }),
-        }
-    }
-}
-
 /// How requests are replayed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayConfig {
     /// How trees are chosen.
     pub draft: DraftConfig,
-    /// The index under them.
-    pub structure: Structure,
     /// Most draft nodes of a step, 0 to 1024. Default 16.
     pub max_nodes: usize,
     /// Price of a node in accepted tokens, 0 to 1: less likely ones are not drafted. Default 0.
@@ -83,7 +58,6 @@ impl Default for ReplayConfig {
     fn default() -> Self {
         Self {
             draft: DraftConfig::default(),
-            structure: Structure::default(),
             max_nodes: 16,
             min_value: 0.0,
             costs: Vec::new(),
@@ -140,13 +114,11 @@ mod tests {
     fn names_parse_and_unknown_ones_are_answered_with_the_known() {
         assert_eq!("cold".parse(), Ok(MemoryMode::Cold));
         assert_eq!("online".parse(), Ok(MemoryMode::Online));
-        assert_eq!("chains".parse(), Ok(Structure::Chains));
         let message = "warm".parse::<MemoryMode>().unwrap_err().to_string();
         assert_eq!(
             message,
             "memory \"warm\" is unknown: allowed are \"cold\" and \"online\""
         );
-        assert!("tree".parse::<Structure>().is_err());
     }
 
     #[test]

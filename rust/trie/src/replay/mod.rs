@@ -11,7 +11,7 @@ mod request;
 mod run;
 mod tally;
 
-pub use config::{MemoryMode, ReplayConfig, Structure};
+pub use config::{MemoryMode, ReplayConfig};
 pub use report::{Bin, ReplayReport};
 pub use request::{ReplayRequest, TopEntries};
 pub use run::Replay;
