@@ -27,7 +27,7 @@ NUM_PARTS = 12
 """The engine receives the growing table after each such part of the vocabulary."""
 
 
-MOST_WAITED = 0.2
+MAX_WAITED_SHARE = 0.2
 """Share of a slice that its thread may wait for a core before other processes count as delayed."""
 
 MAX_REST_SLICES = 16.0
@@ -99,7 +99,7 @@ class IdleBigrams:
         self._table.extend(self._slice_tokens, pages)
         ended = time.monotonic()
         self._elapsed_s += ended - started
-        if waited_s() - waited_before > MOST_WAITED * (ended - started):
+        if waited_s() - waited_before > MAX_WAITED_SHARE * (ended - started):
             self._rest_slices = min(max(2 * self._rest_slices, 1.0), MAX_REST_SLICES)
         else:
             self._rest_slices //= 2

@@ -70,7 +70,7 @@ class AdminDesk:
         self._engine = engine
         self._state_folder = state_folder
         self._fingerprint = fingerprint
-        self._asked: queue.SimpleQueue[
+        self._calls: queue.SimpleQueue[
             tuple[worker_pb2.AdminCall, Callable[[worker_pb2.AdminReply], None]]
         ] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="spectrie-admin", daemon=True).start()
@@ -79,7 +79,7 @@ class AdminDesk:
         self, call: worker_pb2.AdminCall, reply: Callable[[worker_pb2.AdminReply], None]
     ) -> None:
         """Queues an admin request; `reply` receives the answer, on the desk's thread."""
-        self._asked.put((call, reply))
+        self._calls.put((call, reply))
 
     def answer(self, call: worker_pb2.AdminCall) -> worker_pb2.AdminReply:
         """Returns the answer to an admin request; errors are part of it."""
@@ -100,7 +100,7 @@ class AdminDesk:
 
     def _run(self) -> None:
         while True:
-            call, reply = self._asked.get()
+            call, reply = self._calls.get()
             reply(self.answer(call))
 
     def _list_corpora(self, _call: Any, reply: worker_pb2.AdminReply) -> None:

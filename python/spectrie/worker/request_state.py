@@ -17,7 +17,7 @@ from spectrie.worker.messages import (
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["Running", "learned", "request_output"]
+__all__ = ["RequestState", "learned", "request_output"]
 
 _ENDED_WELL = (
     worker_pb2.FINISH_EOS,
@@ -28,7 +28,7 @@ _ENDED_WELL = (
 
 
 @dataclass(slots=True)
-class Running:
+class RequestState:
     """An unfinished request of this connection."""
 
     handle: int
@@ -47,7 +47,7 @@ class Running:
 
 
 def request_output(
-    running: Running,
+    running: RequestState,
     step: _core.StepOutput,
     index: int,
     token_ids: list[int],
@@ -76,7 +76,7 @@ def request_output(
     return message
 
 
-def learned(running: Running, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
+def learned(running: RequestState, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
     """Yields the text of a successful request from which other workers may learn."""
     start = running.start
     ended_well = kind in _ENDED_WELL or running.ended_well

@@ -15,7 +15,7 @@ from spectrie.engine.grammars import Grammars
 from spectrie.errors import SpectrieError
 from spectrie.worker.admin import AdminDesk
 from spectrie.worker.messages import engine_request, load_message, refusal
-from spectrie.worker.request_state import Running, learned, request_output
+from spectrie.worker.request_state import RequestState, learned, request_output
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -89,8 +89,8 @@ class Session:
         self._greeting = greeting
         self._desk = desk
         self._lock = threading.Lock()
-        self._by_handle: dict[int, Running] = {}
-        self._by_name: dict[tuple[str, int], Running] = {}
+        self._by_handle: dict[int, RequestState] = {}
+        self._by_name: dict[tuple[str, int], RequestState] = {}
         self._outbox: queue.SimpleQueue[_core.StepOutput | worker_pb2.WorkerMessage | None] = (
             queue.SimpleQueue()
         )
@@ -163,7 +163,7 @@ class Session:
         if self._draining:
             self._refuse(start, "the worker is draining and takes no new requests")
             return
-        running = Running(self._next_handle(), start)
+        running = RequestState(self._next_handle(), start)
         with self._lock:
             self._by_handle[running.handle] = running
             self._by_name[start.request_id, start.attempt] = running
@@ -173,7 +173,7 @@ class Session:
         else:
             self._begin(running)
 
-    def _begin(self, running: Running) -> None:
+    def _begin(self, running: RequestState) -> None:
         """Submits a request to the engine after checking and compiling its options."""
         from spectrie import _core
 
@@ -197,7 +197,9 @@ class Session:
         if is_awaited:
             self._end(running, "cancelled before it began", worker_pb2.FINISH_CANCELLED)
 
-    def _end(self, running: Running, reason: str, finish: worker_pb2.FinishKind.ValueType) -> None:
+    def _end(
+        self, running: RequestState, reason: str, finish: worker_pb2.FinishKind.ValueType
+    ) -> None:
         """Ends a request that the engine does not hold."""
         self._forget(running)
         self._refuse(running.start, reason, finish)
@@ -240,14 +242,14 @@ class Session:
             running.keep_tokens = cancel.keep_tokens if cancel.HasField("keep_tokens") else None
         self._host.cancel(running.handle, running.keep_tokens, cancel.finished)
 
-    def _forget(self, running: Running) -> None:
+    def _forget(self, running: RequestState) -> None:
         with self._lock:
             self._by_handle.pop(running.handle, None)
             self._by_name.pop((running.start.request_id, running.start.attempt), None)
 
     def _output_messages(self, output: _core.StepOutput) -> Iterator[worker_pb2.WorkerMessage]:
         outputs: list[worker_pb2.RequestOutput] = []
-        taught: list[worker_pb2.WorkerMessage] = []
+        texts: list[worker_pb2.WorkerMessage] = []
         # Each attribute of the engine's object makes a new list: read them once.
         bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
         for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
@@ -265,10 +267,10 @@ class Session:
                 outputs.append(message)
             if finish is not None:
                 self._forget(running)
-                taught.extend(learned(running, finish.kind))
+                texts.extend(learned(running, finish.kind))
         if outputs:
             yield self._step_message(outputs)
-        yield from taught
+        yield from texts
         if time.monotonic() - self._load_sent_s >= LOAD_INTERVAL_S:
             yield self._load()
 

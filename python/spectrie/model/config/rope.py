@@ -36,7 +36,7 @@ _FIELDS = {
 }
 """Fields that each supported rule reads; fields of another rule are ignored."""
 
-_KNOWN = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "finetuned"}.union(
+_ALL_FIELDS = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "finetuned"}.union(
     *_FIELDS.values()
 )
 
@@ -101,7 +101,7 @@ class RopeConfig:
             raise ModelError(
                 f"{where}: rope type {kind!r} is not supported; supported: {', '.join(_FIELDS)}"
             )
-        unknown = sorted(rules.keys() - _KNOWN)
+        unknown = sorted(rules.keys() - _ALL_FIELDS)
         if unknown:
             raise ModelError(f"{where}: rope fields that are not supported: {', '.join(unknown)}")
         reader = _Numbers(rules, where)
