@@ -234,6 +234,7 @@ def test_nothing_deserializes_code() -> None:
 PENDING = (
     "rust/engine",
     "rust/proto",
+    "rust/types",
     "rust/python",
     "rust/router/src/http/convert",
     "python/spectrie/cli/flags/options.py",
@@ -252,6 +253,10 @@ def arrows() -> dict[str, Arrows]:
 
 def test_no_arrow_inside_a_crate_or_package_points_up(arrows: dict[str, Arrows]) -> None:
     assert settled(list(tree.wrong_arrows(ROOT, arrows))) == []
+
+
+def test_every_crate_and_package_with_rooms_declares_their_order(arrows: dict[str, Arrows]) -> None:
+    assert settled(list(tree.without_order(ROOT, arrows))) == []
 
 
 def test_every_room_of_an_order_exists(arrows: dict[str, Arrows]) -> None:

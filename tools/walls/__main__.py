@@ -15,6 +15,7 @@ def main(root: Path) -> int:
     found = [
         *tree.wrong_arrows(root, arrows),
         *tree.unlisted_rooms(root, arrows),
+        *tree.without_order(root, arrows),
         *(
             f"circle: {' '.join(one)}"
             for one in tree.all_circles(root, arrows)

@@ -30,6 +30,10 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "bench replay serve",
         "__init__",
     ),
+    "kernels/spectrie_kernels": (
+        "__init__ layout",
+        "device reference",
+    ),
     "bench": (
         "__init__",
         "support",
@@ -63,6 +67,28 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "grpc http",
         "admin",
         "app",
+        "lib",
+    ),
+    "rust/router/src/http": (
+        "mod",
+        "error probes server",
+        "body convert fallback layers models",
+        "answer error_map",
+        "generate",
+        "routes",
+    ),
+    "rust/sampling/src": (
+        "candidate error exp history noise parameters",
+        "argmax grammar",
+        "select",
+        "logprobs typical",
+        "sampler",
+        "lib",
+    ),
+    "rust/types/src": (
+        "finish_kind limits seed sizes unknown_name",
+        "recycle source speculation_mode",
+        "options",
         "lib",
     ),
     "rust/trie/src": (

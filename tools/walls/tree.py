@@ -18,9 +18,12 @@ __all__ = [
     "crowded",
     "too_long",
     "unlisted_rooms",
+    "without_order",
     "wrong_arrows",
 ]
 
+HELD_ELSEWHERE = ("python/spectrie",)
+"""Packages whose rooms have a table of arrows in the boundary tests."""
 _PACKAGES = {
     "python/spectrie": "spectrie",
     "kernels/spectrie_kernels": "spectrie_kernels",
@@ -46,6 +49,25 @@ def wrong_arrows(root: Path, arrows: dict[str, Arrows]) -> Iterator[str]:
             f"{name}: {one}"
             for one in upward(_inside(root / name, arrows), root / name, order_of(name))
         )
+
+
+def without_order(root: Path, arrows: dict[str, Arrows]) -> Iterator[str]:
+    """Crates and packages with rooms, and rooms with several rooms inside, that no order is declared for."""
+    for name, one in arrows.items():
+        base = root / name
+        rooms: dict[Path, set[Path]] = {}
+        for file in one:
+            for folder in file.parents:
+                if folder != base and folder.is_relative_to(base):
+                    rooms.setdefault(folder.parent, set()).add(folder)
+        for folder, inside in sorted(rooms.items()):
+            place = folder.relative_to(root).as_posix()
+            if (
+                place not in ORDERS
+                and place not in HELD_ELSEWHERE
+                and (folder == base or len(inside) > 1)
+            ):
+                yield f"{place}: no order is declared for its rooms"
 
 
 def unlisted_rooms(root: Path, arrows: dict[str, Arrows]) -> Iterator[str]:
