@@ -1,4 +1,4 @@
-"""Another `spectrie` command in a process of its own, stopped whatever happens."""
+"""Runs another `spectrie` command in its own process, which is always stopped at the end."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LAST_LINES = 15
 
 @contextmanager
 def running(arguments: Sequence[str], show: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Starts `spectrie ARGUMENTS` and gives the facts of its ready line.
+    """Starts `spectrie ARGUMENTS` and yields the facts of its ready line.
 
     Args:
         arguments: Command and flags, such as `["serve", MODEL]`.
-        show: Takes every line that it logs while it starts.
+        show: Receives every line that it logs while it starts.
 
     Raises:
         SpectrieError: It ended before it was ready; the message has its last lines.
@@ -47,7 +47,7 @@ def running(arguments: Sequence[str], show: Callable[[str], None]) -> Iterator[d
 
 @contextmanager
 def _terminated_as_exit() -> Iterator[None]:
-    """Lets SIGTERM unwind this process, so that the other one is stopped too."""
+    """Turns SIGTERM into an exception, so that the other process is stopped too."""
 
     def leave(number: int, frame: object) -> None:
         sys.exit(128 + number)
@@ -63,7 +63,7 @@ def _terminated_as_exit() -> Iterator[None]:
 
 
 class _Output:
-    """Reads what a process writes, on a thread per stream, so that it never waits for a reader."""
+    """Reads a process's output on a thread per stream, so that the process never blocks on it."""
 
     def __init__(self, process: subprocess.Popen[str], show: Callable[[str], None]) -> None:
         self._process = process
@@ -81,7 +81,7 @@ class _Output:
             thread.start()
 
     def wait_ready(self) -> dict[str, Any]:
-        """The facts of the ready line, once it came."""
+        """Waits for the ready line and returns its facts."""
         self._settled.wait()
         if self._facts:
             return self._facts
@@ -91,7 +91,7 @@ class _Output:
         raise SpectrieError(f"it ended with exit code {code} before it was ready\n{lines}")
 
     def join(self) -> None:
-        """Waits for the streams' ends; a grandchild that lives on may hold them open."""
+        """Waits for the end of the streams; a surviving grandchild may hold them open."""
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
 
@@ -112,7 +112,7 @@ class _Output:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Drains the server, then insists."""
+    """Drains the server, then kills it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
