@@ -70,7 +70,11 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// The token drawn from `logits`.
+    /// Returns the token drawn from `logits`, one per token of the vocabulary.
+    ///
+    /// # Errors
+    /// [`NoToken::Model`] when the model gave no finite largest logit, [`NoToken::Barred`] when the
+    /// options leave no token.
     pub fn draw(&mut self, logits: &[f32], draw: &Draw<'_>) -> Result<u32, NoToken> {
         Isa::detect().run(DrawWork {
             sampler: self,
@@ -114,7 +118,10 @@ impl Sampler {
         Ok(noisiest(&self.row, start, &survivors, noise))
     }
 
-    /// Log-probabilities of `token` and of the `num_top` likeliest tokens under `logits`.
+    /// Returns log-probabilities of `token` and of the `num_top` likeliest tokens under `logits`.
+    ///
+    /// # Errors
+    /// [`NoToken::Model`] when the model gave no finite largest logit.
     pub fn logprobs(
         &mut self,
         logits: &[f32],

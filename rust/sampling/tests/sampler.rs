@@ -1,4 +1,5 @@
 //! Draws of single rows.
+#![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use spectrie_sampling::{Draw, History, NoToken, Sampler, SamplingParameters};
 
