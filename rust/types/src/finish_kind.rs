@@ -36,6 +36,21 @@ impl FinishKind {
         Self::Complete,
     ];
 
+    /// The name, as Python writes it in upper case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Eos => "eos",
+            Self::StopToken => "stop_token",
+            Self::Length => "length",
+            Self::Cancelled => "cancelled",
+            Self::Deadline => "deadline",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Complete => "complete",
+        }
+    }
+
     /// The number on the wire.
     #[must_use]
     pub const fn number(self) -> u8 {

@@ -78,7 +78,7 @@ options! {
         .flag("max_step_ms", WORKERS).flag_range(1.0, 60_000.0).unit("milliseconds");
     /// Waiting time that makes up for one level of priority.
     age_s: f64 = 10.0 => scheduling(Kind::Duration(Range::above(0.0, f64::INFINITY)))
-        .flag("priority_age", WORKERS).shown("10s");
+        .flag("priority_age", WORKERS);
 
     /// How draft trees are grown, unless a request says otherwise.
     ///
@@ -92,7 +92,7 @@ options! {
         .flag("max_draft_tokens", RUNNERS).unit("tokens").keyword();
     /// Draft memory of each worker; 0 keeps none.
     memory_bytes: usize = MEMORY_BYTES => speculation(Kind::Size)
-        .flag("memory", WORKERS).shown("256MiB").keyword();
+        .flag("memory", WORKERS).keyword();
     /// After which rows the model's runner-up tokens become drafts.
     ///
     /// `decode`: every sampled row; `all`: rows of prompts too, which makes prefill slower.

@@ -1,7 +1,7 @@
 //! Options of the process that hosts an engine: what it decides before the engine starts.
 
 use super::Value;
-use super::kind::{DURATION, Kind, integer};
+use super::kind::{DURATION, Kind, at_least};
 use super::macros::rows;
 use super::row::{Group, OptionRow};
 
@@ -16,8 +16,8 @@ rows! {
     pub static HOST;
 
     /// Requests computed at the same time.
-    max_running = Value::None => OptionRow::new(Group::Machine, integer(1, 4096))
-        .flag("max_running", WORKERS).shown("by free memory").unit("requests").keyword();
+    max_running = Value::None => OptionRow::new(Group::Machine, at_least(1))
+        .flag("max_running", WORKERS).flag_range(1.0, 4096.0).shown("by free memory").unit("requests").keyword();
     /// Learn on a thread of its own while the model runs; auto: where a core is left.
     overlap = Value::text("off")
         => OptionRow::new(Group::Speculation, Kind::Choice(&["auto", "on", "off"]))
@@ -35,5 +35,5 @@ rows! {
         .flag("state_dir", &["serve", "router", "worker"]).keyword();
     /// Time between two snapshots of draft memory in --state-dir; 0 writes one at the end alone.
     snapshot_every_s = Value::Number(300.0) => OptionRow::new(Group::State, DURATION)
-        .flag("snapshot_every", WORKERS).shown("5m");
+        .flag("snapshot_every", WORKERS);
 }

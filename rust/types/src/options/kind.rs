@@ -44,8 +44,10 @@ impl Range {
     /// In words, such as `0 to 100`, `above 0, up to 1` or `1 or more`.
     #[must_use]
     pub fn text(&self) -> String {
+        /// Beyond this, a bound is that of the type and nobody meets it.
+        const FAR: f64 = (1_u64 << 53) as f64;
         let Self { low, is_open, high } = *self;
-        match (is_open, high.is_finite()) {
+        match (is_open, high < FAR) {
             (true, true) => format!("above {low}, up to {high}"),
             (true, false) => format!("above {low}"),
             (false, true) => format!("{low} to {high}"),

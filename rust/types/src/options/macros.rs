@@ -71,40 +71,21 @@ macro_rules! options {
             pub fn from_values(
                 values: impl IntoIterator<Item = (String, $crate::options::Value)>,
             ) -> Result<Self, $crate::options::Violations> {
-                use $crate::options::{OptionValue, Violations, nearest};
+                use $crate::options::{OptionRow, OptionValue, check};
+                let rows: Vec<&OptionRow> = Self::rows().iter().collect();
+                let values: Vec<_> = values.into_iter().collect();
+                let mut violations = check(&rows, &values);
                 let mut options = Self::defaults();
-                let mut violations = Violations::default();
-                let mut missing: Vec<&str> = Self::rows()
-                    .iter()
-                    .filter(|row| row.is_required)
-                    .map(|row| row.field)
-                    .collect();
-                for (name, value) in values {
-                    let Some(row) = Self::rows().iter().find(|row| row.field == name) else {
-                        let known = Self::rows().iter().map(|row| row.field);
-                        let message = nearest(&name, known).map_or_else(
-                            || "no option; docs/options.md lists them".to_owned(),
-                            |close| format!("no option; did you mean {close}?"),
-                        );
-                        violations.push(&name, message);
-                        continue;
-                    };
-                    missing.retain(|field| *field != name);
-                    let is_taken = match row.field {
-                        $( stringify!($field) => <$type as OptionValue>::read(&value)
+                for (name, value) in &values {
+                    let is_read = match name.as_str() {
+                        $( stringify!($field) => <$type as OptionValue>::read(value)
                             .map(|value| options.$field = value)
                             .is_some(), )+
-                        _ => false,
+                        _ => true,
                     };
-                    if !is_taken {
-                        violations.refuse(&name, &value, row.kind.allowed());
+                    if !is_read && !violations.0.iter().any(|known| known.name == *name) {
+                        violations.refuse(name, value, "what fits its type");
                     }
-                }
-                for name in missing {
-                    violations.push(name, "missing; it must be given");
-                }
-                if violations.0.is_empty() {
-                    violations = options.violations();
                 }
                 violations.check().map(|()| options)
             }
@@ -112,13 +93,11 @@ macro_rules! options {
             /// Every option that is out of its range.
             #[must_use]
             pub fn violations(&self) -> $crate::options::Violations {
-                use $crate::options::{OptionValue, Value, Violations};
+                use $crate::options::{OptionValue, Violations};
                 let mut violations = Violations::default();
                 let values = [ $( self.$field.write(), )+ ];
                 for (row, value) in Self::rows().iter().zip(values) {
-                    if value != Value::None && !row.kind.takes(&value) {
-                        violations.refuse(row.field, value, row.allowed());
-                    }
+                    row.check(&value, &mut violations);
                 }
                 violations
             }

@@ -3,6 +3,7 @@
 //! `EngineConfig` and `SamplingParameters`, the command line, environment, configuration file, the
 //! keywords of `spectrie.LLM` and `docs/options.md` follow from these tables.
 
+mod check;
 mod engine;
 mod host;
 mod kind;
@@ -15,6 +16,7 @@ mod server;
 mod value;
 mod violation;
 
+pub use check::check;
 pub use engine::EngineConfig;
 pub use host::{HOST, MEMORY_BYTES};
 pub use kind::{Kind, Range};

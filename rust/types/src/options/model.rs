@@ -2,7 +2,7 @@
 
 use super::Value;
 use super::host::WORKERS;
-use super::kind::{Kind, at_least, integer};
+use super::kind::{Kind, at_least};
 use super::macros::rows;
 use super::row::{Group, OptionRow};
 
@@ -26,14 +26,14 @@ rows! {
         => machine(Kind::Choice(&["auto", "float32", "bfloat16", "float16"]))
         .flag("dtype", RUNNERS);
     /// Threads per worker, or per rank of one.
-    threads = Value::None => machine(integer(1, 1024))
-        .flag("threads", RUNNERS).shown("measured once");
+    threads = Value::None => machine(at_least(1))
+        .flag("threads", RUNNERS).flag_range(1.0, 1024.0).shown("measured once");
     /// Processes (on GPUs: devices) that share the model of each worker; tokens do not depend on it.
-    tensor_parallel = Value::Integer(1) => machine(integer(1, 64))
-        .flag("tensor_parallel", WORKERS).unit("processes");
+    tensor_parallel = Value::Integer(1) => machine(at_least(1))
+        .flag("tensor_parallel", WORKERS).flag_range(1.0, 64.0).unit("processes");
     /// Longest prompt plus answer.
-    max_context = Value::None => machine(at_least(16))
-        .flag("max_context", RUNNERS).shown("the model's, as far as memory allows").unit("tokens");
+    max_context = Value::None => machine(at_least(1))
+        .flag("max_context", RUNNERS).flag_range(16.0, f64::INFINITY).shown("the model's, as far as memory allows").unit("tokens");
     /// Memory for keys and values, per worker.
     kv_memory_bytes = Value::None => machine(Kind::Size)
         .flag("kv_memory", RUNNERS).shown("by free memory");

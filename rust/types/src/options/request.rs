@@ -58,12 +58,14 @@ impl Default for SamplingParameters {
 impl SamplingParameters {
     /// Whether the likeliest token is taken.
     #[must_use]
+    #[inline]
     pub fn is_greedy(&self) -> bool {
         self.temperature < MIN_TEMPERATURE
     }
 
     /// Whether logits depend on the tokens so far.
     #[must_use]
+    #[inline]
     pub fn has_penalties(&self) -> bool {
         self.frequency_penalty != 0.0
             || self.presence_penalty != 0.0
@@ -81,8 +83,8 @@ rows! {
     /// Fewest tokens to generate before the answer may end.
     min_tokens = Value::Integer(0) => row(at_least(0))
         .flag("min_tokens", GENERATE).unit("tokens");
-    /// Same seed, same tokens; drawn when none is given, and returned with the answer.
-    seed = Value::None => row(SEED).flag("seed", GENERATE).shown("drawn");
+    /// Same seed, same tokens; the answer returns the one that was drawn.
+    seed = Value::None => row(SEED).flag("seed", GENERATE).shown("random");
     /// Independent answers to the prompt.
     n = Value::Integer(1) => row(integer(1, MAX_CHOICES)).unit("answers");
     /// Return the log-probability of each token, and those of this many likeliest ones.
@@ -126,8 +128,10 @@ mod tests {
             Some("given 1.5, allowed above 0, up to 1")
         );
         assert_eq!(
-            row("presence_penalty").refusal(-3.0).as_deref(),
-            Some("given -3, allowed -2 to 2")
+            row("presence_penalty")
+                .refusal(f64::from(-2.1_f32))
+                .as_deref(),
+            Some("given -2.1, allowed -2 to 2")
         );
         assert!(!row("typical_p").allows(f64::NAN));
     }

@@ -1,6 +1,6 @@
 //! One line of a table of options.
 
-use super::{Kind, Range, Value};
+use super::{Kind, Range, Value, Violations};
 
 /// Under which heading help and documentation show an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,10 +164,52 @@ impl OptionRow {
         self.kind.range().is_none_or(|range| range.holds(number))
     }
 
+    /// Adds `value` to `violations` unless it is taken; none is where the default is none.
+    pub(super) fn check(&self, value: &Value, violations: &mut Violations) {
+        let is_absent = *value == Value::None && (self.default)() == Value::None;
+        if is_absent || self.kind.takes(value) {
+            return;
+        }
+        let allowed = match value.number() {
+            Some(_) => self.allowed(),
+            None => self.kind.allowed(),
+        };
+        violations.refuse(self.field, value, allowed);
+    }
+
     /// Why `number` cannot be taken: what was given and what is allowed.
     #[must_use]
     pub fn refusal(&self, number: f64) -> Option<String> {
-        (!self.allows(number)).then(|| format!("given {number}, allowed {}", self.allowed()))
+        (!self.allows(number)).then(|| {
+            format!(
+                "given {}, allowed {}",
+                Value::Number(number),
+                self.allowed()
+            )
+        })
+    }
+
+    /// The default as it is shown: `10s`, `256MiB`, `none`, or words where the value says too
+    /// little.
+    #[must_use]
+    pub fn default_text(&self) -> String {
+        if let Some(shown) = self.shown {
+            return shown.to_owned();
+        }
+        match ((self.default)(), self.kind) {
+            (Value::Number(seconds), Kind::Duration(_)) => {
+                let minutes = seconds / 60.0;
+                if minutes >= 1.0 && minutes.fract() == 0.0 {
+                    format!("{minutes}m")
+                } else {
+                    format!("{seconds}s")
+                }
+            }
+            (Value::Integer(bytes), Kind::Size) => format!("{}MiB", bytes >> 20),
+            (Value::Text(text), _) => text.into_owned(),
+            (Value::List(_), _) => "none".into(),
+            (value, _) => value.to_string(),
+        }
     }
 
     /// What it does, in one sentence.

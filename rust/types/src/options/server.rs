@@ -71,13 +71,13 @@ rows! {
         .flag("max_queue", ROUTERS).shown("4 x running").unit("requests");
     /// Deadline of requests that set none.
     request_timeout = Value::Number(600.0) => row(Group::Limits, DURATION)
-        .flag("request_timeout", ROUTERS).shown("10m");
+        .flag("request_timeout", ROUTERS);
     /// Time that running requests get on shutdown.
     drain_timeout = Value::Number(30.0) => row(Group::Limits, DURATION)
-        .flag("drain_timeout", PROCESSES).shown("30s");
+        .flag("drain_timeout", PROCESSES);
     /// Silence after which a worker counts as stalled.
     worker_stall_timeout = Value::Number(10.0) => row(Group::Limits, DURATION)
-        .flag("worker_stall_timeout", ROUTERS).shown("10s");
+        .flag("worker_stall_timeout", ROUTERS);
 
     /// File of lines `key tenant`; without it, no key is required.
     api_keys = Value::None => row(Group::Access, Kind::Text("FILE")).flag("api_keys", ROUTERS);

@@ -35,6 +35,24 @@ fn every_default_is_allowed_and_every_text_is_a_sentence() {
 }
 
 #[test]
+fn defaults_are_shown_as_a_user_would_write_them() {
+    let shown = |field: &str| {
+        let row = every_row().find(|row| row.field == field);
+        row.unwrap().default_text()
+    };
+    assert_eq!(shown("memory_bytes"), "256MiB");
+    assert_eq!(
+        (shown("age_s"), shown("snapshot_every_s")),
+        ("10s".into(), "5m".into())
+    );
+    assert_eq!(
+        (shown("max_step_ms"), shown("corpora")),
+        ("200".into(), "none".into())
+    );
+    assert_eq!(shown("threads"), "measured once");
+}
+
+#[test]
 fn keys_and_fields_are_unique_where_they_apply() {
     for command in ["serve", "router", "worker", "generate", "demo"] {
         let rows = tables().into_iter().flat_map(|(_, rows)| rows);
@@ -107,7 +125,7 @@ fn everything_wrong_with_a_configuration_is_named_at_once() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "age_s is 0; allowed: above 0\nmax_draft_tokens is 64; allowed: 0 to 63"
+        "max_draft_tokens is 64; allowed: 0 to 63\nage_s is 0; allowed: above 0"
     );
     let error = EngineConfig::from_values([]).unwrap_err();
     assert_eq!(

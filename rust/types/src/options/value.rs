@@ -47,6 +47,10 @@ impl fmt::Display for Value {
             Self::None => f.write_str("none"),
             Self::Flag(flag) => flag.fmt(f),
             Self::Integer(integer) => integer.fmt(f),
+            // A number of 32 bits is shown as it was written: 0.1, not 0.10000000149011612.
+            Self::Number(number) if f64::from(*number as f32).total_cmp(number).is_eq() => {
+                (*number as f32).fmt(f)
+            }
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => write!(f, "{text:?}"),
             Self::List(items) => write!(f, "a list of {}", items.len()),
