@@ -118,8 +118,8 @@ fmt: setup  ## format Rust and Python
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-.PHONY: proto
-proto: $(STAMPS)/packages  ## regenerate the checked-in protobuf code
+.PHONY: generate
+generate: $(STAMPS)/packages  ## regenerate all checked-in generated files: messages, stub, options, their docs
 	cargo run --release --locked --quiet -p spectrie-codegen
 	$(BIN)/python proto/generate.py
 

@@ -1,4 +1,4 @@
-"""Generates the Python messages and stubs of proto/ into python/spectrie/_proto (`make proto`).
+"""Generates the Python messages and stubs of proto/ into python/spectrie/_proto (`make generate`).
 
 Every `.proto` becomes three flat modules there: `inference_pb2.py` (messages), `inference_pb2.pyi`
 (their types) and `inference_pb2_grpc.py` (stubs and servicers, with `.pyi`); likewise `worker_pb2`.
@@ -72,7 +72,9 @@ def main() -> int:
     orphans = [p for p in TARGET_DIR.glob("*_pb2*.py*") if p.name not in files]
     if check:
         for name in [*stale, *(p.name for p in orphans)]:
-            print(f"python/spectrie/_proto/{name} is out of date: run make proto", file=sys.stderr)
+            print(
+                f"python/spectrie/_proto/{name} is out of date: run make generate", file=sys.stderr
+            )
         return 1 if stale or orphans else 0
     for name in stale:
         (TARGET_DIR / name).write_text(files[name])

@@ -1,6 +1,8 @@
+# Generated from rust/python/stubs and rust/types by `make generate`: do not edit.
 """The compiled core: engine, text, router and CPU operators. One section per room."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from os import PathLike
 from typing import Any, Self, final
 
@@ -8,6 +10,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+
+# ---- enums (rust/types) --------------------------------------------------------------------------
+
+class FinishKind(IntEnum):
+    """Why a choice ended."""
+
+    EOS = 1
+    STOP_TOKEN = 2
+    LENGTH = 3
+    CANCELLED = 4
+    DEADLINE = 5
+    REFUSED = 6
+    FAILED = 7
+    COMPLETE = 9
+
+class Source(IntEnum):
+    """Where a token came from."""
+
+    MODEL = 1
+    PREDICTION = 2
+    REQUEST = 3
+    SHARED = 4
+    CORPUS = 5
+    RECYCLED = 6
+    GRAMMAR = 7
+
+class SpeculationMode(IntEnum):
+    """How draft trees are grown."""
+
+    AUTO = 1
+    OFF = 2
+    BFS = 3
+    PROB = 4
+    TIERS = 5
 
 # ---- engine (rust/python/src/engine.rs) ----------------------------------------------------------
 
@@ -164,8 +200,7 @@ class Finish:
     """Why and how a request ended; the fields after `message` are those of `RequestStats`."""
 
     @property
-    def kind(self) -> int:
-        """`FinishKind` of worker.proto."""
+    def kind(self) -> FinishKind: ...
     @property
     def message(self) -> str | None: ...
     @property
@@ -202,8 +237,8 @@ class StepOutput:
     @property
     def token_ids(self) -> list[int]: ...
     @property
-    def sources(self) -> list[int]:
-        """Source number of each token: 1 for the model's own."""
+    def sources(self) -> list[Source]:
+        """The source of each token."""
     @property
     def finishes(self) -> list[Finish | None]:
         """Set for each handle that ended."""
@@ -388,63 +423,52 @@ class Engine:
     One thread runs the steps: `plan`, then the forward, then `commit_logits`, `commit_tokens` or
     `fail`.
 
-    Args:
-        num_pages: Pages of the cache, of `page_size` slots.
-        max_context: Longest prompt plus answer, in tokens.
-        max_running: Most requests that hold pages; at most `max_batch_rows`.
-        max_held: Most requests held, running and waiting.
-        chunk_tokens: Most prompt tokens of one step, over all requests.
-        max_batch_rows: Most rows of one step.
-        max_step_ms: Milliseconds that a step may take where prompts are computed beside running
-            answers: their share of it shrinks, to one page at least.
-        age_s: Seconds of waiting that make up for one level of priority.
-        lookahead_tokens: Tokens by which each running request is expected to grow: another one is let
-            in where there is room for them.
-        speculation: "auto", "off", "bfs", "prob" or "tiers".
-        max_draft_tokens: Most draft nodes of one request and step, 0 to 63.
-        memory_bytes: Bytes of shared draft memory; 0 keeps none.
-        recycle: After which rows the drafters are told the model's likeliest tokens: "off",
-            "decode" (every sampled row) or "all" (prompt rows too).
-        holdout_every: One step in this many runs without drafts in mode auto; 0 = none does.
-        holdout_seed: Which steps those are.
-        tokenizer_fingerprint: As `tokenizer_fingerprint` gives it; corpora of other tokenizers are
-            refused. None takes any.
-        overlap: Whether a thread of the engine's does what the next plan does not need, and takes
-            requests in, while a forward runs.
+    The configuration is a mapping of these names; those that are not required have a default:
+
+        vocabulary_size: Number of token ids: each is below this. 1 or more. Required.
+        eos_token_ids: Tokens that end an answer unless a request ignores them. Required.
+        num_pages: Pages of the cache. 1 or more pages. Required.
+        page_size: Slots of a page. 1 to 65536 tokens.
+        max_context: Longest prompt plus answer. 1 or more tokens. Required.
+        max_running: Most requests that hold pages at once; at most `max_batch_rows`. 1 or more
+            requests. Required.
+        tokenizer_fingerprint: Fingerprint of the model's tokenizer; corpora and snapshots of others
+            are refused. `None` takes any corpus.
+        overlap: Whether a thread does what the next plan does not need, and takes requests in,
+            while a forward runs.
+        max_held: Most requests held, running and waiting; more are refused by `submit`. 1 or more
+            requests.
+        max_batch_rows: Most rows of one step. 1 or more rows.
+        lookahead_tokens: Tokens that each running request is expected to grow by before others end:
+            another request is admitted while there is room for those. 0 or more tokens.
+        holdout_every: One step in this many drafts nothing, so that the net gain of drafts is
+            measured; 0 = none. 0 or more steps.
+        chunk_tokens: Longest piece of a prompt computed in one step, over all requests. 1 or more
+            tokens.
+        max_step_ms: Longest step that computes prompts while other requests generate. The prompts'
+            share of the step shrinks, by the measured costs, to one page at least. Above 0
+            milliseconds.
+        age_s: Waiting time that makes up for one level of priority. Above 0 seconds.
+        speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
+            scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
+            `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
+            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+        max_draft_tokens: Most draft tokens of one request and step. 0 to 63 tokens.
+        memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
+        recycle: After which rows the model's runner-up tokens become drafts. `decode`: every
+            sampled row; `all`: rows of prompts too, which makes prefill slower.
+        min_match: Shortest match that drafts, in modes bfs and prob. 1 to 64 tokens.
+        max_match: Longest match that is looked for, in modes bfs and prob. 1 to 64 tokens.
+        min_breadth: Fewest children of a draft node, in modes bfs and prob. 1 to 63.
+        max_breadth: Most children of a draft node, in modes bfs and prob. 1 to 63.
+        max_depth: Longest path of a draft tree. 1 to 63 tokens.
 
     Raises:
-        EngineError: Naming the first value out of range.
+        EngineError: One line for each name that is unknown or missing, and for each value of a
+            wrong type or out of range.
     """
 
-    def __new__(
-        cls,
-        *,
-        vocabulary_size: int,
-        eos_token_ids: Sequence[int],
-        num_pages: int,
-        max_context: int,
-        max_running: int,
-        page_size: int = 16,
-        max_held: int = 4096,
-        chunk_tokens: int = 256,
-        max_batch_rows: int = 512,
-        speculation: str = "auto",
-        max_draft_tokens: int = 16,
-        min_match: int = 1,
-        max_match: int = 16,
-        min_breadth: int = 1,
-        max_breadth: int = 10,
-        max_depth: int = 18,
-        memory_bytes: int = ...,
-        recycle: str = "decode",
-        holdout_every: int = 100,
-        holdout_seed: int = 0,
-        tokenizer_fingerprint: str | None = None,
-        overlap: bool = False,
-        max_step_ms: float = 200.0,
-        age_s: float = 10.0,
-        lookahead_tokens: int = 64,
-    ) -> Self: ...
+    def __new__(cls, config: Mapping[str, object]) -> Self: ...
     def submit(self, request: Request) -> None:
         """Hands a request in; one that can never run ends with a refused output.
 
@@ -593,6 +617,72 @@ class Engine:
         Its running requests draft from their own text from their next step on, teach no more and
         share no more.
         """
+
+# ---- options (rust/python/src/options.rs) --------------------------------------------------------
+
+@final
+class OptionRow:
+    """One line of a table of options: name, values, default, help and where it applies."""
+
+    @property
+    def table(self) -> str:
+        """The table: server, model, engine, host, sampling or request."""
+    @property
+    def field(self) -> str:
+        """Its name in code: a field of the table's struct, a keyword."""
+    @property
+    def summary(self) -> str:
+        """What it does, in one sentence."""
+    @property
+    def kind(self) -> str:
+        """What values its flag takes: integer, number, duration, size, choice, flag, address, text,
+        texts or token_ids."""
+    @property
+    def names(self) -> list[str]:
+        """The names of a choice; how the value of a text is shown."""
+    @property
+    def forms(self) -> list[str]:
+        """What an address may be beside TCP: unix, off."""
+    @property
+    def minimum(self) -> int | float | None:
+        """The least number; None where there is none."""
+    @property
+    def maximum(self) -> int | float | None:
+        """The greatest number; None where there is none."""
+    @property
+    def is_open(self) -> bool:
+        """Whether `minimum` itself is not allowed."""
+    @property
+    def default(self) -> bool | int | float | str | tuple[str, ...] | None:
+        """The value when nothing sets it; None where that follows from something else."""
+    @property
+    def default_text(self) -> str:
+        """The default as help shows it."""
+    @property
+    def unit(self) -> str:
+        """The unit of a number, such as tokens; empty where there is none."""
+    @property
+    def group(self) -> str:
+        """The heading that it is shown under."""
+    @property
+    def key(self) -> str | None:
+        """Its name in a configuration file, from which flag and variable derive; None: no flag."""
+    @property
+    def commands(self) -> list[str]:
+        """The commands that know it."""
+    @property
+    def is_keyword(self) -> bool:
+        """Whether `spectrie.LLM` takes it."""
+
+def check_options(values: Mapping[str, object]) -> None:
+    """Checks options of an engine in this process, by the names of `EngineOptions`.
+
+    Raises:
+        EngineError: One line for each name that is unknown and each value that is not allowed.
+    """
+
+def option_rows() -> list[OptionRow]:
+    """Every table, one row after another, in the order in which they are shown."""
 
 # ---- the forward on a CPU (rust/python/src/cpu.rs) -----------------------------------------------
 # `spectrie.model.decoder.cpu` passes tensors as (address, dtype, number of elements), and keeps them alive.

@@ -91,13 +91,13 @@ class GenerateOptions(TypedDict, total=False):
     timeout: float | None
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Refuses option names that do not exist.
+def check_names(names: Iterable[str], options: type = GenerateOptions) -> None:
+    """Refuses names that are none of `options`, the options of a request by default.
 
     Raises:
         TypeError: A name is unknown; the message has the nearest known one.
     """
-    known = GenerateOptions.__annotations__
+    known = options.__annotations__
     for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)

@@ -27,17 +27,17 @@ def worker_flags(*arguments: str, index: int = 0) -> list[str]:
     return command[command.index("/model") + 1 :]
 
 
-def worker_memory(flags: list[str]) -> tuple[Path | None, tuple[str, ...], float]:
-    memory = worker_options("/model", settings(*flags, command="worker")).memory
-    return memory.state_folder, memory.corpora, memory.snapshot_every_s
+def worker_memory(flags: list[str]) -> tuple[str | None, tuple[str, ...], float]:
+    options = worker_options("/model", settings(*flags, command="worker")).engine
+    return options.state_dir, options.corpora, options.snapshot_every_s
 
 
 def test_each_worker_keeps_its_memory_in_a_folder_of_its_own() -> None:
     arguments = ("--workers=2", "--state-dir=/state", "--snapshot-every=0")
     folders = [worker_memory(worker_flags(*arguments, index=index)) for index in (0, 1)]
     assert folders == [
-        (Path("/state/draft/0"), (), 0.0),
-        (Path("/state/draft/1"), (), 0.0),
+        ("/state/draft/0", (), 0.0),
+        ("/state/draft/1", (), 0.0),
     ]
     assert worker_memory(worker_flags()) == (None, (), 300.0)
 

@@ -6,15 +6,26 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spectrie._core import Engine, EngineError, Finish, Plan, Request, StepOutput
+from spectrie import types
+from spectrie._core import (
+    Engine,
+    EngineError,
+    Finish,
+    FinishKind,
+    Plan,
+    Request,
+    Source,
+    SpeculationMode,
+    StepOutput,
+)
+from spectrie._proto import inference_pb2, worker_pb2
 
 VOCABULARY = 50
-EOS, LENGTH, CANCELLED, REFUSED, FAILED = 1, 3, 4, 6, 7
 
 
 def make_engine(**options: int | str) -> Engine:
-    values: dict[str, object] = {"num_pages": 32, "max_context": 200, "max_running": 8, **options}
-    return Engine(vocabulary_size=VOCABULARY, eos_token_ids=[0], **values)  # type: ignore[arg-type]
+    values = {"num_pages": 32, "max_context": 200, "max_running": 8, **options}
+    return Engine({"vocabulary_size": VOCABULARY, "eos_token_ids": [0], **values})
 
 
 def logits_of(plan: Plan) -> NDArray[np.float32]:
@@ -59,7 +70,7 @@ def test_requests_emit_tokens_until_their_end() -> None:
     engine.submit(Request(handle=2, prompt_ids=[46], max_tokens=9, temperature=0.7, seed=2**64 - 1))
     tokens, finishes = run(engine)
     assert tokens == {1: [8, 9, 10, 11], 2: [47, 48, 49, 0]}
-    assert (finishes[1].kind, finishes[2].kind) == (LENGTH, EOS)
+    assert (finishes[1].kind, finishes[2].kind) == (FinishKind.LENGTH, FinishKind.EOS)
     assert finishes[1].verify_steps + finishes[1].accepted_tokens == 3
     load = engine.load()
     assert (load.running, load.waiting, load.pages_used, load.generated_tokens) == (0, 0, 0, 8)
@@ -83,7 +94,7 @@ def test_unfit_requests_are_refused_with_the_limit() -> None:
     engine.submit(Request(handle=2, prompt_ids=[1], max_tokens=200))
     engine.submit(Request(handle=3, prompt_ids=[VOCABULARY], max_tokens=1))
     _, finishes = run(engine)
-    assert {finish.kind for finish in finishes.values()} == {REFUSED}
+    assert {finish.kind for finish in finishes.values()} == {FinishKind.REFUSED}
     assert "over the context of 200 tokens" in str(finishes[2].message)
     assert "allowed: 0 to 49" in str(finishes[3].message)
 
@@ -137,7 +148,7 @@ def test_cancelled_and_failed_requests_end_once_and_free_their_pages() -> None:
         for handle, finish in zip(output.handles, output.finishes, strict=True)
         if finish is not None
     }
-    assert kinds == {1: CANCELLED, 2: FAILED}
+    assert kinds == {1: FinishKind.CANCELLED, 2: FinishKind.FAILED}
     assert engine.plan(0.0) is None and engine.load().pages_used == 0
 
 
@@ -193,5 +204,42 @@ def test_a_row_without_a_finite_logit_fails_its_request_alone() -> None:
     assert plan is not None
     output = engine.commit_tokens(plan.plan_id, np.array([-1, 4], dtype=np.int32), 1.0, 1.0)
     failed = output.finishes[output.handles.index(1)]
-    assert failed is not None and failed.kind == FAILED
+    assert failed is not None and failed.kind == FinishKind.FAILED
     assert output.finishes[output.handles.index(2)] is None
+
+
+def test_everything_wrong_with_a_configuration_is_named_at_once() -> None:
+    with pytest.raises(EngineError) as caught:
+        Engine({"vocabulary_size": 0, "eos_token_ids": [0], "num_pages": 4, "max_depth": "deep"})
+    assert str(caught.value).splitlines() == [
+        "vocabulary_size is 0; allowed: 1 to 2147483647",
+        'max_depth is "deep"; allowed: a whole number, 1 to 63',
+        "max_context is missing; it must be given",
+        "max_running is missing; it must be given",
+    ]
+    with pytest.raises(EngineError, match="max_running is 600; allowed: 1 to max_batch_rows, 512"):
+        make_engine(max_running=600)
+
+
+def test_enums_are_those_of_the_wire_and_of_clients() -> None:
+    assert FinishKind(9) is FinishKind.COMPLETE
+    kinds = {member.name: member.value for member in FinishKind}
+    assert (
+        kinds.items()
+        <= {
+            name.removeprefix("FINISH_"): number for name, number in worker_pb2.FinishKind.items()
+        }.items()
+    )
+    sources = {member.name: member.value for member in Source}
+    assert sources == {member.name: member.value for member in types.Source}
+    assert sources == {
+        name.removeprefix("SOURCE_"): number
+        for name, number in inference_pb2.Source.items()
+        if number
+    }
+    modes = {member.name: member.value for member in SpeculationMode}
+    assert modes == {
+        name.removeprefix("SPECULATION_MODE_"): number
+        for name, number in inference_pb2.SpeculationMode.items()
+        if number
+    }

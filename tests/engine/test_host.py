@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import spectrie.model
-from spectrie.engine.config import EngineOptions, RunnerOptions
 from spectrie.engine.host import EngineHost, overlaps
+from spectrie.engine.options import EngineOptions
 from spectrie.errors import ConfigError
 from spectrie.model import machine
 from tests.worker.scripted import CountingRunner
@@ -33,14 +33,26 @@ def runner(device_name: str, threads: int) -> Any:
     ],
 )
 def test_learning_overlaps_where_it_takes_the_model_no_core(
-    wish: str, device_name: str, threads: int, expected: bool
+    wish: Any, device_name: str, threads: int, expected: bool
 ) -> None:
     assert overlaps(EngineOptions(overlap=wish), runner(device_name, threads)) is expected
 
 
-def test_other_wishes_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"overlap is .maybe., allowed: auto, on, off"):
-        overlaps(EngineOptions(overlap="maybe"), runner("cpu", 1))
+def test_everything_wrong_with_options_is_named_before_a_model_is_loaded(tmp_path: Path) -> None:
+    options: Any = {"overlap": "maybe", "dtype": "int8", "threads": 0, "max_depth": 64}
+    with pytest.raises(ConfigError) as caught:
+        EngineHost(
+            tmp_path / "no model is here",
+            options=EngineOptions(**options),
+            deliver=lambda output: None,
+            on_death=lambda error: None,
+        )
+    assert sorted(str(caught.value).splitlines()) == [
+        'dtype is "int8"; allowed: auto, float32, bfloat16, float16',
+        "max_depth is 64; allowed: 1 to 63",
+        'overlap is "maybe"; allowed: auto, on, off',
+        "threads is 0; allowed: 1 or more",
+    ]
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -58,8 +70,7 @@ def test_a_model_on_a_gpu_logs_why_it_drafts_nothing(
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
     host = EngineHost(
         tmp_path,
-        runner=RunnerOptions(),
-        engine=EngineOptions(),
+        options=EngineOptions(),
         deliver=lambda output: None,
         on_death=lambda error: None,
     )

@@ -13,7 +13,7 @@ from itertools import count, product
 from typing import Any
 from unittest import mock
 
-from spectrie.engine.config import EngineOptions
+from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
 from spectrie.types import Completion, TokenLogprobs, Usage
 from tests.exactness.cases import Case, share
@@ -172,7 +172,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
     runner.set_threads(combination.threads)
     shared = SharedRunner(runner, combination.num_pages)
     # With room for what they will grow by, requests would never lose their pages.
-    options = partial(EngineOptions, overlap=combination.overlap, lookahead_tokens=0)
+    options = partial(EngineOptions, overlap=combination.overlap, lookahead_tokens=0)  # type: ignore[arg-type]
     with (
         mock.patch("spectrie.model.load_runner", lambda *_, **__: shared),
         mock.patch("spectrie.llm.llm.EngineOptions", options),

@@ -131,5 +131,5 @@ def test_nothing_is_computed_where_nothing_would_be_drafted_from_it(
 
 
 def test_an_unknown_mode_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="bigrams is 'on', allowed: auto, off"):
+    with pytest.raises(ConfigError, match='bigrams is "on"; allowed: auto, off'):
         start(folder, bigrams="on")

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from spectrie.engine.config import EngineOptions
+from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
 from tests.soak.traffic import Traffic
 from tests.tiny_model import write_tiny_model

@@ -21,12 +21,14 @@ Ask = Callable[..., worker_pb2.AdminReply]
 
 def engine() -> _core.Engine:
     return _core.Engine(
-        vocabulary_size=64,
-        eos_token_ids=[63],
-        num_pages=16,
-        max_context=128,
-        max_running=4,
-        tokenizer_fingerprint=OURS,
+        {
+            "vocabulary_size": 64,
+            "eos_token_ids": [63],
+            "num_pages": 16,
+            "max_context": 128,
+            "max_running": 4,
+            "tokenizer_fingerprint": OURS,
+        }
     )
 
 

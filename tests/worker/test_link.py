@@ -13,9 +13,10 @@ import pytest
 import spectrie.model
 from spectrie import _core
 from spectrie._proto import worker_pb2
-from spectrie.engine.config import EngineOptions, LinkOptions, RunnerOptions
 from spectrie.engine.grammars import Constraint
 from spectrie.engine.host import EngineHost
+from spectrie.engine.options import EngineOptions
+from spectrie.worker.config import LinkOptions
 from spectrie.worker.link import CHANNEL_OPTIONS, RouterLink
 from tests.worker.scripted import EOS_ID, WAIT_S, CountingRunner, Hub
 
@@ -29,8 +30,7 @@ class Worker:
         )
         self.host = EngineHost(
             folder,
-            runner=RunnerOptions(),
-            engine=EngineOptions(holdout_every=0),
+            options=EngineOptions(holdout_every=0),
             deliver=self.link.deliver,
             on_death=lambda error: None,
         )

@@ -78,7 +78,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "routes",
     ),
     "rust/sampling/src": (
-        "candidate error exp history noise parameters",
+        "candidate error exp history noise",
         "argmax grammar",
         "select",
         "logprobs typical",

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spectrie.cli.flags import values
-from spectrie.cli.flags.options import add_options
+from spectrie.cli.flags.arguments import read_value
+from spectrie.cli.flags.options import REQUEST, add_option, add_options
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.flags.values import Kind
 from spectrie.cli.terminal import Painter
 from spectrie.errors import ConfigError
 from spectrie.options import GenerateOptions
@@ -22,17 +21,6 @@ from spectrie.types import Completion
 
 __all__ = ["configure", "run"]
 
-_SAMPLING: tuple[tuple[str, Kind, str], ...] = (
-    ("max_tokens", values.integer(1), "maximum tokens to emit [rest of the context]"),
-    ("min_tokens", values.integer(0), "minimum tokens to emit [0]"),
-    ("temperature", values.number(0, 100), "0 is greedy [the model's, or 1]"),
-    ("top_p", values.number(0, 1), "keep the likeliest tokens up to this mass [1]"),
-    ("top_k", values.integer(0), "keep the likeliest k tokens, 0 keeps all [0]"),
-    ("min_p", values.number(0, 1), "keep tokens at least this likely relative to the best [0]"),
-    ("typical_p", values.number(0, 1), "keep tokens of typical information up to this mass [1]"),
-    ("seed", values.integer(0, 2**64 - 1), "same seed, same tokens [random]"),
-    ("logprobs", values.integer(0, 20), "with --json: report each token and this many others"),
-)
 _LOCAL_ONLY = ("device", "dtype", "threads", "max_context", "kv_memory", "max_draft_tokens")
 
 
@@ -42,9 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="text to continue; - reads standard input")
     parser.add_argument("--server", metavar="ADDR", help="gRPC address of a server to ask [none]")
     parser.add_argument("--chat", action="store_true", help="send PROMPT as a user message")
-    for name, kind, help_text in _SAMPLING:
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, dest=name, metavar=kind.metavar, help=help_text)
+    for option in REQUEST:
+        add_option(parser, option)
     parser.add_argument(
         "--stop",
         action="append",
@@ -161,13 +148,7 @@ def _backend(server: str | None, model: str, settings: Settings) -> Iterator[Cal
 
     with LLM(
         model,
-        device=settings.device,
-        dtype=settings.dtype,
-        threads=settings.threads,
-        max_context=settings.max_context,
-        kv_memory_bytes=settings.kv_memory,
-        speculation=settings.speculation,
-        max_draft_tokens=settings.max_draft_tokens,
+        **settings.keywords(),
         progress=progress,
     ) as llm:
         yield llm.stream
@@ -188,13 +169,10 @@ def _import_llm() -> Any:
 
 def _options_of(args: argparse.Namespace) -> GenerateOptions:
     options: dict[str, Any] = {}
-    for name, kind, _ in _SAMPLING:
-        given = getattr(args, name)
-        if given is not None:
-            try:
-                options[name] = kind.parse(given)
-            except ValueError as error:
-                raise ConfigError(f"--{name.replace('_', '-')}: {error}") from None
+    for option in REQUEST:
+        value = read_value(args, option.key, option.kind.parse, None)
+        if value is not None:
+            options[option.field] = value
     if args.stop:
         options["stop"] = args.stop
     if args.bad_word:

@@ -11,16 +11,11 @@ from spectrie.cli.flags.options import add_options
 from spectrie.cli.flags.secret_file import read_token
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.logs import configure_logs
-from spectrie.engine.config import (
-    EngineOptions,
-    LinkOptions,
-    MemoryOptions,
-    RunnerOptions,
-    WorkerOptions,
-)
+from spectrie.engine.options import EngineOptions
 from spectrie.errors import ConfigError, ModelError
 from spectrie.supervise.parent_watch import watch_supervisor
 from spectrie.supervise.supervisor import EXIT_HOPELESS
+from spectrie.worker.config import LinkOptions, WorkerOptions
 
 __all__ = ["configure", "need_torch", "run", "worker_options"]
 
@@ -79,6 +74,9 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
 
     if settings.router is None:
         raise ConfigError("--router is required: give the router's --worker-listen address")
+    engine = settings.fields("model", "engine", "host")
+    engine["corpora"] = tuple(str(find_corpus(corpus)) for corpus in settings.corpus)
+    engine["state_dir"] = _draft_folder(settings.state_dir, settings.worker_index)
     return WorkerOptions(
         model=model,
         link=LinkOptions(
@@ -86,41 +84,12 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             token=read_token("--worker-token-file", settings.worker_token_file),
             model_name=settings.served_model_name,
         ),
-        runner=RunnerOptions(
-            dtype=settings.dtype,
-            device=settings.device,
-            threads=settings.threads,
-            kv_memory_bytes=settings.kv_memory,
-            max_context=settings.max_context,
-            tensor_parallel=settings.tensor_parallel,
-        ),
-        engine=EngineOptions(
-            speculation=settings.speculation,
-            max_draft_tokens=settings.max_draft_tokens,
-            min_match=settings.min_match,
-            max_match=settings.max_match,
-            min_breadth=settings.min_breadth,
-            max_breadth=settings.max_breadth,
-            max_depth=settings.max_depth,
-            chunk_tokens=settings.chunk_tokens,
-            max_step_ms=settings.max_step_ms,
-            age_s=settings.priority_age,
-            max_running=settings.max_running,
-            memory_bytes=settings.memory,
-            recycle=settings.recycle,
-            bigrams=settings.bigrams,
-            overlap=settings.overlap,
-        ),
-        memory=MemoryOptions(
-            corpora=tuple(str(find_corpus(corpus)) for corpus in settings.corpus),
-            state_folder=_state_folder(settings.state_dir, settings.worker_index),
-            snapshot_every_s=settings.snapshot_every,
-        ),
+        engine=EngineOptions(**engine),
         health_address=None if settings.health in (None, "off") else settings.health,
         drain_s=settings.drain_timeout,
     )
 
 
-def _state_folder(folder: str | None, index: int) -> Path | None:
+def _draft_folder(folder: str | None, index: int) -> str | None:
     """The folder of one worker's draft memory; a relative one is of the folder started in."""
-    return None if folder is None else Path(folder).absolute() / "draft" / str(index)
+    return None if folder is None else str(Path(folder).absolute() / "draft" / str(index))

@@ -17,14 +17,7 @@ from spectrie.types import Message, SpeculationOptions
 
 __all__ = ["chat_prompt", "generate_request", "set_ids"]
 
-_SAMPLING = (
-    "temperature top_p top_k min_p typical_p seed frequency_penalty presence_penalty "
-    "repetition_penalty"
-).split()
-_STOPPING = "max_tokens min_tokens ignore_eos".split()
-_OUTPUT = "sources skip_special_tokens logprobs prompt_logprobs".split()
 _STRUCTURED = "json_schema json_object regex grammar choice".split()
-_TOP = "request_id model namespace priority".split()
 _MODES = {
     "auto": pb.SPECULATION_MODE_AUTO,
     "off": pb.SPECULATION_MODE_OFF,
@@ -37,6 +30,19 @@ _INTEGERS = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
     FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
 }
+
+
+def _options(message: type[ProtoMessage]) -> tuple[str, ...]:
+    """The options that are single numbers, flags or texts of a message, under the same name."""
+    fields = message.DESCRIPTOR.fields
+    single = (field.name for field in fields if field.has_presence and field.message_type is None)
+    return tuple(name for name in single if name in GenerateOptions.__annotations__)
+
+
+_TOP = _options(pb.GenerateRequest)
+_SAMPLING = _options(pb.Sampling)
+_STOPPING = _options(pb.Stopping)
+_OUTPUT = _options(pb.Output)
 
 
 def generate_request(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from spectrie.engine.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.loop import StepLoop
+from spectrie.engine.options import ENGINE, MODEL, EngineOptions
 from spectrie.engine.snapshots import Snapshots
 from spectrie.errors import ConfigError
 from spectrie.model import machine
@@ -29,18 +30,12 @@ PAGES_PER_RUNNING = 16
 """A default `max_running` leaves each request at least this many pages, 256 tokens."""
 
 
-NOTHING_KEPT = MemoryOptions()
-"""Draft memory that starts empty and ends with the process."""
-
-
 class EngineHost:
     """A model, warm and ready to take requests.
 
     Args:
         folder: Model folder in Hugging Face form.
-        runner: How to load it.
-        engine: How to schedule it.
-        memory: Corpora to draft from, and where draft memory is kept over restarts.
+        options: How to load it, schedule requests and draft.
         deliver: Takes the output of each step, on the loop's thread; must return at once.
         on_death: Takes the exception that ended the step loop, on the loop's thread.
         progress: Takes one line per stage of loading.
@@ -55,17 +50,19 @@ class EngineHost:
         self,
         folder: Path,
         *,
-        runner: RunnerOptions,
-        engine: EngineOptions,
-        memory: MemoryOptions = NOTHING_KEPT,
+        options: EngineOptions,
         deliver: Callable[[_core.StepOutput], None],
         on_death: Callable[[BaseException], None],
         progress: Callable[[str], None] | None = None,
     ) -> None:
         from spectrie import _core
 
+        try:
+            _core.check_options(dataclasses.asdict(options))
+        except _core.EngineError as error:
+            raise ConfigError(str(error)) from error
         self.folder = folder
-        self.engine_options = engine
+        self.options = options
         self.tokenizer_fingerprint = _tokenizer_fingerprint(folder)
         """Identity of the tokenizer, 16 hex characters; None when the model has none."""
         self.snapshots: Snapshots | None = None
@@ -73,10 +70,8 @@ class EngineHost:
         self._bigrams: IdleBigrams | None = None
 
         def prepare() -> tuple[_core.Engine, Runner]:
-            prepared, loaded = _prepare(
-                folder, runner, engine, self.tokenizer_fingerprint, progress
-            )
-            self._open_memory(prepared, loaded, memory)
+            prepared, loaded = _prepare(folder, options, self.tokenizer_fingerprint, progress)
+            self._open_memory(prepared, loaded)
             self._open_bigrams(prepared, loaded)
             self.runner = loaded
             return prepared, loaded
@@ -91,26 +86,27 @@ class EngineHost:
             self.engine, self.runner = self._loop.start()
         except _core.EngineError as error:
             raise ConfigError(str(error)) from error
-        self.max_running = max_running(engine, self.runner.num_pages)
-        self.speculation = speculation(engine, self.runner)
+        self.max_running = max_running(options, self.runner.num_pages)
+        self.speculation = speculation(options, self.runner)
         self.grammars = Grammars(
             lambda: _core.Tokenizer.from_folder(folder), self.runner.eos_token_ids
         )
         """Compiles what answers are held to."""
 
-    def _open_memory(self, engine: _core.Engine, runner: Runner, options: MemoryOptions) -> None:
+    def _open_memory(self, engine: _core.Engine, runner: Runner) -> None:
         """Loads the corpora and restores draft memory, unless speculation is off."""
         from spectrie.model.files.corpora import find_corpus
 
-        if speculation(self.engine_options, runner) == "off":
+        options = self.options
+        if speculation(options, runner) == "off":
             return
         for corpus in options.corpora:
             info = engine.add_corpus(str(find_corpus(corpus)))
             log.info("corpus %s: %d tokens", info.name, info.num_tokens)
-        if options.state_folder is not None:
+        if options.state_dir is not None:
             self.snapshots = Snapshots(
                 engine,
-                options.state_folder,
+                Path(options.state_dir),
                 self.tokenizer_fingerprint or runner.model_hash,
                 options.snapshot_every_s,
             )
@@ -120,9 +116,7 @@ class EngineHost:
         """Drafts from the model's bigrams and computes missing ones, unless speculation is off."""
         from spectrie.engine.idle_bigrams import IdleBigrams
 
-        options = self.engine_options
-        if options.bigrams not in ("auto", "off"):
-            raise ConfigError(f"bigrams is {options.bigrams!r}, allowed: auto, off")
+        options = self.options
         drafts = options.max_draft_tokens > 0 and speculation(options, runner) != "off"
         if drafts and options.bigrams == "auto":
             self._bigrams = IdleBigrams(engine, runner)
@@ -135,7 +129,7 @@ class EngineHost:
     @property
     def recycles(self) -> bool:
         """Whether drafts use the model's runner-up tokens (Token Recycling)."""
-        return self.engine_options.recycle != "off" and self.speculation != "off"
+        return self.options.recycle != "off" and self.speculation != "off"
 
     @property
     def steps(self) -> int:
@@ -201,8 +195,6 @@ def speculation(options: EngineOptions, runner: Runner) -> str:
 
 def overlaps(options: EngineOptions, runner: Runner) -> bool:
     """Returns whether insertion overlaps the forward: the option, or if the forward spares a core."""
-    if options.overlap not in ("auto", "on", "off"):
-        raise ConfigError(f"overlap is {options.overlap!r}, allowed: auto, on, off")
     if options.overlap == "auto":
         return runner.device_name != "cpu" or runner.threads < machine.num_cores()
     return options.overlap == "on"
@@ -217,7 +209,6 @@ def _tokenizer_fingerprint(folder: Path) -> str | None:
 
 def _prepare(
     folder: Path,
-    runner_options: RunnerOptions,
     options: EngineOptions,
     tokenizer_fingerprint: str | None,
     progress: Callable[[str], None] | None,
@@ -227,43 +218,24 @@ def _prepare(
 
     runner = load_runner(
         folder,
-        dtype=runner_options.dtype,
-        device=runner_options.device,
-        threads=runner_options.threads,
-        num_pages=runner_options.num_pages,
-        kv_memory_bytes=runner_options.kv_memory_bytes,
-        max_context=runner_options.max_context,
+        **options.pick(MODEL),
         max_batch_rows=options.max_batch_rows,
-        tensor_parallel=runner_options.tensor_parallel,
         progress=progress,
     )
     if not runner.exact:
         log.warning(machine.PLAIN_ON_GPU)
-    engine = _core.Engine(
-        vocabulary_size=runner.vocabulary_size,
-        eos_token_ids=list(runner.eos_token_ids),
-        num_pages=runner.num_pages,
-        max_context=runner.max_context,
-        max_running=max_running(options, runner.num_pages),
-        page_size=runner.page_size,
-        chunk_tokens=options.chunk_tokens,
-        max_batch_rows=options.max_batch_rows,
-        max_step_ms=options.max_step_ms,
-        age_s=options.age_s,
-        lookahead_tokens=options.lookahead_tokens,
-        speculation=speculation(options, runner),
-        max_draft_tokens=options.max_draft_tokens,
-        min_match=options.min_match,
-        max_match=options.max_match,
-        min_breadth=options.min_breadth,
-        max_breadth=options.max_breadth,
-        max_depth=options.max_depth,
-        memory_bytes=options.memory_bytes,
-        recycle=options.recycle,
-        holdout_every=options.holdout_every,
-        tokenizer_fingerprint=tokenizer_fingerprint,
-        overlap=overlaps(options, runner),
-    )
+    facts = {
+        "vocabulary_size": runner.vocabulary_size,
+        "eos_token_ids": list(runner.eos_token_ids),
+        "num_pages": runner.num_pages,
+        "page_size": runner.page_size,
+        "max_context": runner.max_context,
+        "max_running": max_running(options, runner.num_pages),
+        "speculation": speculation(options, runner),
+        "overlap": overlaps(options, runner),
+        "tokenizer_fingerprint": tokenizer_fingerprint,
+    }
+    engine = _core.Engine(options.pick(ENGINE) | facts)
     if runner.exact:
         engine.set_costs(*runner.measure_costs(), *runner.measure_context_cost())
     return engine, runner

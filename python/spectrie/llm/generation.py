@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -49,7 +49,7 @@ class Piece:
     """What one step gave a request, or the error that ended everything."""
 
     token_ids: list[int]
-    sources: list[int]
+    sources: Sequence[int]
     finish: _core.Finish | None
     error: SpectrieError | None = None
     logprobs: list[_core.TokenLogprobs] | None = None

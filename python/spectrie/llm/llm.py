@@ -11,17 +11,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Self, Unpack, overload
 
-from spectrie.engine.config import EngineOptions, MemoryOptions, RunnerOptions
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.host import EngineHost
+from spectrie.engine.options import EngineOptions
 from spectrie.errors import Cancelled, Internal, SpectrieError
 from spectrie.llm.defaults import read_sampling_defaults
 from spectrie.llm.generation import LocalStream, Piece
+from spectrie.llm.keywords import EngineKeywords
 from spectrie.llm.prompt import PromptReader
 from spectrie.llm.request import ModelLimits, RequestPlan, build_requests
-from spectrie.options import GenerateOptions
+from spectrie.options import GenerateOptions, check_names
 from spectrie.progress import Progress
 from spectrie.types import Completion, Message
 
@@ -46,28 +47,11 @@ class LLM:
 
     Args:
         model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
-        dtype: `auto` (by CPU feature, never by timing), `float32`, `bfloat16` or `float16`.
-        speculation: `auto` or True; False or `off`; or the fixed modes `bfs`,
-            `prob` and `tiers`.
-        max_draft_tokens: At most this many draft tokens per request and step, 0 to 63.
-        threads: CPU threads of a forward; None measures briefly and remembers.
-        device: `auto`, `cpu` or `cuda`.
-        max_context: Longest prompt plus answer in tokens; None is the model's own limit.
-        tensor_parallel: Processes that share the model, this one included, on a GPU each or on one
-            CPU; answers do not depend on it.
-        max_running: Most requests that run at once; None follows from the cache's size.
-        kv_memory_bytes: Bytes of the key/value cache; None follows from free memory.
-        num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`.
-        memory_bytes: Budget of the draft memory.
-        chunk_tokens: Longest prompt chunk of one step.
-        bigrams: Whether to draft from what the model says after one token alone: `auto` computes
-            that in idle time, once for each model, and keeps it in the cache folder; `off` does not.
-        corpora: Names or paths of built corpora to draft from (`spectrie corpus build`).
-        state_dir: Folder that keeps what was learnt from prompts and answers over restarts, saved
-            every five minutes and by `close`; None keeps no text on disk.
         progress: Takes one line per stage of loading.
+        options: See `EngineKeywords`; `speculation` may be True or False, too.
 
     Raises:
+        TypeError: An option does not exist; the message has the nearest one.
         ModelError: The model cannot be found, read or run.
         ConfigError: An option is out of range, or a corpus cannot be used.
 
@@ -80,28 +64,13 @@ class LLM:
         self,
         model: str | Path,
         *,
-        dtype: str = "auto",
-        speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool = "auto",
-        max_draft_tokens: int = 16,
-        threads: int | None = None,
-        device: str = "auto",
-        max_context: int | None = None,
-        tensor_parallel: int = 1,
-        max_running: int | None = None,
-        kv_memory_bytes: int | None = None,
-        num_pages: int | None = None,
-        memory_bytes: int = 256 << 20,
-        chunk_tokens: int = 256,
-        bigrams: Literal["auto", "off"] = "auto",
-        corpora: Sequence[str | Path] = (),
-        state_dir: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
+        **options: Unpack[EngineKeywords],
     ) -> None:
         from spectrie import _core
         from spectrie.model import resolve
 
-        if isinstance(speculation, bool):
-            speculation = "auto" if speculation else "off"
+        engine_options = _engine_options(options)
         resolved = resolve(str(model), progress)
         self.model_path: Path = resolved.folder
         """Folder of the model's files."""
@@ -117,27 +86,7 @@ class LLM:
         defaults = read_sampling_defaults(resolved.folder)
         self._host = EngineHost(
             resolved.folder,
-            runner=RunnerOptions(
-                dtype=dtype,
-                device=device,
-                threads=threads,
-                num_pages=num_pages,
-                kv_memory_bytes=kv_memory_bytes,
-                max_context=max_context,
-                tensor_parallel=tensor_parallel,
-            ),
-            engine=EngineOptions(
-                speculation=speculation,
-                max_draft_tokens=max_draft_tokens,
-                chunk_tokens=chunk_tokens,
-                max_running=max_running,
-                memory_bytes=memory_bytes,
-                bigrams=bigrams,
-            ),
-            memory=MemoryOptions(
-                corpora=tuple(str(corpus) for corpus in corpora),
-                state_folder=None if state_dir is None else Path(state_dir),
-            ),
+            options=engine_options,
             deliver=self._deliver,
             on_death=self._die,
             progress=progress,
@@ -401,3 +350,15 @@ class LLM:
 
 def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:
     return ids is None or not ids or isinstance(ids[0], int)
+
+
+def _engine_options(given: EngineKeywords) -> EngineOptions:
+    """The engine's options, from keywords that may be of wider types."""
+    check_names(given, EngineKeywords)
+    options = dict(given)
+    if isinstance(speculation := options.get("speculation"), bool):
+        options["speculation"] = "auto" if speculation else "off"
+    if (folder := options.get("state_dir")) is not None:
+        options["state_dir"] = str(folder)
+    options["corpora"] = tuple(str(corpus) for corpus in given.get("corpora", ()))
+    return EngineOptions(**options)  # type: ignore[arg-type]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from spectrie._proto import worker_pb2, worker_pb2_grpc
-from spectrie.engine.config import LinkOptions
 from spectrie.version import __version__
 from spectrie.worker.admin import AdminDesk
 from spectrie.worker.artifacts import artifact_chunks
+from spectrie.worker.config import LinkOptions
 from spectrie.worker.session import Session
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class RouterLink:
                     max_running=host.max_running,
                     num_pages=runner.num_pages,
                     page_size=runner.page_size,
-                    max_draft_tokens=host.engine_options.max_draft_tokens,
+                    max_draft_tokens=host.options.max_draft_tokens,
                 ),
                 vocabulary_size=runner.vocabulary_size,
                 eos_token_ids=list(runner.eos_token_ids),

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from spectrie.engine.config import WorkerOptions
 from spectrie.engine.host import EngineHost
 from spectrie.supervise.ready_line import print_ready
+from spectrie.worker.config import WorkerOptions
 from spectrie.worker.health import HealthServer
 from spectrie.worker.link import RouterLink
 from spectrie.worker.state_folder import claimed
@@ -88,14 +88,15 @@ def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | Non
         signals.drain.set()
 
     link = RouterLink(options.link, options.link.model_name or resolved.name)
+    state_folder = None if options.engine.state_dir is None else Path(options.engine.state_dir)
     with (
-        claimed(options.memory.state_folder),
+        claimed(state_folder),
         _host(resolved.folder, options, link, on_death) as host,
     ):
         signals.warm = True
         if health is not None:
             health.set_serving(True)
-        link.start(host, options.memory.state_folder)
+        link.start(host, state_folder)
         _announce(link, signals.drain, _facts(host, options, health))
         signals.drain.wait()
         if died.is_set():
@@ -113,9 +114,7 @@ def _host(
 ) -> EngineHost:
     return EngineHost(
         folder,
-        runner=options.runner,
-        engine=options.engine,
-        memory=options.memory,
+        options=options.engine,
         deliver=link.deliver,
         on_death=on_death,
         progress=_Progress(),
@@ -168,7 +167,7 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "recycle": options.engine.recycle,
         "bigrams": options.engine.bigrams,
         "corpora": [info.name for info in host.engine.corpora()],
-        "state_folder": str(options.memory.state_folder) if options.memory.state_folder else None,
+        "state_folder": options.engine.state_dir,
         "max_draft_tokens": options.engine.max_draft_tokens,
         "numeric_fingerprint": runner.numeric_fingerprint,
         "health": None if health is None else health.address,

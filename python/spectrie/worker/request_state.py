@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ def request_output(
     step: _core.StepOutput,
     index: int,
     token_ids: list[int],
-    sources: list[int],
+    sources: Sequence[int],
     finish: _core.Finish | None,
 ) -> worker_pb2.RequestOutput:
     """Returns the tokens of the `index`-th request of a step, and how it ended if it did."""

@@ -8,7 +8,7 @@ use spectrie_trie::DraftMemory;
 use spectrie_types::SpeculationMode;
 
 use crate::background::thread::Helper;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, memory_config};
 use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::{Load, RequestOutput};
@@ -60,12 +60,12 @@ impl Engine {
     /// An engine without requests.
     ///
     /// # Errors
-    /// [`EngineError::Config`] naming the first value out of range.
+    /// [`EngineError::Options`] with every value that is out of range.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let (max_held, vocabulary_size) = (config.max_held, config.vocabulary_size);
         let tokenizer_fingerprint = config.tokenizer_fingerprint.clone();
         let memory = (config.speculation != SpeculationMode::Off)
-            .then(|| DraftMemory::new(config.memory_config()).map(Arc::new))
+            .then(|| DraftMemory::new(memory_config(&config)).map(Arc::new))
             .transpose()?;
         let core = Scheduler::new(config, memory.clone())?;
         let inbox = Inbox {

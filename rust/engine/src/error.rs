@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use spectrie_trie::TrieError;
 use spectrie_types::UnknownName;
+use spectrie_types::options::Violations;
 use thiserror::Error;
 
 /// Why the engine refused a call. A bad *request* is no error: it ends with a refused output.
@@ -19,6 +20,9 @@ pub enum EngineError {
         /// What is allowed.
         allowed: String,
     },
+    /// Options are unknown, missing, of a wrong type or out of range.
+    #[error(transparent)]
+    Options(#[from] Violations),
     /// A drafting or memory value is out of range.
     #[error(transparent)]
     Drafting(#[from] TrieError),

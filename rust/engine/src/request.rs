@@ -153,54 +153,8 @@ impl Request {
 
     fn sampling_refusal(&self) -> Option<String> {
         let sampling = &self.sampling;
-        let checks: [(&str, f32, bool, &str); 7] = [
-            (
-                "temperature",
-                sampling.temperature,
-                sampling.temperature >= 0.0,
-                "0 or more",
-            ),
-            (
-                "top_p",
-                sampling.top_p,
-                sampling.top_p > 0.0 && sampling.top_p <= 1.0,
-                "above 0, at most 1",
-            ),
-            (
-                "min_p",
-                sampling.min_p,
-                (0.0..=1.0).contains(&sampling.min_p),
-                "0 to 1",
-            ),
-            (
-                "typical_p",
-                sampling.typical_p,
-                sampling.typical_p > 0.0 && sampling.typical_p <= 1.0,
-                "above 0, at most 1",
-            ),
-            (
-                "frequency_penalty",
-                sampling.frequency_penalty,
-                true,
-                "a finite number",
-            ),
-            (
-                "presence_penalty",
-                sampling.presence_penalty,
-                true,
-                "a finite number",
-            ),
-            (
-                "repetition_penalty",
-                sampling.repetition_penalty,
-                sampling.repetition_penalty > 0.0,
-                "above 0",
-            ),
-        ];
-        for (name, given, allowed, rule) in checks {
-            if !allowed || !given.is_finite() {
-                return Some(format!("{name} is {given}; allowed: {rule}"));
-            }
+        if let Some(wrong) = sampling.violations().0.first() {
+            return Some(wrong.to_string());
         }
         if let Some((token, bias)) = sampling
             .logit_bias

@@ -37,9 +37,9 @@ fn options_out_of_range_are_refused_with_the_value_and_the_range() {
         ..request(1, &[1], 5)
     };
     for (value, message) in [
-        (0.0, "typical_p is 0; allowed: above 0, at most 1"),
-        (1.5, "typical_p is 1.5; allowed: above 0, at most 1"),
-        (f32::NAN, "typical_p is NaN; allowed: above 0, at most 1"),
+        (0.0, "typical_p is 0; allowed: above 0, up to 1"),
+        (1.5, "typical_p is 1.5; allowed: above 0, up to 1"),
+        (f32::NAN, "typical_p is NaN; allowed: above 0, up to 1"),
     ] {
         assert_eq!(refusal(typical(value)).as_deref(), Some(message));
     }
@@ -57,8 +57,8 @@ fn options_out_of_range_are_refused_with_the_value_and_the_range() {
             "bad_words holds a sequence of 33 ids; allowed: 1 to 32",
         ),
         (
-            vec![vec![1]; 257],
-            "bad_words holds 257 sequences; allowed: at most 256",
+            vec![vec![1]; 65],
+            "bad_words holds 65 sequences; allowed: at most 64",
         ),
         (
             vec![vec![1, VOCABULARY as u32]],

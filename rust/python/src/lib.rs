@@ -6,8 +6,10 @@ mod bigrams;
 mod corpus;
 mod cpu;
 mod engine;
+mod enums;
 mod errors;
 mod grammar;
+mod options;
 mod replay;
 mod router;
 mod text;
@@ -22,7 +24,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     corpus::register(module)?;
     cpu::register(module)?;
     engine::register(module)?;
+    enums::register(module)?;
     grammar::register(module)?;
+    options::register(module)?;
     replay::register(module)?;
     router::register(module)?;
     text::register(module)

@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
 use spectrie_trie::{Corpus, DraftConfig, MemoryConfig};
 use spectrie_types::Source;
+use spectrie_types::options::MEMORY_BYTES;
 
 use crate::bigrams::Bigrams;
 use crate::errors::trie_error;
@@ -39,7 +40,7 @@ impl Replay {
     #[new]
     #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", memory="cold", corpora=Vec::new(),
                         corpus_ids=None, recycle=true, hints=true, max_depth=18,
-                        memory_bytes=256 << 20, costs=Vec::new(), bigrams=None))]
+                        memory_bytes=MEMORY_BYTES, costs=Vec::new(), bigrams=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         py: Python<'_>,

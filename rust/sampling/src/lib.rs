@@ -15,7 +15,6 @@ mod grammar;
 mod history;
 mod logprobs;
 pub mod noise;
-mod parameters;
 mod sampler;
 mod select;
 mod typical;
@@ -26,5 +25,5 @@ pub use grammar::{
 };
 pub use history::{History, completions};
 pub use logprobs::TokenLogprobs;
-pub use parameters::{MIN_TEMPERATURE, SamplingParameters};
 pub use sampler::{Draw, NoToken, Sampler};
+pub use spectrie_types::options::{MIN_TEMPERATURE, SamplingParameters};

@@ -1,13 +1,13 @@
 //! Samples one token from one row of logits, independent of the other rows in the batch.
 
 use spectrie_simd::{Isa, Work};
+use spectrie_types::options::SamplingParameters;
 
 use crate::argmax::{argmax, greatest};
 use crate::candidate::Candidate;
 use crate::history::History;
 use crate::logprobs::{TokenLogprobs, logprobs};
 use crate::noise::{NoiseRow, gumbel, least_bits};
-use crate::parameters::SamplingParameters;
 use crate::select::{LANES, cut_to_share, gather, likeliest, nucleus_end};
 use crate::typical::TypicalSet;
 
@@ -70,11 +70,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Returns the token drawn from `logits`, one per token of the vocabulary.
-    ///
-    /// # Errors
-    /// [`NoToken::Model`] when the model gave no finite largest logit, [`NoToken::Barred`] when the
-    /// options leave no token.
+    /// The token drawn from `logits`.
     pub fn draw(&mut self, logits: &[f32], draw: &Draw<'_>) -> Result<u32, NoToken> {
         Isa::detect().run(DrawWork {
             sampler: self,
@@ -118,10 +114,7 @@ impl Sampler {
         Ok(noisiest(&self.row, start, &survivors, noise))
     }
 
-    /// Returns log-probabilities of `token` and of the `num_top` likeliest tokens under `logits`.
-    ///
-    /// # Errors
-    /// [`NoToken::Model`] when the model gave no finite largest logit.
+    /// Log-probabilities of `token` and of the `num_top` likeliest tokens under `logits`.
     pub fn logprobs(
         &mut self,
         logits: &[f32],

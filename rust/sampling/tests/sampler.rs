@@ -1,5 +1,4 @@
 //! Draws of single rows.
-#![allow(clippy::unwrap_used)] // tests fail by panicking
 
 use spectrie_sampling::{Draw, History, NoToken, Sampler, SamplingParameters};
 

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use spectrie_types::options::MEMORY_BYTES;
+
 use crate::TrieError;
 
 /// The longest context, in tokens, that any match compares.
@@ -178,7 +180,7 @@ impl MemoryConfig {
 impl Default for MemoryConfig {
     fn default() -> Self {
         Self {
-            capacity_bytes: 256 << 20,
+            capacity_bytes: MEMORY_BYTES,
             max_namespaces: 1024,
         }
     }

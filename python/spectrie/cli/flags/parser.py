@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from spectrie.cli.flags.settings import nearest
+from spectrie.cli.flags.nearest import nearest
 
 __all__ = ["CommandParser", "HelpFormatter", "add_command"]
 

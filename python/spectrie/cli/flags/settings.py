@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from spectrie.cli.flags.nearest import nearest
 from spectrie.cli.flags.options import TABLE, Option, options_of
 from spectrie.errors import ConfigError
 
@@ -20,12 +20,14 @@ class Settings(Mapping[str, Any]):
     """The options of one command, by key or attribute; read-only.
 
     Attributes:
+        command: The command whose options they are.
         origins: Where each value came from: `flag`, `environment`, `file` or `default`, by key.
     """
 
-    __slots__ = ("_values", "origins")
+    __slots__ = ("_values", "command", "origins")
 
-    def __init__(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+    def __init__(self, command: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+        self.command = command
         self._values = dict(values)
         self.origins = dict(origins)
 
@@ -37,6 +39,16 @@ class Settings(Mapping[str, Any]):
             return self._values[key]
         except KeyError:
             raise AttributeError(f"no option {key!r}") from None
+
+    def fields(self, *tables: str) -> dict[str, Any]:
+        """The values of the options of these tables, by their names in code."""
+        options = options_of(self.command)
+        return {option.field: self[option.key] for option in options if option.table in tables}
+
+    def keywords(self) -> dict[str, Any]:
+        """The values that `spectrie.LLM` takes, by keyword."""
+        options = options_of(self.command)
+        return {option.field: self[option.key] for option in options if option.is_keyword}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -77,7 +89,7 @@ def resolve(
             values[option.key], origins[option.key] = _read(option, file[option.key], where), "file"
         else:
             values[option.key], origins[option.key] = option.default, "default"
-    return Settings(values, origins)
+    return Settings(command, values, origins)
 
 
 def _read(option: Option, given: object, where: str) -> object:
@@ -117,9 +129,3 @@ def _read_file(path: Path) -> dict[str, Any]:
         if key not in known:
             raise ConfigError(f"{path}: unknown key {key!r}{nearest(key, known)}")
     return normalised
-
-
-def nearest(given: str, known: set[str]) -> str:
-    """`; did you mean 'x'?` for the most similar known name, or nothing."""
-    matches = difflib.get_close_matches(given, sorted(known), n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else ""

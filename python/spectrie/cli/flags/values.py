@@ -20,12 +20,14 @@ class Kind:
         parse: Gives the value of a text; raises ValueError, saying what is allowed.
         is_flag: Whether the option stands without a value on the command line.
         choices: The allowed texts, for a choice.
+        allowed: The range and unit that help shows; empty where the metavar says enough.
     """
 
     metavar: str
     parse: Callable[[str], Any]
     is_flag: bool = False
     choices: tuple[str, ...] = ()
+    allowed: str = ""
 
 
 text = Kind("TEXT", str)
@@ -48,7 +50,9 @@ def choice(*choices: str) -> Kind:
     return Kind("|".join(choices), parse, choices=choices)
 
 
-def integer(minimum: int = 0, maximum: int | None = None, *, auto: bool = False) -> Kind:
+def integer(
+    minimum: int = 0, maximum: int | None = None, *, unit: str = "", auto: bool = False
+) -> Kind:
     """A whole number between two bounds, both included; `auto` reads as None where allowed."""
     allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
 
@@ -64,22 +68,34 @@ def integer(minimum: int = 0, maximum: int | None = None, *, auto: bool = False)
             raise ValueError(f"{value} is out of range: {allowed}")
         return value
 
-    return Kind("N", parse)
+    return Kind("N", parse, allowed=_measured(allowed.removeprefix("from "), unit))
 
 
-def number(minimum: float, maximum: float) -> Kind:
-    """A finite number between two bounds, both included."""
+def number(
+    minimum: float | None, maximum: float | None, *, unit: str = "", is_open: bool = False
+) -> Kind:
+    """A finite number between two bounds, both included unless `is_open`, which bars `minimum`."""
+    low = -math.inf if minimum is None else minimum
+    high = math.inf if maximum is None else maximum
+    if is_open:
+        allowed = f"above {low:g}" + (f", up to {high:g}" if maximum is not None else "")
+    else:
+        allowed = f"from {low:g} to {high:g}"
 
     def parse(given: str) -> float:
         try:
             value = float(given)
         except ValueError:
             raise ValueError(f"{given!r} is not a number") from None
-        if not minimum <= value <= maximum:
-            raise ValueError(f"{given} is out of range: from {minimum:g} to {maximum:g}")
+        if not low <= value <= high or (is_open and value == low) or math.isinf(value):
+            raise ValueError(f"{given} is out of range: {allowed}")
         return value
 
-    return Kind("X", parse)
+    return Kind("X", parse, allowed=_measured(allowed.removeprefix("from "), unit))
+
+
+def _measured(allowed: str, unit: str) -> str:
+    return f"{allowed} {unit}".rstrip()
 
 
 _TRUE = frozenset({"1", "true", "yes", "on"})

@@ -18,6 +18,7 @@ from spectrie.cli.corpus.records import RecordError, Records, is_json_lines
 from spectrie.cli.corpus.vocabulary import Vocabulary, load_vocabulary
 from spectrie.cli.flags import values
 from spectrie.cli.flags.arguments import add_value, read_value
+from spectrie.cli.flags.options import option
 from spectrie.cli.replay.bigrams import load_bigrams
 from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
 from spectrie.cli.replay.table import render_report
@@ -70,7 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="MODEL", help="model whose tokenizer reads text [the stored one]"
     )
     add_value(parser, "memory", _MEMORY, "cold", "online: insert finished requests into memory")
-    add_value(parser, "memory_bytes", values.size, "256MiB", "maximum size of that memory")
+    size = option("memory").default_text
+    add_value(parser, "memory_bytes", values.size, size, "maximum size of that memory")
     add_value(parser, "nodes", _NODES, 16, "maximum draft tokens per step")
     add_value(parser, "min_value", _SHARE, 0, "minimum probability of a draft token")
     add_value(parser, "mode", _MODE, "auto", "how to grow draft trees")

@@ -11,7 +11,7 @@ use spectrie_types::FinishKind;
 use crate::background::queue::{Chore, Chores};
 use crate::cache::pool::PagePool;
 use crate::cache::reuse::share_filled;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, check};
 use crate::error::EngineError;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::request::Request;
@@ -98,7 +98,7 @@ impl Scheduler {
         config: EngineConfig,
         memory: Option<Arc<DraftMemory>>,
     ) -> Result<Self, EngineError> {
-        config.check()?;
+        check(&config)?;
         Ok(Self {
             pool: PagePool::new(config.num_pages, config.page_size),
             running: BTreeMap::new(),

@@ -6,9 +6,9 @@ use spectrie_trie::{
     DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Insertion, SharedTrie,
 };
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
+use spectrie_types::options::EngineConfig;
 use spectrie_types::{Recycle, SpeculationMode};
 
-use crate::config::EngineConfig;
 use crate::request::Request;
 use crate::speculation::backoff::Interest;
 use crate::speculation::grammar_drafts::GrammarDrafts;

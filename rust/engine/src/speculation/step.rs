@@ -229,8 +229,7 @@ impl Scheduler {
     /// of steps.
     fn is_holdout(&self) -> bool {
         let every = self.config.holdout_every;
-        let counter = self.config.holdout_seed.wrapping_add(self.last_plan_id);
-        every > 0 && splitmix(counter).is_multiple_of(every)
+        every > 0 && splitmix(self.last_plan_id).is_multiple_of(every)
     }
 
     /// The sent part of an offer, as far as free pages can hold it.

@@ -14,9 +14,11 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 use spectrie_engine as core;
 use spectrie_engine::{StepResults, TopTokens, Verdicts};
 use spectrie_trie::Readers;
+use spectrie_types::options::EngineConfig;
 
 use self::logits::LogitsAddress;
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
@@ -24,6 +26,7 @@ use self::output::{Finish, Load, StepOutput, TokenLogprobs};
 use self::plan::Plan;
 use self::request::Request;
 use crate::bigrams::Bigrams;
+use crate::options;
 
 create_exception!(
     spectrie._core,
@@ -72,66 +75,9 @@ struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, vocabulary_size, eos_token_ids, num_pages, max_context, max_running, page_size=16,
-        max_held=4096, chunk_tokens=256, max_batch_rows=512, speculation="auto", max_draft_tokens=16, min_match=1,
-        max_match=16, min_breadth=1, max_breadth=10, max_depth=18, memory_bytes=256 << 20, recycle="decode",
-        holdout_every=100, holdout_seed=0, tokenizer_fingerprint=None, overlap=false, max_step_ms=200.0,
-        age_s=10.0, lookahead_tokens=64))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
-    fn new(
-        vocabulary_size: usize,
-        eos_token_ids: Vec<u32>,
-        num_pages: usize,
-        max_context: usize,
-        max_running: usize,
-        page_size: usize,
-        max_held: usize,
-        chunk_tokens: usize,
-        max_batch_rows: usize,
-        speculation: &str,
-        max_draft_tokens: usize,
-        min_match: usize,
-        max_match: usize,
-        min_breadth: usize,
-        max_breadth: usize,
-        max_depth: usize,
-        memory_bytes: usize,
-        recycle: &str,
-        holdout_every: u64,
-        holdout_seed: u64,
-        tokenizer_fingerprint: Option<String>,
-        overlap: bool,
-        max_step_ms: f64,
-        age_s: f64,
-        lookahead_tokens: usize,
-    ) -> PyResult<Self> {
-        let config = core::EngineConfig {
-            vocabulary_size,
-            eos_token_ids,
-            num_pages,
-            page_size,
-            max_context,
-            max_running,
-            max_held,
-            chunk_tokens,
-            max_batch_rows,
-            max_step_ms,
-            age_s,
-            lookahead_tokens,
-            speculation: speculation.parse().map_err(engine_error)?,
-            max_draft_tokens,
-            min_match,
-            max_match,
-            min_breadth,
-            max_breadth,
-            max_depth,
-            memory_bytes,
-            recycle: recycle.parse().map_err(engine_error)?,
-            holdout_every,
-            holdout_seed,
-            tokenizer_fingerprint,
-            overlap,
-        };
+    fn new(config: &Bound<'_, PyMapping>) -> PyResult<Self> {
+        let config = EngineConfig::from_values(options::values(config)?).map_err(engine_error)?;
+        let vocabulary_size = config.vocabulary_size;
         let engine = core::Engine::new(config).map_err(engine_error)?;
         Ok(Self {
             engine,

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 use spectrie_engine as core;
 use spectrie_sampling as sampling;
 
+use crate::enums::{finish_kind, source};
+
 /// Why and how a request ended.
 #[pyclass(frozen, get_all, name = "Finish", module = "spectrie._core")]
 pub(super) struct Finish {
-    kind: u8,
+    kind: Py<PyAny>,
     message: Option<String>,
     verify_steps: u32,
     drafted_tokens: u32,
@@ -23,10 +25,10 @@ pub(super) struct Finish {
 }
 
 impl Finish {
-    pub(super) fn new(finish: core::Finish) -> Self {
+    pub(super) fn new(py: Python<'_>, finish: core::Finish) -> Self {
         let stats = finish.stats;
         Self {
-            kind: finish.kind as u8,
+            kind: finish_kind(py, finish.kind),
             message: finish.message,
             verify_steps: stats.verify_steps,
             drafted_tokens: stats.drafted_tokens,
@@ -72,7 +74,7 @@ pub(super) struct StepOutput {
     #[pyo3(get)]
     token_ids: Vec<u32>,
     #[pyo3(get)]
-    sources: Vec<u32>,
+    sources: Vec<Py<PyAny>>,
     #[pyo3(get)]
     finishes: Vec<Option<Py<Finish>>>,
     logprobs: Vec<Option<Vec<sampling::TokenLogprobs>>>,
@@ -93,14 +95,15 @@ impl StepOutput {
         for output in outputs {
             step.handles.push(output.handle);
             step.token_ids.extend(output.token_ids);
+            let sources = output.sources.into_iter();
             step.sources
-                .extend(output.sources.into_iter().map(u32::from));
+                .extend(sources.map(|number| source(py, number)));
             step.token_indptr.push(step.token_ids.len());
             step.logprobs.push(output.logprobs);
             step.prompt_logprobs.push(output.prompt_logprobs);
             let finish = output
                 .finish
-                .map(|finish| Py::new(py, Finish::new(finish)))
+                .map(|finish| Py::new(py, Finish::new(py, finish)))
                 .transpose()?;
             step.finishes.push(finish);
         }

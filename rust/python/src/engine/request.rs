@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pyo3::prelude::*;
 use spectrie_engine as core;
-use spectrie_sampling::SamplingParameters;
+use spectrie_types::options::SamplingParameters;
 
 use super::engine_error;
 use crate::grammar::Grammar;

@@ -1,5 +1,4 @@
 //! The text of `tests/golden/noise.json`: the constants of the noise and 1,000 cases.
-#![allow(clippy::unwrap_used)] // writing to a string cannot fail
 
 use std::fmt::Write;
 

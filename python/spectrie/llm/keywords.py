@@ -1,0 +1,55 @@
+"""Options that `LLM` takes as keywords. Generated from rust/types/src/options by `make generate`: do not edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+__all__ = ["EngineKeywords"]
+
+
+class EngineKeywords(TypedDict, total=False):
+    """How a model is loaded, requests are scheduled and drafts are grown.
+
+    Attributes:
+        device: Where the model runs.
+        dtype: Number format of the weights; auto goes by CPU features, never by timing.
+        threads: Threads per worker, or per rank of one. 1 or more. None: measured once.
+        tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
+            not depend on it. 1 or more processes.
+        max_context: Longest prompt plus answer. 1 or more tokens. None: the model's, as far as
+            memory allows.
+        kv_memory_bytes: Memory for keys and values, per worker. In bytes. None: by free memory.
+        num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`. 1 or more pages.
+        chunk_tokens: Longest piece of a prompt computed in one step, over all requests. 1 or more
+            tokens.
+        speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
+            scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
+            `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
+            calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
+        max_draft_tokens: Most draft tokens of one request and step. 0 to 63 tokens.
+        memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
+        max_running: Requests computed at the same time. 1 or more requests. None: by free memory.
+        bigrams: Draft from what the model predicts after one token alone, computed once in idle
+            time.
+        corpora: Built corpus to draft from, by name or path; repeat for several.
+        state_dir: Folder for draft memory and added corpora that outlive a restart; without it no
+            text reaches the disk.
+    """
+
+    device: str
+    dtype: str
+    threads: int | None
+    tensor_parallel: int
+    max_context: int | None
+    kv_memory_bytes: int | None
+    num_pages: int | None
+    chunk_tokens: int
+    speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool
+    max_draft_tokens: int
+    memory_bytes: int
+    max_running: int | None
+    bigrams: Literal["auto", "off"]
+    corpora: Sequence[str | Path]
+    state_dir: str | Path | None

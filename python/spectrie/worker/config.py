@@ -1,0 +1,47 @@
+"""What a worker process is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spectrie.engine.options import EngineOptions
+
+__all__ = ["LinkOptions", "WorkerOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How a worker reaches its router.
+
+    Attributes:
+        target: `unix:PATH` or `HOST:PORT` of the router's worker listener.
+        token: Secret of a TCP listener; None for a Unix socket.
+        model_name: Name clients write; None is the name of the model itself.
+        backoff_s: First pause after a failed dial; doubles up to `max_backoff_s`.
+        max_backoff_s: Longest pause between two dials.
+    """
+
+    target: str
+    token: str | None = None
+    model_name: str | None = None
+    backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """Everything a worker process needs.
+
+    Attributes:
+        model: Folder, `.gguf` file, alias or Hugging Face id.
+        link: Where its router is.
+        engine: How the model is loaded, requests are scheduled and drafts are grown.
+        health_address: Where grpc.health is served; None serves none.
+        drain_s: How long a drain waits for running requests.
+    """
+
+    model: str
+    link: LinkOptions
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    health_address: str | None = None
+    drain_s: float = 600.0

@@ -1,0 +1,167 @@
+@final
+class Engine:
+    """Scheduler, KV pages, drafts, sampling and verification.
+
+    Everything but `set_costs` and the calls that run steps may be called from any thread and never
+    waits for a step.
+    One thread runs the steps: `plan`, then the forward, then `commit_logits`, `commit_tokens` or
+    `fail`.
+
+    The configuration is a mapping of these names; those that are not required have a default:
+
+        (every option of an engine)
+
+    Raises:
+        EngineError: One line for each name that is unknown or missing, and for each value of a
+            wrong type or out of range.
+    """
+
+    def __new__(cls, config: Mapping[str, object]) -> Self: ...
+    def submit(self, request: Request) -> None:
+        """Hands a request in; one that can never run ends with a refused output.
+
+        Raises:
+            EngineError: When `max_held` requests have not ended, or one of them has this handle.
+        """
+    def cancel(self, handle: int, keep_tokens: int | None = None, finished: bool = False) -> None:
+        """Ends a request at the next plan with a cancelled output; no effect when it already ended.
+
+        `keep_tokens` output tokens count (all when None) and, if it `finished` well, are learnt.
+        """
+    def scratch_pages(self, count: int) -> list[int]:
+        """Up to `count` pages of the cache that hold nothing: they may be overwritten until the next
+        plan. Kept prefixes are dropped where too few pages are free.
+
+        Raises:
+            EngineError: The last plan was not committed.
+        """
+    def learn(self, namespace: str, token_ids: Sequence[int]) -> None:
+        """Teaches a namespace's draft memory.
+
+        Raises:
+            EngineError: A token is outside the vocabulary.
+        """
+    def set_costs(
+        self,
+        rows: Sequence[int],
+        milliseconds: Sequence[float],
+        context_tokens: int = 0,
+        ms_per_key: float = 0.0,
+    ) -> None:
+        """Sets what a forward costs, as measured at the start; later steps correct it.
+
+        Args:
+            rows: Rows of the forwards that were timed, ascending.
+            milliseconds: What each took.
+            context_tokens: Cached tokens that each of their rows read.
+            ms_per_key: Milliseconds for each row and cached token that it reads.
+
+        Raises:
+            EngineError: When the lists do not fit together, or the price is negative.
+        """
+    def plan(self, now_s: float) -> Plan | None:
+        """The next forward; None when nothing is left to compute: wait for a submit.
+
+        Refusals, cancellations and deadlines end requests here: their outputs come with the next
+        commit, or at once from `take_outputs` (an idle engine has no commit). Deadlines of requests
+        are on the clock of `now_s`.
+
+        Raises:
+            EngineError: When the last plan was not committed.
+        """
+    def take_outputs(self) -> StepOutput:
+        """Ends that no step produced, each given once."""
+    def commit_logits(
+        self,
+        plan_id: int,
+        logits_pointer: int,
+        num_rows: int,
+        row_stride: int,
+        elapsed_ms: float,
+        now_s: float,
+        top_ids: NDArray[np.int32] | None = None,
+        top_probabilities: NDArray[np.float32] | None = None,
+    ) -> StepOutput:
+        """Draws tokens from logits and moves the requests on.
+
+        Args:
+            logits_pointer: Address of float32 rows in the order of `plan.sample_rows`, in CPU
+                memory. The caller keeps them alive and unchanged until this returns.
+            row_stride: Distance of two rows, in values.
+            elapsed_ms: Duration of the forward.
+            top_ids: The likeliest tokens after each of `plan.top_rows`, [T, 8]; -1 for none.
+            top_probabilities: Theirs at temperature 1, [T, 8]. Without both, nothing is recycled.
+
+        Raises:
+            EngineError: When the plan is not the open one, or the rows do not fit it; it stays open.
+        """
+    def commit_tokens(
+        self,
+        plan_id: int,
+        argmax: NDArray[np.int32],
+        elapsed_ms: float,
+        now_s: float,
+        top_ids: NDArray[np.int32] | None = None,
+        top_probabilities: NDArray[np.float32] | None = None,
+    ) -> StepOutput:
+        """Like `commit_logits`, with the likeliest token of each sampled row, for greedy plans.
+
+        A token of -1 says that no logit is finite, which fails the request.
+
+        Raises:
+            EngineError: As `commit_logits`, and when a sampled request is not plain greedy.
+        """
+    def fail(self, plan_id: int, message: str, now_s: float) -> StepOutput:
+        """Ends every request of a plan whose forward failed; `message` goes to their callers.
+
+        Raises:
+            EngineError: When the plan is not the open one.
+        """
+    def load(self) -> Load:
+        """State after the last call that ran the engine; requests since then count as waiting."""
+    def add_corpus(
+        self, path: str | PathLike[str], readers: Sequence[str] | None = None
+    ) -> CorpusInfo:
+        """Lets namespaces (all when None) draft from a corpus file from their next step on.
+
+        Raises:
+            EngineError: Speculation is off, or the file cannot be read, is damaged, of another
+                tokenizer, or its name is taken; nothing changed.
+        """
+    def remove_corpus(self, name: str) -> None:
+        """Stops drafting from a corpus; its file is left alone.
+
+        Raises:
+            EngineError: Speculation is off, or there is none of this name: those there are are
+                named.
+        """
+    def set_bigrams(self, bigrams: Bigrams | None) -> None:
+        """Lets every request draft from what the model says after each token alone, from its next
+        step on; None ends that.
+
+        Raises:
+            EngineError: Speculation is off, or the table is of another vocabulary.
+        """
+    def corpora(self) -> list[CorpusInfo]:
+        """The corpora that are loaded, in the order in which they came."""
+    def namespaces(self) -> list[NamespaceInfo]:
+        """The namespaces that learnt something or run requests, by name."""
+    def save(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
+        """Saves what namespaces learnt; an old snapshot there is replaced whole or stays.
+
+        Raises:
+            EngineError: Speculation is off, or it cannot be written.
+        """
+    def restore(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
+        """Restores what was saved in a folder, nothing when nothing was.
+
+        Raises:
+            EngineError: Speculation is off, or the snapshot is damaged or of another tokenizer;
+                memory stays as it was.
+        """
+    def forget(self, namespace: str) -> bool:
+        """Forgets all that a namespace learnt, and its kept prefixes; whether it had learnt anything.
+
+        Its running requests draft from their own text from their next step on, teach no more and
+        share no more.
+        """

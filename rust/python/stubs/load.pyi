@@ -1,0 +1,139 @@
+@final
+class Load:
+    """How busy an engine is; steps, tokens and preemptions are totals since the start.
+
+    What drafts gain in tokens per second is `offered_tokens / step_ms_total` over
+    `holdout_tokens / holdout_ms_total`.
+    """
+
+    @property
+    def running(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def pages_used(self) -> int:
+        """Pages that requests hold."""
+    @property
+    def pages_cached(self) -> int:
+        """Pages that no request holds, kept for the prefix they hold."""
+    @property
+    def pages_total(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def drafted_tokens(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def generated_tokens(self) -> int: ...
+    @property
+    def preemptions(self) -> int: ...
+    @property
+    def prefix_query_tokens(self) -> int:
+        """Prompt tokens that were looked up in the prefix cache, once for each request."""
+    @property
+    def prefix_hit_tokens(self) -> int:
+        """Those of them that were found there."""
+    @property
+    def draft_calls(self) -> int:
+        """Times that a request was asked for drafts."""
+    @property
+    def drafting_ms_total(self) -> float:
+        """Milliseconds that took."""
+    @property
+    def choices_total(self) -> int:
+        """Steps of decoding alone in mode auto whose choice, to draft or not, can be judged."""
+    @property
+    def choices_right(self) -> int:
+        """Those whose choice was right by the evidence of their time.
+
+        Drafts: steps with drafts and as many requests emitted as many tokens a millisecond as steps
+        without. None although some were offered: the likeliest of such came true too seldom to pay
+        for their rows.
+        """
+    @property
+    def corpus_bytes(self) -> int:
+        """Size of the corpora, which are files in memory and not in `memory_bytes`."""
+    @property
+    def memory_tokens(self) -> int:
+        """Tokens of text in draft memory."""
+    @property
+    def evicted_tokens(self) -> int:
+        """Tokens that draft memory evicted to stay within its bytes."""
+    @property
+    def expected_accepted(self) -> float:
+        """Sum of the values of the draft nodes sent in mode auto: what should be accepted."""
+    @property
+    def accepted_by_source(self) -> list[int]:
+        """Draft nodes of mode auto that became output; index = source number."""
+    @property
+    def calibration(self) -> list[tuple[int, float, int]]:
+        """Nodes of mode auto whose parent was reached, expected and actual accepted ones of them,
+        by tenths of their probability given the parent."""
+    @property
+    def offered_steps(self) -> int:
+        """Steps of decoding alone whose drafts the budget chose."""
+    @property
+    def offered_tokens(self) -> int: ...
+    @property
+    def step_ms_total(self) -> float:
+        """Milliseconds of the offered steps, from plan to results."""
+    @property
+    def holdout_steps(self) -> int:
+        """Steps of decoding alone that went without drafts to measure what these gain."""
+    @property
+    def holdout_tokens(self) -> int: ...
+    @property
+    def holdout_ms_total(self) -> float: ...
+
+@final
+class CorpusInfo:
+    """What is known of a loaded corpus."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_documents(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Size of its file."""
+    @property
+    def readers(self) -> list[str] | None:
+        """Namespaces that may draft from it; None = all."""
+    @property
+    def accepted_tokens(self) -> int:
+        """Draft tokens from it that became output, since it was loaded."""
+
+@final
+class NamespaceInfo:
+    """What is known of a namespace of draft memory."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int:
+        """Draft tokens from its text that became output."""
+    @property
+    def num_segments(self) -> int: ...
+
+@final
+class SnapshotInfo:
+    """What a snapshot of draft memory holds; all 0 where there is none."""
+
+    @property
+    def num_namespaces(self) -> int: ...
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def bytes(self) -> int:
+        """Size of its file."""

@@ -1,0 +1,78 @@
+@final
+class Finish:
+    """Why and how a request ended; the fields after `message` are those of `RequestStats`."""
+
+    @property
+    def kind(self) -> FinishKind: ...
+    @property
+    def message(self) -> str | None: ...
+    @property
+    def verify_steps(self) -> int: ...
+    @property
+    def drafted_tokens(self) -> int: ...
+    @property
+    def accepted_tokens(self) -> int: ...
+    @property
+    def accepted_by_source(self) -> list[int]:
+        """Index = source number."""
+    @property
+    def queue_ns(self) -> int: ...
+    @property
+    def prefill_ns(self) -> int: ...
+    @property
+    def decode_ns(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def preemptions(self) -> int: ...
+    @property
+    def accepted_prediction_tokens(self) -> int: ...
+
+@final
+class StepOutput:
+    """What requests emitted; each handle appears at most once."""
+
+    @property
+    def handles(self) -> list[int]: ...
+    @property
+    def token_indptr(self) -> list[int]:
+        """Tokens of the i-th handle are `token_ids[token_indptr[i] : token_indptr[i + 1]]`."""
+    @property
+    def token_ids(self) -> list[int]: ...
+    @property
+    def sources(self) -> list[Source]:
+        """The source of each token."""
+    @property
+    def finishes(self) -> list[Finish | None]:
+        """Set for each handle that ended."""
+    def logprobs(self, index: int) -> list[TokenLogprobs] | None:
+        """What the model thought of each token of the `index`-th handle; None unless it asked.
+
+        Raises:
+            IndexError: There are fewer handles.
+        """
+    def prompt_logprobs(self, index: int) -> list[TokenLogprobs | None] | None:
+        """The same for its prompt's tokens, None for the first; once, with its first token.
+
+        Raises:
+            IndexError: There are fewer handles.
+        """
+
+@final
+class TokenLogprobs:
+    """Natural logarithms of the model's probabilities of one token and of the likeliest ones, at
+    temperature 1, before bias, penalties and masks."""
+
+    @property
+    def token_id(self) -> int: ...
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def top_ids(self) -> list[int]:
+        """Likeliest first, ties by the lowest id."""
+    @property
+    def top_logprobs(self) -> list[float]:
+        """One for each of `top_ids`."""
+
+def choice_seed(seed: int, choice: int) -> int:
+    """The seed of one choice of a request: the request's own for choice 0, else a hash of both."""

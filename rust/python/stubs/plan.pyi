@@ -1,0 +1,67 @@
+@final
+class Plan:
+    """The rows of one forward: R rows, Q requests, S sampled rows, T top rows, M moves; int32 unless
+    said.
+
+    Row `j` of request `q` has logical index `kv_len + j` and lives in slot
+    `page_ids[page_indptr[q] + index // page_size] * page_size + index % page_size`.
+    """
+
+    @property
+    def plan_id(self) -> int:
+        """To be given back with the results."""
+    @property
+    def is_greedy(self) -> bool:
+        """Whether `commit_tokens` will do: every sampled row needs only its largest logit."""
+    @property
+    def row_token(self) -> NDArray[np.int32]:
+        """[R]."""
+    @property
+    def row_position(self) -> NDArray[np.int32]:
+        """Position for rotary embedding, [R]."""
+    @property
+    def row_slot(self) -> NDArray[np.int32]:
+        """Slot that takes the row's key and value, [R]."""
+    @property
+    def row_owner(self) -> NDArray[np.int32]:
+        """Index of the row's request, [R]."""
+    @property
+    def row_parent(self) -> NDArray[np.int32]:
+        """Index of the parent within the request, -1 for its first row, [R]."""
+    @property
+    def row_ancestors(self) -> NDArray[np.int64]:
+        """Bit j = a tree row may see row j of its request, itself included; 0 in chunks, int64 [R]."""
+    @property
+    def request_row_start(self) -> NDArray[np.int32]:
+        """[Q]."""
+    @property
+    def request_row_count(self) -> NDArray[np.int32]:
+        """[Q]."""
+    @property
+    def request_kv_len(self) -> NDArray[np.int32]:
+        """Tokens already in the cache, [Q]."""
+    @property
+    def request_kind(self) -> NDArray[np.int32]:
+        """0 = chunk of a prompt (causal), 1 = tree, [Q]."""
+    @property
+    def page_indptr(self) -> NDArray[np.int32]:
+        """[Q + 1]."""
+    @property
+    def page_ids(self) -> NDArray[np.int32]:
+        """Pages that cover `kv_len + row_count` slots of each request."""
+    @property
+    def sample_rows(self) -> NDArray[np.int32]:
+        """Rows whose logits are needed, ascending, [S]; S is 0 while only prompts are computed."""
+    @property
+    def sample_indptr(self) -> NDArray[np.int32]:
+        """[Q + 1]."""
+    @property
+    def top_rows(self) -> NDArray[np.int32]:
+        """Rows whose likeliest tokens are wanted, ascending, [T]: none, or `sample_rows` and maybe
+        others."""
+    @property
+    def kv_move_src(self) -> NDArray[np.int32]:
+        """Slots to copy from, in order, before the forward, [M]."""
+    @property
+    def kv_move_dst(self) -> NDArray[np.int32]:
+        """Slots to copy to, [M]."""

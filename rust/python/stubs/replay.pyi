@@ -1,0 +1,157 @@
+# ---- corpora and replay (rust/python/src/{corpus,replay}.rs) ---------------------------------------
+
+@final
+class CorpusFile:
+    """What a corpus file holds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fingerprint(self) -> str:
+        """Of the tokenizer whose ids it holds; see `tokenizer_fingerprint`."""
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_documents(self) -> int:
+        """Documents of at least two tokens: shorter ones have nothing to draft."""
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+
+def corpus_info(path: str | PathLike[str]) -> CorpusFile:
+    """Reads and verifies a corpus file.
+
+    Raises:
+        ValueError: It cannot be read, is damaged, of another format version, or no corpus.
+    """
+
+@final
+class Bigrams:
+    """What a model says after each token alone: its 8 likeliest next tokens. Immutable.
+
+    Args:
+        ids: int32 [vocabulary, 8], the likeliest first.
+        probabilities: float32 [vocabulary, 8]. A row ends at its first 0; one that begins with 0 is
+            unknown.
+
+    Raises:
+        ValueError: Another shape, or a number that is no token or no probability.
+    """
+
+    def __new__(cls, ids: NDArray[np.int32], probabilities: NDArray[np.float32]) -> Self: ...
+    @staticmethod
+    def open(path: str | PathLike[str], fingerprint: str) -> Bigrams:
+        """Reads the file that `save` wrote.
+
+        Raises:
+            ValueError: The file cannot be read, is damaged, or belongs to another model.
+        """
+
+    def save(self, path: str | PathLike[str], fingerprint: str) -> None:
+        """Writes the table for the model that `fingerprint` (at most 64 bytes) names, atomically.
+
+        Raises:
+            ValueError: The file cannot be written.
+        """
+
+    def rows(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """A copy of ids and probabilities, as the constructor takes them."""
+
+    @property
+    def num_known(self) -> int:
+        """Tokens whose successors are known."""
+
+    def __len__(self) -> int: ...
+
+@final
+class CorpusBuilder:
+    """Gathers documents and writes them as one indexed file; 4 bytes a token until then.
+
+    Args:
+        name: 1 to 64 letters, digits, `.`, `_` or `-`.
+        fingerprint: Of the tokenizer whose ids will be pushed.
+
+    Raises:
+        ValueError: A name that no corpus can have.
+    """
+
+    def __new__(cls, name: str, fingerprint: str) -> CorpusBuilder: ...
+    def push(self, document: Sequence[int]) -> None:
+        """Adds the ids of one document; drafts never cross its end.
+
+        Raises:
+            ValueError: The corpus is full, or was written already.
+        """
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens so far."""
+
+    def finish(self, path: str | PathLike[str]) -> CorpusFile:
+        """Indexes everything and writes `path`, whole or not at all.
+
+        Raises:
+            ValueError: The file cannot be written, or was already.
+        """
+
+@final
+class Replay:
+    """What drafting would have done for requests whose output is known.
+
+    Args:
+        nodes: Most draft nodes of a step, 0 to 1024.
+        min_value: Nodes less likely than this are not drafted, 0 to 1.
+        mode: "auto", "bfs" or "prob".
+        memory: "cold" (each request alone) or "online" (finished ones teach their namespace).
+        corpora: Corpus files that every request reads.
+        corpus_ids: Documents of one more corpus, built for this replay.
+        recycle: Whether the `topk` of requests is drafted from.
+        hints: Whether the mode auto also drafts tokens that no match names: those used a moment ago,
+            and those that followed across a changed token.
+        max_depth: Longest path in draft tokens, 1 to 63.
+        memory_bytes: Bound of the memory that requests share; 0 keeps none.
+        costs: Time of a forward of 1, 2 ... rows: each step then sends only as many nodes as promise
+            the most tokens per time, as a server with one request would.
+        bigrams: What the model says after each token alone; None drafts without.
+
+    Raises:
+        ValueError: Naming the first value out of range, or the corpus that cannot be used.
+    """
+
+    def __new__(
+        cls,
+        *,
+        nodes: int = 16,
+        min_value: float = 0.0,
+        mode: str = "auto",
+        memory: str = "cold",
+        corpora: Sequence[str | PathLike[str]] = ...,
+        corpus_ids: Sequence[Sequence[int]] | None = None,
+        recycle: bool = True,
+        hints: bool = True,
+        max_depth: int = 18,
+        memory_bytes: int = ...,
+        costs: Sequence[float] = ...,
+        bigrams: Bigrams | None = None,
+    ) -> Self: ...
+    def push(
+        self,
+        prompt_ids: Sequence[int],
+        output_ids: Sequence[int],
+        prediction_ids: Sequence[int] | None = None,
+        namespace: str = "default",
+        topk: tuple[Any, Any] | None = None,
+    ) -> None:
+        """Replays one request; other Python threads go on.
+
+        Args:
+            topk: Ids [P, 8] and probabilities [P, 8], arrays or lists of rows, P = tokens of prompt
+                and output: what the model gave after each of them. Rows may be shorter, or empty.
+                Each is known from the step after the one that computed it, as in a server.
+
+        Raises:
+            ValueError: An id that is none, or `topk` does not fit.
+        """
+
+    def report(self) -> dict[str, Any]:
+        """Counts, rates and times so far; rates of nothing are None."""
