@@ -58,8 +58,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "decoder",
         "lib",
     ),
+    "rust/request/src": (
+        "violation",
+        "model refusal",
+        "resolve validate",
+        "answer",
+        "lib",
+    ),
     "rust/router/src": (
-        "error source sync",
+        "error sync",
         "access config listen metrics",
         "workers",
         "generation",

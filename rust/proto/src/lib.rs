@@ -1,8 +1,6 @@
-//! Generated protobuf messages of Spectrie and the checks that every request passes first.
+//! Generated protobuf messages of Spectrie.
 //!
 //! `src/generated/` is written by `cargo run --release -p spectrie-codegen`; nobody edits it.
-
-pub mod validate;
 
 /// Messages and services of the public API, package `spectrie.v1`.
 #[allow(

@@ -13,7 +13,6 @@ mod grpc;
 pub mod http;
 mod listen;
 pub mod metrics;
-pub mod source;
 pub mod state;
 mod sync;
 mod workers;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spectrie_proto::validate::Violation;
+use spectrie_request::{Refusal, RefusalKind, Violation};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 
 use super::kind::ErrorKind;
@@ -46,46 +46,20 @@ impl RequestError {
 
     /// One bad field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::invalid_fields(vec![Violation {
-            field: field.into(),
-            message: message.into(),
-        }])
+        Self::invalid_fields(vec![Violation::new(field, message)])
     }
 
     /// All bad fields of a request; `violations` must not be empty.
     pub fn invalid_fields(violations: Vec<Violation>) -> Self {
-        let message = violations
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("; ");
-        Self {
-            violations,
-            ..Self::new(ErrorKind::InvalidField, message)
-        }
+        Self::of_fields(ErrorKind::InvalidField, violations)
     }
 
-    /// The prompt, or prompt and answer together, are longer than the context.
-    pub fn context_length(field: &str, message: impl Into<String>) -> Self {
-        let message = message.into();
-        let violation = Violation {
-            field: field.into(),
-            message: message.clone(),
-        };
-        Self {
-            violations: vec![violation],
-            ..Self::new(ErrorKind::ContextLength, message)
-        }
-    }
-
-    /// An option that this server does not have.
-    pub fn unsupported(field: impl Into<String>, message: impl Into<String>) -> Self {
-        let (field, message) = (field.into(), message.into());
-        let text = format!("{field}: {message}");
-        let violations = vec![Violation { field, message }];
+    fn of_fields(kind: ErrorKind, violations: Vec<Violation>) -> Self {
+        let sentences = violations.iter().map(ToString::to_string);
+        let message = sentences.collect::<Vec<_>>().join("; ");
         Self {
             violations,
-            ..Self::new(ErrorKind::Unsupported, text)
+            ..Self::new(kind, message)
         }
     }
 
@@ -167,6 +141,28 @@ impl RequestError {
             details.set_request_info(request_id, "");
         }
         details
+    }
+}
+
+impl From<Refusal> for RequestError {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal.kind {
+            RefusalKind::InvalidField => ErrorKind::InvalidField,
+            RefusalKind::ContextLength => ErrorKind::ContextLength,
+            RefusalKind::PermissionDenied => ErrorKind::PermissionDenied,
+            RefusalKind::Unsupported => ErrorKind::Unsupported,
+        };
+        let mut error = Self::of_fields(kind, refusal.violations);
+        match (kind, error.violations.as_slice()) {
+            (ErrorKind::ContextLength, [only]) => error.message = only.message.clone(),
+            (ErrorKind::PermissionDenied, _) => {
+                error.message = "naming a namespace is not allowed, the server runs without \
+                                 --allow-client-namespaces"
+                    .into();
+            }
+            _ => {}
+        }
+        error
     }
 }
 

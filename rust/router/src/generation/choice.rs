@@ -2,9 +2,9 @@
 
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{FinishKind, RequestStats, TokenLogprob};
-use spectrie_text::TextStream;
+use spectrie_request::{Answer, AnswerDelta, answer};
 
-use super::logprobs;
+use super::refusal::RETRY_DELAY;
 use super::resolve::Resolved;
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::{ChoiceGuard, Inbox};
@@ -28,12 +28,7 @@ pub(crate) struct Choice {
     index: u32,
     pub(crate) attempt: u32,
     pub(crate) guard: Option<ChoiceGuard>,
-    text: TextStream,
-    /// Tokens that count so far.
-    pub(crate) num_tokens: u32,
-    last_token: Option<u32>,
-    /// The stop text that ended it.
-    stop: Option<String>,
+    answer: Answer,
     /// Of the prompt's tokens, for its end.
     prompt_logprobs: Vec<TokenLogprob>,
 }
@@ -46,17 +41,12 @@ impl Choice {
         index: u32,
         guard: ChoiceGuard,
     ) -> Result<Self, RequestError> {
-        let (tokenizer, stop) = (&resolved.model.tokenizer, &resolved.stopping.stop);
-        let text = TextStream::new(tokenizer, stop, resolved.output.skip_special_tokens)
-            .map_err(|error| RequestError::invalid("stopping.stop", error.to_string()))?;
+        let answer = Answer::new(&resolved.model.text.tokenizer, &resolved.request)?;
         Ok(Self {
             index,
             attempt: 0,
             guard: Some(guard),
-            text,
-            num_tokens: 0,
-            last_token: None,
-            stop: None,
+            answer,
             prompt_logprobs: Vec::new(),
         })
     }
@@ -64,6 +54,11 @@ impl Choice {
     /// Whether nothing more will come.
     pub(crate) fn is_done(&self) -> bool {
         self.guard.is_none()
+    }
+
+    /// Tokens that count so far.
+    pub(crate) fn num_tokens(&self) -> u32 {
+        self.answer.num_tokens()
     }
 
     /// Takes what a worker sent; `push` gets the delta, if there is one to send.
@@ -77,92 +72,66 @@ impl Choice {
             return Outcome::Continue;
         }
         let Inbox {
-            mut token_ids,
-            mut sources,
-            mut logprobs,
+            token_ids,
+            sources,
+            logprobs,
             prompt_logprobs,
             finish,
             lost,
         } = inbox;
-        let mut text = String::new();
         self.prompt_logprobs.extend(prompt_logprobs);
-        if self.stop.is_some() {
-            // Behind a stop text: neither sent nor counted.
-            token_ids.clear();
-            sources.clear();
-            logprobs.clear();
-        } else if !token_ids.is_empty() {
-            if let Err(error) = self.check(resolved, &token_ids, &sources, &logprobs) {
-                return Outcome::Failed(error);
-            }
-            let delta = self.text.push(&token_ids);
-            text = delta.text;
-            if let Some(stop) = delta.stop {
-                let before = self.num_tokens as usize;
-                let keep = delta.keep_tokens.unwrap_or(before + token_ids.len());
-                token_ids.truncate(keep.saturating_sub(before));
-                sources.truncate(token_ids.len());
-                logprobs.truncate(token_ids.len());
-                self.stop = Some(stop);
-            }
-            self.num_tokens += token_ids.len() as u32;
-            self.last_token = token_ids.last().copied().or(self.last_token);
-            if let (Some(_), None, Some(guard)) = (&self.stop, &finish, &self.guard) {
-                guard.stop(self.num_tokens);
-            }
+        let delta = AnswerDelta {
+            text: String::new(),
+            token_ids,
+            sources,
+            logprobs,
+        };
+        let had_stopped = self.answer.stop_text().is_some();
+        if !had_stopped
+            && !delta.token_ids.is_empty()
+            && let Some(fault) = self.fault(resolved, &delta)
+        {
+            return Outcome::Failed(bad_output(resolved, &fault));
         }
-        let ended = finish
-            .as_ref()
-            .is_some_and(|finish| is_good_end(finish.kind));
-        if ended && self.stop.is_none() {
-            text.push_str(&self.text.finish());
+        let kind = finish.as_ref().map(|finish| finish.kind);
+        let delta = self.answer.take(delta, kind);
+        let has_stopped = self.answer.stop_text().is_some();
+        if let (true, false, None, Some(guard)) = (has_stopped, had_stopped, kind, &self.guard) {
+            guard.stop(self.answer.num_tokens());
         }
-        self.push_delta(resolved, text, token_ids, sources, logprobs, push);
+        self.push_delta(resolved, delta, push);
         match finish {
-            Some(finish) => self.end(resolved, finish.kind, finish.message, finish.stats),
+            Some(finish) => self.end(resolved, finish.kind, finish.message, &finish.stats),
             // The text is complete: only the worker's statistics are missing.
-            None if lost && self.stop.is_some() => self.end(
-                resolved,
-                FinishKind::FinishCancelled,
-                None,
-                RequestStats::default(),
-            ),
+            None if lost && has_stopped => {
+                let kind = FinishKind::FinishCancelled;
+                self.end(resolved, kind, None, &RequestStats::default())
+            }
             None if lost => Outcome::Lost(None),
             None => Outcome::Continue,
         }
     }
 
-    /// Refuses output that no correct worker sends.
-    fn check(
-        &self,
-        resolved: &Resolved,
-        token_ids: &[u32],
-        sources: &[u32],
-        logprobs: &[TokenLogprob],
-    ) -> Result<(), RequestError> {
-        let total = self.num_tokens as usize + token_ids.len();
-        let fault = if total > resolved.max_tokens as usize {
-            format!("{total} tokens, asked for {}", resolved.max_tokens)
-        } else if let Some(id) = token_ids
-            .iter()
-            .find(|id| **id >= resolved.model.vocabulary_size)
-        {
-            format!(
-                "token {id} of a vocabulary of {}",
-                resolved.model.vocabulary_size
-            )
-        } else if sources.len() != token_ids.len() {
-            format!("{} sources for {} tokens", sources.len(), token_ids.len())
-        } else if resolved.output.logprobs.is_some() && logprobs.len() != token_ids.len() {
-            format!(
-                "{} log-probabilities for {} tokens",
-                logprobs.len(),
-                token_ids.len()
-            )
+    /// What no correct worker sends.
+    fn fault(&self, resolved: &Resolved, delta: &AnswerDelta) -> Option<String> {
+        let (request, model) = (&resolved.request, &resolved.model);
+        let count = delta.token_ids.len();
+        let total = self.answer.num_tokens() as usize + count;
+        let mut ids = delta.token_ids.iter();
+        if total > request.max_tokens as usize {
+            Some(format!("{total} tokens, asked for {}", request.max_tokens))
+        } else if let Some(id) = ids.find(|id| **id >= model.vocabulary_size) {
+            let vocabulary_size = model.vocabulary_size;
+            Some(format!("token {id} of a vocabulary of {vocabulary_size}"))
+        } else if delta.sources.len() != count {
+            let given = delta.sources.len();
+            Some(format!("{given} sources for {count} tokens"))
+        } else if request.output.logprobs.is_some() && delta.logprobs.len() != count {
+            let given = delta.logprobs.len();
+            Some(format!("{given} log-probabilities for {count} tokens"))
         } else {
-            return Ok(());
-        };
-        Err(bad_output(resolved, &fault))
+            None
+        }
     }
 
     /// The prompt's log-probabilities, where this choice was to bring them.
@@ -171,47 +140,39 @@ impl Choice {
         resolved: &Resolved,
     ) -> Result<Vec<v1::TokenLogprob>, RequestError> {
         let given = std::mem::take(&mut self.prompt_logprobs);
-        if resolved.prompt_logprobs(self.index).is_none() {
+        if resolved.request.prompt_logprobs(self.index).is_none() {
             return Ok(Vec::new());
         }
-        let expected = resolved.prompt_ids.len();
+        let expected = resolved.request.prompt_ids.len();
         if given.len() != expected {
             let count = given.len();
             let fault = format!("{count} log-probabilities for a prompt of {expected} tokens");
             return Err(bad_output(resolved, &fault));
         }
-        Ok(logprobs::named(&resolved.model.tokenizer, given))
+        Ok(answer::with_text(&resolved.model.text.tokenizer, given))
     }
 
-    fn push_delta(
-        &self,
-        resolved: &Resolved,
-        text: String,
-        token_ids: Vec<u32>,
-        sources: Vec<u32>,
-        logprobs: Vec<TokenLogprob>,
-        push: impl FnOnce(v1::Delta),
-    ) {
-        let num_tokens = token_ids.len();
-        let token_ids = if resolved.output.token_ids {
-            token_ids
-        } else {
-            Vec::new()
-        };
-        let sources = if resolved.output.sources {
-            sources.into_iter().map(|source| source as i32).collect()
-        } else {
-            Vec::new()
-        };
-        if num_tokens > 0 || !text.is_empty() {
-            push(v1::Delta {
-                index: self.index,
-                text,
-                token_ids,
-                sources,
-                logprobs: logprobs::named(&resolved.model.tokenizer, logprobs),
-            });
+    fn push_delta(&self, resolved: &Resolved, delta: AnswerDelta, push: impl FnOnce(v1::Delta)) {
+        if delta.token_ids.is_empty() && delta.text.is_empty() {
+            return;
         }
+        let output = &resolved.request.output;
+        let sources = delta.sources.into_iter();
+        push(v1::Delta {
+            index: self.index,
+            text: delta.text,
+            logprobs: answer::with_text(&resolved.model.text.tokenizer, delta.logprobs),
+            sources: if output.sources {
+                sources.map(|source| source as i32).collect()
+            } else {
+                Vec::new()
+            },
+            token_ids: if output.token_ids {
+                delta.token_ids
+            } else {
+                Vec::new()
+            },
+        });
     }
 
     fn end(
@@ -219,110 +180,50 @@ impl Choice {
         resolved: &Resolved,
         kind: FinishKind,
         message: Option<String>,
-        stats: RequestStats,
+        stats: &RequestStats,
     ) -> Outcome {
-        let reason = match (kind, &self.stop) {
-            (_, Some(stop)) => Ok((
-                v1::FinishReason::Stop,
-                Some(v1::finished::StopReason::StopText(stop.clone())),
-            )),
-            (FinishKind::FinishEos | FinishKind::FinishStopToken, None) => Ok((
-                v1::FinishReason::Stop,
-                self.last_token.map(v1::finished::StopReason::StopTokenId),
-            )),
-            (FinishKind::FinishComplete, None) => Ok((v1::FinishReason::Stop, None)),
-            (FinishKind::FinishLength, None) => Ok((v1::FinishReason::Length, None)),
-            (FinishKind::FinishDeadline, None) => Err(Outcome::Failed(RequestError::new(
-                ErrorKind::DeadlineExceeded,
-                "the deadline passed before the answer was complete",
-            ))),
-            (FinishKind::FinishRefused, None) => {
-                let message = message.unwrap_or_else(|| "the worker refused the request".into());
-                let delay = super::refusal::RETRY_DELAY;
-                let error = RequestError::retry(ErrorKind::QueueFull, message, delay);
-                Err(Outcome::Lost(Some(error)))
-            }
-            (FinishKind::FinishInvalid, None) => {
-                let message = message.unwrap_or_else(|| "the worker cannot run the request".into());
-                Err(Outcome::Failed(RequestError::new(
-                    ErrorKind::InvalidField,
-                    message,
-                )))
-            }
-            (FinishKind::FinishCancelled, None) => Err(Outcome::Lost(None)),
-            (FinishKind::FinishFailed | FinishKind::FinishNone, None) => {
-                let message = message.unwrap_or_else(|| "the worker failed".into());
-                Err(Outcome::Failed(RequestError::new(
-                    ErrorKind::Internal,
-                    message,
-                )))
-            }
-        };
-        let (reason, stop_reason) = match reason {
-            Ok(reason) => reason,
-            Err(outcome) => return outcome,
+        let Some(ending) = self.answer.ending(kind) else {
+            return failure(kind, message);
         };
         self.guard = None;
         let prompt_logprobs = match self.take_prompt_logprobs(resolved) {
             Ok(logprobs) => logprobs,
             Err(error) => return Outcome::Failed(error),
         };
+        let num_tokens = self.answer.num_tokens();
+        let finished = answer::finished(&resolved.request, self.index, num_tokens, ending, stats);
         let finished = v1::Finished {
-            index: self.index,
-            reason: reason.into(),
-            stop_reason,
-            usage: Some(self.usage(resolved, &stats)),
-            speculation: Some(speculation_stats(&stats)),
-            timing: Some(v1::Timing {
-                queue_ns: stats.queue_ns,
-                prefill_ns: stats.prefill_ns,
-                decode_ns: stats.decode_ns,
-            }),
             prompt_logprobs,
+            ..finished
         };
-        Outcome::Finished(Box::new(finished), stats)
+        Outcome::Finished(Box::new(finished), stats.clone())
     }
+}
 
-    fn usage(&self, resolved: &Resolved, stats: &RequestStats) -> v1::Usage {
-        let accepted = stats.accepted_prediction_tokens;
-        let prediction = resolved.prediction_ids.as_ref().map(|ids| ids.len() as u32);
-        v1::Usage {
-            prompt_tokens: resolved.prompt_ids.len() as u32,
-            completion_tokens: self.num_tokens,
-            cached_tokens: stats.cached_tokens,
-            accepted_prediction_tokens: prediction.map(|_| accepted),
-            rejected_prediction_tokens: prediction.map(|tokens| tokens.saturating_sub(accepted)),
+/// What follows from an end that completes no answer.
+fn failure(kind: FinishKind, message: Option<String>) -> Outcome {
+    let message = |otherwise: &str| message.unwrap_or_else(|| otherwise.into());
+    let failed = |kind, message| Outcome::Failed(RequestError::new(kind, message));
+    match kind {
+        FinishKind::FinishCancelled => Outcome::Lost(None),
+        FinishKind::FinishDeadline => failed(
+            ErrorKind::DeadlineExceeded,
+            "the deadline passed before the answer was complete".into(),
+        ),
+        FinishKind::FinishRefused => {
+            let message = message("the worker refused the request");
+            let error = RequestError::retry(ErrorKind::QueueFull, message, RETRY_DELAY);
+            Outcome::Lost(Some(error))
         }
+        FinishKind::FinishInvalid => failed(
+            ErrorKind::InvalidField,
+            message("the worker cannot run the request"),
+        ),
+        _ => failed(ErrorKind::Internal, message("the worker failed")),
     }
 }
 
 fn bad_output(resolved: &Resolved, fault: &str) -> RequestError {
-    tracing::error!(request = %resolved.request_id, fault, "bad output of a worker");
+    tracing::error!(request = %resolved.request.request_id, fault, "bad output of a worker");
     RequestError::new(ErrorKind::Internal, "the worker sent a bad output")
-}
-
-fn is_good_end(kind: FinishKind) -> bool {
-    matches!(
-        kind,
-        FinishKind::FinishEos
-            | FinishKind::FinishStopToken
-            | FinishKind::FinishLength
-            | FinishKind::FinishComplete
-    )
-}
-
-fn speculation_stats(stats: &RequestStats) -> v1::SpeculationStats {
-    let by_source = stats.accepted_by_source.iter().enumerate();
-    v1::SpeculationStats {
-        verify_steps: stats.verify_steps,
-        drafted_tokens: stats.drafted_tokens,
-        accepted_tokens: stats.accepted_tokens,
-        accepted_by_source: by_source
-            .filter(|(_, tokens)| **tokens > 0)
-            .map(|(source, tokens)| v1::SourceCount {
-                source: source as i32,
-                tokens: *tokens,
-            })
-            .collect(),
-    }
 }

@@ -1,10 +1,8 @@
 //! One request from its first check to its last event, whichever API it came from.
 
+mod blocking;
 mod choice;
-mod convert;
 mod live;
-mod logprobs;
-mod prompt;
 mod refusal;
 mod resolve;
 mod run;

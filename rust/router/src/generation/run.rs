@@ -70,10 +70,10 @@ impl Run {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let started = v1::Started {
-            request_id: resolved.request_id.clone(),
+            request_id: resolved.request.request_id.clone(),
             model: resolved.model.name.clone(),
-            prompt_tokens: resolved.prompt_ids.len() as u32,
-            seed: resolved.seed,
+            prompt_tokens: resolved.request.prompt_ids.len() as u32,
+            seed: resolved.request.seed,
             created: created.as_secs() as i64,
         };
         let model_metrics = metrics.of_model(&resolved.model.name);
@@ -131,8 +131,8 @@ impl Run {
             choice.guard = None;
         }
         self.metrics.rejected(&error);
-        let error = error.of_request(&self.resolved.request_id);
-        tracing::warn!(request = %self.resolved.request_id, kind = %error.kind, %error,
+        let error = error.of_request(&self.resolved.request.request_id);
+        tracing::warn!(request = %self.resolved.request.request_id, kind = %error.kind, %error,
             "request failed");
         error
     }
@@ -184,7 +184,7 @@ impl Run {
         let tokens_sent: u64 = self
             .choices
             .iter()
-            .map(|choice| u64::from(choice.num_tokens))
+            .map(|choice| u64::from(choice.num_tokens()))
             .sum();
         let lost = || {
             reason.unwrap_or_else(|| {
@@ -195,7 +195,7 @@ impl Run {
             return Err(lost());
         };
         let left = choice.guard.take().map(|guard| guard.worker().id.clone());
-        if choice.num_tokens > 0 || choice.attempt + 1 >= MAX_ATTEMPTS {
+        if choice.num_tokens() > 0 || choice.attempt + 1 >= MAX_ATTEMPTS {
             return Err(lost());
         }
         choice.attempt += 1;
@@ -203,7 +203,7 @@ impl Run {
         let order = Order {
             model: &resolved.model.name,
             num_choices: 1,
-            needs_context: resolved.needs_context(),
+            needs_context: resolved.request.needs_context(),
             avoid: left.as_deref(),
         };
         let sent = self.registry.dispatch(&order, || {

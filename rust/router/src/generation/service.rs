@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use spectrie_proto::{v1, validate};
+use spectrie_proto::v1;
+use spectrie_request::validate::check_request;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -95,16 +96,18 @@ impl Generation {
     ) -> Result<GenerationStream, RequestError> {
         let shared = &self.shared;
         let begun = Instant::now();
-        let violations = validate::check_request(&request);
-        if !violations.is_empty() {
-            return Err(RequestError::invalid_fields(violations));
-        }
+        let known = shared.registry.find(request.model.as_deref()).ok();
+        let vocabulary_size = known.map(|(model, _)| model.vocabulary_size);
+        check(&request, vocabulary_size)?;
         self.check_draining()?;
         let live = shared.live.claim(&request_id)?;
         let tracked = shared.running.token();
         let deadline = self.deadline(caller.deadline, begun);
         let mut wait = self.wait(deadline);
         let (model, max_context) = self.find_model(request.model.as_deref(), &mut wait).await?;
+        if vocabulary_size != Some(model.vocabulary_size) {
+            check(&request, Some(model.vocabulary_size))?;
+        }
         let facts = Facts {
             request_id,
             model,
@@ -114,7 +117,8 @@ impl Generation {
             deadline,
         };
         let resolved = super::resolve::resolve(request, facts).await?;
-        let mailbox = Arc::new(Mailbox::new(resolved.num_choices as usize));
+        let num_choices = resolved.request.num_choices;
+        let mailbox = Arc::new(Mailbox::new(num_choices as usize));
         let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
         let run = Run::new(Parts {
             resolved,
@@ -187,8 +191,8 @@ impl Generation {
     ) -> Result<Vec<ChoiceGuard>, RequestError> {
         let order = Order {
             model: &resolved.model.name,
-            num_choices: resolved.num_choices as usize,
-            needs_context: resolved.needs_context(),
+            num_choices: resolved.request.num_choices as usize,
+            needs_context: resolved.request.needs_context(),
             avoid: None,
         };
         let dispatch = |index| Dispatch {
@@ -198,7 +202,7 @@ impl Generation {
         };
         loop {
             wait.begin_look();
-            let choices = || (0..resolved.num_choices).map(dispatch).collect();
+            let choices = || (0..resolved.request.num_choices).map(dispatch).collect();
             match self.shared.registry.dispatch(&order, choices) {
                 Ok(guards) => return Ok(guards),
                 Err(Refusal::Coming) => wait.next().await?,
@@ -238,4 +242,13 @@ impl Generation {
     pub(crate) fn draining(&self) -> &CancellationToken {
         &self.shared.draining
     }
+}
+
+/// Refuses a request that breaks a limit; token ids when the `vocabulary_size` is known.
+fn check(request: &v1::GenerateRequest, vocabulary_size: Option<u32>) -> Result<(), RequestError> {
+    let violations = check_request(request, vocabulary_size);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(RequestError::invalid_fields(violations))
 }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use spectrie_proto::{v1, validate};
+use spectrie_proto::v1;
+use spectrie_request::Refusal;
+use spectrie_request::resolve::{chat_text_and_ids, encode};
+use spectrie_request::validate::{check_chat, check_id_list};
 
-use super::{Generation, prompt, refused};
+use super::{Generation, blocking, refused};
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::ServedModel;
 
@@ -26,7 +29,11 @@ impl Generation {
     ) -> Result<v1::TokenizeResponse, RequestError> {
         let model = self.text_model(request.model.as_deref())?;
         let add_special_tokens = request.add_special_tokens.unwrap_or(false);
-        let token_ids = prompt::encode(&model, request.text, add_special_tokens, "text").await?;
+        let text = request.text;
+        let token_ids = blocking::run(text.len(), move || {
+            encode(&model.text, &text, add_special_tokens, "text")
+        })
+        .await?;
         Ok(v1::TokenizeResponse { token_ids })
     }
 
@@ -39,16 +46,15 @@ impl Generation {
         request: v1::DetokenizeRequest,
     ) -> Result<v1::DetokenizeResponse, RequestError> {
         let model = self.text_model(request.model.as_deref())?;
-        let violations =
-            validate::check_id_list("token_ids", &request.token_ids, model.vocabulary_size);
+        let violations = check_id_list("token_ids", &request.token_ids, model.vocabulary_size);
         if !violations.is_empty() {
             return Err(RequestError::invalid_fields(violations));
         }
         let skip_special_tokens = request.skip_special_tokens.unwrap_or(true);
         let ids = request.token_ids;
-        let text = prompt::run(ids.len(), move || {
-            let decoded = model.tokenizer.decode(&ids, skip_special_tokens);
-            decoded.map_err(|error| RequestError::invalid("token_ids", error.to_string()))
+        let text = blocking::run(ids.len(), move || {
+            let decoded = model.text.tokenizer.decode(&ids, skip_special_tokens);
+            decoded.map_err(|error| Refusal::invalid("token_ids", error.to_string()))
         })
         .await?;
         Ok(v1::DetokenizeResponse { text })
@@ -62,7 +68,7 @@ impl Generation {
         &self,
         request: v1::ApplyChatTemplateRequest,
     ) -> Result<v1::ApplyChatTemplateResponse, RequestError> {
-        let violations = validate::check_chat(request.chat.as_ref());
+        let violations = check_chat(request.chat.as_ref());
         if !violations.is_empty() {
             return Err(RequestError::invalid_fields(violations));
         }
@@ -73,7 +79,11 @@ impl Generation {
                 "a checked chat was absent",
             ));
         };
-        let (text, token_ids) = prompt::chat_ids(&model, chat).await?;
+        let contents = chat.messages.iter().map(|message| message.content.len());
+        let (text, token_ids) = blocking::run(contents.sum(), move || {
+            chat_text_and_ids(model.facts(0), &chat)
+        })
+        .await?;
         Ok(v1::ApplyChatTemplateResponse { text, token_ids })
     }
 }

@@ -90,6 +90,8 @@ impl Names {
 mod tests {
     use std::time::Duration;
 
+    use spectrie_request::{Refusal, RefusalKind};
+
     use super::*;
 
     const NAMES: Names = Names {
@@ -144,7 +146,11 @@ mod tests {
 
     #[test]
     fn too_long_for_the_context_names_the_field() {
-        let error = RequestError::context_length("stopping.max_tokens", "given 9, allowed 1 to 5");
+        let error = RequestError::from(Refusal::new(
+            RefusalKind::ContextLength,
+            "stopping.max_tokens",
+            "given 9, allowed 1 to 5",
+        ));
         let error = HttpError::of_core(error, NAMES);
         assert_eq!(error.code, Some("context_length_exceeded"));
         assert_eq!(

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderValue, Method, StatusCode};
-use spectrie_proto::validate::MAX_NAME_BYTES;
+use spectrie_types::limits::MAX_NAME_BYTES;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use uuid::Uuid;
 

@@ -13,6 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{Load, RequestStats};
+use spectrie_types::Source;
 
 use super::drafting::Drafting;
 use super::labels::{
@@ -21,7 +22,6 @@ use super::labels::{
 };
 use super::table::Registrar;
 use crate::error::RequestError;
-use crate::source::SOURCE_NAMES;
 use crate::sync::lock;
 
 type Times = Family<ModelLabel, Histogram, Buckets>;
@@ -253,11 +253,12 @@ impl Metrics {
         add(&self.drafts, stats.verify_steps);
         add(&self.draft_tokens, stats.drafted_tokens);
         add(&self.preemptions, stats.preemptions);
-        for (source, count) in SOURCE_NAMES.iter().zip(&stats.accepted_by_source).skip(1) {
+        let by_source = stats.accepted_by_source.iter().skip(1);
+        for (source, count) in Source::ALL.into_iter().zip(by_source) {
             if *count > 0 {
                 let labels = SourceLabels {
                     model: model.to_owned(),
-                    source,
+                    source: source.name(),
                 };
                 self.accepted_tokens
                     .get_or_create(&labels)

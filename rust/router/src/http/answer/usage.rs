@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use spectrie_proto::v1;
+use spectrie_types::Source;
 
 /// OpenAI's `usage`. `completion_tokens` counts tokens emitted; rejected prediction tokens appear
 /// in the details alone.
@@ -103,7 +104,7 @@ impl Totals {
             speculation.drafted_tokens += u64::from(stats.drafted_tokens);
             speculation.accepted_tokens += u64::from(stats.accepted_tokens);
             for count in &stats.accepted_by_source {
-                let name = source_name(count.source());
+                let name = source_name(count.source);
                 *speculation.accepted_by_source.entry(name).or_default() += u64::from(count.tokens);
             }
         }
@@ -133,18 +134,10 @@ fn milliseconds(nanoseconds: u64) -> f64 {
     (nanoseconds / 1_000) as f64 / 1e3
 }
 
-/// The name of a source on the wire, in metrics and on pages.
-fn source_name(source: v1::Source) -> &'static str {
-    match source {
-        v1::Source::Unspecified => "unknown",
-        v1::Source::Model => "model",
-        v1::Source::Prediction => "prediction",
-        v1::Source::Request => "request",
-        v1::Source::Shared => "shared",
-        v1::Source::Corpus => "corpus",
-        v1::Source::Recycled => "recycled",
-        v1::Source::Grammar => "grammar",
-    }
+/// The name of a source in answers.
+fn source_name(number: i32) -> &'static str {
+    let source = u8::try_from(number).ok().and_then(Source::from_number);
+    source.map_or("unknown", Source::name)
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
-//! What a request wishes for, in the messages of the worker's stream.
+//! The options of a request in the messages of the worker's stream.
 
 use spectrie_proto::{v1, worker_v1};
 
-use crate::workers::ServedModel;
+use crate::model::SamplingDefaults;
 
 /// Every number that decides a token: the request's, else the model's, else the API's default.
 pub(super) fn sampling_parameters(
     sampling: v1::Sampling,
     bad_words: Vec<worker_v1::TokenIds>,
-    model: &ServedModel,
+    defaults: &SamplingDefaults,
 ) -> worker_v1::SamplingParameters {
-    let defaults = &model.defaults;
     worker_v1::SamplingParameters {
         temperature: sampling.temperature.or(defaults.temperature).unwrap_or(1.0),
         top_p: sampling.top_p.or(defaults.top_p).unwrap_or(1.0),
@@ -44,7 +43,7 @@ pub(super) fn worker_structured(structured: v1::Structured) -> worker_v1::Struct
     worker_v1::Structured { constraint }
 }
 
-/// The mode to ask for; the worker's own setting when the request has no wish.
+/// The mode to ask for; the worker's own setting when the request says nothing.
 pub(super) fn speculation_mode(
     speculation: &v1::Speculation,
 ) -> Option<worker_v1::SpeculationMode> {
@@ -67,24 +66,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mode_is_the_wish_of_the_request_or_none() {
+    fn mode_is_the_requests_own_or_none() {
         use worker_v1::SpeculationMode as Worker;
-        let wish = |enabled, mode: v1::SpeculationMode| {
+        let mode = |enabled, wanted: v1::SpeculationMode| {
             speculation_mode(&v1::Speculation {
                 enabled,
-                mode: mode.into(),
+                mode: wanted.into(),
                 ..Default::default()
             })
         };
-        assert_eq!(wish(None, v1::SpeculationMode::Unspecified), None);
+        assert_eq!(mode(None, v1::SpeculationMode::Unspecified), None);
         assert_eq!(
-            wish(Some(true), v1::SpeculationMode::Unspecified),
+            mode(Some(true), v1::SpeculationMode::Unspecified),
             Some(Worker::Auto)
         );
         assert_eq!(
-            wish(Some(false), v1::SpeculationMode::Bfs),
+            mode(Some(false), v1::SpeculationMode::Bfs),
             Some(Worker::Off)
         );
-        assert_eq!(wish(None, v1::SpeculationMode::Prob), Some(Worker::Prob));
+        assert_eq!(mode(None, v1::SpeculationMode::Prob), Some(Worker::Prob));
     }
 }

@@ -1,6 +1,6 @@
 //! Gathers what is wrong with a request.
 
-use super::Violation;
+use crate::Violation;
 
 /// Gathers violations.
 #[derive(Debug, Default)]
@@ -10,10 +10,7 @@ pub(super) struct Checker {
 
 impl Checker {
     pub(super) fn refuse(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.violations.push(Violation {
-            field: field.into(),
-            message: message.into(),
-        });
+        self.violations.push(Violation::new(field, message));
     }
 
     pub(super) fn check(&mut self, holds: bool, field: &str, message: impl FnOnce() -> String) {
@@ -36,24 +33,4 @@ impl Checker {
             self.refuse(field, format!("given {value}, allowed {range}"));
         }
     }
-}
-
-/// Refuses the first id outside the vocabulary.
-pub(super) fn check_ids(checker: &mut Checker, field: &str, ids: &[u32], vocabulary_size: u32) {
-    if let Some((index, id)) = ids
-        .iter()
-        .enumerate()
-        .find(|(_, id)| **id >= vocabulary_size)
-    {
-        refuse_id(checker, format!("{field}[{index}]"), *id, vocabulary_size);
-    }
-}
-
-/// Says which ids there are.
-pub(super) fn refuse_id(checker: &mut Checker, field: String, id: u32, vocabulary_size: u32) {
-    let largest = vocabulary_size.saturating_sub(1);
-    checker.refuse(
-        field,
-        format!("given token id {id}, allowed 0 to {largest}"),
-    );
 }

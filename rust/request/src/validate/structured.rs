@@ -1,9 +1,10 @@
 //! The form of an answer.
 
+use spectrie_proto::v1;
+use spectrie_proto::v1::structured::Constraint;
+use spectrie_types::limits::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_CHOICES};
+
 use super::checker::Checker;
-use super::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_CHOICES};
-use crate::v1;
-use crate::v1::structured::Constraint;
 
 /// Checks the sizes of a constraint; whether it means anything is for the worker to say.
 pub(super) fn check_structured(checker: &mut Checker, structured: &v1::Structured) {

@@ -1,8 +1,11 @@
-//! How tokens are drawn, and what is told of them.
+//! How tokens are drawn, and what is reported of them.
+
+use spectrie_proto::v1;
+use spectrie_types::limits::{
+    MAX_BAD_WORD_BYTES, MAX_BAD_WORDS, MAX_CHOICES, MAX_LOGIT_BIAS_ENTRIES, MAX_TOP_LOGPROBS,
+};
 
 use super::checker::Checker;
-use super::{MAX_BAD_WORD_BYTES, MAX_BAD_WORDS, MAX_CHOICES, MAX_LOGIT_BIAS_ENTRIES, MAX_LOGPROBS};
-use crate::v1;
 
 /// Checks how tokens are drawn.
 pub(super) fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
@@ -96,8 +99,8 @@ pub(super) fn check_output(checker: &mut Checker, output: &v1::Output) {
         ("output.prompt_logprobs", output.prompt_logprobs),
     ] {
         let count = count.unwrap_or(0);
-        checker.check(count <= MAX_LOGPROBS, field, || {
-            format!("given {count}, allowed 0 to {MAX_LOGPROBS}")
+        checker.check(count <= MAX_TOP_LOGPROBS, field, || {
+            format!("given {count}, allowed 0 to {MAX_TOP_LOGPROBS}")
         });
     }
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use spectrie_proto::{v1, worker_v1};
 use spectrie_text::Tokenizer;
 
-/// Names every token of `logprobs`, which a worker knows by its id alone.
-pub(super) fn named(
+/// Adds text and bytes to every token of `logprobs`, which an engine knows by its id alone.
+pub fn with_text(
     tokenizer: &Tokenizer,
     logprobs: Vec<worker_v1::TokenLogprob>,
 ) -> Vec<v1::TokenLogprob> {

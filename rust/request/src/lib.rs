@@ -1,0 +1,18 @@
+//! One understanding of a request, for the router and for `spectrie.LLM`.
+//!
+//! A request is checked ([`validate`]), given tokens, defaults and seeds ([`resolve`]) and sent to an
+//! engine; the tokens that come back become text, usage and a reason to finish ([`answer`]). It knows
+//! neither a network nor a thread: whoever calls decides where the work is done.
+
+pub mod answer;
+mod model;
+mod refusal;
+pub mod resolve;
+pub mod validate;
+mod violation;
+
+pub use answer::{Answer, AnswerDelta};
+pub use model::{Model, SamplingDefaults};
+pub use refusal::{Refusal, RefusalKind};
+pub use resolve::{Caller, OutputOptions, ResolvedRequest, resolve};
+pub use violation::Violation;

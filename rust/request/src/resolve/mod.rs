@@ -1,0 +1,10 @@
+//! From a checked request to orders for an engine: nothing is left for a worker to default.
+
+mod context;
+mod namespace;
+mod parameters;
+mod prompt;
+mod request;
+
+pub use prompt::{chat_text_and_ids, encode};
+pub use request::{Caller, OutputOptions, ResolvedRequest, resolve, text_bytes};

@@ -1,0 +1,129 @@
+//! Prompts, predictions and banned texts as token ids.
+
+use serde::Serialize;
+use spectrie_proto::v1::generate_request::Prompt;
+use spectrie_proto::{v1, worker_v1};
+use spectrie_text::{TemplateOptions, TextFiles};
+use spectrie_types::limits::MAX_BAD_WORD_IDS;
+
+use crate::model::Model;
+use crate::refusal::{Refusal, RefusalKind, Refusals};
+
+/// A chat message as templates see it.
+#[derive(Debug, Serialize)]
+struct Message<'a> {
+    role: &'a str,
+    content: &'a str,
+}
+
+/// Token ids of a prompt. Special tokens are added to a text and left to the template of a chat.
+pub(super) fn prompt_ids(model: Model<'_>, prompt: Option<Prompt>) -> Result<Vec<u32>, Refusal> {
+    let (ids, field) = match prompt {
+        Some(Prompt::TokenIds(ids)) => (ids.ids, "token_ids.ids"),
+        Some(Prompt::Text(text)) => (encode(model.text, &text, true, "text")?, "text"),
+        Some(Prompt::Chat(chat)) => (chat_text_and_ids(model, &chat)?.1, "chat"),
+        None => return Err(Refusal::invalid("prompt", "required")),
+    };
+    if ids.is_empty() {
+        let message = "given 0 tokens, allowed 1 or more";
+        return Err(Refusal::invalid(field, message));
+    }
+    Ok(ids)
+}
+
+/// Token ids of a prediction, at most as many as a context holds.
+pub(super) fn prediction_ids(
+    model: Model<'_>,
+    content: v1::prediction::Content,
+) -> Result<Vec<u32>, Refusal> {
+    let (ids, field) = match content {
+        v1::prediction::Content::TokenIds(ids) => (ids.ids, "speculation.prediction.token_ids"),
+        v1::prediction::Content::Text(text) => {
+            let field = "speculation.prediction.text";
+            (encode(model.text, &text, false, field)?, field)
+        }
+    };
+    if ids.len() > model.max_context as usize {
+        let most = model.max_context;
+        let message = format!("given {} tokens, allowed up to {most}", ids.len());
+        return Err(Refusal::new(RefusalKind::ContextLength, field, message));
+    }
+    Ok(ids)
+}
+
+/// Token sequences of texts that the output may not contain: each as it stands and after a space,
+/// since within a sentence a word's first token holds the space before it.
+pub(super) fn bad_word_ids(
+    text: &TextFiles,
+    words: &[String],
+) -> Result<Vec<worker_v1::TokenIds>, Refusal> {
+    let mut sequences: Vec<worker_v1::TokenIds> = Vec::new();
+    let mut refusals = Refusals::default();
+    for (index, word) in words.iter().enumerate() {
+        let field = format!("sampling.bad_words[{index}]");
+        for spelled in [word.clone(), format!(" {word}")] {
+            let ids = encode(text, &spelled, false, &field).and_then(|ids| {
+                if (1..=MAX_BAD_WORD_IDS).contains(&ids.len()) {
+                    return Ok(ids);
+                }
+                let count = ids.len();
+                let message = format!("given {count} tokens, allowed 1 to {MAX_BAD_WORD_IDS}");
+                Err(Refusal::invalid(&field, message))
+            });
+            match ids {
+                Ok(ids) if sequences.iter().any(|sequence| sequence.ids == ids) => {}
+                Ok(ids) => sequences.push(worker_v1::TokenIds { ids }),
+                Err(refusal) => {
+                    refusals.add(refusal);
+                    break;
+                }
+            }
+        }
+    }
+    refusals.into_result().map(|()| sequences)
+}
+
+/// Text and token ids of a chat in the model's template.
+///
+/// # Errors
+/// The model has no template, or the template refuses the messages.
+pub fn chat_text_and_ids(
+    model: Model<'_>,
+    chat: &v1::ChatPrompt,
+) -> Result<(String, Vec<u32>), Refusal> {
+    let Some(template) = &model.text.template else {
+        let message = format!("model {:?} has no chat template, send text", model.name);
+        return Err(Refusal::new(RefusalKind::Unsupported, "chat", message));
+    };
+    let options = TemplateOptions {
+        add_generation_prompt: chat.add_generation_prompt.unwrap_or(true),
+        ..TemplateOptions::default()
+    };
+    let messages: Vec<_> = chat
+        .messages
+        .iter()
+        .map(|message| Message {
+            role: &message.role,
+            content: &message.content,
+        })
+        .collect();
+    let text = template
+        .render(&messages, &options)
+        .map_err(|error| Refusal::invalid("chat.messages", error.to_string()))?;
+    let ids = encode(model.text, &text, false, "chat")?;
+    Ok((text, ids))
+}
+
+/// Token ids of a text.
+///
+/// # Errors
+/// What the tokenizer says of a text that it refuses, as a violation of `field`.
+pub fn encode(
+    files: &TextFiles,
+    text: &str,
+    add_special_tokens: bool,
+    field: &str,
+) -> Result<Vec<u32>, Refusal> {
+    let ids = files.tokenizer.encode(text, add_special_tokens);
+    ids.map_err(|error| Refusal::invalid(field, error.to_string()))
+}
