@@ -78,11 +78,11 @@ def test_without_hints_nothing_is_drafted_where_nothing_repeats() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"nodes": 5000}, "nodes is 5000: allowed are 0 to 1024"),
-        ({"mode": "fast"}, 'draft mode "fast" is unknown'),
-        ({"memory": "warm"}, 'memory "warm" is unknown'),
-        ({"min_value": 2.0}, "min_value is 2: allowed are 0 to 1"),
-        ({"costs": [1.0, -1.0]}, "a forward of 2 rows costs -1"),
+        ({"nodes": 5000}, "nodes is 5000; allowed: 0 to 1024"),
+        ({"mode": "fast"}, 'mode is "fast"; allowed: auto, bfs, prob'),
+        ({"memory": "warm"}, 'memory is "warm"; allowed: cold, online'),
+        ({"min_value": 2.0}, "min_value is 2; allowed: 0 to 1"),
+        ({"costs": [1.0, -1.0]}, "cost of 2 rows is -1"),
         ({"corpora": ["/nowhere.corpus"]}, "cannot open /nowhere.corpus"),
     ],
 )
@@ -94,7 +94,7 @@ def test_wrong_settings_are_named(arguments: dict[str, object], message: str) ->
 @pytest.mark.parametrize(
     ("topk", "message"),
     [
-        (([[1]], [[0.5]]), "topk has 1 entries: expected 2"),
+        (([[1]], [[0.5]]), "topk has 1 entries; allowed: 2"),
         (([[1]], []), "1 rows of ids and 0 of probabilities"),
         (([[1, 2], []], [[0.5], []]), r"topk\[0\] has 2 ids and 1 probabilities"),
         (([[1], []], [[1.5], []]), "probability of topk is 1.5"),

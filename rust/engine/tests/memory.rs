@@ -110,8 +110,8 @@ fn foreign_unknown_and_duplicate_corpora_are_refused() {
     let add = |file: &CorpusFile| engine.add_corpus(&file.0, Readers::All).map(|_| ());
     assert!(message(add(&foreign)).contains("was built with tokenizer xyz, the model's is abc"));
     add(&own).unwrap();
-    assert!(message(add(&own)).contains("\"own\" is loaded already"));
-    assert!(message(engine.remove_corpus("none")).contains("loaded are own"));
+    assert!(message(add(&own)).contains("\"own\" is already loaded"));
+    assert!(message(engine.remove_corpus("none")).contains("loaded: own"));
     let missing = engine.add_corpus(&PathBuf::from("/nowhere/x.corpus"), Readers::All);
     assert!(
         missing

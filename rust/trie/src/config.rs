@@ -6,13 +6,13 @@ use spectrie_types::options::MEMORY_BYTES;
 
 use crate::TrieError;
 
-/// The longest context, in tokens, that any match compares.
+/// Maximum length of a matched context, in tokens.
 pub const MAX_MATCH: usize = 64;
 
-/// The deepest tree, in draft tokens: one ancestor word carries 63 nodes beside the root.
+/// Maximum depth of a tree, in draft tokens: an ancestor word has 64 bits, one for the root.
 pub const MAX_DEPTH: usize = 63;
 
-/// How a tree is chosen.
+/// Strategy that selects the nodes of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DraftMode {
     /// Best-first by calibrated path probability, all match lengths blended. The default.
@@ -39,24 +39,23 @@ impl FromStr for DraftMode {
     }
 }
 
-/// How one request drafts.
+/// Settings of the drafts of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DraftConfig {
-    /// How the tree is chosen. Default [`DraftMode::Auto`].
+    /// Strategy that selects the nodes. Default [`DraftMode::Auto`].
     pub mode: DraftMode,
-    /// The longest path in draft tokens, 1 to [`MAX_DEPTH`]. Default 18.
+    /// Maximum path length in draft tokens, 1 to [`MAX_DEPTH`]. Default 18.
     pub max_depth: usize,
-    /// The shortest context, in tokens, that counts as a match in the fixed modes. Default 1.
+    /// Minimum length of a match in the fixed modes, in tokens. Default 1.
     pub min_match: usize,
-    /// The longest context, in tokens, that the fixed modes compare, up to [`MAX_MATCH`].
-    /// Default 16.
+    /// Maximum length of a match in the fixed modes, in tokens, up to [`MAX_MATCH`]. Default 16.
     pub max_match: usize,
-    /// Children of a node at the longest match in `bfs`; at least this many always. Default 1.
+    /// Minimum number of children of a node in `bfs`, used at the longest match. Default 1.
     pub min_breadth: usize,
-    /// Most children of a node in the fixed modes. Default 10.
+    /// Maximum number of children of a node in the fixed modes. Default 10.
     pub max_breadth: usize,
-    /// Whether the adaptive mode also drafts what no match names: tokens used a moment ago, and
-    /// those that followed across a changed token. Default true.
+    /// Also drafts from sparse context in `auto`: recently used tokens, and tokens that followed
+    /// across a changed one. Default true.
     pub hints: bool,
 }
 
@@ -139,16 +138,15 @@ impl DraftConfig {
 /// The bounds of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Bytes of arenas all namespaces own together. 0 keeps nothing; else at least
+    /// Total bytes of the arenas of all namespaces: 0 to keep no text, or at least
     /// [`MemoryConfig::MIN_CAPACITY_BYTES`]. Default 256 MiB.
     pub capacity_bytes: usize,
-    /// Most namespaces held at once; the one idle longest makes room for a new one.
-    /// Default 1024.
+    /// Maximum number of namespaces; a new one replaces the one idle longest. Default 1024.
     pub max_namespaces: usize,
 }
 
 impl MemoryConfig {
-    /// The smallest capacity that is not zero.
+    /// Smallest capacity above zero.
     pub const MIN_CAPACITY_BYTES: usize = 64 << 10;
 
     /// Checks both bounds.
@@ -198,7 +196,7 @@ mod tests {
         let error = "greedy".parse::<DraftMode>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "draft mode \"greedy\" is unknown: allowed are \"auto\", \"bfs\" and \"prob\""
+            "mode is \"greedy\"; allowed: auto, bfs, prob"
         );
     }
 
@@ -215,14 +213,17 @@ mod tests {
             ..DraftConfig::default()
         };
         let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "max_depth is 64: allowed are 1 to 63");
+        assert_eq!(message, "max_depth is 64; allowed: 1 to 63");
         let config = DraftConfig {
             min_match: 9,
             max_match: 4,
             ..DraftConfig::default()
         };
         let message = config.validate().unwrap_err().to_string();
-        assert_eq!(message, "min_match is 9, above max_match, which is 4");
+        assert_eq!(
+            message,
+            "min_match is 9; allowed: at most max_match, which is 4"
+        );
         let config = MemoryConfig {
             capacity_bytes: 10,
             ..MemoryConfig::default()

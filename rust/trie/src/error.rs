@@ -1,23 +1,23 @@
-//! What draft memory refuses.
+//! The error of the crate.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// What draft memory cannot work with. Each message names what was given, what is allowed and,
-/// where it is not plain, what to do.
+/// Input that draft memory refuses. Each message names what was given, what is allowed and, where
+/// it is not obvious, what to do.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrieError {
     /// A draft mode that does not exist.
-    #[error("draft mode {given:?} is unknown: allowed are \"auto\", \"bfs\" and \"prob\"")]
+    #[error("mode is {given:?}; allowed: auto, bfs, prob")]
     UnknownMode {
         /// The name that was given.
         given: String,
     },
     /// A setting outside its range.
-    #[error("{name} is {given}: allowed are {min} to {max}")]
+    #[error("{name} is {given}; allowed: {min} to {max}")]
     OutOfRange {
         /// The setting.
         name: &'static str,
@@ -29,7 +29,7 @@ pub enum TrieError {
         max: usize,
     },
     /// A lower bound above its upper bound.
-    #[error("{low_name} is {low}, above {high_name}, which is {high}")]
+    #[error("{low_name} is {low}; allowed: at most {high_name}, which is {high}")]
     Inverted {
         /// The lower setting.
         low_name: &'static str,
@@ -40,39 +40,39 @@ pub enum TrieError {
         /// Its value.
         high: usize,
     },
-    /// A name that no corpus can have.
+    /// An invalid corpus name.
     #[error(
-        "corpus name {given:?} cannot be used: use 1 to 64 letters, digits, '.', '_' or '-', not \
-         starting with '.' or '-'"
+        "corpus name is {given:?}; allowed: 1 to 64 letters, digits, '.', '_' or '-', not starting \
+         with '.' or '-'"
     )]
     CorpusName {
         /// The name that was given.
         given: String,
     },
-    /// A tokenizer fingerprint that no file can hold.
-    #[error("tokenizer fingerprint {given:?} has {} bytes: at most 64 fit", given.len())]
+    /// A tokenizer fingerprint that is too long.
+    #[error("tokenizer fingerprint {given:?} has {} bytes; allowed: at most 64", given.len())]
     Fingerprint {
         /// The fingerprint that was given.
         given: String,
     },
     /// More text than one corpus can index.
-    #[error("a corpus of {given} tokens is too large: at most {max} fit, build several")]
+    #[error("corpus has {given} tokens; allowed: at most {max}; build several corpora instead")]
     CorpusFull {
         /// Tokens and separators it would have.
         given: usize,
-        /// The most that fit.
+        /// The maximum.
         max: usize,
     },
-    /// A corpus under a name that is taken.
+    /// A corpus whose name is taken.
     #[error(
-        "corpus {name:?} is loaded already: remove it first, or build the other under another name"
+        "corpus {name:?} is already loaded; remove it first or build the new one under another name"
     )]
     DuplicateCorpus {
         /// The name.
         name: String,
     },
     /// A corpus that is not loaded.
-    #[error("corpus {given:?} is not loaded: {}", loaded_names(.loaded))]
+    #[error("corpus {given:?} is not loaded; {}", loaded_names(.loaded))]
     UnknownCorpus {
         /// The name that was given.
         given: String,
@@ -82,29 +82,29 @@ pub enum TrieError {
     /// A file that cannot be opened, read or written.
     #[error("cannot {action} {}: {reason}", .path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The message of the operating system.
         reason: String,
     },
-    /// A file that can be read and must not be used.
+    /// A file that can be read but not used.
     #[error("{} cannot be used as a {kind}: found {found}, expected {expected}; {remedy}", .path.display())]
     Refused {
-        /// What the file was to be.
+        /// The expected kind of file.
         kind: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         found: String,
-        /// What it should be.
+        /// The expected contents.
         expected: String,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A setting by name that does not exist.
-    #[error("{what} {given:?} is unknown: allowed are {allowed}")]
+    /// A name that no setting has.
+    #[error("{what} is {given:?}; allowed: {allowed}")]
     UnknownName {
         /// The setting.
         what: &'static str,
@@ -113,40 +113,42 @@ pub enum TrieError {
         /// The names there are.
         allowed: &'static str,
     },
-    /// A number that is no probability.
-    #[error("{name} is {given}: allowed are 0 to 1")]
+    /// A number outside 0 to 1.
+    #[error("{name} is {given}; allowed: 0 to 1")]
     NotAProbability {
-        /// What it is.
+        /// The setting.
         name: &'static str,
         /// Its value.
         given: String,
     },
-    /// A time that no forward can take.
-    #[error("a forward of {rows} rows costs {given}: expected a finite time above 0")]
+    /// A cost that is not a positive, finite time.
+    #[error("cost of {rows} rows is {given}; allowed: a finite time above 0")]
     NoCost {
         /// Rows of the forward.
         rows: usize,
         /// Its cost.
         given: String,
     },
-    /// The one number that is no token id.
-    #[error("{name}[{index}] is 4294967295, which ends documents: allowed are 0 to 4294967294")]
+    /// The separator where a token id is expected.
+    #[error("{name}[{index}] is 4294967295, which separates documents; allowed: 0 to 4294967294")]
     NotAToken {
         /// The list it is in.
         name: &'static str,
         /// Its place there.
         index: usize,
     },
-    /// Bytes that are no weights of the scores.
-    #[error("{given} bytes are no weights: expected {expected} bytes of finite 32-bit floats")]
+    /// Bytes that are not weights of the scores.
+    #[error("weights have {given} bytes; allowed: {expected} bytes of finite 32-bit floats")]
     Weights {
         /// Bytes given.
         given: usize,
         /// Bytes of weights.
         expected: usize,
     },
-    /// Successors that are no whole rows.
-    #[error("bigrams of {ids} ids and {probabilities} probabilities: expected 8 of each a token")]
+    /// Successors that do not form whole rows.
+    #[error(
+        "bigrams have {ids} ids and {probabilities} probabilities; allowed: 8 of each per token"
+    )]
     BigramRows {
         /// Ids given.
         ids: usize,
@@ -155,7 +157,7 @@ pub enum TrieError {
     },
     /// Recorded likeliest tokens that do not fit the text.
     #[error(
-        "topk has {given} entries: expected {expected}, one for each token of prompt and output"
+        "topk has {given} entries; allowed: {expected}, one for each token of prompt and output"
     )]
     TopEntries {
         /// Positions that were given.
@@ -177,8 +179,8 @@ impl TrieError {
 
 fn loaded_names(names: &[String]) -> String {
     if names.is_empty() {
-        "none is".to_owned()
+        "none is loaded".to_owned()
     } else {
-        format!("loaded are {}", names.join(", "))
+        format!("loaded: {}", names.join(", "))
     }
 }

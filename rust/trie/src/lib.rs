@@ -1,9 +1,9 @@
 //! Draft memory: token sources, scores and draft trees.
 //!
-//! A request's likely continuations come from text, not from a second model: its own prompt and
-//! output, a `prediction` the caller sent, and what its namespace learnt from other requests.
-//! Each step they are drafted as one small tree that the model verifies in a single forward. A
-//! wrong draft costs time and never changes the output.
+//! Likely continuations of a request come from text, not from a second model: from its own prompt
+//! and output, a `prediction` sent by the caller, and the text of its namespace. In each step they
+//! form one small tree that the model verifies in a single forward. A wrong draft costs time and
+//! never changes the output.
 
 mod config;
 mod draft;

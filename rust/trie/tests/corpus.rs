@@ -151,13 +151,13 @@ fn a_name_is_loaded_once_and_the_others_stay() {
     let again = Corpus::open(&path(&folder, "a")).expect("a whole file");
     let error = memory.add_corpus(again, Readers::All).expect_err("taken");
     assert!(
-        error.to_string().contains("\"a\" is loaded already"),
+        error.to_string().contains("\"a\" is already loaded"),
         "{error}"
     );
     let error = memory.remove_corpus("c").expect_err("unknown");
     assert_eq!(
         error.to_string(),
-        "corpus \"c\" is not loaded: loaded are a, b"
+        "corpus \"c\" is not loaded; loaded: a, b"
     );
     assert_eq!(memory.corpora(), before);
     memory.remove_corpus("a").expect("loaded");

@@ -1,4 +1,4 @@
-//! Drafting for one request.
+//! The drafter of one request.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const RECYCLED_KEYS: usize = 4096;
 /// A node of a draft that the output reached, and the token that came there.
 type Label = (u32, TokenId);
 
-/// Drafts for one request: owns its prompt, prediction and output, and reads its namespace.
+/// Drafts for one request. Owns its prompt, prediction and output, and reads its namespace.
 ///
 /// # Example
 ///
@@ -72,8 +72,8 @@ pub struct Drafter {
 }
 
 impl Drafter {
-    /// A drafter without text. Settings outside their range are moved into it: see
-    /// [`DraftConfig::validate`]. Without `shared` only the request's own texts are drafted from.
+    /// Creates a drafter without text. Settings out of range are clamped: see
+    /// [`DraftConfig::validate`]. Without `shared` it drafts from the request's own texts only.
     pub fn new(config: DraftConfig, shared: Option<Arc<SharedTrie>>) -> Self {
         let weights = shared
             .as_ref()
@@ -101,23 +101,23 @@ impl Drafter {
         }
     }
 
-    /// Whether the namespace learns from this request: what the model answered it, and the weights
-    /// of its scores. Default true.
+    /// Sets whether the namespace receives the model's answers to this request and the weights that
+    /// it learns. Default true.
     #[must_use]
     pub fn contributes(mut self, contributes: bool) -> Self {
         self.contributes = contributes;
         self
     }
 
-    /// Whether the scores are trained when [`Drafter::train`] is called, as when there is time for
-    /// it, instead of whenever output is pushed. Default false.
+    /// Sets whether only [`Drafter::train`] trains the scores, when the caller has time, instead of
+    /// each push of output. Default false.
     #[must_use]
     pub fn trains_later(mut self, later: bool) -> Self {
         self.trains_later = later;
         self
     }
 
-    /// Starts from other weights than the namespace's, and trains them by `rate` per label.
+    /// Replaces the weights of the namespace and the training rate per label.
     #[must_use]
     pub fn with_weights(mut self, weights: Weights, rate: f32) -> Self {
         self.first_weights = weights.clone();
@@ -126,7 +126,7 @@ impl Drafter {
         self
     }
 
-    /// The weights of the scores, as trained so far.
+    /// Returns the weights of the scores as trained so far.
     pub fn weights(&self) -> &Weights {
         self.mixer.all()
     }
@@ -140,22 +140,22 @@ impl Drafter {
         self.excluded.extend_from_slice(ranges);
     }
 
-    /// Appends prompt tokens, in order, in as many pieces as the caller likes. Amortised constant
-    /// time per token.
+    /// Appends prompt tokens, in order and in any number of pieces. Amortised constant time per
+    /// token.
     pub fn push_prompt(&mut self, tokens: &[TokenId]) {
         self.request.extend(tokens);
         self.reached = None;
     }
 
-    /// Sets the text that the output is expected to follow, from its first token. Replaces an
+    /// Sets the text that the output is expected to resemble from its first token on. Replaces an
     /// earlier prediction and its count.
     pub fn set_prediction(&mut self, tokens: &[TokenId]) {
         self.prediction = Prediction::new(tokens);
     }
 
-    /// Takes what the model gave after `last`, whose predecessor on its path is `before`: its
-    /// likeliest tokens, at most [`TOP_K`](spectrie_types::sizes::TOP_K), descending, with their probabilities at
-    /// temperature 1. Any row that a forward computed will do, accepted or not.
+    /// Records the model's top tokens after `last`, whose predecessor on its path is `before`: at
+    /// most [`TOP_K`](spectrie_types::sizes::TOP_K), descending, with their probabilities at
+    /// temperature 1. Accepts any row of a forward, rejected nodes included.
     pub fn recycle(&mut self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
         let recycled = self
             .recycled
@@ -166,8 +166,8 @@ impl Drafter {
         }
     }
 
-    /// Appends emitted tokens, in order. They also train the score of the last draft, now or at the
-    /// next [`Drafter::train`], so each emitted token must be pushed, once.
+    /// Appends emitted tokens, in order. They also train the scores of the last draft, now or at
+    /// the next [`Drafter::train`], so push each emitted token exactly once.
     pub fn push_output(&mut self, tokens: &[TokenId]) {
         let start = *self.output_start.get_or_insert(self.request.tokens().len());
         for &token in tokens {
@@ -190,7 +190,8 @@ impl Drafter {
         self.reached = self.builder.child(node, token);
     }
 
-    /// Trains the scores with the output pushed since the last call. Some microseconds a step.
+    /// Trains the scores with the output pushed since the last call. Takes a few microseconds per
+    /// step.
     pub fn train(&mut self) {
         let (earlier, expected) = &mut self.earlier;
         let old = earlier.drain(..).map(|label| (label, &*expected));
@@ -215,11 +216,11 @@ impl Drafter {
         std::mem::swap(expected, &mut self.search.expected);
     }
 
-    /// Continuations of everything pushed: at most `max_nodes` nodes, each with a value of at
-    /// least `min_value`. May be empty.
+    /// Returns likely continuations of the text pushed so far: at most `max_nodes` nodes, each with
+    /// a value of at least `min_value`. May be empty.
     ///
-    /// `min_value` is the price of a row in accepted tokens; the fixed modes ignore it. Costs some
-    /// ten microseconds for 16 nodes, whatever the length of the text.
+    /// `min_value` is the price of a row in accepted tokens; the fixed modes ignore it. Takes about
+    /// ten microseconds for 16 nodes, independent of the length of the text.
     pub fn draft(&mut self, max_nodes: usize, min_value: f32) -> DraftTree {
         self.lay_labels_aside();
         let (segments, corpora, recycled, bigrams) = match &self.shared {
@@ -287,12 +288,12 @@ impl Drafter {
         self.builder.tree()
     }
 
-    /// Notes which nodes of the last draft the model accepted: `accepted` holds their indices in
+    /// Records which nodes of the last draft the model accepted: `accepted` holds their indices in
     /// `tree`, from the root down.
     ///
-    /// Credits the shared text and the corpora they came from, which keeps the text from ageing
-    /// out; scores are trained by [`Drafter::push_output`]. `tree` may be a part of what was
-    /// drafted, and indices outside it end the path.
+    /// Credits the shared text and the corpora that the nodes came from, which keeps that text from
+    /// being evicted. [`Drafter::push_output`] trains the scores. `tree` may be a part of the
+    /// draft; indices outside it end the path.
     pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32]) {
         let Some(shared) = &self.shared else { return };
         let mut node = ROOT;
@@ -329,8 +330,8 @@ impl Drafter {
             .collect()
     }
 
-    /// Emitted tokens that equalled the token at the prediction's cursor. Each predicted token
-    /// counts once, drafted or not, so the count depends on the output alone.
+    /// Returns the number of emitted tokens that equalled the token at the prediction's cursor.
+    /// Each predicted token counts once, drafted or not, so the count depends on the output alone.
     pub fn accepted_prediction_tokens(&self) -> u32 {
         self.prediction.num_accepted()
     }

@@ -1,4 +1,4 @@
-//! The draft tree of one request: which of its candidates are worth a row.
+//! The draft tree of one request.
 
 pub(crate) mod best_first;
 pub(crate) mod corpus_order;

@@ -13,7 +13,7 @@ pub struct DraftNode {
     pub parent: Option<u32>,
     /// Distance from the root: 1 for the root's children.
     pub depth: u16,
-    /// Probability, in 0 to 1, that the model takes the whole path to this node.
+    /// Probability, 0 to 1, that the model accepts the whole path to this node.
     pub value: f32,
     /// The source the token is credited to.
     pub source: Source,
@@ -31,24 +31,24 @@ pub struct DraftTree {
 }
 
 impl DraftTree {
-    /// Number of draft nodes.
+    /// Returns the number of draft nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether nothing is drafted.
+    /// Returns true if nothing is drafted.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Draft tokens expected to be accepted: the sum of the values.
+    /// Returns the expected number of accepted tokens: the sum of the values.
     pub fn expected_accepted(&self) -> f32 {
         self.nodes.iter().map(|node| node.value).sum()
     }
 
-    /// Index of the child of `parent` (`None` = the root) that carries `token`.
+    /// Returns the index of the child of `parent` (`None` = the root) that carries `token`.
     ///
-    /// Costs one pass over the nodes after the parent.
+    /// Takes one pass over the nodes after the parent.
     pub fn child(&self, parent: Option<u32>, token: TokenId) -> Option<u32> {
         let first = parent.map_or(0, |index| index as usize + 1);
         let nodes = self.nodes.get(first..)?;
@@ -58,7 +58,7 @@ impl DraftTree {
         Some((first + offset) as u32)
     }
 
-    /// Indices of the longest path from the root that spells a prefix of `tokens`.
+    /// Returns the indices of the longest path from the root that spells a prefix of `tokens`.
     pub fn walk(&self, tokens: &[TokenId]) -> Vec<u32> {
         let mut path = Vec::new();
         let mut parent = None;
@@ -72,7 +72,7 @@ impl DraftTree {
         path
     }
 
-    /// The tokens from the root to `index`, `index` included; empty when there is no such node.
+    /// Returns the tokens from the root to `index`, `index` included; empty if it does not exist.
     pub fn path_tokens(&self, index: u32) -> Vec<TokenId> {
         let mut tokens = Vec::new();
         let mut next = Some(index);

@@ -1,4 +1,4 @@
-//! Shared memory of a worker: its namespaces under one byte budget.
+//! The draft memory of a worker: its namespaces under one byte budget.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::{
 
 /// Named, separate shared tries under one byte budget.
 ///
-/// Nothing of one namespace is ever drafted in another. Both the bytes and the number of
-/// namespaces are bounded.
+/// Text of one namespace is never drafted in another. Both the bytes and the number of namespaces
+/// are bounded.
 #[derive(Debug)]
 pub struct DraftMemory {
     config: MemoryConfig,
@@ -64,11 +64,11 @@ impl Held {
 }
 
 impl DraftMemory {
-    /// Empty memory.
+    /// Creates an empty memory.
     ///
     /// # Errors
     ///
-    /// [`TrieError::OutOfRange`] when a bound cannot be worked with.
+    /// [`TrieError::OutOfRange`] if a bound is invalid.
     pub fn new(config: MemoryConfig) -> Result<Self, TrieError> {
         config.validate()?;
         let pool = Arc::new(Pool::new(config.capacity_bytes));
@@ -80,10 +80,10 @@ impl DraftMemory {
         })
     }
 
-    /// The trie of a namespace, made empty on first use.
+    /// Returns the trie of a namespace, created empty on first use.
     ///
-    /// At the bound on namespaces the one used longest ago, among those that no request holds if
-    /// there is such a one, is forgotten whole.
+    /// At the maximum number of namespaces, the one idle longest is forgotten first, preferably one
+    /// that no request holds.
     pub fn namespace(&self, name: &str) -> Arc<SharedTrie> {
         let mut held = self.held();
         if let Some(shared) = held.namespaces.get(name) {
@@ -124,8 +124,8 @@ impl DraftMemory {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets every request draft from what the model says after one token alone, from its next step
-    /// on; `None` ends that.
+    /// Sets the bigram table that every request drafts from, from its next step on; `None` removes
+    /// it.
     pub fn set_bigrams(&self, bigrams: Option<Arc<Bigrams>>) {
         let mut held = self.held();
         for shared in held.namespaces.values() {
@@ -134,11 +134,11 @@ impl DraftMemory {
         held.bigrams = bigrams;
     }
 
-    /// Lets `readers` draft from `corpus`, running requests included, from their next step on.
+    /// Adds `corpus` for `readers`, running requests included, from their next step on.
     ///
     /// # Errors
     ///
-    /// [`TrieError::DuplicateCorpus`] when its name is taken; nothing changes then.
+    /// [`TrieError::DuplicateCorpus`] if its name is taken; nothing changes then.
     pub fn add_corpus(&self, corpus: Arc<Corpus>, readers: Readers) -> Result<(), TrieError> {
         let mut held = self.held();
         if held
@@ -155,8 +155,7 @@ impl DraftMemory {
         Ok(())
     }
 
-    /// Stops drafting from the corpus called `name`, from the next step of any request on. Its
-    /// file is left alone.
+    /// Removes the corpus called `name`, from the next step of any request on. Keeps its file.
     ///
     /// # Errors
     ///
@@ -179,17 +178,17 @@ impl DraftMemory {
         Ok(())
     }
 
-    /// Saves the text of every namespace in `folder`, which is made when there is none, for the
-    /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and inserting go on meanwhile;
-    /// what is inserted meanwhile may be missing.
+    /// Saves the text of every namespace in `folder`, which is created if missing, for the
+    /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and inserting continue; text
+    /// inserted during the save may be missing.
     ///
-    /// The file, readable by this user alone, is replaced at once and synced: after a crash at
-    /// any moment the old or the new snapshot is there whole. Corpora are not part of it.
+    /// The file is readable by this user only, replaced atomically and synced: a crash at any
+    /// moment leaves the old or the new snapshot complete. Corpora are not included.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Io`] when it cannot be written; the old snapshot stays.
-    /// [`TrieError::Fingerprint`].
+    /// [`TrieError::Io`] if it cannot be written; the old snapshot stays.
+    /// [`TrieError::Fingerprint`] if the fingerprint is too long.
     pub fn save(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
         check_fingerprint(fingerprint)?;
         let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,16 +199,15 @@ impl DraftMemory {
         Ok(info)
     }
 
-    /// Restores what [`DraftMemory::save`] left in `folder`: its text comes before any that was
-    /// inserted since. What the byte budget or the bound on namespaces cannot hold is left out,
-    /// the least useful text first. Says what was restored, which is nothing when there is no
-    /// snapshot.
+    /// Restores the snapshot in `folder`; its text counts as older than any inserted since. Text
+    /// that exceeds the byte budget or the number of namespaces is left out, the least useful
+    /// first. Returns what was restored: nothing if there is no snapshot.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Refused`] when the snapshot is damaged, of another format version or of
-    /// another tokenizer, [`TrieError::Io`] when it cannot be read. Memory stays as it was then,
-    /// and no bytes can make it panic.
+    /// [`TrieError::Refused`] if the snapshot is damaged, of another format version or of another
+    /// tokenizer; [`TrieError::Io`] if it cannot be read. Memory then stays unchanged, and no
+    /// bytes can make it panic.
     pub fn restore(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
         let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let place = place.insert(SnapshotPlace::new(folder, fingerprint));
@@ -227,12 +225,11 @@ impl DraftMemory {
         }
     }
 
-    /// Forgets the text of `namespace`, and says whether there was such a
-    /// namespace. Its running requests stop reading and extending that text with their next step;
-    /// new requests begin with an empty one.
+    /// Forgets the text of `namespace` and returns whether it existed. Its running requests stop
+    /// reading and extending that text with their next step; new requests start empty.
     ///
-    /// A snapshot in the folder last saved to or restored from is saved again without the text,
-    /// or removed when that fails, before this returns.
+    /// Before this returns, a snapshot in the folder last saved to or restored from is saved again
+    /// without the text, or removed if that fails.
     pub fn forget(&self, namespace: &str) -> bool {
         let place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = self.held().namespaces.remove(namespace);
@@ -245,7 +242,7 @@ impl DraftMemory {
         shared.is_some()
     }
 
-    /// The namespaces held, by name.
+    /// Returns the namespaces, sorted by name.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         let held = self.held();
         let mut infos: Vec<_> = held
@@ -257,7 +254,7 @@ impl DraftMemory {
         infos
     }
 
-    /// The corpora that are loaded, in the order in which they were added.
+    /// Returns the loaded corpora, in the order in which they were added.
     pub fn corpora(&self) -> Vec<CorpusInfo> {
         let held = self.held();
         let infos = held
@@ -267,18 +264,18 @@ impl DraftMemory {
         infos.collect()
     }
 
-    /// Number of namespaces held.
+    /// Returns the number of namespaces.
     pub fn num_namespaces(&self) -> usize {
         self.held().namespaces.len()
     }
 
-    /// Bytes of everything that namespaces own: never above the configured capacity. A draft that
-    /// is running may still read, for some microseconds, an arena that is owned no more.
+    /// Returns the bytes that all namespaces own, never above the configured capacity. A running
+    /// draft may read an evicted arena for a few microseconds more.
     pub fn bytes(&self) -> usize {
         self.pool.used_bytes()
     }
 
-    /// Bytes of the corpus files that are loaded, which do not count against the capacity.
+    /// Returns the bytes of the loaded corpus files, which do not count against the capacity.
     pub fn corpus_bytes(&self) -> usize {
         let held = self.held();
         held.corpora
@@ -287,7 +284,7 @@ impl DraftMemory {
             .sum()
     }
 
-    /// Tokens that all namespaces hold.
+    /// Returns the number of tokens in all namespaces.
     pub fn num_tokens(&self) -> u64 {
         let held = self.held();
         held.namespaces
@@ -296,7 +293,7 @@ impl DraftMemory {
             .sum()
     }
 
-    /// Tokens that made room for others, since this memory was made.
+    /// Returns the number of tokens evicted since this memory was created.
     pub fn evicted_tokens(&self) -> u64 {
         self.pool.evicted_tokens()
     }

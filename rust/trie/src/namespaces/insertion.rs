@@ -7,11 +7,11 @@ use crate::namespaces::document::{Document, MIN_EXTENT_TOKENS};
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::extent::InsertedRange;
 
-/// The text of one running request on its way into its namespace: each token can be drafted by
-/// the namespace's other requests as soon as it is pushed.
+/// An open document of one running request. Other requests of the namespace can draft each token
+/// as soon as it is pushed.
 ///
-/// Made by [`SharedTrie::begin`]; dropping it ends the document. When the namespace is forgotten,
-/// nothing more of the request is inserted.
+/// Created by [`SharedTrie::begin`]; dropping it ends the document. After the namespace is
+/// forgotten, it inserts nothing.
 #[derive(Debug)]
 pub struct Insertion {
     shared: Arc<SharedTrie>,
@@ -19,7 +19,7 @@ pub struct Insertion {
 }
 
 impl SharedTrie {
-    /// Begins to insert the text of a running request, piece by piece.
+    /// Opens a document for the text of a running request.
     pub fn begin(self: &Arc<Self>) -> Insertion {
         Insertion {
             shared: Arc::clone(self),
@@ -29,13 +29,13 @@ impl SharedTrie {
 }
 
 impl Insertion {
-    /// Where the text was written: what its own request must not take for another's.
+    /// Returns the ranges that were written, which the request's own drafter has to exclude.
     pub fn ranges(&self) -> &[InsertedRange] {
         &self.document.ranges()
     }
 
-    /// Appends tokens to the document, in order; [`SEPARATOR`] ends it and begins another.
-    /// Constant time per token; other writers of the namespace wait meanwhile, readers never.
+    /// Appends tokens to the document, in order; [`crate::SEPARATOR`] ends it and opens another. Takes
+    /// constant time per token; other writers of the namespace wait, readers do not.
     pub fn push(&mut self, tokens: &[TokenId]) {
         self.shared.append(&mut self.document, tokens);
     }

@@ -1,4 +1,4 @@
-//! What requests of one namespace share, under one byte budget, and its snapshot.
+//! Text shared by the requests of a namespace, under one byte budget, and its snapshots.
 
 pub(crate) mod document;
 pub(crate) mod draft_memory;

@@ -17,26 +17,26 @@ const TURN_TOKENS: usize = 4096;
 /// Corpora that one namespace may read, in the order in which they were added.
 pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
 
-/// What is known of a namespace.
+/// Size and use of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
     /// Its name.
     pub name: String,
     /// Tokens inserted and not evicted.
     pub num_tokens: u64,
-    /// Bytes of the arenas it owns.
+    /// Bytes of its arenas and tables.
     pub bytes: usize,
     /// Draft tokens from its text that the model accepted.
     pub accepted_tokens: u64,
-    /// Arenas it owns.
+    /// Number of its arenas.
     pub num_segments: usize,
 }
 
 /// Text of one namespace, inserted by any number of writers and read by any number of drafters.
 ///
 /// Readers never wait for an insert: they take the current list of segments and walk it with
-/// atomic loads. Writers take turns. Bytes are bounded by the [`crate::DraftMemory`] that made
-/// it: at the bound the least useful segment is dropped whole.
+/// atomic loads. Writers take turns. The [`crate::DraftMemory`] that made it bounds its bytes: at
+/// the bound the least useful segment is dropped whole.
 #[derive(Debug)]
 pub struct SharedTrie {
     name: String,
@@ -74,12 +74,12 @@ impl SharedTrie {
         shared
     }
 
-    /// Inserts one document, so that drafters find it from then on.
+    /// Inserts one document; drafters find it from then on.
     ///
-    /// Documents never touch: a match or a continuation stays inside one. [`SEPARATOR`] splits
-    /// `tokens` into several. A document of fewer than two tokens is left out. When the byte
-    /// budget cannot hold even the smallest segment, the text is dropped. Costs constant time per
-    /// token; other writers of the namespace wait for a few thousand tokens at most.
+    /// A match or a continuation never leaves its document. [`SEPARATOR`] splits `tokens` into
+    /// several documents; those of fewer than two tokens are left out. The text is dropped if the
+    /// byte budget cannot hold even the smallest segment. Takes constant time per token; other
+    /// writers of the namespace wait for a few thousand tokens at most.
     ///
     /// [`SEPARATOR`]: crate::SEPARATOR
     pub fn insert(&self, tokens: &[TokenId]) {
@@ -214,7 +214,7 @@ impl SharedTrie {
         }
     }
 
-    /// Bytes of the arenas and tables this namespace owns.
+    /// Returns the bytes of the arenas and tables of this namespace.
     pub fn bytes(&self) -> usize {
         let segments = self.snapshot();
         let arenas: usize = segments.iter().map(|segment| segment.bytes()).sum();

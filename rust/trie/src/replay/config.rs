@@ -7,13 +7,13 @@ use crate::{DraftConfig, MemoryConfig, TrieError};
 /// Most draft nodes of a step that a replay takes.
 const MAX_NODES: usize = 1024;
 
-/// What a request may know of the others.
+/// Whether requests see the text of earlier ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryMode {
-    /// Nothing: each request stands alone. Corpora are read. The default.
+    /// Each request stands alone, apart from corpora. The default.
     #[default]
     Cold,
-    /// The text of the finished requests of its namespace.
+    /// Each request reads the text of the finished requests of its namespace.
     Online,
 }
 
@@ -27,30 +27,29 @@ impl FromStr for MemoryMode {
             _ => Err(TrieError::UnknownName {
                 what: "memory",
                 given: name.to_owned(),
-                allowed: "\"cold\" and \"online\"",
+                allowed: "cold, online",
             }),
         }
     }
 }
 
-/// How requests are replayed.
+/// Settings of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayConfig {
-    /// How trees are chosen.
+    /// Settings of the drafts.
     pub draft: DraftConfig,
-    /// Most draft nodes of a step, 0 to 1024. Default 16.
+    /// Maximum draft nodes per step, 0 to 1024. Default 16.
     pub max_nodes: usize,
-    /// Price of a node in accepted tokens, 0 to 1: less likely ones are not drafted. Default 0.
+    /// Minimum probability of a draft node, 0 to 1. Default 0.
     pub min_value: f32,
-    /// Time of a forward of 1, 2 ... rows, in any unit: each step sends only as many nodes as
-    /// promise the most tokens per time. Empty (the default) sends every drafted node.
+    /// Time of a forward of 1, 2 ... rows, in any unit. Each step then sends the number of nodes
+    /// with the most expected tokens per time. Empty (the default) sends every drafted node.
     pub costs: Vec<f64>,
-    /// What requests know of each other.
+    /// Whether requests see the text of earlier ones.
     pub memory: MemoryMode,
-    /// Bounds of the memory they share.
+    /// Bounds of the memory that requests share.
     pub bounds: MemoryConfig,
-    /// Whether the model's likeliest tokens, where a request has them, are drafted from.
-    /// Default true.
+    /// Drafts from the model's recorded top tokens where a request has them. Default true.
     pub recycle: bool,
 }
 
@@ -115,10 +114,7 @@ mod tests {
         assert_eq!("cold".parse(), Ok(MemoryMode::Cold));
         assert_eq!("online".parse(), Ok(MemoryMode::Online));
         let message = "warm".parse::<MemoryMode>().unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "memory \"warm\" is unknown: allowed are \"cold\" and \"online\""
-        );
+        assert_eq!(message, "memory is \"warm\"; allowed: cold, online");
     }
 
     #[test]
@@ -128,19 +124,19 @@ mod tests {
             max_nodes: 5000,
             ..ReplayConfig::default()
         };
-        assert_eq!(refused(config), "nodes is 5000: allowed are 0 to 1024");
+        assert_eq!(refused(config), "nodes is 5000; allowed: 0 to 1024");
         let config = ReplayConfig {
             min_value: f32::NAN,
             ..ReplayConfig::default()
         };
-        assert_eq!(refused(config), "min_value is NaN: allowed are 0 to 1");
+        assert_eq!(refused(config), "min_value is NaN; allowed: 0 to 1");
         let config = ReplayConfig {
             costs: vec![1.0, 0.0],
             ..ReplayConfig::default()
         };
         assert_eq!(
             refused(config),
-            "a forward of 2 rows costs 0: expected a finite time above 0"
+            "cost of 2 rows is 0; allowed: a finite time above 0"
         );
         assert_eq!(ReplayConfig::default().validate(), Ok(()));
     }

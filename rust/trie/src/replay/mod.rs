@@ -1,8 +1,8 @@
-//! What drafting would have done for requests whose output is known.
+//! Replays of requests whose output is known.
 //!
-//! Teacher-forced: each step drafts, accepts the longest drafted path that the true output takes,
-//! emits one token more, as the model would have, and goes on from there. The first step drafts
-//! from the prompt alone; a step that accepts all that is left ends the request.
+//! Teacher-forced: each step drafts, accepts the longest drafted path that the recorded output
+//! takes, and emits one token more, as the model would have. The first step drafts from the prompt
+//! alone; a step that accepts the rest of the output ends the request.
 
 mod budget;
 mod config;

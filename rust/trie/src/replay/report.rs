@@ -1,32 +1,32 @@
-//! What a replay found.
+//! The report of a replay.
 
 use spectrie_types::Source;
 
-/// Drafted tokens of similar probability, given the tokens before them: what was promised and
-/// what came.
+/// Drafted tokens of similar probability, given the tokens before them: expected and actual
+/// acceptance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
-    /// Nodes whose parent the output had reached.
+    /// Number of nodes whose parent was accepted.
     pub trials: u64,
-    /// Sum of their probabilities: how many should have come.
+    /// Expected number of accepted nodes: the sum of their probabilities.
     pub expected: f64,
-    /// How many came.
+    /// Actual number of accepted nodes.
     pub actual: u64,
 }
 
-/// Counts, rates and times of everything replayed so far. Rates of nothing are `None`.
+/// Counts, rates and times of everything replayed so far. A rate without data is `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayReport {
-    /// Requests replayed.
+    /// Number of requests.
     pub requests: u64,
-    /// Tokens of their outputs.
+    /// Number of output tokens.
     pub output_tokens: u64,
-    /// Forwards of the model: each gave the accepted tokens and one more, the last one of a
-    /// request maybe none more.
+    /// Number of forwards. Each emitted the accepted tokens and one more, except perhaps the last
+    /// of a request.
     pub steps: u64,
-    /// Draft nodes offered.
+    /// Number of draft nodes.
     pub drafted_tokens: u64,
-    /// Drafted tokens that were the output's.
+    /// Number of draft nodes that the output accepted.
     pub accepted_tokens: u64,
     /// `accepted_tokens / steps`.
     pub accepted_per_step: Option<f64>,
@@ -36,25 +36,25 @@ pub struct ReplayReport {
     pub drafted_per_step: Option<f64>,
     /// `accepted_tokens / drafted_tokens`.
     pub accepted_per_drafted: Option<f64>,
-    /// Microseconds to draft one tree, median.
+    /// Time to draft one tree in microseconds, median.
     pub draft_us_p50: Option<f64>,
-    /// The same, 99th percentile.
+    /// Time to draft one tree in microseconds, 99th percentile.
     pub draft_us_p99: Option<f64>,
-    /// Microseconds to take a step's tokens in and learn from them, median.
+    /// Time to record a step's tokens and learn from them in microseconds, median.
     pub update_us_p50: Option<f64>,
-    /// Tokens a second that shared memory took in, one thread; `None` when nothing was inserted.
+    /// Tokens inserted into shared memory per second by one thread; `None` if none was.
     pub insert_tokens_per_second: Option<f64>,
     /// `memory_bytes / memory_tokens`.
     pub bytes_per_token: Option<f64>,
-    /// Bytes of shared memory and of the corpora at the end.
+    /// Bytes of shared memory and of the corpora, now.
     pub memory_bytes: u64,
-    /// Tokens in them.
+    /// Tokens of shared memory and of the corpora, now.
     pub memory_tokens: u64,
-    /// Tokens that shared memory forgot to make room for others.
+    /// Number of tokens evicted from shared memory.
     pub evicted_tokens: u64,
-    /// By probability given the tokens before: 0 to 0.1, 0.1 to 0.2, and so on.
+    /// Acceptance by probability given the tokens before: 0 to 0.1, 0.1 to 0.2, and so on.
     pub calibration: [Bin; 10],
-    /// All bins together.
+    /// Acceptance of all bins together.
     pub calibration_overall: Bin,
     /// Accepted tokens by source: index = source number - 1.
     pub accepted_by_source: [u64; Source::ALL.len()],

@@ -1,8 +1,8 @@
-//! One request to replay.
+//! A recorded request.
 
 use crate::{SEPARATOR, TokenId, TrieError};
 
-/// What the model gave after each token of prompt ++ output: its likeliest next tokens.
+/// The model's top tokens after each token of prompt ++ output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopEntries {
     entries: Vec<(TokenId, f32)>,
@@ -11,8 +11,8 @@ pub struct TopEntries {
 }
 
 impl TopEntries {
-    /// Adds the next position's tokens with their probabilities, likeliest first; none for a
-    /// position that was not computed.
+    /// Adds the top tokens of the next position with their probabilities, likeliest first; none for
+    /// a position that was not computed.
     ///
     /// # Errors
     ///
@@ -35,17 +35,17 @@ impl TopEntries {
         Ok(())
     }
 
-    /// Number of positions.
+    /// Returns the number of positions.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no position.
+    /// Returns true if there is no position.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The tokens after `position`; empty where nothing was computed.
+    /// Returns the top tokens after `position`; empty where nothing was computed.
     pub fn get(&self, position: usize) -> &[(TokenId, f32)] {
         let Some(&end) = self.ends.get(position) else {
             return &[];
@@ -60,18 +60,18 @@ impl TopEntries {
 pub struct ReplayRequest<'a> {
     /// Tokens of the prompt.
     pub prompt: &'a [TokenId],
-    /// Tokens that the model answered.
+    /// Tokens of the output.
     pub output: &'a [TokenId],
-    /// Text that the caller expected the output to follow; empty for none.
+    /// Text that the caller expected the output to resemble; empty for none.
     pub prediction: &'a [TokenId],
     /// The namespace that it reads and contributes to.
     pub namespace: &'a str,
-    /// One entry for each token of prompt ++ output, when they were recorded.
+    /// One entry for each token of prompt ++ output, if they were recorded.
     pub top: Option<&'a TopEntries>,
 }
 
 impl<'a> ReplayRequest<'a> {
-    /// A request of the namespace `default` with neither prediction nor recorded entries.
+    /// Creates a request of the namespace `default` without prediction and top tokens.
     pub fn new(prompt: &'a [TokenId], output: &'a [TokenId]) -> Self {
         Self {
             prompt,
@@ -141,12 +141,12 @@ mod tests {
         let message = request.check().unwrap_err().to_string();
         assert_eq!(
             message,
-            "topk has 1 entries: expected 2, one for each token of prompt and output"
+            "topk has 1 entries; allowed: 2, one for each token of prompt and output"
         );
         let message = ReplayRequest::new(&[1, SEPARATOR], &[]).check();
         assert_eq!(
             message.unwrap_err().to_string(),
-            "prompt_ids[1] is 4294967295, which ends documents: allowed are 0 to 4294967294"
+            "prompt_ids[1] is 4294967295, which separates documents; allowed: 0 to 4294967294"
         );
     }
 }

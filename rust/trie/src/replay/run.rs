@@ -1,4 +1,4 @@
-//! Replays requests one after the other.
+//! The replay of requests, one after the other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{
 /// Tells the files of corpora built here apart.
 static NEXT_FILE: AtomicUsize = AtomicUsize::new(0);
 
-/// Replays requests in the order of their arrival and counts what was drafted and accepted.
+/// Replays requests in the order of their arrival and counts drafted and accepted tokens.
 ///
 /// # Example
 ///
@@ -53,11 +53,11 @@ struct Training {
 }
 
 impl Replay {
-    /// A replay with empty memory.
+    /// Creates a replay with empty memory.
     ///
     /// # Errors
     ///
-    /// [`TrieError`], naming the setting that cannot be worked with.
+    /// [`TrieError`], naming the invalid setting.
     pub fn new(config: ReplayConfig) -> Result<Self, TrieError> {
         config.validate()?;
         Ok(Self {
@@ -68,7 +68,7 @@ impl Replay {
         })
     }
 
-    /// Lets every request from now on draft from `corpus`.
+    /// Adds a corpus that every further request drafts from.
     ///
     /// # Errors
     ///
@@ -77,13 +77,13 @@ impl Replay {
         self.memory.add_corpus(corpus, Readers::All)
     }
 
-    /// Lets every request from now on draft from what the model says after one token alone.
+    /// Sets the bigram table that every further request drafts from.
     pub fn set_bigrams(&mut self, bigrams: Arc<Bigrams>) {
         self.memory.set_bigrams(Some(bigrams));
     }
 
-    /// Starts every request from now on with `weights` in place of those of its namespace, and
-    /// trains them by `rate` per label.
+    /// Starts every further request with `weights` instead of those of its namespace, and trains
+    /// them by `rate` per label.
     pub fn set_weights(&mut self, weights: &Weights, rate: f32) {
         self.training = Some(Training {
             weights: weights.clone(),
@@ -92,14 +92,14 @@ impl Replay {
         });
     }
 
-    /// What the last request made of the weights that [`Replay::set_weights`] gave it; `None`
-    /// without such.
+    /// Returns the weights of [`Replay::set_weights`] as the last request trained them; `None`
+    /// before such a call.
     pub fn trained(&self) -> Option<&Weights> {
         self.training.as_ref().map(|training| &training.trained)
     }
 
-    /// Builds a corpus called `name` of `documents`, in the folder for temporary files, and adds
-    /// it; its file is gone when this returns.
+    /// Builds a corpus called `name` of `documents` in the folder for temporary files, adds it and
+    /// deletes its file.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// [`TrieError::NotAToken`] or [`TrieError::TopEntries`]; nothing of it was counted then.
+    /// [`TrieError::NotAToken`] or [`TrieError::TopEntries`]; the request is then not counted.
     pub fn push(&mut self, request: &ReplayRequest<'_>) -> Result<(), TrieError> {
         request.check()?;
         let shared = self.memory.namespace(request.namespace);
@@ -190,7 +190,7 @@ impl Replay {
         self.tally.inserted_tokens += text.len() as u64;
     }
 
-    /// Counts, rates and times so far.
+    /// Returns counts, rates and times so far.
     pub fn report(&self) -> ReplayReport {
         let corpora = self.memory.corpora();
         let corpus_tokens: u64 = corpora.iter().map(|corpus| corpus.num_tokens).sum();

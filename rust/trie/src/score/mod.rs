@@ -1,4 +1,4 @@
-//! How likely each candidate is, and how that is learnt.
+//! The probability of each candidate, learnt online.
 
 pub(crate) mod calibration;
 pub(crate) mod candidate;

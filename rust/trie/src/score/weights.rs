@@ -1,4 +1,4 @@
-//! The weights of the scores: those that ship, and those that a namespace has learnt.
+//! The weights of the scores: the shipped ones and those that a namespace learns.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,14 +18,14 @@ const PRIOR: &[u8] = include_bytes!("prior.bin");
 /// Share of what one request learnt that its namespace takes over when the request ends.
 const ADOPTED: f32 = 0.25;
 
-/// How evidence is turned into probability: numbers that training moves.
+/// Trainable numbers that turn evidence into probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     sets: Box<[Features; NUM_SETS]>,
 }
 
 impl Default for Weights {
-    /// The weights that ship.
+    /// Returns the shipped weights.
     fn default() -> Self {
         let mut weights = Self {
             sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
@@ -36,14 +36,14 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// Number of bytes of [`Weights::to_bytes`].
+    /// Length of [`Weights::to_bytes`].
     pub const BYTES: usize = NUM_SETS * NUM_FEATURES * size_of::<f32>();
 
-    /// Weights that were written before.
+    /// Reads weights written by [`Weights::to_bytes`].
     ///
     /// # Errors
     ///
-    /// [`TrieError::Weights`] when the length is not [`Weights::BYTES`] or a number is not finite.
+    /// [`TrieError::Weights`] if the length is not [`Weights::BYTES`] or a number is not finite.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TrieError> {
         let mut weights = Self::default();
         weights.fill(bytes);
@@ -61,7 +61,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Every weight as a little-endian 32-bit float.
+    /// Returns every weight as a little-endian 32-bit float.
     pub fn to_bytes(&self) -> Vec<u8> {
         let weights = self.sets.iter().flatten();
         weights.flat_map(|weight| weight.to_le_bytes()).collect()
@@ -91,7 +91,7 @@ impl Weights {
     }
 }
 
-/// What the requests of one namespace taught the scores.
+/// Weights learnt from the requests of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Learnt(Mutex<Option<Weights>>);
 

@@ -1,8 +1,8 @@
-//! What the model says after one token alone.
+//! The bigram table: the model's likeliest next tokens after each single token.
 //!
 //! A request's first steps know little: its own text is short and the model has answered nothing
-//! yet. What the model gives after a document that holds one token only, behind what may stand
-//! before any token, can be computed once per model and is a draft source from the first step on
+//! yet. The model's answer to a document of one token can be computed once per model, after
+//! whatever may stand before any token, and is a draft source from the first step on
 //! (the extended bigrams of N-Grammys, arXiv 2411.03786).
 
 use std::io::{self, Write};
@@ -26,9 +26,9 @@ const VERSION: u32 = 1;
 /// Magic, version, tokens, length of the fingerprint, fingerprint.
 const HEADER_BYTES: usize = 20 + FINGERPRINT_BYTES;
 
-/// The likeliest successors of every token of a vocabulary, as far as they are known.
+/// The model's likeliest next tokens after each token of the vocabulary, as far as computed.
 ///
-/// Belongs to a model, not to a namespace: nothing of any request is in it.
+/// Belongs to a model, not to a namespace: it holds nothing of any request.
 ///
 /// # Example
 ///
@@ -48,12 +48,12 @@ pub struct Bigrams {
 }
 
 impl Bigrams {
-    /// Takes [`TOP_K`] ids and as many probabilities per token, row after row, the likeliest first.
-    /// A row ends at its first probability of 0; one that begins with it is unknown.
+    /// Creates a table from [`TOP_K`] ids and probabilities per token, row by row, the likeliest
+    /// first. A row ends at its first probability of 0; a row that starts with 0 is unknown.
     ///
     /// # Errors
     ///
-    /// [`TrieError::BigramRows`] when the two differ in length or hold a part of a row,
+    /// [`TrieError::BigramRows`] if the lengths differ or a row is incomplete,
     /// [`TrieError::NotAProbability`] for a number outside 0 to 1.
     pub fn from_rows(ids: &[TokenId], probabilities: &[f32]) -> Result<Self, TrieError> {
         let ((ids, rest), (given, _)) = (ids.as_chunks(), probabilities.as_chunks());
@@ -77,28 +77,28 @@ impl Bigrams {
         })
     }
 
-    /// Tokens of the vocabulary, known or not.
+    /// Returns the number of tokens in the vocabulary, known or not.
     pub fn num_tokens(&self) -> usize {
         self.rows.len()
     }
 
-    /// Tokens whose successors are known.
+    /// Returns the number of tokens whose successors are known.
     pub fn num_known(&self) -> usize {
         self.rows.iter().filter(|row| row[0].1 > 0.0).count()
     }
 
-    /// Bytes of the table. They do not count against [`crate::MemoryConfig::capacity_bytes`]: the
-    /// vocabulary bounds them.
+    /// Returns the bytes of the table. The vocabulary bounds them, so they do not count against
+    /// [`crate::MemoryConfig::capacity_bytes`].
     pub fn bytes(&self) -> usize {
         size_of_val(self.rows.as_slice())
     }
 
-    /// Ids and probabilities as [`Bigrams::from_rows`] takes them.
+    /// Returns ids and probabilities as [`Bigrams::from_rows`] takes them.
     pub fn to_rows(&self) -> (Vec<TokenId>, Vec<f32>) {
         self.rows.iter().flatten().copied().unzip()
     }
 
-    /// Every successor, row after row.
+    /// Returns every successor, row by row.
     pub fn successors(&self) -> impl Iterator<Item = TokenId> {
         self.rows.iter().flatten().map(|&(token, _)| token)
     }
@@ -109,11 +109,11 @@ impl Bigrams {
         (row[0].1 > 0.0).then(|| Answer::of(row))
     }
 
-    /// Writes the table to a file, whole or not at all. `fingerprint` names the model.
+    /// Writes the table to a file atomically. `fingerprint` names the model.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Fingerprint`] when it is longer than 64 bytes, [`TrieError::Io`].
+    /// [`TrieError::Fingerprint`] if it is longer than 64 bytes; [`TrieError::Io`].
     pub fn save(&self, path: &Path, fingerprint: &str) -> Result<(), TrieError> {
         check_fingerprint(fingerprint)?;
         atomic_file::replace(path, Access::Shared, |file| self.encode(file, fingerprint))?;
@@ -131,12 +131,12 @@ impl Bigrams {
         file.end_block()
     }
 
-    /// Reads the table that [`Bigrams::save`] wrote for the model that `fingerprint` names.
+    /// Reads a table that [`Bigrams::save`] wrote for the model named by `fingerprint`.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Io`], or [`TrieError::Refused`] when the file is no table of bigrams, damaged,
-    /// of another version or of another model.
+    /// [`TrieError::Io`]; [`TrieError::Refused`] if the file is not a bigram table, is damaged, or
+    /// belongs to another version or model.
     pub fn open(path: &Path, fingerprint: &str) -> Result<Self, TrieError> {
         let bytes = std::fs::read(path).map_err(|error| TrieError::io("read", path, &error))?;
         Self::decode(&bytes, fingerprint).map_err(|(found, expected)| TrieError::Refused {

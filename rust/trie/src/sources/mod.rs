@@ -1,4 +1,4 @@
-//! Where draft tokens come from: texts, the prediction, the model's own answers, corpora.
+//! Draft sources: texts, the prediction, the model's own answers, corpora.
 
 pub(crate) mod all;
 pub(crate) mod bigrams;

@@ -27,7 +27,7 @@ impl Extent {
     }
 }
 
-/// A piece of shared memory that one running request wrote: see [`crate::Drafter::exclude`].
+/// A range of shared memory that one running request wrote: see [`crate::Drafter::exclude`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsertedRange {
     segment_id: u64,

@@ -1,4 +1,4 @@
-//! Text in arenas and files: how it is linked, published to readers and written to disk.
+//! Text in arenas and files: links, publication to readers, atomic writes.
 
 pub(crate) mod atomic_file;
 pub(crate) mod chains;

@@ -1,5 +1,5 @@
-//! The atomic words that writers publish text with. In tests built with `--cfg loom` they are those whose
-//! interleavings `interleavings.rs` explores.
+//! The atomic words that publish text to readers. In tests built with `--cfg loom` they are
+//! those of loom, for `testing/interleavings.rs`.
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::atomic::AtomicU32;

@@ -1,20 +1,20 @@
-//! What a snapshot holds.
+//! The contents of a snapshot in numbers.
 
 use crate::namespaces::snapshot::file::SavedNamespace;
 
-/// What a snapshot holds.
+/// The contents of a snapshot in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotInfo {
-    /// Namespaces with text.
+    /// Number of namespaces with text.
     pub num_namespaces: usize,
-    /// Tokens of their text.
+    /// Number of tokens of their text.
     pub num_tokens: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: usize,
 }
 
 impl SnapshotInfo {
-    /// What a file of `bytes` holds with `saved`.
+    /// The numbers of a file of `bytes` that holds `saved`.
     pub(super) fn new(saved: &[SavedNamespace], bytes: usize) -> Self {
         let segments = saved.iter().flat_map(|namespace| &namespace.segments);
         Self {

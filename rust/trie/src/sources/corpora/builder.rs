@@ -13,9 +13,9 @@ use crate::{SEPARATOR, TokenId, TrieError};
 /// Most tokens and separators of one corpus: positions are 32-bit words.
 const MAX_CELLS: usize = u32::MAX as usize - 1;
 
-/// Gathers documents and writes them as one corpus file, indexed.
+/// Collects documents and writes them as one indexed corpus file.
 ///
-/// Holds 4 bytes per token while documents come and 11 while it writes.
+/// Uses 4 bytes of memory per token while collecting and 11 while writing.
 ///
 /// # Example
 ///
@@ -42,9 +42,8 @@ pub struct CorpusBuilder {
 }
 
 impl CorpusBuilder {
-    /// An empty corpus called `name`: 1 to 64 letters, digits, `.`, `_` or `-`, the first of them
-    /// no `.` or `-`. `fingerprint` names the tokenizer whose ids will be pushed, in at most 64
-    /// bytes.
+    /// Creates an empty corpus called `name`: 1 to 64 letters, digits, `.`, `_` or `-`, not
+    /// starting with `.` or `-`. `fingerprint` (at most 64 bytes) names the tokenizer of the ids.
     ///
     /// # Errors
     ///
@@ -68,12 +67,12 @@ impl CorpusBuilder {
         })
     }
 
-    /// Appends one document; [`SEPARATOR`] splits it into several. One of fewer than two tokens
-    /// has nothing to draft and is left out.
+    /// Appends one document; [`SEPARATOR`] splits it into several. Documents of fewer than two
+    /// tokens are left out.
     ///
     /// # Errors
     ///
-    /// [`TrieError::CorpusFull`] when it does not fit; nothing of it is kept.
+    /// [`TrieError::CorpusFull`] if it does not fit; nothing of it is kept.
     pub fn push(&mut self, document: &[TokenId]) -> Result<(), TrieError> {
         if self.cells.len() + document.len() >= MAX_CELLS {
             return Err(TrieError::CorpusFull {
@@ -90,16 +89,16 @@ impl CorpusBuilder {
         Ok(())
     }
 
-    /// Tokens pushed so far, those of documents that were left out not counted.
+    /// Returns the number of tokens kept so far.
     pub fn num_tokens(&self) -> u64 {
         self.cells.len() as u64 - u64::from(self.num_documents)
     }
 
-    /// Writes the corpus to `path`: its old file or the whole new one is there at any moment.
+    /// Writes the corpus to `path`, replacing an old file atomically.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Io`], naming the path; an old file stays as it was.
+    /// [`TrieError::Io`], naming the path; an old file stays unchanged.
     pub fn finish(self, path: &Path) -> Result<CorpusInfo, TrieError> {
         let bytes = atomic_file::replace(path, Access::Shared, |writer| self.write(writer))?;
         Ok(CorpusInfo {

@@ -11,27 +11,27 @@ use crate::sources::corpora::readers::Readers;
 use crate::store::chains::{Chains, ORDERS, bucket};
 use crate::{SEPARATOR, TokenId, TrieError};
 
-/// What is known of a corpus.
+/// Size and use of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorpusInfo {
     /// Its name, unique among those loaded.
     pub name: String,
-    /// Tokens of all documents.
+    /// Number of tokens of all documents.
     pub num_tokens: u64,
-    /// Documents of at least two tokens.
+    /// Number of documents of at least two tokens.
     pub num_documents: u64,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub bytes: usize,
     /// Who may draft from it.
     pub readers: Readers,
-    /// Draft tokens from it that the model accepted, since it was opened.
+    /// Number of its tokens that the model accepted since it was opened.
     pub accepted_tokens: u64,
 }
 
 /// An open corpus file: text and its index, mapped and never changed.
 ///
-/// Opened once and shared; it stays readable for whoever holds it, also after it was removed from
-/// a [`crate::DraftMemory`] or its file was replaced.
+/// It stays readable for all who hold it, even after it is removed from a [`crate::DraftMemory`] or
+/// its file is replaced.
 #[derive(Debug)]
 pub struct Corpus {
     header: Header,
@@ -41,16 +41,16 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Maps the corpus file at `path` and verifies it whole: 10M tokens, which are 270 MB, in
-    /// about 0.1 s when the file is in the page cache.
+    /// Maps the corpus file at `path` and verifies all of it: about 0.1 s for 10M tokens (270 MB)
+    /// in the page cache.
     ///
-    /// The file must not be rewritten in place while it is open; [`CorpusBuilder::finish`](crate::CorpusBuilder::finish)
-    /// replaces it safely.
+    /// Do not rewrite the file in place while it is open; [`crate::CorpusBuilder::finish`] replaces
+    /// it safely.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Io`] when it cannot be read; [`TrieError::Refused`] when it is damaged, of
-    /// another format version, or no corpus at all. No bytes can make it panic.
+    /// [`TrieError::Io`] if it cannot be read; [`TrieError::Refused`] if it is damaged, of another
+    /// format version, or not a corpus. No bytes can make it panic.
     pub fn open(path: &Path) -> Result<Arc<Self>, TrieError> {
         let map = Map::open(path).map_err(|error| TrieError::io("open", path, &error))?;
         Self::verify(map, path)
@@ -68,27 +68,27 @@ impl Corpus {
         }))
     }
 
-    /// Its name, given when it was built.
+    /// Returns its name, given when it was built.
     pub fn name(&self) -> &str {
         &self.header.name
     }
 
-    /// Fingerprint of the tokenizer whose ids it holds.
+    /// Returns the fingerprint of the tokenizer whose ids it holds.
     pub fn fingerprint(&self) -> &str {
         &self.header.fingerprint
     }
 
-    /// Tokens of all documents.
+    /// Returns the number of tokens of all documents.
     pub fn num_tokens(&self) -> u64 {
         u64::from(self.header.num_cells - self.header.num_documents)
     }
 
-    /// Documents of at least two tokens.
+    /// Returns the number of documents of at least two tokens.
     pub fn num_documents(&self) -> u64 {
         u64::from(self.header.num_documents)
     }
 
-    /// Bytes of its file.
+    /// Returns the size of its file in bytes.
     pub fn bytes(&self) -> usize {
         self.map.len()
     }

@@ -1,6 +1,6 @@
-//! Who may draft from a corpus.
+//! The namespaces that may draft from a corpus.
 
-/// Who may draft from a corpus.
+/// The namespaces that may draft from a corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Readers {
     /// Every namespace. The default.
@@ -11,7 +11,7 @@ pub enum Readers {
 }
 
 impl Readers {
-    /// Whether `namespace` may read.
+    /// Returns true if `namespace` may read.
     pub fn include(&self, namespace: &str) -> bool {
         match self {
             Self::All => true,
