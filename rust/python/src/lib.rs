@@ -9,6 +9,7 @@ mod engine;
 mod enums;
 mod errors;
 mod grammar;
+mod lock;
 mod options;
 mod replay;
 mod router;

@@ -14,7 +14,8 @@ use spectrie_cpu::{
 use super::exchange::{Gather, Part};
 use super::plan::{batch_of, numbers};
 use super::weights::{AnyParts, CpuWeights};
-use super::{lock, to_py};
+use crate::errors::cpu_error;
+use crate::lock::lock;
 
 enum AnyDecoder {
     F32(Decoder<f32>),
@@ -148,7 +149,7 @@ impl CpuDecoder {
                 let Engine { decoder, team } = &mut *inner;
                 decoder.forward(team, &step)
             })
-            .map_err(to_py)?;
+            .map_err(cpu_error)?;
         if let Some(error) = this.gather.as_ref().and_then(|gather| gather.take_error()) {
             return Err(error);
         }

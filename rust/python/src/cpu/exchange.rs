@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use spectrie_cpu::{Columns, Exchange, Split, Whole};
 
-use super::lock;
+use crate::lock::lock;
 
 /// First column, number of columns, columns of the whole.
 type ColumnTuple = (usize, usize, usize);

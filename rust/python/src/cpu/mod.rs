@@ -6,23 +6,11 @@ mod plan;
 mod tensors;
 mod weights;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_cpu::{CpuError, Isa, PAGE_SIZE, TOP_K, arithmetic};
+use spectrie_cpu::{Isa, PAGE_SIZE, TOP_K, arithmetic};
 
 use self::decoder::CpuDecoder;
 use self::weights::CpuWeights;
-
-#[allow(clippy::needless_pass_by_value)] // the shape `map_err` wants
-fn to_py(error: CpuError) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Name of the arithmetic of a dtype: equal names give equal bits.
 #[pyfunction]

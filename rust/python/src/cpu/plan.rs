@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use spectrie_cpu::{Batch, BatchArrays};
 use spectrie_engine as core;
 
-use super::to_py;
 use crate::engine::plan::Plan;
+use crate::errors::cpu_error;
 
 /// An array of a plan, where it lies.
 pub(super) enum Numbers<'a, 'py, T: NumpyElement> {
@@ -80,5 +80,5 @@ pub(super) fn batch_of(
         kv_move_src: kv_move_src.as_slice()?,
         kv_move_dst: kv_move_dst.as_slice()?,
     };
-    Batch::new(&arrays, num_pages, max_context).map_err(to_py)
+    Batch::new(&arrays, num_pages, max_context).map_err(cpu_error)
 }

@@ -10,7 +10,8 @@ use spectrie_cpu::{
 };
 
 use super::tensors::{LayerTensors, MlpTensors, Norm, Product, Tensor, stored, vector};
-use super::{lock, to_py};
+use crate::errors::cpu_error;
+use crate::lock::lock;
 
 /// Weights so far.
 pub(super) struct Parts<E: Dtype> {
@@ -36,9 +37,11 @@ impl<E: Dtype> Parts<E> {
         for layer in layers {
             layer.add_to(&mut sources)?;
         }
-        let packed = py.detach(|| pack_all::<E>(team, &sources)).map_err(to_py)?;
+        let packed = py
+            .detach(|| pack_all::<E>(team, &sources))
+            .map_err(cpu_error)?;
         let mut packed = packed.into_iter();
-        let mut next = || packed.next().ok_or_else(|| to_py(CpuError::Panicked));
+        let mut next = || packed.next().ok_or_else(|| cpu_error(CpuError::Panicked));
         for layer in layers {
             let (qkv, output) = (next()?, next()?);
             let mlp = match &layer.mlp {
@@ -81,7 +84,7 @@ impl<E: Dtype> Parts<E> {
             });
             (pack_all::<E>(team, &sources), embedding)
         });
-        let head = packed.map_err(to_py)?.pop();
+        let head = packed.map_err(cpu_error)?.pop();
         self.ends = head.map(|head| (embedding, final_norm, head));
         Ok(())
     }
@@ -106,7 +109,7 @@ impl<E: Dtype> Parts<E> {
             max_rows,
             split,
         };
-        Decoder::new(parts).map_err(to_py)
+        Decoder::new(parts).map_err(cpu_error)
     }
 }
 
