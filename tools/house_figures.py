@@ -18,7 +18,7 @@ from tools.walls.orders import GENERATED, ROOTS
 from tools.walls.rust_text import without_tests
 from tools.walls.sizes import SOURCES, long_files, tracked
 
-WRITTEN = ("proto", "rust/*/src", "python/spectrie", "kernels/spectrie_kernels")
+WRITTEN = ("proto", "rust/*/src", "rust/*/stubs", "python/spectrie", "kernels/spectrie_kernels")
 """Where an option is written by hand."""
 DRAFT_MEMORY_DEFAULT = re.compile(
     r"\b256\s*<<\s*20\b|\b268_?435_?456\b|\b256\s*\*\s*(?:1024|MIB)\b"
@@ -64,10 +64,9 @@ class House:
         files = [worker / f"{name}.py" for name in REQUEST_TWINS]
         llm = self.root / "python" / "spectrie" / "llm"
         files += [file for file in sorted(llm.glob("*.py")) if file.stem not in ("__init__", "llm")]
-        there = [file for file in files if file.exists()]
-        return sum(map(_lines, there)), ", ".join(
-            f"{file.parent.name}/{file.name}" for file in there
-        )
+        there = [file for file in files if file.exists() and not _is_generated(file)]
+        names = ", ".join(f"{file.parent.name}/{file.name}" for file in there)
+        return sum(map(_lines, there)), names
 
     def largest_folder(self) -> str:
         """The source folder with the most entries."""
@@ -145,7 +144,7 @@ class House:
                         continue
                     text = (self.root / file).read_text(encoding="utf-8")
                     folder = file.as_posix().startswith(_GENERATED_FOLDERS)
-                    if not folder and not _GENERATED.search(text[:_HEAD]):
+                    if not folder and not _is_generated(self.root / file):
                         yield file, text
 
 
@@ -175,6 +174,10 @@ def main(checkouts: Sequence[str]) -> None:
     print(f"|---|{'---|' * len(columns)}")
     for name in columns[0]:
         print(f"| {name} | {' | '.join(column[name] for column in columns)} |")
+
+
+def _is_generated(file: Path) -> bool:
+    return bool(_GENERATED.search(file.read_text(encoding="utf-8")[:_HEAD]))
 
 
 def _lines(file: Path) -> int:

@@ -92,6 +92,13 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "sampler",
         "lib",
     ),
+    "rust/request/src": (
+        "model violation",
+        "refusal validate",
+        "resolve",
+        "answer",
+        "lib",
+    ),
     "rust/types/src": (
         "finish_kind limits seed sizes unknown_name",
         "recycle source speculation_mode",
