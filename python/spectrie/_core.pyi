@@ -429,39 +429,39 @@ class Engine:
         eos_token_ids: Tokens that end an answer unless a request ignores them. Required.
         num_pages: Pages of the cache. 1 or more pages. Required.
         page_size: Slots of a page. 1 to 65536 tokens.
-        max_context: Longest prompt plus answer. 1 or more tokens. Required.
-        max_running: Most requests that hold pages at once; at most `max_batch_rows`. 1 or more
+        max_context: Maximum length of prompt plus answer. 1 or more tokens. Required.
+        max_running: Maximum requests that hold pages at once; at most `max_batch_rows`. 1 or more
             requests. Required.
         tokenizer_fingerprint: Fingerprint of the model's tokenizer; corpora and snapshots of others
             are refused. `None` takes any corpus.
-        overlap: Whether a thread does what the next plan does not need, and takes requests in,
-            while a forward runs.
-        max_held: Most requests held, running and waiting; more are refused by `submit`. 1 or more
+        overlap: Whether a background thread does work that the next plan does not need, and admits
+            requests, while a forward runs.
+        max_held: Maximum requests held, running and waiting; `submit` refuses more. 1 or more
             requests.
-        max_batch_rows: Most rows of one step. 1 or more rows.
-        lookahead_tokens: Tokens that each running request is expected to grow by before others end:
-            another request is admitted while there is room for those. 0 or more tokens.
-        holdout_every: One step in this many drafts nothing, so that the net gain of drafts is
-            measured; 0 = none. 0 or more steps.
-        chunk_tokens: Longest piece of a prompt computed in one step, over all requests. 1 or more
+        max_batch_rows: Maximum rows of one step. 1 or more rows.
+        lookahead_tokens: Tokens by which each running request is expected to grow before others
+            end; a request is admitted while all have room for them. 0 or more tokens.
+        holdout_every: One step in this many drafts nothing, to measure the net gain of drafts; 0 =
+            none. 0 or more steps.
+        chunk_tokens: Maximum prompt tokens computed in one step, over all requests. 1 or more
             tokens.
-        max_step_ms: Longest step that computes prompts while other requests generate. The prompts'
-            share of the step shrinks, by the measured costs, to one page at least. Above 0
-            milliseconds.
-        age_s: Waiting time that makes up for one level of priority. Above 0 seconds.
+        max_step_ms: Maximum time of a step that computes prompts while other requests generate. The
+            prompts' share of the step shrinks to keep it, by the measured costs, down to one page.
+            Above 0 milliseconds.
+        age_s: Waiting time that raises a request by one priority level. Above 0 seconds.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
-        max_draft_tokens: Most draft tokens of one request and step. 0 to 63 tokens.
+        max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         recycle: After which rows the model's runner-up tokens become drafts. `decode`: every
             sampled row; `all`: rows of prompts too, which makes prefill slower.
-        min_match: Shortest match that drafts, in modes bfs and prob. 1 to 64 tokens.
-        max_match: Longest match that is looked for, in modes bfs and prob. 1 to 64 tokens.
-        min_breadth: Fewest children of a draft node, in modes bfs and prob. 1 to 63.
-        max_breadth: Most children of a draft node, in modes bfs and prob. 1 to 63.
-        max_depth: Longest path of a draft tree. 1 to 63 tokens.
+        min_match: Minimum length of a match, in modes bfs and prob. 1 to 64 tokens.
+        max_match: Maximum length of a match, in modes bfs and prob. 1 to 64 tokens.
+        min_breadth: Minimum children of a draft node, in modes bfs and prob. 1 to 63.
+        max_breadth: Maximum children of a draft node, in modes bfs and prob. 1 to 63.
+        max_depth: Maximum depth of a draft tree. 1 to 63 tokens.
 
     Raises:
         EngineError: One line for each name that is unknown or missing, and for each value of a

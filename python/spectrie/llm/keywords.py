@@ -13,28 +13,27 @@ class EngineKeywords(TypedDict, total=False):
     """How a model is loaded, requests are scheduled and drafts are grown.
 
     Attributes:
-        device: Where the model runs.
+        device: Device that runs the model.
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
-        threads: Threads per worker, or per rank of one. 1 or more. None: measured once.
+        threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
-        max_context: Longest prompt plus answer. 1 or more tokens. None: the model's, as far as
-            memory allows.
+        max_context: Maximum length of prompt plus answer. 1 or more tokens. None: the model's, as
+            far as memory allows.
         kv_memory_bytes: Memory for keys and values, per worker. In bytes. None: by free memory.
         num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`. 1 or more pages.
-        chunk_tokens: Longest piece of a prompt computed in one step, over all requests. 1 or more
+        chunk_tokens: Maximum prompt tokens computed in one step, over all requests. 1 or more
             tokens.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
-        max_draft_tokens: Most draft tokens of one request and step. 0 to 63 tokens.
+        max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
-        max_running: Requests computed at the same time. 1 or more requests. None: by free memory.
-        bigrams: Draft from what the model predicts after one token alone, computed once in idle
-            time.
+        max_running: Maximum requests running at once. 1 or more requests. None: by free memory.
+        bigrams: Draft from the model's bigrams, computed once in idle time.
         corpora: Built corpus to draft from, by name or path; repeat for several.
-        state_dir: Folder for draft memory and added corpora that outlive a restart; without it no
+        state_dir: Folder that keeps draft memory and added corpora across restarts; without it no
             text reaches the disk.
     """
 

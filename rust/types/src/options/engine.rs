@@ -48,35 +48,35 @@ options! {
     num_pages: usize = 0 => fact(integer(1, MOST)).required().unit("pages");
     /// Slots of a page.
     page_size: usize = PAGE_SIZE => fact(integer(1, 1 << 16)).unit("tokens");
-    /// Longest prompt plus answer.
+    /// Maximum length of prompt plus answer.
     max_context: usize = 0 => fact(integer(1, MOST)).required().unit("tokens");
-    /// Most requests that hold pages at once; at most `max_batch_rows`.
+    /// Maximum requests that hold pages at once; at most `max_batch_rows`.
     max_running: usize = 0 => fact(integer(1, MOST)).required().unit("requests");
     /// Fingerprint of the model's tokenizer; corpora and snapshots of others are refused. `None`
     /// takes any corpus.
     tokenizer_fingerprint: Option<String> = None => fact(Kind::Text("HEX"));
-    /// Whether a thread does what the next plan does not need, and takes requests in, while a
-    /// forward runs.
+    /// Whether a background thread does work that the next plan does not need, and admits requests,
+    /// while a forward runs.
     overlap: bool = false => fact(Kind::Flag);
-    /// Most requests held, running and waiting; more are refused by `submit`.
+    /// Maximum requests held, running and waiting; `submit` refuses more.
     max_held: usize = 4096 => internal(integer(1, MOST)).unit("requests");
-    /// Most rows of one step.
+    /// Maximum rows of one step.
     max_batch_rows: usize = 512 => internal(integer(1, MOST)).unit("rows");
-    /// Tokens that each running request is expected to grow by before others end: another request
-    /// is admitted while there is room for those.
+    /// Tokens by which each running request is expected to grow before others end; a request is
+    /// admitted while all have room for them.
     lookahead_tokens: usize = 64 => internal(integer(0, MOST)).unit("tokens");
-    /// One step in this many drafts nothing, so that the net gain of drafts is measured; 0 = none.
+    /// One step in this many drafts nothing, to measure the net gain of drafts; 0 = none.
     holdout_every: u64 = 100 => internal(at_least(0)).unit("steps");
 
-    /// Longest piece of a prompt computed in one step, over all requests.
+    /// Maximum prompt tokens computed in one step, over all requests.
     chunk_tokens: usize = 256 => scheduling(integer(1, MOST))
         .flag("chunk_tokens", WORKERS).flag_range(16.0, 8192.0).unit("tokens").keyword();
-    /// Longest step that computes prompts while other requests generate.
+    /// Maximum time of a step that computes prompts while other requests generate.
     ///
-    /// The prompts' share of the step shrinks, by the measured costs, to one page at least.
+    /// The prompts' share of the step shrinks to keep it, by the measured costs, down to one page.
     max_step_ms: f64 = 200.0 => scheduling(above(0.0, f64::INFINITY))
         .flag("max_step_ms", WORKERS).flag_range(1.0, 60_000.0).unit("milliseconds");
-    /// Waiting time that makes up for one level of priority.
+    /// Waiting time that raises a request by one priority level.
     age_s: f64 = 10.0 => scheduling(Kind::Duration(Range::above(0.0, f64::INFINITY)))
         .flag("priority_age", WORKERS);
 
@@ -87,7 +87,7 @@ options! {
     /// `tiers`: calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
     speculation: SpeculationMode = SpeculationMode::Auto
         => speculation(Kind::Choice(&SpeculationMode::NAMES)).flag("speculation", RUNNERS).keyword();
-    /// Most draft tokens of one request and step.
+    /// Maximum draft tokens per request and step.
     max_draft_tokens: usize = 16 => speculation(integer(0, DEEPEST))
         .flag("max_draft_tokens", RUNNERS).unit("tokens").keyword();
     /// Draft memory of each worker; 0 keeps none.
@@ -98,19 +98,19 @@ options! {
     /// `decode`: every sampled row; `all`: rows of prompts too, which makes prefill slower.
     recycle: Recycle = Recycle::Decode
         => speculation(Kind::Choice(&Recycle::NAMES)).flag("recycle", WORKERS);
-    /// Shortest match that drafts, in modes bfs and prob.
+    /// Minimum length of a match, in modes bfs and prob.
     min_match: usize = 1 => speculation(integer(1, LONGEST_MATCH))
         .flag("min_match", WORKERS).unit("tokens");
-    /// Longest match that is looked for, in modes bfs and prob.
+    /// Maximum length of a match, in modes bfs and prob.
     max_match: usize = 16 => speculation(integer(1, LONGEST_MATCH))
         .flag("max_match", WORKERS).unit("tokens");
-    /// Fewest children of a draft node, in modes bfs and prob.
+    /// Minimum children of a draft node, in modes bfs and prob.
     min_breadth: usize = 1 => speculation(integer(1, DEEPEST))
         .flag("min_breadth", WORKERS).flag_range(1.0, 10.0);
-    /// Most children of a draft node, in modes bfs and prob.
+    /// Maximum children of a draft node, in modes bfs and prob.
     max_breadth: usize = 10 => speculation(integer(1, DEEPEST))
         .flag("max_breadth", WORKERS).flag_range(1.0, 10.0);
-    /// Longest path of a draft tree.
+    /// Maximum depth of a draft tree.
     max_depth: usize = 18 => speculation(integer(1, DEEPEST))
         .flag("max_depth", WORKERS).unit("tokens");
 }

@@ -5,35 +5,35 @@ use super::kind::{DURATION, Kind, at_least};
 use super::macros::rows;
 use super::row::{Group, OptionRow};
 
-/// Draft memory of an engine, in bytes, when nothing sets it: 256 MiB.
+/// Default draft memory of an engine, in bytes: 256 MiB.
 pub const MEMORY_BYTES: usize = 256 << 20;
 
 /// Commands that serve a model.
 pub(super) const WORKERS: &[&str] = &["serve", "worker"];
 
 rows! {
-    /// What the host of an engine decides by.
+    /// Options of the host of an engine.
     pub static HOST;
 
-    /// Requests computed at the same time.
+    /// Maximum requests running at once.
     max_running = Value::None => OptionRow::new(Group::Machine, at_least(1))
         .flag("max_running", WORKERS).flag_range(1.0, 4096.0).shown("by free memory").unit("requests").keyword();
-    /// Learn on a thread of its own while the model runs; auto: where a core is left.
+    /// Insert text on a background thread while the model runs; auto: if a core is free.
     overlap = Value::text("off")
         => OptionRow::new(Group::Speculation, Kind::Choice(&["auto", "on", "off"]))
         .flag("overlap", WORKERS);
-    /// Draft from what the model predicts after one token alone, computed once in idle time.
+    /// Draft from the model's bigrams, computed once in idle time.
     bigrams = Value::text("auto")
         => OptionRow::new(Group::Speculation, Kind::Choice(&["auto", "off"]))
         .flag("bigrams", WORKERS).keyword();
     /// Built corpus to draft from, by name or path; repeat for several.
     corpora = Value::List(Vec::new()) => OptionRow::new(Group::Speculation, Kind::Texts("NAME"))
         .flag("corpus", WORKERS).keyword();
-    /// Folder for draft memory and added corpora that outlive a restart; without it no text reaches
+    /// Folder that keeps draft memory and added corpora across restarts; without it no text reaches
     /// the disk.
     state_dir = Value::None => OptionRow::new(Group::State, Kind::Text("DIR"))
         .flag("state_dir", &["serve", "router", "worker"]).keyword();
-    /// Time between two snapshots of draft memory in --state-dir; 0 writes one at the end alone.
+    /// Time between snapshots of draft memory in --state-dir; 0 writes one at shutdown only.
     snapshot_every_s = Value::Number(300.0) => OptionRow::new(Group::State, DURATION)
         .flag("snapshot_every", WORKERS);
 }

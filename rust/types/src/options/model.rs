@@ -18,20 +18,20 @@ rows! {
     /// How a model is loaded.
     pub static MODEL;
 
-    /// Where the model runs.
+    /// Device that runs the model.
     device = Value::text("auto") => machine(Kind::Choice(&["auto", "cpu", "cuda"]))
         .flag("device", RUNNERS);
     /// Number format of the weights; auto goes by CPU features, never by timing.
     dtype = Value::text("auto")
         => machine(Kind::Choice(&["auto", "float32", "bfloat16", "float16"]))
         .flag("dtype", RUNNERS);
-    /// Threads per worker, or per rank of one.
+    /// Threads per worker, or per rank of a worker.
     threads = Value::None => machine(at_least(1))
         .flag("threads", RUNNERS).flag_range(1.0, 1024.0).shown("measured once");
     /// Processes (on GPUs: devices) that share the model of each worker; tokens do not depend on it.
     tensor_parallel = Value::Integer(1) => machine(at_least(1))
         .flag("tensor_parallel", WORKERS).flag_range(1.0, 64.0).unit("processes");
-    /// Longest prompt plus answer.
+    /// Maximum length of prompt plus answer.
     max_context = Value::None => machine(at_least(1))
         .flag("max_context", RUNNERS).flag_range(16.0, f64::INFINITY).shown("the model's, as far as memory allows").unit("tokens");
     /// Memory for keys and values, per worker.

@@ -19,7 +19,7 @@ const fn row(kind: Kind) -> OptionRow {
 
 options! {
     macro each_sampling_option $;
-    /// Numbers that decide how a token is drawn from logits.
+    /// Numbers that decide how a token is sampled from logits.
     pub struct SamplingParameters;
 
     /// Randomness: 0 is greedy.
@@ -36,12 +36,12 @@ options! {
     ///
     /// Meister et al., Locally Typical Sampling, 2023.
     typical_p: f32 = 1.0 => row(above(0.0, 1.0)).flag("typical_p", GENERATE);
-    /// Subtracted from a token's logit for each earlier occurrence in the answer.
+    /// Subtract this from a token's logit for each earlier occurrence in the answer.
     frequency_penalty: f32 = 0.0 => row(number(-2.0, 2.0));
-    /// Subtracted once from the logits of tokens that occurred in the answer.
+    /// Subtract this once from the logits of tokens that occurred in the answer.
     presence_penalty: f32 = 0.0 => row(number(-2.0, 2.0));
-    /// Divides positive and multiplies negative logits of tokens of prompt and answer; 1 changes
-    /// nothing.
+    /// Divide positive and multiply negative logits of tokens of prompt and answer by this; 1
+    /// changes nothing.
     repetition_penalty: f32 = 1.0 => row(above(0.0, 10.0)).shown("the model's, or 1");
 
     also
@@ -74,27 +74,27 @@ impl SamplingParameters {
 }
 
 rows! {
-    /// Numbers of a request that do not decide how a token is drawn.
+    /// Numbers of a request that do not decide how a token is sampled.
     pub static REQUEST;
 
-    /// Most tokens to generate.
+    /// Maximum tokens to generate.
     max_tokens = Value::None => row(at_least(1))
         .flag("max_tokens", GENERATE).shown("the rest of the context").unit("tokens");
-    /// Fewest tokens to generate before the answer may end.
+    /// Minimum tokens to generate before the answer may end.
     min_tokens = Value::Integer(0) => row(at_least(0))
         .flag("min_tokens", GENERATE).unit("tokens");
-    /// Same seed, same tokens; the answer returns the one that was drawn.
+    /// The same seed gives the same tokens; the answer returns the seed in use.
     seed = Value::None => row(SEED).flag("seed", GENERATE).shown("random");
-    /// Independent answers to the prompt.
+    /// Number of independent answers to the prompt.
     n = Value::Integer(1) => row(integer(1, MAX_CHOICES)).unit("answers");
     /// Return the log-probability of each token, and those of this many likeliest ones.
     logprobs = Value::None => row(integer(0, MAX_TOP_LOGPROBS)).flag("logprobs", GENERATE);
     /// The same for the tokens of the prompt.
     prompt_logprobs = Value::None => row(integer(0, MAX_TOP_LOGPROBS));
-    /// Most draft tokens of one step.
+    /// Maximum draft tokens per step.
     max_draft_tokens = Value::None => row(integer(0, MAX_DRAFT_TOKENS as u32))
         .shown("the server's").unit("tokens");
-    /// Larger runs first.
+    /// Larger values run first.
     priority = Value::Integer(0) => row(Kind::Integer(Range::new(-100.0, 100.0)));
 }
 

@@ -8,7 +8,7 @@ use super::row::{Group, OptionRow};
 
 /// Commands with a router.
 const ROUTERS: &[&str] = &["serve", "router"];
-/// Commands that run until they are told to stop.
+/// Commands that run until they are stopped.
 const PROCESSES: &[&str] = &["serve", "router", "worker"];
 
 /// TCP or a Unix socket.
@@ -37,19 +37,19 @@ rows! {
     /// Address of the gRPC API.
     grpc = Value::text("127.0.0.1:50051") => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("grpc", ROUTERS);
-    /// Address that workers dial; keep it out of reach of everybody else.
+    /// Address that workers connect to; keep it private.
     worker_listen = Value::None => row(Group::Addresses, ADDRESS)
         .flag("worker_listen", ROUTERS).shown("a private Unix socket");
-    /// Secret that workers on TCP must present.
+    /// File with the secret that workers on TCP must send.
     worker_token_file = Value::None => row(Group::Addresses, Kind::Text("FILE"))
         .flag("worker_token_file", PROCESSES);
-    /// Operators' gRPC address: corpora, namespaces, snapshots.
+    /// gRPC address for operators: corpora, namespaces, snapshots.
     admin = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("admin", ROUTERS).shown("a private Unix socket");
-    /// Secret that operators must present; required where other machines can reach --admin.
+    /// File with the secret that operators must send; required if other machines can reach --admin.
     admin_token_file = Value::None => row(Group::Addresses, Kind::Text("FILE"))
         .flag("admin_token_file", ROUTERS);
-    /// The router's worker address.
+    /// The router's address for workers.
     router = Value::None => row(Group::Addresses, ADDRESS)
         .flag("router", &["worker"]).shown("required");
     /// Extra address for /metrics.
@@ -66,16 +66,16 @@ rows! {
     served_model_name = Value::None => row(Group::Machine, Kind::Text("NAME"))
         .flag("served_model_name", WORKERS).shown("the model's own");
 
-    /// Requests that may wait.
+    /// Maximum requests that wait.
     max_queue = Value::None => row(Group::Limits, integer(0, 65_536))
         .flag("max_queue", ROUTERS).shown("4 x running").unit("requests");
-    /// Deadline of requests that set none.
+    /// Deadline of requests without one.
     request_timeout = Value::Number(600.0) => row(Group::Limits, DURATION)
         .flag("request_timeout", ROUTERS);
-    /// Time that running requests get on shutdown.
+    /// Time for running requests to finish at shutdown.
     drain_timeout = Value::Number(30.0) => row(Group::Limits, DURATION)
         .flag("drain_timeout", PROCESSES);
-    /// Silence after which a worker counts as stalled.
+    /// Silence after which a worker is considered stalled.
     worker_stall_timeout = Value::Number(10.0) => row(Group::Limits, DURATION)
         .flag("worker_stall_timeout", ROUTERS);
 
@@ -84,14 +84,14 @@ rows! {
     /// Let requests name their draft memory.
     allow_client_namespaces = Value::Flag(false) => row(Group::Access, Kind::Flag)
         .flag("allow_client_namespaces", ROUTERS);
-    /// Web origin that may call the HTTP API; repeat for several.
+    /// Web origin allowed to call the HTTP API; repeat for several.
     cors_origins = Value::List(Vec::new()) => row(Group::Access, Kind::Texts("ORIGIN"))
         .flag("cors_origin", ROUTERS);
 
     /// Index of this worker among those that share one --state-dir.
     worker_index = Value::Integer(0) => row(Group::State, integer(0, 4095))
         .flag("worker_index", &["worker"]);
-    /// Least severe log lines to show.
+    /// Minimum severity of log lines.
     log_level = Value::text("info")
         => row(Group::State, Kind::Choice(&["error", "warn", "info", "debug", "trace"]))
         .flag("log_level", PROCESSES);
