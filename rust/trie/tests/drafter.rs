@@ -332,12 +332,12 @@ fn training_that_waits_teaches_the_same() {
     assert!(later.weights() == &untouched);
     later.train();
     assert!(later.weights() == now.weights());
-    // A draft in between leaves what is to be learnt alone.
+    // A draft in between leaves what is to be learned alone.
     let mut late = start(true);
     late.draft(8, 0.0);
     late.train();
     assert!(late.weights() == now.weights());
-    // What nobody had time for is learnt in the end.
+    // What nobody had time for is learned in the end.
     let mut never = start(true);
     for drafter in [&mut now, &mut never] {
         drafter.draft(0, 1.0);

@@ -95,7 +95,7 @@ pub(crate) struct BestFirst {
     pub(crate) expected: Expectations,
 }
 
-/// What the request has learnt about its scores.
+/// What the request has learned about its scores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trained<'a> {
     pub(crate) mixer: &'a Mixer,
@@ -262,7 +262,7 @@ impl Expectations {
     }
 }
 
-/// Gives the token at the cursor its learnt probability and the others a share of the rest.
+/// Gives the token at the cursor its learned probability and the others a share of the rest.
 fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cursor: Cursor) {
     let Some(token) = prediction.token(cursor) else {
         return;

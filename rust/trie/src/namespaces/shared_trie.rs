@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use crate::namespaces::document::{Cells, Document};
 use crate::namespaces::pool::{Pool, Tenant};
-use crate::score::weights::Learnt;
+use crate::score::weights::LearnedWeights;
 use crate::sources::recycled::{Recycled, SharedRecycled};
 use crate::store::segment::{Segment, Segments};
 use crate::{Bigrams, Corpus, TokenId, Weights};
@@ -50,7 +50,7 @@ pub struct SharedTrie {
     accepted_tokens: AtomicU64,
     forgotten: AtomicBool,
     recycled: SharedRecycled,
-    learnt: Learnt,
+    learned: LearnedWeights,
 }
 
 impl SharedTrie {
@@ -67,7 +67,7 @@ impl SharedTrie {
             accepted_tokens: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
             recycled: SharedRecycled::default(),
-            learnt: Learnt::default(),
+            learned: LearnedWeights::default(),
         });
         let tenant: Weak<Self> = Arc::downgrade(&shared);
         shared.pool.register(tenant);
@@ -118,7 +118,7 @@ impl SharedTrie {
         let _turn = self.turn();
         self.forgotten.store(true, Relaxed);
         self.recycled.forget();
-        self.learnt.forget();
+        self.learned.forget();
         self.replace(|segments| {
             for segment in segments.drain(..) {
                 segment.disown();
@@ -170,13 +170,13 @@ impl SharedTrie {
 
     /// The weights that a new request starts from.
     pub(crate) fn weights(&self) -> Weights {
-        self.learnt.start()
+        self.learned.start()
     }
 
-    /// Takes over a share of what a request learnt.
+    /// Takes over a share of what a request learned.
     pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
         if !self.is_forgotten() {
-            self.learnt.adopt(start, end);
+            self.learned.adopt(start, end);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The probability of each candidate, learnt online.
+//! The probability of each candidate, learned online.
 
 pub(crate) mod calibration;
 pub(crate) mod candidate;

@@ -23,10 +23,10 @@ pub(crate) const ESCAPES: [f32; LEVELS.len()] = [
 ];
 
 /// Weight of an occurrence in the request's own texts and of one in shared text.
-pub(crate) const WEIGHTS: [f32; 2] = [3.0, 1.0];
+pub(crate) const TEXT_WEIGHTS: [f32; 2] = [3.0, 1.0];
 
 /// What the three blends count: both kinds of text, own text, shared text.
-pub(crate) const BLENDS: [[f32; 2]; 3] = [WEIGHTS, [1.0, 0.0], [0.0, 1.0]];
+pub(crate) const BLENDS: [[f32; 2]; 3] = [TEXT_WEIGHTS, [1.0, 0.0], [0.0, 1.0]];
 
 /// The set of weights for a longest match of each level; 0 = no match.
 const SET_OF_LEVEL: [u8; LEVELS.len()] = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9];

@@ -15,7 +15,7 @@ const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS;
 /// Weights fitted by replaying text that no bench reports: `python -m bench.draft.tuning.fit`.
 const PRIOR: &[u8] = include_bytes!("prior.bin");
 
-/// Share of what one request learnt that its namespace takes over when the request ends.
+/// Share of what one request learned that its namespace takes over when the request ends.
 const ADOPTED: f32 = 0.25;
 
 /// Trainable numbers that turn evidence into probability.
@@ -91,21 +91,21 @@ impl Weights {
     }
 }
 
-/// Weights learnt from the requests of one namespace.
+/// Weights learned from the requests of one namespace.
 #[derive(Debug, Default)]
-pub(crate) struct Learnt(Mutex<Option<Weights>>);
+pub(crate) struct LearnedWeights(Mutex<Option<Weights>>);
 
-impl Learnt {
+impl LearnedWeights {
     /// Where a new request starts.
     pub(crate) fn start(&self) -> Weights {
-        let learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        learnt.clone().unwrap_or_default()
+        let learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        learned.clone().unwrap_or_default()
     }
 
-    /// Takes over a share of what a request learnt between `start` and `end`.
+    /// Takes over a share of what a request learned between `start` and `end`.
     pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
-        let mut learnt = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let weights = learnt.get_or_insert_default();
+        let mut learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let weights = learned.get_or_insert_default();
         weights.follow(start, end, ADOPTED);
     }
 
@@ -140,14 +140,14 @@ mod tests {
 
     #[test]
     fn a_namespace_takes_over_a_share_and_forgets_it() {
-        let learnt = Learnt::default();
-        let start = learnt.start();
+        let learned = LearnedWeights::default();
+        let start = learned.start();
         let mut end = start.clone();
         end.set_mut(0)[0] += 1.0;
-        learnt.adopt(&start, &end);
-        let moved = learnt.start().set(0)[0] - start.set(0)[0];
+        learned.adopt(&start, &end);
+        let moved = learned.start().set(0)[0] - start.set(0)[0];
         assert!((moved - ADOPTED).abs() < 1e-6);
-        learnt.forget();
-        assert_eq!(learnt.start(), start);
+        learned.forget();
+        assert_eq!(learned.start(), start);
     }
 }

@@ -105,7 +105,7 @@ impl Prediction {
         }
     }
 
-    /// Probability that the token at the cursor comes next, learnt from this request.
+    /// Probability that the token at the cursor comes next, learned from this request.
     pub(crate) fn probability(&self, cursor: Cursor) -> f32 {
         let (hits, trials) = self.bins[bin(cursor.run)];
         hits / trials
