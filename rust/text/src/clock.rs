@@ -24,10 +24,10 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Writes a moment as C's `strftime` does in English.
+/// Formats a time as C's `strftime` does in English.
 ///
 /// `seconds` counts from 1970-01-01 UTC. Directives `%Y %y %m %B %b %d %e %A %a %j %H %I %M %S %p
-/// %Z %F %T %%` are known, others stay as they are.
+/// %Z %F %T %%` are supported, others stay unchanged.
 pub(crate) fn format(seconds: i64, pattern: &str) -> String {
     let days = seconds.div_euclid(86_400);
     let of_day = seconds.rem_euclid(86_400);

@@ -1,8 +1,8 @@
-//! What can go wrong with text.
+//! The error of the crate.
 
 use std::path::PathBuf;
 
-/// An error of this crate.
+/// An error of tokenizing, rendering a template or assembling text.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// A file of the model cannot be read.
@@ -10,19 +10,19 @@ pub enum TextError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// tokenizer.json is not a tokenizer.
-    #[error("tokenizer.json cannot be used: {source}")]
+    /// tokenizer.json is not a valid tokenizer.
+    #[error("tokenizer.json is not a valid tokenizer: {source}")]
     InvalidTokenizer {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The tokenizer turns ids into text by a rule that cannot be followed token by token.
+    /// The decoder of the tokenizer cannot run token by token.
     #[error(
-        "tokenizer.json has the decoder {found}; supported are ByteLevel, Metaspace, none, and a \
-         Sequence of Replace, ByteFallback, Fuse and Strip"
+        "decoder of tokenizer.json is {found}; allowed: ByteLevel, Metaspace, none, and a Sequence \
+         of Replace, ByteFallback, Fuse and Strip"
     )]
     UnsupportedDecoder {
         /// The decoder, as JSON.
@@ -34,7 +34,7 @@ pub enum TextError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A configuration file of the model is not the JSON it should be.
+    /// A configuration file of the model is not the expected JSON.
     #[error("{file} is not valid: {source}")]
     InvalidConfig {
         /// Name of the file.
@@ -42,16 +42,16 @@ pub enum TextError {
         /// Where and why.
         source: serde_json::Error,
     },
-    /// The chat template does not parse.
+    /// The chat template is not valid Jinja.
     #[error("the model's chat template is not valid: {source:#}")]
     InvalidTemplate {
         /// Where and why.
         source: minijinja::Error,
     },
-    /// The template called `raise_exception`: these messages are not allowed for this model.
+    /// The template called `raise_exception`, because the model does not support these messages.
     #[error("the model's chat template refuses these messages: {message}")]
     TemplateRefused {
-        /// The template's own words.
+        /// The message of the template.
         message: String,
     },
     /// The template failed on these messages.
@@ -60,19 +60,21 @@ pub enum TextError {
         /// Where and why.
         source: minijinja::Error,
     },
-    /// The template ran for too long.
-    #[error("the model's chat template took more than {limit} instructions on these messages")]
+    /// The template exceeded its instruction limit.
+    #[error(
+        "the model's chat template exceeds {limit} instructions on these messages; send shorter ones"
+    )]
     TemplateEndless {
-        /// Instructions allowed.
+        /// Maximum number of instructions.
         limit: u64,
     },
     /// The model has no chat template.
-    #[error("the model has no chat template")]
+    #[error("the model has no chat template; send text instead of messages")]
     NoTemplate,
     /// A stop string is empty.
-    #[error("stop[{index}] is empty; a stop string needs at least one character")]
+    #[error("stop[{index}] is empty; allowed: at least one character")]
     EmptyStop {
-        /// Its place in the list.
+        /// Its index in the list.
         index: usize,
     },
 }

@@ -9,20 +9,20 @@ use std::path::Path;
 
 const CONFIG: &str = "tokenizer_config.json";
 
-/// Everything about text that a model's files say.
+/// Tokenizer and chat template of a model.
 #[derive(Debug)]
 pub struct TextFiles {
     /// From tokenizer.json.
     pub tokenizer: Tokenizer,
-    /// From `chat_template.jinja`, else from `tokenizer_config.json`; None for a model without.
+    /// From `chat_template.jinja`, else from `tokenizer_config.json`; `None` if the model has none.
     pub template: Option<ChatTemplate>,
 }
 
 impl TextFiles {
-    /// Reads the files in `folder`; only tokenizer.json must be there.
+    /// Reads the files in `folder`; only tokenizer.json is required.
     ///
     /// # Errors
-    /// [`TextError::Read`] when a file cannot be read, else as [`from_bytes`](Self::from_bytes).
+    /// [`TextError::Read`] if a file cannot be read, and those of [`from_bytes`](Self::from_bytes).
     pub fn from_folder(folder: &Path) -> Result<Self, TextError> {
         let required = |name: &str| {
             let path = folder.join(name);
@@ -43,10 +43,10 @@ impl TextFiles {
         )
     }
 
-    /// Takes the bytes of tokenizer.json, `tokenizer_config.json` and `chat_template.jinja`.
+    /// Parses the bytes of tokenizer.json, `tokenizer_config.json` and `chat_template.jinja`.
     ///
-    /// The configuration gives the special tokens by name, and the template when there is no file
-    /// of its own.
+    /// The configuration provides the special tokens by name, and the template if it has no file of
+    /// its own.
     ///
     /// # Errors
     /// [`TextError::InvalidTokenizer`], [`TextError::UnsupportedDecoder`],

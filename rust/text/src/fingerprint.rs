@@ -9,13 +9,13 @@ use crate::error::TextError;
 /// Bytes of the digest that are kept.
 const KEPT_BYTES: usize = 8;
 
-/// Names the tokenizer whose tokenizer.json is `path`, or lies in the folder `path`: token ids
-/// mean the same text exactly where the names are equal.
+/// Returns the fingerprint of the tokenizer.json at `path`, or in the folder `path`. Equal
+/// fingerprints mean that token ids stand for the same text.
 ///
-/// The SHA-256 of the file's bytes, its first 16 hexadecimal digits.
+/// It is the first 16 hexadecimal digits of the SHA-256 of the file.
 ///
 /// # Errors
-/// [`TextError::Read`] when the file cannot be read.
+/// [`TextError::Read`] if the file cannot be read.
 ///
 /// # Example
 ///

@@ -1,9 +1,9 @@
 //! Tokenizer, chat template, incremental detokenization and stop strings. No network.
 //!
-//! [`Tokenizer`] turns text into token ids and back, [`ChatTemplate`] turns messages into a prompt,
-//! [`TextStream`] turns token ids into text as they come and finds stop strings in it.
-//! [`TextFiles`] reads all of it from a model folder or from the bytes of its files,
-//! [`tokenizer_fingerprint`] distinguishes tokenizers.
+//! [`Tokenizer`] converts text to token ids and back. [`ChatTemplate`] renders messages to a prompt.
+//! [`TextStream`] converts token ids to text incrementally and stops at stop strings. [`TextFiles`]
+//! loads tokenizer and template from a model folder or from the bytes of its files.
+//! [`tokenizer_fingerprint`] identifies a tokenizer.
 
 mod clock;
 mod error;

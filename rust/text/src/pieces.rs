@@ -1,4 +1,4 @@
-//! What each token adds to the text: the tokenizer's decoder, laid out as a table of bytes.
+//! The bytes that each token adds to the text: the tokenizer's decoder as a table.
 
 use crate::error::TextError;
 use serde_json::Value;

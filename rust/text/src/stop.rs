@@ -1,4 +1,4 @@
-//! Stop strings, found in text that comes in pieces of any size.
+//! Search for stop strings in text that arrives in pieces of any size.
 
 use crate::error::TextError;
 

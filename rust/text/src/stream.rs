@@ -1,4 +1,4 @@
-//! Token ids to text as they come, cut at the first stop string.
+//! Incremental conversion of token ids to text, cut at the first stop string.
 
 use crate::error::TextError;
 use crate::pieces::{Joining, Piece};
@@ -6,19 +6,19 @@ use crate::stop::StopScanner;
 use crate::tokenizer::Tokenizer;
 use crate::utf8::Utf8Tail;
 
-/// Text that became certain.
+/// Text that is final after a push.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextDelta {
     /// The text; may be empty while a character or a stop string is undecided.
     pub text: String,
     /// The stop string that ended the answer; the text stops before it.
     pub stop: Option<String>,
-    /// With `stop`: how many of all tokens pushed so far belong to the answer, the one that
-    /// completes the stop string included.
+    /// With `stop`: the number of tokens pushed so far that belong to the answer, including the one
+    /// that completes the stop string.
     pub keep_tokens: Option<usize>,
 }
 
-/// Turns a request's output tokens into text.
+/// Converts the output tokens of a request to text.
 ///
 /// The texts of all deltas, then [`finish`](Self::finish), joined, equal [`Tokenizer::decode`] of
 /// all ids, or its beginning up to the first stop string. No delta ends within a character.
@@ -52,10 +52,10 @@ pub struct TextStream {
 }
 
 impl TextStream {
-    /// Starts at the first output token.
+    /// Creates a stream that starts at the first output token.
     ///
     /// # Errors
-    /// [`TextError::EmptyStop`] when a stop string is empty.
+    /// [`TextError::EmptyStop`] if a stop string is empty.
     pub fn new(
         tokenizer: &Tokenizer,
         stop: &[String],
@@ -78,7 +78,8 @@ impl TextStream {
         })
     }
 
-    /// Takes the next output tokens. After a stop string it takes nothing and returns the stop again.
+    /// Takes the next output tokens and returns the text that became final. After a stop string it
+    /// ignores them and returns the stop again.
     pub fn push(&mut self, ids: &[u32]) -> TextDelta {
         let mut text = String::new();
         for &id in ids {
@@ -96,7 +97,7 @@ impl TextStream {
         }
     }
 
-    /// Gives the text that was held back; nothing after a stop string.
+    /// Returns the text that was held back; nothing after a stop string.
     pub fn finish(&mut self) -> String {
         let mut text = String::new();
         if self.stopped.is_none() {

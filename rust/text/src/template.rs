@@ -1,4 +1,4 @@
-//! Messages to a prompt, by the model's own Jinja template, as `transformers` renders it.
+//! Rendering of messages to a prompt by the model's Jinja template, as `transformers` does it.
 
 use crate::error::TextError;
 use crate::{clock, json};
@@ -15,14 +15,14 @@ const NAME: &str = "chat";
 /// Marks the error of `raise_exception` among others of its kind.
 const REFUSAL: &str = "refused by the template: ";
 
-/// What besides the messages goes into a prompt.
+/// Inputs of a template beside the messages.
 #[derive(Debug, Clone)]
 pub struct TemplateOptions {
-    /// Ends the prompt with the beginning of the assistant's answer. Default true.
+    /// Ends the prompt with the start of the assistant's answer. Default true.
     pub add_generation_prompt: bool,
     /// The tools the model may call, in OpenAI's shape. Default none.
     pub tools: Option<serde_json::Value>,
-    /// Further variables that this template knows, such as `enable_thinking`. Default none.
+    /// Further variables of the template, such as `enable_thinking`. Default none.
     pub variables: BTreeMap<String, serde_json::Value>,
 }
 
@@ -49,7 +49,7 @@ impl ChatTemplate {
     /// `special_tokens` are variables such as `bos_token`, by name.
     ///
     /// # Errors
-    /// [`TextError::InvalidTemplate`] when it does not parse.
+    /// [`TextError::InvalidTemplate`] if it is not valid Jinja.
     pub fn new(source: &str, special_tokens: BTreeMap<String, String>) -> Result<Self, TextError> {
         let invalid = |source| TextError::InvalidTemplate { source };
         let mut environment = Environment::new();
@@ -76,11 +76,12 @@ impl ChatTemplate {
         })
     }
 
-    /// Gives the prompt of `messages`, a list of maps with `role` and `content`.
+    /// Renders `messages`, a list of maps with `role` and `content`, to a prompt.
     ///
     /// # Errors
-    /// [`TextError::TemplateRefused`] when the template says no, [`TextError::TemplateEndless`] when
-    /// it takes too long, [`TextError::TemplateFailed`] for anything else it cannot do.
+    /// [`TextError::TemplateRefused`] if the template raises an exception,
+    /// [`TextError::TemplateEndless`] if it exceeds the instruction limit,
+    /// [`TextError::TemplateFailed`] for any other failure.
     pub fn render<M: Serialize>(
         &self,
         messages: &M,

@@ -1,10 +1,10 @@
-//! Text to token ids and back.
+//! Conversion of text to token ids and back.
 
 use crate::error::TextError;
 use crate::pieces::PieceTable;
 use std::sync::Arc;
 
-/// A model's tokenizer. Cloning it is cheap; it is shared between threads.
+/// The tokenizer of a model. Cheap to clone and safe to share between threads.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: Arc<Inner>,
@@ -17,12 +17,12 @@ struct Inner {
 }
 
 impl Tokenizer {
-    /// Reads the bytes of a tokenizer.json. Truncation and padding set there are ignored: a server
-    /// neither cuts nor fills a prompt.
+    /// Parses the bytes of a tokenizer.json. Ignores its truncation and padding: a server neither
+    /// truncates nor pads a prompt.
     ///
     /// # Errors
-    /// [`TextError::InvalidTokenizer`] when they are no tokenizer, [`TextError::UnsupportedDecoder`]
-    /// when its decoder cannot be followed token by token.
+    /// [`TextError::InvalidTokenizer`] if they are not a tokenizer,
+    /// [`TextError::UnsupportedDecoder`] if its decoder cannot run token by token.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TextError> {
         let invalid = |source| TextError::InvalidTokenizer { source };
         let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(invalid)?;
@@ -43,11 +43,11 @@ impl Tokenizer {
         })
     }
 
-    /// Gives the token ids of `text`. Special tokens written out in the text are recognised;
-    /// `add_special_tokens` also adds those that the model expects around a text, such as BOS.
+    /// Returns the token ids of `text`. Special tokens written out in the text are recognized;
+    /// `add_special_tokens` adds those that the model expects around a text, such as BOS.
     ///
     /// # Errors
-    /// [`TextError::Tokenizer`] when the tokenizer refuses the text.
+    /// [`TextError::Tokenizer`] if the tokenizer rejects the text.
     pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TextError> {
         let encoding = self
             .inner
@@ -57,11 +57,10 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Gives the token ids of each text, as [`encode`](Self::encode) does, on as many threads as the
-    /// machine offers.
+    /// Returns the token ids of each text, as [`encode`](Self::encode) does, using all cores.
     ///
     /// # Errors
-    /// [`TextError::Tokenizer`] when the tokenizer refuses one of the texts.
+    /// [`TextError::Tokenizer`] if the tokenizer rejects a text.
     pub fn encode_batch(
         &self,
         texts: Vec<String>,
@@ -78,11 +77,11 @@ impl Tokenizer {
             .collect())
     }
 
-    /// Gives the text of `ids`. Ids outside the vocabulary add nothing, bytes that are not UTF-8
+    /// Returns the text of `ids`. Ids outside the vocabulary add nothing; bytes that are not UTF-8
     /// become U+FFFD.
     ///
     /// # Errors
-    /// [`TextError::Tokenizer`] when the tokenizer's decoder fails.
+    /// [`TextError::Tokenizer`] if the decoder fails.
     pub fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String, TextError> {
         self.inner
             .tokenizer
@@ -90,23 +89,23 @@ impl Tokenizer {
             .map_err(|source| TextError::Tokenizer { source })
     }
 
-    /// One more than the largest token id. The model's own vocabulary may be larger.
+    /// Returns one more than the largest token id. The model's own vocabulary may be larger.
     pub fn vocabulary_size(&self) -> usize {
         self.inner.pieces.len()
     }
 
-    /// The id of the token written `token`, such as `<|im_end|>`.
+    /// Returns the id of the token spelled `token`, such as `<|im_end|>`.
     pub fn token_id(&self, token: &str) -> Option<u32> {
         self.inner.tokenizer.token_to_id(token)
     }
 
-    /// The bytes that token `id` adds to a text that has begun; None for an id outside the
-    /// vocabulary. Special tokens give the bytes of their names.
+    /// Returns the bytes that token `id` adds after other text; `None` for an id outside the
+    /// vocabulary. A special token returns the bytes of its name.
     pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
         self.inner.pieces.bytes_of(id)
     }
 
-    /// Whether token `id` is a special one, which text leaves out unless asked.
+    /// Returns true if token `id` is special; text omits special tokens by default.
     pub fn is_special_token(&self, id: u32) -> bool {
         self.inner.pieces.get(id).is_some_and(|piece| piece.special)
     }

@@ -1,4 +1,4 @@
-//! Bytes to text, in pieces of any size, as one lossy conversion of the whole would do it.
+//! Lossy conversion of bytes to text in pieces of any size, equal to one conversion of the whole.
 
 /// The incomplete character at the end of what came so far: at most three bytes.
 #[derive(Debug, Default, Clone)]
