@@ -57,6 +57,7 @@ run_compiled_for!(
 );
 
 #[cfg(test)]
+#[allow(clippy::inline_always)] // only inlined code is compiled for the instructions
 mod tests {
     use super::*;
 
