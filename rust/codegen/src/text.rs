@@ -47,8 +47,11 @@ pub(crate) fn described(row: &OptionRow) -> String {
     parts.join(" ")
 }
 
-/// `text` with a capital first letter.
+/// `text` with a capital first letter, unless it begins with a name such as gRPC.
 pub(crate) fn capital(text: &str) -> String {
+    if text.chars().nth(1).is_some_and(char::is_uppercase) {
+        return text.to_owned();
+    }
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(characters).collect()

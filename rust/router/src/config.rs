@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use spectrie_types::options::{
+    GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, WORKER_STALL_TIMEOUT_S,
+};
 
 use crate::error::RouterError;
 
@@ -74,8 +77,8 @@ pub struct ListenConfig {
 impl Default for ListenConfig {
     fn default() -> Self {
         Self {
-            http: Some("127.0.0.1:8000".into()),
-            grpc: Some("127.0.0.1:50051".into()),
+            http: Some(HTTP_ADDRESS.into()),
+            grpc: Some(GRPC_ADDRESS.into()),
             worker: "unix:spectrie-worker.sock".into(),
             metrics: None,
             admin: None,
@@ -115,7 +118,7 @@ impl Default for LimitsConfig {
             max_waiting: 256,
             max_concurrent_streams: 4096,
             max_header_bytes: 16 << 10,
-            default_deadline_s: 600.0,
+            default_deadline_s: REQUEST_TIMEOUT_S,
             max_deadline_s: 1800.0,
         }
     }
@@ -153,7 +156,7 @@ pub struct WorkersConfig {
 impl Default for WorkersConfig {
     fn default() -> Self {
         Self {
-            stall_timeout_s: 10.0,
+            stall_timeout_s: WORKER_STALL_TIMEOUT_S,
             wait_s: 30.0,
             state_dir: None,
         }

@@ -2,15 +2,16 @@
 
 use std::str::FromStr;
 
+use spectrie_types::limits;
 use spectrie_types::options::MEMORY_BYTES;
 
 use crate::TrieError;
 
 /// Maximum length of a matched context, in tokens.
-pub const MAX_MATCH: usize = 64;
+pub const MAX_MATCH: usize = limits::MAX_MATCH;
 
 /// Maximum depth of a tree, in draft tokens: an ancestor word has 64 bits, one for the root.
-pub const MAX_DEPTH: usize = 63;
+pub const MAX_DEPTH: usize = limits::MAX_DRAFT_TOKENS;
 
 /// Strategy that selects the nodes of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

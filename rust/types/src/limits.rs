@@ -30,3 +30,5 @@ pub const MAX_STRUCTURED_CHOICES: usize = 1024;
 /// Maximum draft nodes in one tree: node 0 is the last emitted token, and a tree's ancestor word
 /// has 64 bits.
 pub const MAX_DRAFT_TOKENS: usize = 63;
+/// The longest context, in tokens, that any match compares.
+pub const MAX_MATCH: usize = 64;

@@ -5,7 +5,7 @@ use super::kind::{Kind, Range, above, at_least, integer};
 use super::macros::options;
 use super::model::RUNNERS;
 use super::row::{Group, OptionRow};
-use crate::limits::MAX_DRAFT_TOKENS;
+use crate::limits::{MAX_DRAFT_TOKENS, MAX_MATCH};
 use crate::sizes::PAGE_SIZE;
 use crate::{Recycle, SpeculationMode};
 
@@ -14,7 +14,7 @@ const MOST: u32 = i32::MAX as u32;
 /// The deepest draft tree, and the most tokens in one.
 const DEEPEST: u32 = MAX_DRAFT_TOKENS as u32;
 /// The longest match, in tokens.
-const LONGEST_MATCH: u32 = 64;
+const LONGEST_MATCH: u32 = MAX_MATCH as u32;
 
 /// A fact about the model or the machine.
 const fn fact(kind: Kind) -> OptionRow {

@@ -24,7 +24,7 @@ pub use model::MODEL;
 pub use nearest::nearest;
 pub use request::{MIN_TEMPERATURE, REQUEST, SamplingParameters};
 pub use row::{Group, OptionRow};
-pub use server::SERVER;
+pub use server::{GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, SERVER, WORKER_STALL_TIMEOUT_S};
 pub use value::{OptionValue, Value};
 pub use violation::{Violation, Violations};
 

@@ -6,6 +6,15 @@ use super::kind::{DURATION, Kind, integer};
 use super::macros::rows;
 use super::row::{Group, OptionRow};
 
+/// Where the OpenAI-compatible HTTP API listens when nothing says otherwise.
+pub const HTTP_ADDRESS: &str = "127.0.0.1:8000";
+/// Where the gRPC API listens when nothing says otherwise.
+pub const GRPC_ADDRESS: &str = "127.0.0.1:50051";
+/// Deadline of requests that set none, in seconds.
+pub const REQUEST_TIMEOUT_S: f64 = 600.0;
+/// Silence after which a worker counts as stalled, in seconds.
+pub const WORKER_STALL_TIMEOUT_S: f64 = 10.0;
+
 /// Commands with a router.
 const ROUTERS: &[&str] = &["serve", "router"];
 /// Commands that run until they are stopped.
@@ -32,10 +41,10 @@ rows! {
     pub static SERVER;
 
     /// Address of the OpenAI-compatible HTTP API.
-    http = Value::text("127.0.0.1:8000") => row(Group::Addresses, ADDRESS_OR_OFF)
+    http = Value::text(HTTP_ADDRESS) => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("http", ROUTERS);
     /// Address of the gRPC API.
-    grpc = Value::text("127.0.0.1:50051") => row(Group::Addresses, ADDRESS_OR_OFF)
+    grpc = Value::text(GRPC_ADDRESS) => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("grpc", ROUTERS);
     /// Address that workers connect to; keep it private.
     worker_listen = Value::None => row(Group::Addresses, ADDRESS)
@@ -70,13 +79,13 @@ rows! {
     max_queue = Value::None => row(Group::Limits, integer(0, 65_536))
         .flag("max_queue", ROUTERS).shown("4 x running").unit("requests");
     /// Deadline of requests without one.
-    request_timeout = Value::Number(600.0) => row(Group::Limits, DURATION)
+    request_timeout = Value::Number(REQUEST_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("request_timeout", ROUTERS);
     /// Time for running requests to finish at shutdown.
     drain_timeout = Value::Number(30.0) => row(Group::Limits, DURATION)
         .flag("drain_timeout", PROCESSES);
     /// Silence after which a worker is considered stalled.
-    worker_stall_timeout = Value::Number(10.0) => row(Group::Limits, DURATION)
+    worker_stall_timeout = Value::Number(WORKER_STALL_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("worker_stall_timeout", ROUTERS);
 
     /// File of lines `key tenant`; without it, no key is required.
