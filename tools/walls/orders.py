@@ -58,13 +58,6 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "decoder",
         "lib",
     ),
-    "rust/request/src": (
-        "violation",
-        "model refusal",
-        "resolve validate",
-        "answer",
-        "lib",
-    ),
     "rust/router/src": (
         "error sync",
         "access config listen metrics",
