@@ -244,7 +244,10 @@ fn a_save_that_fails_leaves_the_last_snapshot() {
         .save(folder.path(), &"x".repeat(65))
         .expect_err("too long")
         .to_string();
-    assert!(error.contains("has 65 bytes: at most 64 fit"), "{error}");
+    assert!(
+        error.contains("has 65 bytes; allowed: at most 64"),
+        "{error}"
+    );
     fs::write(folder.path().join("memory.snapshot.1.partial"), b"left").expect("a file");
     memory
         .save(folder.path(), TOKENIZER)
