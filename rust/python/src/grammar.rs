@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use spectrie_sampling as sampling;
 use spectrie_sampling::GrammarSpec;
 
-use crate::engine::engine_error;
+use crate::errors::engine_error;
 use crate::text::Tokenizer;
 
 /// What the library takes for the beginning of a special token's name.

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 use spectrie_types::options::{self, Group, Kind, REQUEST, SamplingParameters, Value};
 
-use crate::engine::engine_error;
+use crate::errors::engine_error;
 
 /// One line of a table; see the stub file.
 #[pyclass(frozen, get_all, module = "spectrie._core")]

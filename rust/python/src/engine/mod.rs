@@ -6,13 +6,10 @@ mod output;
 pub(crate) mod plan;
 mod request;
 
-use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::create_exception;
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use spectrie_engine as core;
@@ -26,19 +23,8 @@ use self::output::{Finish, Load, StepOutput, TokenLogprobs};
 use self::plan::Plan;
 use self::request::Request;
 use crate::bigrams::Bigrams;
+use crate::errors::{EngineError, engine_error};
 use crate::options;
-
-create_exception!(
-    spectrie._core,
-    EngineError,
-    PyException,
-    "The engine refused a call."
-);
-
-#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
-pub(crate) fn engine_error(error: impl Error) -> PyErr {
-    EngineError::new_err(error.to_string())
-}
 
 /// The model's likeliest tokens, copied from Python arrays.
 struct Top {
