@@ -31,17 +31,17 @@ PAGES_PER_RUNNING = 16
 
 
 class EngineHost:
-    """A model, warm and ready to take requests.
+    """A loaded model, ready to accept requests.
 
     Args:
-        folder: Model folder in Hugging Face form.
-        options: How to load it, schedule requests and draft.
-        deliver: Takes the output of each step, on the loop's thread; must return at once.
-        on_death: Takes the exception that ended the step loop, on the loop's thread.
-        progress: Takes one line per stage of loading.
+        folder: Model folder in the Hugging Face layout.
+        options: Options of loading, scheduling and drafting.
+        deliver: Receives the output of each step, on the loop's thread; must return at once.
+        on_death: Receives the exception that ended the step loop, on the loop's thread.
+        progress: Receives one line per stage of loading.
 
     Raises:
-        ModelError: The folder is not a model this build runs.
+        ModelError: The folder is not a model that this build supports.
         ConfigError: An option is out of range for the model or the machine, or a corpus cannot be
             used.
     """
@@ -64,9 +64,9 @@ class EngineHost:
         self.folder = folder
         self.options = options
         self.tokenizer_fingerprint = _tokenizer_fingerprint(folder)
-        """Identity of the tokenizer, 16 hex characters; None when the model has none."""
+        """Identity of the tokenizer, 16 hex characters; None if the model has none."""
         self.snapshots: Snapshots | None = None
-        """Where draft memory is kept; None when it is not."""
+        """Snapshots of draft memory; None if it is not kept on disk."""
         self._bigrams: IdleBigrams | None = None
 
         def prepare() -> tuple[_core.Engine, Runner]:
@@ -91,7 +91,7 @@ class EngineHost:
         self.grammars = Grammars(
             lambda: _core.Tokenizer.from_folder(folder), self.runner.eos_token_ids
         )
-        """Compiles what answers are held to."""
+        """Compiles the constraints of answers."""
 
     def _open_memory(self, engine: _core.Engine, runner: Runner) -> None:
         """Loads the corpora and restores draft memory, unless speculation is off."""

@@ -1,4 +1,4 @@
-"""What a worker process is started with."""
+"""The options of a worker process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LinkOptions:
     Attributes:
         target: `unix:PATH` or `HOST:PORT` of the router's worker listener.
         token: Secret of a TCP listener; None for a Unix socket.
-        model_name: Name clients write; None is the name of the model itself.
+        model_name: Name of the model for clients; None is the model's own name.
         backoff_s: First pause after a failed dial; doubles up to `max_backoff_s`.
         max_backoff_s: Longest pause between two dials.
     """
@@ -34,10 +34,10 @@ class WorkerOptions:
 
     Attributes:
         model: Folder, `.gguf` file, alias or Hugging Face id.
-        link: Where its router is.
+        link: Address of its router, and pauses between dials.
         engine: How the model is loaded, requests are scheduled and drafts are grown.
-        health_address: Where grpc.health is served; None serves none.
-        drain_s: How long a drain waits for running requests.
+        health_address: Address that serves grpc.health; None serves none.
+        drain_s: Seconds a drain waits for running requests.
     """
 
     model: str
