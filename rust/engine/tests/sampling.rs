@@ -100,7 +100,7 @@ fn a_request_that_bars_every_token_fails_alone_and_says_which_options_did() {
     let finish = &driver.finishes[&2];
     assert_eq!(finish.kind, FinishKind::Failed);
     let message = finish.message.as_ref().unwrap();
-    assert!(message.contains("no token is left") && message.contains("bad_words"));
+    assert!(message.contains("leave no token to sample") && message.contains("bad_words"));
     assert!(!message.contains("min_tokens") && !message.contains("logit_bias"));
     let first = expected.iter().position(|&token| token == fourth).unwrap();
     assert_eq!(driver.tokens[&2], expected[..=first]);

@@ -16,7 +16,7 @@ pub enum SamplingError {
         allowed: String,
     },
     /// Too many grammars are compiled already.
-    #[error("the engine already holds {limit} {what}, its limit")]
+    #[error("the engine already holds {limit} {what}, its limit; try again later")]
     Full {
         /// What there is too much of.
         what: &'static str,

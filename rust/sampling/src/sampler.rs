@@ -17,7 +17,7 @@ pub enum NoToken {
     /// The model gave no finite largest logit.
     Model,
     /// The model gave one, but what the request asks for leaves none.
-    Barred,
+    Banned,
 }
 
 /// Tokens that outlived the cuts of a row.
@@ -71,6 +71,9 @@ pub struct Sampler {
 
 impl Sampler {
     /// The token drawn from `logits`.
+    ///
+    /// # Errors
+    /// [`NoToken`] where none can be drawn.
     pub fn draw(&mut self, logits: &[f32], draw: &Draw<'_>) -> Result<u32, NoToken> {
         Isa::detect().run(DrawWork {
             sampler: self,
@@ -98,7 +101,7 @@ impl Sampler {
             }
         }
         let best = argmax(&self.row).ok_or_else(|| match argmax(logits) {
-            Some(_) => NoToken::Barred,
+            Some(_) => NoToken::Banned,
             None => NoToken::Model,
         })?;
         if parameters.is_greedy() {
@@ -115,6 +118,9 @@ impl Sampler {
     }
 
     /// Log-probabilities of `token` and of the `num_top` likeliest tokens under `logits`.
+    ///
+    /// # Errors
+    /// [`NoToken::Model`] where no logit is finite.
     pub fn logprobs(
         &mut self,
         logits: &[f32],

@@ -27,7 +27,7 @@ pub(crate) struct TypicalSet {
 
 impl TypicalSet {
     /// The smallest set of the tokens of `scores` nearest to the mean score whose mass reaches
-    /// `share` of theirs; nothing where there are none. `token` tells which token a score is of,
+    /// `share` of theirs; nothing where there are none. `token` maps the index of a score to its token,
     /// `max` is the largest score, and finite; `weights` is overwritten. Scores at minus infinity and
     /// NaN are of no token.
     ///

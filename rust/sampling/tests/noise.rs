@@ -1,5 +1,6 @@
 //! The noise meets the checked-in golden cases.
 
+#[cfg(test)]
 mod support {
     pub(crate) mod golden;
 }

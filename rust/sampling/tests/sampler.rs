@@ -20,14 +20,18 @@ fn greedy() -> SamplingParameters {
     }
 }
 
-fn drawn(history: Option<&History>, parameters: &SamplingParameters, masked: &[u32]) -> u32 {
+fn drawn(
+    history: Option<&History>,
+    parameters: &SamplingParameters,
+    masked: &[u32],
+) -> Result<u32, NoToken> {
     let row = [5.0, 4.0, 3.0, -1.0];
     let draw = Draw {
         history,
         masked,
         ..draw(parameters)
     };
-    Sampler::default().draw(&row, &draw).unwrap()
+    Sampler::default().draw(&row, &draw)
 }
 
 #[test]
@@ -52,7 +56,7 @@ fn only_allowed_tokens_are_drawn_and_none_past_the_last_word() {
         allowed: Some(&[]),
         ..draw(&parameters)
     };
-    assert_eq!(sampler.draw(&row, &none), Err(NoToken::Barred));
+    assert_eq!(sampler.draw(&row, &none), Err(NoToken::Banned));
 }
 
 #[test]
@@ -99,17 +103,17 @@ fn penalties_masks_and_bias_reach_single_tokens() {
         repetition_penalty: 2.0,
         ..greedy()
     };
-    assert_eq!(drawn(Some(&history), &penalised, &[]), 1);
+    assert_eq!(drawn(Some(&history), &penalised, &[]), Ok(1));
     history.push(1);
-    assert_eq!(drawn(Some(&history), &penalised, &[]), 2);
+    assert_eq!(drawn(Some(&history), &penalised, &[]), Ok(2));
     let presence = SamplingParameters {
         presence_penalty: 1.5,
         ..greedy()
     };
-    assert_eq!(drawn(Some(&history), &presence, &[0]), 2);
+    assert_eq!(drawn(Some(&history), &presence, &[0]), Ok(2));
     let biased = SamplingParameters {
         logit_bias: vec![(3, 100.0)],
         ..greedy()
     };
-    assert_eq!(drawn(None, &biased, &[]), 3);
+    assert_eq!(drawn(None, &biased, &[]), Ok(3));
 }

@@ -177,8 +177,8 @@ impl Scheduler {
             Err(NotDrawn::Grammar(GrammarEnd::Complete)) => End::of(FinishKind::Complete),
             Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::failed(&message),
             Err(NotDrawn::Row(NoToken::Model)) => End::failed("the model gave no finite logit"),
-            Err(NotDrawn::Row(NoToken::Barred)) => End::failed(&format!(
-                "no token is left to choose from: {} bar every token the model allows; loosen them",
+            Err(NotDrawn::Row(NoToken::Banned)) => End::failed(&format!(
+                "{} leave no token to sample; relax them",
                 sequence.bars()
             )),
         };

@@ -40,8 +40,8 @@ impl SampledRows<'_> {
                 let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
                 let token = self.sampler.draw(logits, &sequence.next_draw());
                 let token = token.map_err(|error| match error {
-                    // All that the grammar allows is barred: it cannot go on.
-                    NoToken::Barred if sequence.has_grammar() => {
+                    // All that the grammar allows is banned: it cannot go on.
+                    NoToken::Banned if sequence.has_grammar() => {
                         NotDrawn::Grammar(GrammarEnd::Complete)
                     }
                     other => NotDrawn::Row(other),

@@ -105,12 +105,12 @@ fn guarded<T>(work: impl FnOnce() -> anyhow::Result<T>) -> Result<T, String> {
 
 /// A message of the library on one line, without traces, its middle left out where it is long.
 pub(super) fn brief(message: &str) -> String {
-    let told = ["\n<backtrace>", "\n<non-verbose/>"]
+    let text = ["\n<backtrace>", "\n<non-verbose/>"]
         .iter()
         .filter_map(|mark| message.find(mark))
         .min()
         .map_or(message, |end| &message[..end]);
-    let line = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() <= MAX_MESSAGE_BYTES {
         return line;
     }

@@ -18,7 +18,7 @@ pub enum GrammarEnd {
 
 /// The place of an answer in its grammar.
 ///
-/// What may follow is asked and told in the same order with and without drafts, of a machine that
+/// What may follow is asked for in the same order with and without drafts, of a machine that
 /// drafts never touch: nothing they do can reach the tokens. (Both machines fill one table of lexer
 /// states, so a grammar at the limit of that table may fail earlier with drafts.)
 pub struct GrammarState {
