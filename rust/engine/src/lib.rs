@@ -18,6 +18,7 @@ mod operators;
 mod output;
 mod plan;
 mod request;
+mod request_key;
 mod scheduling;
 mod speculation;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::forward::TopTokens;
-use crate::scheduling::priority::OrderKey;
+use crate::request_key::RequestKey;
 use crate::scheduling::sequence::Sequence;
 use crate::speculation::tree::SentTree;
 
@@ -13,7 +13,7 @@ type Pair = (Option<u32>, u32);
 /// What one request has to learn from a step.
 #[derive(Debug)]
 pub(crate) struct Lesson {
-    pub(crate) key: OrderKey,
+    pub(crate) key: RequestKey,
     /// Its rows after which the likeliest tokens are known, among those of the step.
     rows: Range<usize>,
     /// Where the tokens of these rows are in [`Lessons::pairs`].
@@ -59,7 +59,7 @@ impl Lessons {
     /// The lesson from a chunk: its last rows in the cache are `rows`.
     pub(crate) fn of_chunk(
         &mut self,
-        key: OrderKey,
+        key: RequestKey,
         sequence: &Sequence,
         rows: Range<usize>,
     ) -> Lesson {
@@ -72,7 +72,7 @@ impl Lessons {
     /// The lesson from a tree whose root is the token at `base`, rows accepted or not.
     pub(crate) fn of_tree(
         &mut self,
-        key: OrderKey,
+        key: RequestKey,
         sequence: &Sequence,
         base: usize,
         tree: &SentTree,
@@ -93,7 +93,7 @@ impl Lessons {
 
     fn lesson(
         &mut self,
-        key: OrderKey,
+        key: RequestKey,
         rows: Range<usize>,
         pairs: impl Iterator<Item = Pair>,
     ) -> Lesson {

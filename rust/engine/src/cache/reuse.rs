@@ -2,7 +2,7 @@
 
 use crate::cache::pool::PagePool;
 use crate::cache::prefix::num_common;
-use crate::scheduling::priority::OrderKey;
+use crate::request_key::RequestKey;
 use crate::scheduling::scheduler::Scheduler;
 use crate::scheduling::sequence::Sequence;
 
@@ -40,7 +40,7 @@ pub(crate) fn share_filled(pool: &mut PagePool, sequence: &mut Sequence) {
 impl Scheduler {
     /// The kept pages that a waiting request may take. The token that is to be answered is computed
     /// in any case.
-    pub(crate) fn find_prefix(&mut self, key: &OrderKey) -> CachedPrefix {
+    pub(crate) fn find_prefix(&mut self, key: &RequestKey) -> CachedPrefix {
         let sequence = self.waiting.get_mut(key);
         let Some(sequence) = sequence.filter(|one| !one.needs_prompt_rows()) else {
             return CachedPrefix { pages: Vec::new() };
@@ -55,7 +55,11 @@ impl Scheduler {
 
     /// The running request that computes what `sequence` would compute next. It goes on until it has
     /// computed it or ends, so waiting for it comes to an end.
-    pub(crate) fn computing(&self, sequence: &Sequence, prefix: &CachedPrefix) -> Option<OrderKey> {
+    pub(crate) fn computing(
+        &self,
+        sequence: &Sequence,
+        prefix: &CachedPrefix,
+    ) -> Option<RequestKey> {
         if sequence.needs_prompt_rows() {
             return None;
         }
@@ -82,7 +86,7 @@ impl Scheduler {
     /// known to be available, and copies what another page holds of the next tokens.
     pub(crate) fn seat_prefix(
         &mut self,
-        key: OrderKey,
+        key: RequestKey,
         sequence: &mut Sequence,
         prefix: CachedPrefix,
     ) {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::cache::reuse::CachedPrefix;
-use crate::scheduling::priority::{Obligations, OrderKey, Rank};
+use crate::request_key::RequestKey;
+use crate::scheduling::priority::{Obligations, Rank};
 use crate::scheduling::scheduler::Scheduler;
 use crate::scheduling::sequence::Sequence;
 use crate::speculation::cost::ForwardSize;
@@ -17,7 +18,7 @@ const MAX_PASSED_OVER: usize = 64;
 const PRESSED_LOOKAHEAD: usize = 2;
 
 /// Running requests whose prompt others wait for, and the best place of these.
-pub(crate) type Awaited = BTreeMap<OrderKey, Rank>;
+pub(crate) type Awaited = BTreeMap<RequestKey, Rank>;
 
 impl Scheduler {
     /// Lets waiting requests in, in order, while their tokens fit and everybody who runs has room to
@@ -64,10 +65,10 @@ impl Scheduler {
     /// The waiting request that goes first.
     fn next_waiting(
         &self,
-        passed_over: &HashSet<OrderKey>,
+        passed_over: &HashSet<RequestKey>,
         obligations: &Obligations,
         now_s: f64,
-    ) -> Option<(Rank, OrderKey)> {
+    ) -> Option<(Rank, RequestKey)> {
         let heads = self.waiting.heads(passed_over).map(|head| {
             let tenant = &head.sequence.tenant;
             let served = obligations.get(tenant).copied();
@@ -104,9 +105,9 @@ impl Scheduler {
 
     /// Gives every decoding request a slot for its last token, taking pages from others when they
     /// run out; tells whether any were taken.
-    pub(crate) fn secure_decoding(&mut self, now_s: f64) -> (Vec<OrderKey>, bool) {
+    pub(crate) fn secure_decoding(&mut self, now_s: f64) -> (Vec<RequestKey>, bool) {
         let decoding = self.running.iter().filter(|(_, one)| one.decoding);
-        let mut keys: Vec<OrderKey> = decoding.map(|(&key, _)| key).collect();
+        let mut keys: Vec<RequestKey> = decoding.map(|(&key, _)| key).collect();
         let mut preempted = false;
         for &key in &keys {
             while let Some(sequence) = self.running.get_mut(&key) {
@@ -123,7 +124,7 @@ impl Scheduler {
     }
 
     /// Takes the pages of a request; it waits and computes again what nobody else keeps.
-    fn preempt(&mut self, key: OrderKey, now_s: f64) {
+    fn preempt(&mut self, key: RequestKey, now_s: f64) {
         if let Some(mut sequence) = self.running.remove(&key) {
             self.pool.shrink(&mut sequence.pages, 0);
             sequence.restart();
@@ -137,10 +138,10 @@ impl Scheduler {
     /// How many prompt tokens of which requests a step computes beside the decoding `trees`.
     pub(crate) fn choose_chunks(
         &mut self,
-        trees: &[OrderKey],
+        trees: &[RequestKey],
         awaited: &Awaited,
         now_s: f64,
-    ) -> Vec<(OrderKey, usize)> {
+    ) -> Vec<(RequestKey, usize)> {
         let prefilling = self.running.iter().filter(|(_, one)| !one.decoding);
         let mut ranks: Vec<Rank> = prefilling
             .map(|(&key, one)| {

@@ -3,8 +3,8 @@
 use crate::cache::reuse::share_filled;
 use crate::error::EngineError;
 use crate::plan::{Plan, Row, RowKind};
+use crate::request_key::RequestKey;
 use crate::scheduling::admission::{Awaited, with_chunk};
-use crate::scheduling::priority::OrderKey;
 use crate::scheduling::scheduler::{InFlight, Part, Scheduler, SlotMove, Work};
 use crate::scheduling::sequence::Sequence;
 use crate::speculation::cost::ForwardSize;
@@ -68,7 +68,7 @@ impl Scheduler {
         moves
     }
 
-    fn size_of_chunks(&self, chunks: &[(OrderKey, usize)]) -> ForwardSize {
+    fn size_of_chunks(&self, chunks: &[(RequestKey, usize)]) -> ForwardSize {
         let sizes = chunks.iter().map(|(key, rows)| {
             let kv_len = self.running.get(key).map_or(0, |sequence| sequence.kv_len);
             (kv_len, *rows)
@@ -80,8 +80,8 @@ impl Scheduler {
 
     fn assemble(
         &mut self,
-        trees: Vec<(OrderKey, SentTree)>,
-        chunks: Vec<(OrderKey, usize)>,
+        trees: Vec<(RequestKey, SentTree)>,
+        chunks: Vec<(RequestKey, usize)>,
         moves: &[SlotMove],
     ) -> (Plan, Vec<Part>) {
         self.last_plan_id += 1;

@@ -13,32 +13,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::request_key::RequestKey;
 use crate::scheduling::scheduler::Scheduler;
 use crate::scheduling::sequence::Sequence;
 
 /// Priorities beyond this count as this: any gap is made up for by waiting.
 const MAX_PRIORITY: i32 = 100;
-
-/// Which request: the order of rows in a step is by larger priority, then earlier arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct OrderKey {
-    priority: Reverse<i32>,
-    arrival: u64,
-}
-
-impl OrderKey {
-    pub(crate) fn new(priority: i32, arrival: u64) -> Self {
-        Self {
-            priority: Reverse(priority),
-            arrival,
-        }
-    }
-
-    /// How many came before.
-    pub(crate) fn arrival(self) -> u64 {
-        self.arrival
-    }
-}
 
 /// Less goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,16 +26,16 @@ pub(crate) struct Rank {
     level: Reverse<i64>,
     served: u64,
     due_us: i64,
-    key: OrderKey,
+    key: RequestKey,
 }
 
 impl Rank {
-    pub(crate) fn key(self) -> OrderKey {
+    pub(crate) fn key(self) -> RequestKey {
         self.key
     }
 
     /// This place, for another request.
-    pub(crate) fn of(self, key: OrderKey) -> Self {
+    pub(crate) fn of(self, key: RequestKey) -> Self {
         Self { key, ..self }
     }
 }
@@ -73,7 +53,7 @@ impl Scheduler {
     /// much.
     pub(crate) fn rank(
         &self,
-        key: OrderKey,
+        key: RequestKey,
         sequence: &Sequence,
         waiting_since_s: f64,
         served: u64,
@@ -111,7 +91,7 @@ impl Scheduler {
     /// Who loses its pages when some are needed: the lowest priority, of these the tenant that got
     /// most, of its requests the last one to come. Never the one that came first of all that run:
     /// it always gets to its end, so everybody does.
-    pub(crate) fn victim(&self) -> Option<OrderKey> {
+    pub(crate) fn victim(&self) -> Option<RequestKey> {
         let elder = self.running.keys().min_by_key(|key| key.arrival())?;
         let obligations = self.obligations();
         let others = self.running.iter().filter(|(key, _)| *key != elder);

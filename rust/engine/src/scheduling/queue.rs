@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use crate::scheduling::priority::{OrderKey, priority};
+use crate::request_key::RequestKey;
+use crate::scheduling::priority::priority;
 use crate::scheduling::sequence::Sequence;
 
 /// Whose line it is: tenant and priority.
@@ -12,7 +13,7 @@ type LineKey = (Arc<str>, i32);
 #[derive(Debug, Default)]
 struct Line {
     /// By when they are due, then by arrival.
-    members: BTreeSet<(i64, OrderKey)>,
+    members: BTreeSet<(i64, RequestKey)>,
     /// When one of them last left to run.
     left_s: f64,
 }
@@ -20,7 +21,7 @@ struct Line {
 /// The first of a line.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
-    pub(crate) key: OrderKey,
+    pub(crate) key: RequestKey,
     pub(crate) sequence: &'a Sequence,
     /// Since when neither it nor anybody before it in the line was let in.
     pub(crate) waiting_since_s: f64,
@@ -29,7 +30,7 @@ pub(crate) struct Head<'a> {
 /// Requests that hold no pages.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    sequences: BTreeMap<OrderKey, Box<Sequence>>,
+    sequences: BTreeMap<RequestKey, Box<Sequence>>,
     lines: BTreeMap<LineKey, Line>,
 }
 
@@ -42,16 +43,16 @@ impl Queue {
         self.sequences.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OrderKey, &Sequence)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RequestKey, &Sequence)> {
         self.sequences.iter().map(|(key, one)| (key, &**one))
     }
 
-    pub(crate) fn get(&self, key: &OrderKey) -> Option<&Sequence> {
+    pub(crate) fn get(&self, key: &RequestKey) -> Option<&Sequence> {
         self.sequences.get(key).map(|one| &**one)
     }
 
     /// For changes that leave its line and its place there alone.
-    pub(crate) fn get_mut(&mut self, key: &OrderKey) -> Option<&mut Sequence> {
+    pub(crate) fn get_mut(&mut self, key: &RequestKey) -> Option<&mut Sequence> {
         self.sequences.get_mut(key).map(|one| &mut **one)
     }
 
@@ -59,13 +60,13 @@ impl Queue {
         self.sequences.values_mut().map(|one| &mut **one)
     }
 
-    pub(crate) fn insert(&mut self, key: OrderKey, sequence: Box<Sequence>) {
+    pub(crate) fn insert(&mut self, key: RequestKey, sequence: Box<Sequence>) {
         let line = self.lines.entry(line_of(&sequence)).or_default();
         line.members.insert((sequence.due_us(), key));
         self.sequences.insert(key, sequence);
     }
 
-    pub(crate) fn remove(&mut self, key: &OrderKey) -> Option<Box<Sequence>> {
+    pub(crate) fn remove(&mut self, key: &RequestKey) -> Option<Box<Sequence>> {
         let sequence = self.sequences.remove(key)?;
         let name = line_of(&sequence);
         if let Some(line) = self.lines.get_mut(&name) {
@@ -79,7 +80,7 @@ impl Queue {
     }
 
     /// Takes out a request that is let in.
-    pub(crate) fn admit(&mut self, key: &OrderKey, now_s: f64) -> Option<Box<Sequence>> {
+    pub(crate) fn admit(&mut self, key: &RequestKey, now_s: f64) -> Option<Box<Sequence>> {
         let name = line_of(self.sequences.get(key)?);
         if let Some(line) = self.lines.get_mut(&name) {
             line.left_s = now_s;
@@ -90,7 +91,7 @@ impl Queue {
     /// The first of each line who is not passed over.
     pub(crate) fn heads<'a, 'b>(
         &'a self,
-        passed_over: &'b HashSet<OrderKey>,
+        passed_over: &'b HashSet<RequestKey>,
     ) -> impl Iterator<Item = Head<'a>> + use<'a, 'b> {
         self.lines.values().filter_map(|line| {
             let mut members = line.members.iter();

@@ -15,8 +15,8 @@ use crate::config::{EngineConfig, check};
 use crate::error::EngineError;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::request::Request;
+use crate::request_key::RequestKey;
 use crate::scheduling::fairness::FairShare;
-use crate::scheduling::priority::OrderKey;
 use crate::scheduling::queue::Queue;
 use crate::scheduling::sequence::Sequence;
 use crate::speculation::calibration::Trial;
@@ -26,7 +26,7 @@ use crate::speculation::tiers::Tiers;
 use crate::speculation::tree::SentTree;
 
 /// A copy between slots before a forward, for a request: whose, from, to.
-pub(crate) type SlotMove = (OrderKey, i32, i32);
+pub(crate) type SlotMove = (RequestKey, i32, i32);
 
 /// A plan whose results are awaited.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct InFlight {
 /// One request's rows of a plan.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) key: OrderKey,
+    pub(crate) key: RequestKey,
     /// Index of its first sampled row among all sampled rows.
     pub(crate) first_sample: usize,
     /// Its rows whose likeliest tokens are wanted, among all of them: the last ones of its rows.
@@ -67,12 +67,12 @@ pub(crate) struct Scheduler {
     pub(crate) config: EngineConfig,
     pub(crate) pool: PagePool,
     /// Boxed: a step takes each out and puts it back.
-    pub(crate) running: BTreeMap<OrderKey, Box<Sequence>>,
+    pub(crate) running: BTreeMap<RequestKey, Box<Sequence>>,
     pub(crate) waiting: Queue,
     pub(crate) share: FairShare,
     /// Whether a request lost its pages and none was let in since.
     pub(crate) is_pressed: bool,
-    keys: HashMap<u64, OrderKey>,
+    keys: HashMap<u64, RequestKey>,
     num_arrivals: u64,
     pub(crate) in_flight: Option<InFlight>,
     pub(crate) last_plan_id: u64,
@@ -138,7 +138,7 @@ impl Scheduler {
             });
             return;
         }
-        let key = OrderKey::new(request.priority, self.num_arrivals);
+        let key = RequestKey::new(request.priority, self.num_arrivals);
         self.num_arrivals += 1;
         let memory = self.memory.as_deref();
         let sequence = Box::new(Sequence::new(request, &self.config, memory, arrived_s));
@@ -183,14 +183,14 @@ impl Scheduler {
                 .deadline_s
                 .is_some_and(|deadline| deadline <= now_s)
         });
-        let late: Vec<OrderKey> = late.map(|(&key, _)| key).collect();
+        let late: Vec<RequestKey> = late.map(|(&key, _)| key).collect();
         for key in late {
             self.end(key, End::of(FinishKind::Deadline), now_s);
         }
     }
 
     /// Ends a request between steps.
-    fn end(&mut self, key: OrderKey, end: End, now_s: f64) {
+    fn end(&mut self, key: RequestKey, end: End, now_s: f64) {
         let Some(sequence) = self
             .running
             .remove(&key)

@@ -7,7 +7,7 @@ use spectrie_types::SpeculationMode;
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::seed::splitmix;
 
-use crate::scheduling::priority::OrderKey;
+use crate::request_key::RequestKey;
 use crate::scheduling::scheduler::{InFlight, Part, Scheduler, Work};
 use crate::speculation::budget::{self, BaseRows, Bid, Purchase};
 use crate::speculation::calibration::Trial;
@@ -22,7 +22,7 @@ const SCORE_EVERY: u64 = 8;
 /// What one request could send.
 #[derive(Debug)]
 struct Offer {
-    key: OrderKey,
+    key: RequestKey,
     tree: DraftTree,
     /// Fixed modes send all they have.
     is_fixed: bool,
@@ -37,9 +37,9 @@ impl Scheduler {
     /// and what the step says about the gain of drafts.
     pub(crate) fn draft(
         &mut self,
-        keys: &[OrderKey],
+        keys: &[RequestKey],
         chunk: ForwardSize,
-    ) -> (Vec<(OrderKey, SentTree)>, Option<Trial>) {
+    ) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
         let is_holdout = self.is_holdout();
         let mut base = BaseRows {
             decoding: keys.len(),
@@ -71,14 +71,14 @@ impl Scheduler {
     }
 
     /// Cached tokens that one row of each of these requests reads.
-    pub(crate) fn keys_of(&self, keys: &[OrderKey]) -> usize {
+    pub(crate) fn keys_of(&self, keys: &[RequestKey]) -> usize {
         let found = keys.iter().filter_map(|key| self.running.get(key));
         found.map(|sequence| sequence.kv_len).sum()
     }
 
     fn collect_offers(
         &mut self,
-        keys: &[OrderKey],
+        keys: &[RequestKey],
         base: BaseRows,
         is_holdout: bool,
     ) -> Vec<Offer> {
