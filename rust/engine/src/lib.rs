@@ -31,4 +31,4 @@ pub use forward::{StepResults, TopTokens, Verdicts};
 pub use output::{CalibrationBin, Finish, Load, NUM_BINS, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
 pub use request::Request;
-pub use speculation::cost::ContextCost;
+pub use speculation::ContextCost;

@@ -8,7 +8,7 @@ use crate::request_key::RequestKey;
 use crate::scheduling::priority::{Obligations, Rank};
 use crate::scheduling::scheduler::Scheduler;
 use crate::scheduling::sequence::Sequence;
-use crate::speculation::cost::ForwardSize;
+use crate::speculation::forward_size::ForwardSize;
 
 /// Requests looked at in one step that wait for the prompt another one computes.
 const MAX_PASSED_OVER: usize = 64;
@@ -163,7 +163,7 @@ impl Scheduler {
         };
         let mut size = ForwardSize {
             rows: trees.len(),
-            keys: self.keys_of(trees),
+            kv_tokens: self.kv_tokens_of(trees),
         };
         let mut chunks = Vec::new();
         for key in ranks.into_iter().map(Rank::key) {
@@ -177,7 +177,7 @@ impl Scheduler {
             if rows == 0 {
                 break;
             }
-            size = with_chunk(size, kv_len, rows);
+            size = size.with_chunk(kv_len, rows);
             if let Some(sequence) = self.running.get_mut(&key) {
                 sequence.waiting_since_s = now_s;
             }
@@ -190,7 +190,7 @@ impl Scheduler {
     /// longer than it may, `least` of them in any case.
     fn rows_in_time(&self, size: ForwardSize, kv_len: usize, least: usize, wanted: usize) -> usize {
         let fits = |rows| {
-            let size = with_chunk(size, kv_len, rows);
+            let size = size.with_chunk(kv_len, rows);
             self.costs.milliseconds(size) <= self.config.max_step_ms
         };
         let (mut low, mut high) = (least.min(wanted), wanted);
@@ -203,13 +203,5 @@ impl Scheduler {
             }
         }
         low
-    }
-}
-
-/// A forward of `size` and `rows` prompt rows more, behind `kv_len` tokens.
-pub(crate) fn with_chunk(size: ForwardSize, kv_len: usize, rows: usize) -> ForwardSize {
-    ForwardSize {
-        rows: size.rows + rows,
-        keys: size.keys + rows * (kv_len + rows / 2),
     }
 }

@@ -4,10 +4,10 @@ use crate::cache::reuse::share_filled;
 use crate::error::EngineError;
 use crate::plan::{Plan, Row, RowKind};
 use crate::request_key::RequestKey;
-use crate::scheduling::admission::{Awaited, with_chunk};
+use crate::scheduling::admission::Awaited;
 use crate::scheduling::scheduler::{InFlight, Part, Scheduler, SlotMove, Work};
 use crate::scheduling::sequence::Sequence;
-use crate::speculation::cost::ForwardSize;
+use crate::speculation::forward_size::ForwardSize;
 use crate::speculation::tree::SentTree;
 
 impl Scheduler {
@@ -74,7 +74,7 @@ impl Scheduler {
             (kv_len, *rows)
         });
         sizes.fold(ForwardSize::default(), |size, (kv_len, rows)| {
-            with_chunk(size, kv_len, rows)
+            size.with_chunk(kv_len, rows)
         })
     }
 

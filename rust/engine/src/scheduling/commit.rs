@@ -11,7 +11,7 @@ use crate::output::RequestOutput;
 use crate::scheduling::sampled_rows::{NotDrawn, SampledRows};
 use crate::scheduling::scheduler::{End, Part, Scheduler, Work};
 use crate::scheduling::sequence::Sequence;
-use crate::speculation::cost::ForwardSize;
+use crate::speculation::forward_size::ForwardSize;
 use crate::speculation::tree::SentTree;
 
 impl Scheduler {
@@ -30,9 +30,10 @@ impl Scheduler {
         };
         self.totals.steps += 1;
         // Prompt rows skip the last layer's product with the vocabulary: they cost less than others.
-        if let Some(keys) = self.keys_of_trees(&open.parts) {
+        if let Some(kv_tokens) = self.kv_tokens_of_trees(&open.parts) {
             let rows = open.num_rows;
-            self.costs.observe(ForwardSize { rows, keys }, elapsed_ms);
+            self.costs
+                .observe(ForwardSize { rows, kv_tokens }, elapsed_ms);
         }
         let mut outputs = self.take_outputs();
         outputs.reserve(open.parts.len());
@@ -136,13 +137,13 @@ impl Scheduler {
                 let ended = !matches!(walk.ended, Ok(None));
                 match sequence.drafting.mode() {
                     SpeculationMode::Auto => {
-                        self.totals.note_tree(tree, &walk.path, ended);
+                        self.calibration.note_tree(tree, &walk.path, ended);
                         if !ended {
-                            let interest = &mut sequence.drafting.interest;
-                            interest.note_tree(tree.promised(), walk.path.len());
+                            let backoff = &mut sequence.drafting.backoff;
+                            backoff.note_tree(tree.promised(), walk.path.len());
                         }
                         if let Some(token) = tree.likeliest_unsent() {
-                            self.choices.note_unsent(emitted.first() == Some(&token));
+                            self.decisions.note_unsent(emitted.first() == Some(&token));
                         }
                     }
                     SpeculationMode::Tiers => self.tiers.note(walk.path.len()),

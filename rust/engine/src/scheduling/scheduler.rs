@@ -19,11 +19,12 @@ use crate::request_key::RequestKey;
 use crate::scheduling::fairness::FairShare;
 use crate::scheduling::queue::Queue;
 use crate::scheduling::sequence::Sequence;
-use crate::speculation::calibration::Trial;
+use crate::speculation::calibration::Calibration;
 use crate::speculation::cost::CostCurve;
-use crate::speculation::decisions::Choices;
+use crate::speculation::decisions::Decisions;
 use crate::speculation::tiers::Tiers;
 use crate::speculation::tree::SentTree;
+use crate::speculation::trial::{Trial, Trials};
 
 /// A copy between slots before a forward, for a request: whose, from, to.
 pub(crate) type SlotMove = (RequestKey, i32, i32);
@@ -86,7 +87,9 @@ pub(crate) struct Scheduler {
     pub(crate) totals: Load,
     pub(crate) costs: CostCurve,
     pub(crate) tiers: Tiers,
-    pub(crate) choices: Choices,
+    pub(crate) decisions: Decisions,
+    pub(crate) calibration: Calibration,
+    pub(crate) trials: Trials,
     pub(crate) chores: Chores,
     /// What namespaces learnt; `None` when nothing may be kept or drafted.
     memory: Option<Arc<DraftMemory>>,
@@ -116,7 +119,9 @@ impl Scheduler {
             totals: Load::default(),
             costs: CostCurve::default(),
             tiers: Tiers::default(),
-            choices: Choices::default(),
+            decisions: Decisions::default(),
+            calibration: Calibration::default(),
+            trials: Trials::default(),
             chores: Chores::default(),
             memory,
             config,
@@ -233,14 +238,17 @@ impl Scheduler {
     }
 
     pub(crate) fn load(&self) -> Load {
-        Load {
+        let mut load = Load {
             running: self.running.len(),
             waiting: self.waiting.len(),
             pages_used: self.pool.num_held(),
             pages_cached: self.pool.num_idle(),
             pages_total: self.pool.total(),
             ..self.totals
-        }
+        };
+        self.calibration.report(&mut load);
+        self.trials.report(&mut load);
+        load
     }
 }
 

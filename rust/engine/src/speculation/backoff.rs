@@ -22,7 +22,7 @@ const FIRST_PROMISES: f64 = 3.0;
 
 /// What one request's drafts earn, and how well they keep what they promise.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Interest {
+pub(crate) struct Backoff {
     /// Running mean, by question, of the milliseconds that bought drafts save.
     earned_ms: f64,
     /// Questions since drafts last earned what asking costs.
@@ -31,7 +31,7 @@ pub(crate) struct Interest {
     kept: f64,
 }
 
-impl Default for Interest {
+impl Default for Backoff {
     fn default() -> Self {
         Self {
             earned_ms: FIRST_EARNINGS_MS,
@@ -42,7 +42,7 @@ impl Default for Interest {
     }
 }
 
-impl Interest {
+impl Backoff {
     /// Whether the request is asked for drafts in step `step`. One whose drafts earn nothing is
     /// asked less and less, yet never forgotten; all such requests in the same steps.
     pub(crate) fn is_due(&self, step: u64) -> bool {
@@ -79,11 +79,11 @@ mod tests {
     use super::*;
 
     /// Steps of `steps` in which a request is asked that never earns anything.
-    fn asked(interest: &mut Interest, steps: std::ops::Range<u64>) -> Vec<u64> {
+    fn asked(backoff: &mut Backoff, steps: std::ops::Range<u64>) -> Vec<u64> {
         let due = steps.filter(|&step| {
-            let due = interest.is_due(step);
+            let due = backoff.is_due(step);
             if due {
-                interest.note_earnings(0.0);
+                backoff.note_earnings(0.0);
             }
             due
         });
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn a_request_that_earns_nothing_is_asked_less_and_less() {
-        let mut interest = Interest::default();
-        let steps = asked(&mut interest, 1..1000);
+        let mut backoff = Backoff::default();
+        let steps = asked(&mut backoff, 1..1000);
         assert!(steps[..14].iter().copied().eq(1..15));
         assert!(steps.len() < 90, "{} questions", steps.len());
         assert!(steps[40..].windows(2).all(|pair| pair[1] - pair[0] == 16));
@@ -101,39 +101,39 @@ mod tests {
 
     #[test]
     fn one_good_draft_wakes_a_request() {
-        let mut interest = Interest::default();
-        asked(&mut interest, 1..1000);
-        assert!(!interest.is_due(1001));
-        interest.note_earnings(3.0);
-        assert!(interest.is_due(1001));
+        let mut backoff = Backoff::default();
+        asked(&mut backoff, 1..1000);
+        assert!(!backoff.is_due(1001));
+        backoff.note_earnings(3.0);
+        assert!(backoff.is_due(1001));
     }
 
     #[test]
     fn drafts_that_save_less_than_asking_costs_put_a_request_to_sleep() {
-        let mut interest = Interest::default();
-        (0..100).for_each(|_| interest.note_earnings(0.8 * DRAFTING_MS));
-        assert!(!interest.is_due(1));
-        let mut interest = Interest::default();
-        (0..100).for_each(|_| interest.note_earnings(1.2 * DRAFTING_MS));
-        assert!(interest.is_due(1));
+        let mut backoff = Backoff::default();
+        (0..100).for_each(|_| backoff.note_earnings(0.8 * DRAFTING_MS));
+        assert!(!backoff.is_due(1));
+        let mut backoff = Backoff::default();
+        (0..100).for_each(|_| backoff.note_earnings(1.2 * DRAFTING_MS));
+        assert!(backoff.is_due(1));
     }
 
     #[test]
     fn broken_promises_count_less_and_kept_ones_in_full() {
-        let mut interest = Interest::default();
-        assert!((interest.trust() - 1.0).abs() < 1e-6);
-        (0..200).for_each(|step| interest.note_tree(1.0, usize::from(step % 5 == 0)));
-        assert!(interest.trust() < 0.45, "{}", interest.trust());
-        (0..200).for_each(|_| interest.note_tree(1.0, 1));
-        assert!((interest.trust() - 1.0).abs() < 1e-6);
+        let mut backoff = Backoff::default();
+        assert!((backoff.trust() - 1.0).abs() < 1e-6);
+        (0..200).for_each(|step| backoff.note_tree(1.0, usize::from(step % 5 == 0)));
+        assert!(backoff.trust() < 0.45, "{}", backoff.trust());
+        (0..200).for_each(|_| backoff.note_tree(1.0, 1));
+        assert!((backoff.trust() - 1.0).abs() < 1e-6);
     }
 
     #[test]
     fn promises_kept_but_for_chance_count_in_full() {
-        let mut interest = Interest::default();
+        let mut backoff = Backoff::default();
         for step in 0..200 {
-            interest.note_tree(0.5, usize::from(step % 2 == 0));
-            assert!((interest.trust() - 1.0).abs() < 1e-6, "after {step}");
+            backoff.note_tree(0.5, usize::from(step % 2 == 0));
+            assert!((backoff.trust() - 1.0).abs() < 1e-6, "after {step}");
         }
     }
 }

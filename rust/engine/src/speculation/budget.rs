@@ -5,9 +5,9 @@
 //! many as maximise the expected tokens per second: (requests + sum of values) / T(rows). Zero is a
 //! number.
 
-use spectrie_trie::DraftTree;
-
-use crate::speculation::cost::{CostCurve, ForwardSize};
+use super::bid::Bid;
+use super::cost::CostCurve;
+use super::forward_size::ForwardSize;
 
 /// Drafts must promise this factor over none: below it the promise is within the error of the cost
 /// curve.
@@ -32,19 +32,19 @@ pub(crate) struct BaseRows {
     /// Draft rows of fixed modes, not up for choice.
     pub(crate) fixed: usize,
     /// Cached tokens that rows of decoding requests read, those of fixed modes included.
-    pub(crate) keys: usize,
+    pub(crate) kv_tokens: usize,
     /// Cached tokens that prompt rows read.
-    pub(crate) chunk_keys: usize,
+    pub(crate) chunk_kv_tokens: usize,
     /// Rows that may be added.
     pub(crate) left: usize,
 }
 
 impl BaseRows {
-    /// The forward of the decoding requests without company.
+    /// The forward of the decoding requests without prompt rows.
     fn alone(&self) -> ForwardSize {
         ForwardSize {
             rows: self.decoding + self.fixed,
-            keys: self.keys,
+            kv_tokens: self.kv_tokens,
         }
     }
 
@@ -52,7 +52,7 @@ impl BaseRows {
     fn whole(&self) -> ForwardSize {
         ForwardSize {
             rows: self.alone().rows + self.chunk,
-            keys: self.keys + self.chunk_keys,
+            kv_tokens: self.kv_tokens + self.chunk_kv_tokens,
         }
     }
 }
@@ -68,63 +68,6 @@ pub(crate) struct Purchase {
     pub(crate) ms_per_node: f64,
 }
 
-/// A node up for choice.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bid {
-    /// Never above its parent's.
-    pub(crate) value: f32,
-    /// Cached tokens that its row reads.
-    pub(crate) keys: usize,
-    pub(crate) offer: usize,
-    pub(crate) node: usize,
-}
-
-impl Bid {
-    /// Its place among bids: the likeliest first, then by offer and node. One number, because a step
-    /// sorts some hundred of them between two forwards.
-    fn rank(&self) -> u128 {
-        let bits = self.value.to_bits();
-        // The order of `f32::total_cmp`, turned around.
-        let descending = if self.value.is_sign_negative() {
-            bits
-        } else {
-            !bits ^ (1 << 31)
-        };
-        u128::from(descending) << 96 | (self.offer as u128) << 48 | self.node as u128
-    }
-}
-
-/// The nodes of a tree as bids, of a request with `keys` cached tokens; those deeper than
-/// `max_depth` are left out. Promises count `trust` times, but for certain ones.
-pub(crate) fn bids(
-    offer: usize,
-    tree: &DraftTree,
-    keys: usize,
-    max_depth: usize,
-    trust: f32,
-) -> Vec<Bid> {
-    let mut values: Vec<f32> = Vec::with_capacity(tree.nodes.len());
-    for node in &tree.nodes {
-        let most = node.parent.map_or(1.0, |parent| values[parent as usize]);
-        values.push(node.value.min(most));
-    }
-    let nodes = values.into_iter().enumerate().zip(&tree.nodes);
-    let shallow = nodes.filter(|(_, node)| usize::from(node.depth) <= max_depth);
-    shallow
-        .map(|((node, value), _)| Bid {
-            value: if value < 1.0 { value * trust } else { value },
-            keys,
-            offer,
-            node,
-        })
-        .collect()
-}
-
-/// Sorts bids so that every head of the list holds the parents of its nodes, the likeliest first.
-pub(crate) fn sort(bids: &mut [Bid]) {
-    bids.sort_unstable_by_key(Bid::rank);
-}
-
 /// How many of the sorted `bids` to buy.
 pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purchase {
     let most = bids.len().min(base.left);
@@ -134,9 +77,9 @@ pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purch
         gains[index + 1] = gains[index] + f64::from(bid.value.max(0.0));
     }
     let decoding = base.decoding as f64;
-    let keys = || bids.iter().map(|bid| bid.keys);
-    // What a millisecond is worth: the best rate of these requests without company.
-    let alone = costs.milliseconds_with(base.alone(), keys());
+    let kv_tokens = || bids.iter().map(|bid| bid.kv_tokens);
+    // What a millisecond is worth: the best rate of these requests without prompt rows.
+    let alone = costs.milliseconds_with(base.alone(), kv_tokens());
     let rate = |nodes: usize| (decoding + gains[nodes]) / alone[nodes];
     let (nodes, worth) = best(most, rate);
     let of = |nodes: usize, times: &[f64]| Purchase {
@@ -148,7 +91,7 @@ pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purch
         let pays = worth >= HURDLE * rate(0);
         return of(if pays { nodes } else { 0 }, &alone);
     }
-    let whole = costs.milliseconds_with(base.whole(), keys());
+    let whole = costs.milliseconds_with(base.whole(), kv_tokens());
     let profit = |nodes: usize| gains[nodes] - worth * HURDLE * (whole[nodes] - whole[0]);
     of(best(most, profit).0, &whole)
 }
@@ -160,8 +103,8 @@ pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Optio
     if base.decoding == 0 || most == 0 {
         return None;
     }
-    let keys = std::iter::repeat_n(base.keys / base.alone().rows, most);
-    let alone = costs.milliseconds_with(base.alone(), keys.clone());
+    let kv_tokens = std::iter::repeat_n(base.kv_tokens / base.alone().rows, most);
+    let alone = costs.milliseconds_with(base.alone(), kv_tokens.clone());
     let decoding = base.decoding as f64;
     let rate = |nodes: usize| (decoding + nodes as f64) / alone[nodes];
     if best(most, rate).1 < HURDLE * rate(0) {
@@ -172,7 +115,7 @@ pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Optio
     } else {
         let grown = ForwardSize {
             rows: base.whole().rows + most,
-            keys: base.whole().keys + keys.sum::<usize>(),
+            kv_tokens: base.whole().kv_tokens + kv_tokens.sum::<usize>(),
         };
         (costs.milliseconds(grown) - costs.milliseconds(base.whole())) / most as f64
     };
@@ -194,10 +137,11 @@ fn best(most: usize, value: impl Fn(usize) -> f64) -> (usize, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::speculation::bid::{bids, sort};
     use crate::speculation::cost::ContextCost;
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
-    use spectrie_trie::DraftNode;
+    use spectrie_trie::{DraftNode, DraftTree};
     use spectrie_types::Source;
 
     fn some_bids(values: &[f32]) -> Vec<Bid> {
@@ -206,7 +150,7 @@ mod tests {
             .enumerate()
             .map(|(node, &value)| Bid {
                 value,
-                keys: 0,
+                kv_tokens: 0,
                 offer: 0,
                 node,
             })
@@ -218,8 +162,8 @@ mod tests {
             decoding,
             chunk: 0,
             fixed: 0,
-            keys: 0,
-            chunk_keys: 0,
+            kv_tokens: 0,
+            chunk_kv_tokens: 0,
             left: 100,
         }
     }
@@ -266,39 +210,24 @@ mod tests {
             ms_per_key: 0.001,
         };
         let costs = CostCurve::new(&[1, 8], &[10.0, 10.7], context).unwrap();
-        let bids = |keys| {
+        let bids = |kv_tokens| {
             let mut bids = some_bids(&[0.6, 0.3, 0.2]);
             for bid in &mut bids {
-                bid.keys = keys;
+                bid.kv_tokens = kv_tokens;
             }
             bids
         };
-        let with = |keys| BaseRows { keys, ..base(1) };
+        let with = |kv_tokens| BaseRows {
+            kv_tokens,
+            ..base(1)
+        };
         assert_eq!(num_bought(&bids(100), with(100), &costs), 3);
         assert_eq!(num_bought(&bids(8000), with(8000), &costs), 1);
         assert!(min_value(with(8000), 4, &costs) > min_value(with(100), 4, &costs));
     }
 
     #[test]
-    fn promises_count_as_much_as_they_are_trusted() {
-        let tree = DraftTree {
-            nodes: vec![DraftNode {
-                token: 1,
-                parent: None,
-                depth: 1,
-                value: 0.5,
-                source: Source::Request,
-            }],
-        };
-        let bought = bids(0, &tree, 7, 1, 0.5);
-        assert_eq!((bought[0].value, bought[0].keys), (0.25, 7));
-        let mut certain = tree;
-        certain.nodes[0].value = 1.0;
-        assert!(bids(0, &certain, 7, 1, 0.5)[0].value > 0.99);
-    }
-
-    #[test]
-    fn company_of_a_chunk_does_not_make_bad_drafts_good() {
+    fn a_chunk_in_the_step_does_not_make_bad_drafts_good() {
         let costs = curve(&[1, 2, 300], &[10.0, 15.0, 1500.0]);
         let with_chunk = BaseRows {
             chunk: 256,
@@ -391,20 +320,6 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn bids_are_sorted_by_value_then_by_offer_and_node(
-            drawn in prop::collection::vec((any::<f32>(), 0_usize..3, 0_usize..3), 0..40),
-        ) {
-            let bid = |(value, offer, node)| Bid { value, keys: 0, offer, node };
-            let mut bids: Vec<Bid> = drawn.into_iter().map(bid).collect();
-            sort(&mut bids);
-            for pair in bids.windows(2) {
-                let (a, b) = (pair[0], pair[1]);
-                let order = b.value.total_cmp(&a.value).then((a.offer, a.node).cmp(&(b.offer, b.node)));
-                prop_assert!(order.is_le(), "{a:?} before {b:?}");
-            }
-        }
-
-        #[test]
         fn no_choice_of_nodes_promises_more_tokens_a_millisecond(
             trees in some_trees(),
             costs in some_costs(),
@@ -429,7 +344,7 @@ mod tests {
             }
             let gain: f64 = bought.iter().map(|bid| f64::from(bid.value)).sum();
             let decoding = trees.len() as f64;
-            let at = |rows| costs.milliseconds(ForwardSize { rows, keys: 0 });
+            let at = |rows| costs.milliseconds(ForwardSize { rows, kv_tokens: 0 });
             let rate = |gain: f64, nodes: usize| {
                 (decoding + gain) / at(trees.len() + nodes)
             };

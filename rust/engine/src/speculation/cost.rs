@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::forward_size::ForwardSize;
 use crate::error::EngineError;
 
 /// Share of a new measurement in the correction of a point that is measured all the time.
@@ -17,8 +18,8 @@ const FAR_SHARE: f64 = 0.1;
 /// does not move the curve.
 const MAX_SURPRISE: f64 = 2.0;
 
-/// Forwards whose median tells how fast the machine is now: it follows a machine that changes
-/// within half as many, and a few hiccups do not move it.
+/// Forwards whose median gives the speed of the machine now. A change shows after eight of them, and
+/// a few hiccups do not move it.
 const WINDOW: usize = 15;
 
 /// Rows that cost as much as one while nothing was measured.
@@ -26,14 +27,6 @@ const FLAT_ROWS: f64 = 16.0;
 
 /// Share of a measured time that is left to the rows, whatever their keys are said to cost.
 const LEAST_OF_ROWS: f64 = 0.1;
-
-/// How much a forward computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ForwardSize {
-    pub(crate) rows: usize,
-    /// Cached tokens that its rows read, summed over rows.
-    pub(crate) keys: usize,
-}
 
 /// What reading the cache costs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -47,8 +40,9 @@ pub struct ContextCost {
 /// Milliseconds of a forward as a function of its size, corrected while serving.
 ///
 /// Three parts: lines between measured points for the rows, a price for each cached token read, and
-/// the speed of the machine now, which multiplies both and follows within some ten forwards. The
-/// first two are corrected slowly, by what a forward took beside its neighbours in time.
+/// the speed of the machine now, which multiplies both. Within fifty forwards of a change of speed every
+/// size is predicted to 10 % again. The first two parts are corrected slowly, by what a forward took
+/// beside its neighbours in time.
 ///
 /// The corrections change how much is drafted, never a token.
 #[derive(Debug, Clone)]
@@ -144,7 +138,7 @@ impl CostCurve {
     }
 
     /// Expected milliseconds of `from` alone and with one, two ... of `more` rows, each of which
-    /// reads so many keys; in time proportional to their number.
+    /// reads so many cached tokens; in time proportional to their number.
     pub(crate) fn milliseconds_with(
         &self,
         from: ForwardSize,
@@ -152,9 +146,9 @@ impl CostCurve {
     ) -> Vec<f64> {
         let mut size = from;
         let mut times = vec![self.milliseconds(size)];
-        times.extend(more.map(|keys| {
+        times.extend(more.map(|kv_tokens| {
             size.rows += 1;
-            size.keys += keys;
+            size.kv_tokens += kv_tokens;
             self.milliseconds(size)
         }));
         times
@@ -192,7 +186,7 @@ impl CostCurve {
     /// Moves points and keys by what a forward of this size took too long, as a logarithm.
     fn correct(&mut self, size: ForwardSize, surprise: f64) {
         // Each part answers for its share of the time.
-        let share_of_keys = self.ms_per_key * size.keys as f64 / self.unscaled(size);
+        let share_of_keys = self.ms_per_key * size.kv_tokens as f64 / self.unscaled(size);
         self.ms_per_key *= (LEARNING_RATE * share_of_keys * surprise).exp();
         let (left, right, share) = self.bracket(size.rows as f64);
         let share = share.clamp(0.0, 1.0);
@@ -223,7 +217,7 @@ impl CostCurve {
             .fold(0.0, |most: f64, point| most.max(point.milliseconds));
         let line = self.points[left].milliseconds * (1.0 - share)
             + self.points[right].milliseconds * share;
-        line.max(reached) + self.ms_per_key * size.keys as f64
+        line.max(reached) + self.ms_per_key * size.kv_tokens as f64
     }
 
     /// The points around `rows` and how far it is from the left to the right one; above 1 beyond
@@ -253,7 +247,7 @@ mod tests {
     }
 
     fn rows(rows: usize) -> ForwardSize {
-        ForwardSize { rows, keys: 0 }
+        ForwardSize { rows, kv_tokens: 0 }
     }
 
     /// A deterministic number in 0..1.
@@ -280,8 +274,8 @@ mod tests {
         };
         let curve = CostCurve::new(&[1, 8], &[10.0, 14.0], context).unwrap();
         let at = |rows, tokens| {
-            let keys = rows * tokens;
-            curve.milliseconds(ForwardSize { rows, keys })
+            let kv_tokens = rows * tokens;
+            curve.milliseconds(ForwardSize { rows, kv_tokens })
         };
         assert!((at(1, 256) - 10.0).abs() < 1e-9 && (at(8, 256) - 14.0).abs() < 1e-9);
         assert!((at(8, 4352) - 14.0 - 8.0 * 4.096).abs() < 1e-9);
@@ -361,11 +355,11 @@ mod tests {
         };
         let mut curve = CostCurve::new(&[1, 16], &[10.0, 20.0], context).unwrap();
         let truth =
-            |size: ForwardSize| 10.0 + (size.rows - 1) as f64 / 1.5 + 0.003 * size.keys as f64;
+            |size: ForwardSize| 10.0 + (size.rows - 1) as f64 / 1.5 + 0.003 * size.kv_tokens as f64;
         let size = |step: u64| {
             let rows = 1 + step as usize % 16;
-            let keys = rows * if unit(step) < 0.5 { 100 } else { 3000 };
-            ForwardSize { rows, keys }
+            let kv_tokens = rows * if unit(step) < 0.5 { 100 } else { 3000 };
+            ForwardSize { rows, kv_tokens }
         };
         for step in 0..2000 {
             curve.observe(size(step), truth(size(step)));

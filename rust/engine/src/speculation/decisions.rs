@@ -9,7 +9,7 @@
 //!   of such offers comes true too seldom to pay for its row. The model says whether it does
 //!   although it was not sent.
 
-use crate::speculation::calibration::Trial;
+use super::trial::Trial;
 
 /// What is left of the evidence after one more step of its kind.
 const DECAY: f64 = 0.98;
@@ -17,7 +17,7 @@ const DECAY: f64 = 0.98;
 /// Least evidence that a judgement rests on, in steps.
 const LEAST_STEPS: f64 = 2.5;
 
-/// Numbers of requests are told apart by powers of two up to 64.
+/// Numbers of requests are distinguished by powers of two up to 64.
 const NUM_SIZES: usize = 7;
 
 /// A step of decoding alone, as it turned out.
@@ -34,7 +34,7 @@ pub(crate) struct Step {
 
 /// The evidence, and what is known of the open step.
 #[derive(Debug, Default)]
-pub(crate) struct Choices {
+pub(crate) struct Decisions {
     sizes: [Evidence; NUM_SIZES],
     /// Requests of the open step whose offer was not bought, and likeliest first tokens of theirs
     /// that the model said.
@@ -71,7 +71,7 @@ impl Rate {
     }
 }
 
-impl Choices {
+impl Decisions {
     /// Notes an offer of the open step of which nothing was sent, and whether the model said its
     /// likeliest first token.
     pub(crate) fn note_unsent(&mut self, is_hit: bool) {
@@ -133,13 +133,13 @@ mod tests {
     }
 
     /// Judgements of `count` steps: none, wrong, right.
-    fn judge(choices: &mut Choices, step: &Step, unsent: &[bool], count: usize) -> [usize; 3] {
+    fn judge(decisions: &mut Decisions, step: &Step, unsent: &[bool], count: usize) -> [usize; 3] {
         let mut judged = [0; 3];
         for _ in 0..count {
             for &hit in unsent {
-                choices.note_unsent(hit);
+                decisions.note_unsent(hit);
             }
-            let index = choices
+            let index = decisions
                 .end_step(Some(step))
                 .map_or(0, |right| 1 + usize::from(right));
             judged[index] += 1;
@@ -156,40 +156,40 @@ mod tests {
 
     #[test]
     fn drafts_are_right_while_they_beat_steps_without() {
-        let mut choices = Choices::default();
-        assert_eq!(judge(&mut choices, &drafted(6), &[], 5), [5, 0, 0]);
-        assert_eq!(judge(&mut choices, &holdout(), &[], 5), [5, 0, 0]);
+        let mut decisions = Decisions::default();
+        assert_eq!(judge(&mut decisions, &drafted(6), &[], 5), [5, 0, 0]);
+        assert_eq!(judge(&mut decisions, &holdout(), &[], 5), [5, 0, 0]);
         // 6 tokens in 12 ms against 4 in 10.
-        assert_eq!(judge(&mut choices, &drafted(6), &[], 10), [0, 0, 10]);
-        let [_, wrong, right] = judge(&mut choices, &drafted(4), &[], 300);
+        assert_eq!(judge(&mut decisions, &drafted(6), &[], 10), [0, 0, 10]);
+        let [_, wrong, right] = judge(&mut decisions, &drafted(4), &[], 300);
         assert!(wrong > 200 && right > 0, "{wrong} {right}");
     }
 
     #[test]
     fn sizes_of_batches_are_judged_apart() {
-        let mut choices = Choices::default();
-        judge(&mut choices, &holdout(), &[], 5);
+        let mut decisions = Decisions::default();
+        judge(&mut decisions, &holdout(), &[], 5);
         let single = Step {
             num_requests: 1,
             ..drafted(6)
         };
-        assert_eq!(judge(&mut choices, &single, &[], 10), [10, 0, 0]);
+        assert_eq!(judge(&mut decisions, &single, &[], 10), [10, 0, 0]);
         let seven = Step {
             num_requests: 7,
             ..drafted(10)
         };
-        assert_eq!(judge(&mut choices, &seven, &[], 10), [2, 0, 8]);
+        assert_eq!(judge(&mut decisions, &seven, &[], 10), [2, 0, 8]);
     }
 
     #[test]
     fn no_drafts_are_right_while_the_likeliest_would_not_have_paid() {
-        let mut choices = Choices::default();
-        assert_eq!(judge(&mut choices, &STEP, &[], 10), [10, 0, 0]);
+        let mut decisions = Decisions::default();
+        assert_eq!(judge(&mut decisions, &STEP, &[], 10), [10, 0, 0]);
         let seldom = [true, false, false, false];
-        assert_eq!(judge(&mut choices, &STEP, &seldom, 10), [2, 0, 8]);
+        assert_eq!(judge(&mut decisions, &STEP, &seldom, 10), [2, 0, 8]);
         let often = [true, true, true, false];
-        let [_, wrong, _] = judge(&mut choices, &STEP, &often, 100);
+        let [_, wrong, _] = judge(&mut decisions, &STEP, &often, 100);
         assert!(wrong > 90, "{wrong}");
-        assert_eq!(choices.end_step(None), None);
+        assert_eq!(decisions.end_step(None), None);
     }
 }

@@ -10,7 +10,7 @@ use spectrie_types::options::EngineConfig;
 use spectrie_types::{Recycle, SpeculationMode};
 
 use crate::request::Request;
-use crate::speculation::backoff::Interest;
+use crate::speculation::backoff::Backoff;
 use crate::speculation::grammar_drafts::GrammarDrafts;
 use crate::speculation::tree::SentTree;
 
@@ -28,7 +28,7 @@ pub(crate) struct Drafting {
     recycle: Recycle,
     /// Shapes drafts by the grammar of the answer; `None` without one or without drafts.
     grammar: Option<GrammarDrafts>,
-    pub(crate) interest: Interest,
+    pub(crate) backoff: Backoff,
     /// Whether the last plan asked it for drafts; true before the first.
     pub(crate) is_asked: bool,
     /// Tokens of prompt ++ output after which the drafter has been told what the model gave.
@@ -95,7 +95,7 @@ impl Drafting {
                 _ => Recycle::Off,
             },
             grammar,
-            interest: Interest::default(),
+            backoff: Backoff::default(),
             is_asked: true,
             num_recycled: 0,
             max_nodes,

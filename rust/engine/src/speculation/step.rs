@@ -9,11 +9,12 @@ use spectrie_types::seed::splitmix;
 
 use crate::request_key::RequestKey;
 use crate::scheduling::scheduler::{InFlight, Part, Scheduler, Work};
-use crate::speculation::budget::{self, BaseRows, Bid, Purchase};
-use crate::speculation::calibration::Trial;
-use crate::speculation::cost::ForwardSize;
+use crate::speculation::bid::{self, Bid};
+use crate::speculation::budget::{self, BaseRows, Purchase};
 use crate::speculation::decisions::Step;
+use crate::speculation::forward_size::ForwardSize;
 use crate::speculation::tree::SentTree;
+use crate::speculation::trial::Trial;
 
 /// A request whose drafts could not pay still scores the first token of one in so many steps: what
 /// follows then tells whether it has become more predictable.
@@ -27,7 +28,7 @@ struct Offer {
     /// Fixed modes send all they have.
     is_fixed: bool,
     /// Cached tokens that each of its rows reads.
-    keys: usize,
+    kv_tokens: usize,
     /// Every node that may be sent, sorted; then the head that is.
     bids: Vec<Bid>,
 }
@@ -45,8 +46,8 @@ impl Scheduler {
             decoding: keys.len(),
             chunk: chunk.rows,
             fixed: 0,
-            keys: self.keys_of(keys),
-            chunk_keys: chunk.keys,
+            kv_tokens: self.kv_tokens_of(keys),
+            chunk_kv_tokens: chunk.kv_tokens,
             left: (self.config.max_batch_rows).saturating_sub(keys.len() + chunk.rows),
         };
         let started = Instant::now();
@@ -71,7 +72,7 @@ impl Scheduler {
     }
 
     /// Cached tokens that one row of each of these requests reads.
-    pub(crate) fn keys_of(&self, keys: &[RequestKey]) -> usize {
+    pub(crate) fn kv_tokens_of(&self, keys: &[RequestKey]) -> usize {
         let found = keys.iter().filter_map(|key| self.running.get(key));
         found.map(|sequence| sequence.kv_len).sum()
     }
@@ -108,7 +109,7 @@ impl Scheduler {
             // The most nodes to ask for, and the least value of each.
             let question = if is_fixed {
                 may_send.then_some((most, 0.0))
-            } else if !drafting.interest.is_due(step) {
+            } else if !drafting.backoff.is_due(step) {
                 None
             } else {
                 match min_value.filter(|_| !is_holdout && may_send) {
@@ -124,7 +125,7 @@ impl Scheduler {
             let trust = if is_fixed {
                 1.0
             } else {
-                drafting.interest.trust()
+                drafting.backoff.trust()
             };
             // What a grammar forces costs next to nothing to find, so it is not waited for.
             let may_buy = is_fixed || (min_value.is_some() && !is_holdout);
@@ -133,15 +134,15 @@ impl Scheduler {
             } else {
                 tree
             };
-            let keys = sequence.kv_len;
-            let mut bids = budget::bids(offers.len(), &tree, keys, max_depth, trust);
-            budget::sort(&mut bids);
+            let kv_tokens = sequence.kv_len;
+            let mut bids = bid::bids(offers.len(), &tree, kv_tokens, max_depth, trust);
+            bid::sort(&mut bids);
             bids.truncate(most);
             offers.push(Offer {
                 key,
                 tree,
                 is_fixed,
-                keys,
+                kv_tokens,
                 bids,
             });
         }
@@ -154,13 +155,13 @@ impl Scheduler {
             offer.bids.truncate(base.left);
             base.left -= offer.bids.len();
             base.fixed += offer.bids.len();
-            base.keys += offer.bids.len() * offer.keys;
+            base.kv_tokens += offer.bids.len() * offer.kv_tokens;
         }
         let mut bids: Vec<Bid> = Vec::new();
         for offer in offers.iter_mut().filter(|offer| !offer.is_fixed) {
             bids.append(&mut offer.bids);
         }
-        budget::sort(&mut bids);
+        bid::sort(&mut bids);
         let purchase = budget::purchase(&bids, *base, &self.costs);
         for bid in &bids[..purchase.nodes] {
             offers[bid.offer].bids.push(*bid);
@@ -176,18 +177,18 @@ impl Scheduler {
             {
                 let tokens: f64 = offer.bids.iter().map(|bid| f64::from(bid.value)).sum();
                 let price = offer.bids.len() as f64 * purchase.ms_per_node;
-                let interest = &mut sequence.drafting.interest;
-                interest.note_earnings(tokens * purchase.ms_per_token - price);
+                let backoff = &mut sequence.drafting.backoff;
+                backoff.note_earnings(tokens * purchase.ms_per_token - price);
             }
         }
     }
 
     /// Cached tokens that the rows of a step of trees alone read.
-    pub(crate) fn keys_of_trees(&self, parts: &[Part]) -> Option<usize> {
-        parts.iter().try_fold(0, |keys, part| match &part.work {
+    pub(crate) fn kv_tokens_of_trees(&self, parts: &[Part]) -> Option<usize> {
+        parts.iter().try_fold(0, |sum, part| match &part.work {
             Work::Tree(tree) => {
                 let kv_len = self.running.get(&part.key).map_or(0, |one| one.kv_len);
-                Some(keys + (1 + tree.num_nodes()) * kv_len)
+                Some(sum + (1 + tree.num_nodes()) * kv_len)
             }
             Work::Chunk(_) => None,
         })
@@ -198,14 +199,14 @@ impl Scheduler {
     pub(crate) fn note_step(&mut self, open: &InFlight, num_tokens: u64, milliseconds: f64) {
         self.tiers.end_step();
         let Some(trial) = open.trial else {
-            self.choices.end_step(None);
+            self.decisions.end_step(None);
             return;
         };
-        self.totals.note_trial(trial, num_tokens, milliseconds);
+        self.trials.note(trial, num_tokens, milliseconds);
         let num_requests = open.parts.len();
         let alone = ForwardSize {
             rows: num_requests,
-            keys: 0,
+            kv_tokens: 0,
         };
         let more = self.costs.milliseconds(ForwardSize {
             rows: 2 * num_requests,
@@ -219,7 +220,7 @@ impl Scheduler {
             milliseconds,
             break_even: more / self.costs.milliseconds(alone) - 1.0,
         };
-        if let Some(is_right) = self.choices.end_step(Some(&step)) {
+        if let Some(is_right) = self.decisions.end_step(Some(&step)) {
             self.totals.choices_total += 1;
             self.totals.choices_right += u64::from(is_right);
         }

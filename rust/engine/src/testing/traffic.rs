@@ -13,9 +13,8 @@ use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::output::RequestOutput;
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::scheduling::admission::with_chunk;
 use crate::scheduling::scheduler::{Cancel, Scheduler, Work};
-use crate::speculation::cost::ForwardSize;
+use crate::speculation::forward_size::ForwardSize;
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../tests/support/expression.rs"]
@@ -280,12 +279,12 @@ impl Traffic {
             match &part.work {
                 Work::Tree(tree) => {
                     num_trees += 1;
-                    size = with_chunk(size, kv_len, 1);
+                    size = size.with_chunk(kv_len, 1);
                     assert!(tree.num_nodes() <= config.max_draft_tokens);
                 }
                 Work::Chunk(rows) => {
                     num_chunk += rows;
-                    size = with_chunk(size, kv_len, *rows);
+                    size = size.with_chunk(kv_len, *rows);
                 }
             }
         }

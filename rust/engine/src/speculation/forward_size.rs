@@ -1,0 +1,19 @@
+//! How much a forward computes.
+
+/// How much a forward computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ForwardSize {
+    pub(crate) rows: usize,
+    /// Cached tokens that its rows read, summed over rows.
+    pub(crate) kv_tokens: usize,
+}
+
+impl ForwardSize {
+    /// This forward with `rows` prompt rows more, behind `kv_len` cached tokens.
+    pub(crate) fn with_chunk(self, kv_len: usize, rows: usize) -> Self {
+        Self {
+            rows: self.rows + rows,
+            kv_tokens: self.kv_tokens + rows * (kv_len + rows / 2),
+        }
+    }
+}
