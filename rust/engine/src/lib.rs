@@ -20,9 +20,8 @@ mod plan;
 mod request;
 mod request_key;
 mod scheduling;
+mod sequence;
 mod speculation;
-#[cfg(test)]
-mod testing;
 
 pub use config::EngineConfig;
 pub use engine::Engine;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::forward::TopTokens;
 use crate::request_key::RequestKey;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 use crate::speculation::tree::SentTree;
 
 /// A row's token and the one before it.

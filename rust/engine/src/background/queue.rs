@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::background::feedback::Lessons;
 use crate::scheduling::scheduler::Scheduler;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 
 /// Pieces that may wait for each request that may run. Where a helper gets no time, the rest is
 /// done before the next plan.

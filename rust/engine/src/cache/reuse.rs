@@ -4,7 +4,7 @@ use crate::cache::pool::PagePool;
 use crate::cache::prefix::num_common;
 use crate::request_key::RequestKey;
 use crate::scheduling::scheduler::Scheduler;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 
 /// A request waits for another one that computes the same tokens right now, unless they are fewer
 /// than this share of a page: then computing them again costs less than the step it would wait.

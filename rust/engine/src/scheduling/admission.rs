@@ -7,7 +7,7 @@ use crate::cache::reuse::CachedPrefix;
 use crate::request_key::RequestKey;
 use crate::scheduling::priority::{Obligations, Rank};
 use crate::scheduling::scheduler::Scheduler;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 use crate::speculation::forward_size::ForwardSize;
 
 /// Requests looked at in one step that wait for the prompt another one computes.

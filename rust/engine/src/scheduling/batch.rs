@@ -6,7 +6,7 @@ use crate::plan::{Plan, Row, RowKind};
 use crate::request_key::RequestKey;
 use crate::scheduling::admission::Awaited;
 use crate::scheduling::scheduler::{InFlight, Part, Scheduler, SlotMove, Work};
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 use crate::speculation::forward_size::ForwardSize;
 use crate::speculation::tree::SentTree;
 

@@ -8,9 +8,9 @@ use crate::background::queue::Chore;
 use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::RequestOutput;
-use crate::scheduling::sampled_rows::{NotDrawn, SampledRows};
 use crate::scheduling::scheduler::{End, Part, Scheduler, Work};
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sampled_rows::{NotDrawn, SampledRows};
+use crate::sequence::sequence::Sequence;
 use crate::speculation::forward_size::ForwardSize;
 use crate::speculation::tree::SentTree;
 

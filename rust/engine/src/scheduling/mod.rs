@@ -6,6 +6,6 @@ pub(crate) mod commit;
 pub(crate) mod fairness;
 pub(crate) mod priority;
 pub(crate) mod queue;
-pub(crate) mod sampled_rows;
 pub(crate) mod scheduler;
-pub(crate) mod sequence;
+#[cfg(test)]
+mod testing;

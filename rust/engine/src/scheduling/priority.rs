@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::request_key::RequestKey;
 use crate::scheduling::scheduler::Scheduler;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 
 /// Priorities beyond this count as this: any gap is made up for by waiting.
 const MAX_PRIORITY: i32 = 100;

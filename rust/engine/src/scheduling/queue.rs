@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::request_key::RequestKey;
 use crate::scheduling::priority::priority;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 
 /// Whose line it is: tenant and priority.
 type LineKey = (Arc<str>, i32);

@@ -18,7 +18,7 @@ use crate::request::Request;
 use crate::request_key::RequestKey;
 use crate::scheduling::fairness::FairShare;
 use crate::scheduling::queue::Queue;
-use crate::scheduling::sequence::Sequence;
+use crate::sequence::sequence::Sequence;
 use crate::speculation::calibration::Calibration;
 use crate::speculation::cost::CostCurve;
 use crate::speculation::decisions::Decisions;

@@ -3,7 +3,7 @@
 use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
 
 use crate::forward::Verdicts;
-use crate::scheduling::sequence::{Drawn, Sequence};
+use crate::sequence::sequence::{Drawn, Sequence};
 
 /// Why a row gave no token.
 #[derive(Debug)]

@@ -17,12 +17,12 @@ use crate::scheduling::scheduler::{Cancel, Scheduler, Work};
 use crate::speculation::forward_size::ForwardSize;
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../tests/support/expression.rs"]
+#[path = "../../../tests/support/expression.rs"]
 mod expression;
-#[path = "../../tests/support/model.rs"]
+#[path = "../../../tests/support/model.rs"]
 mod model;
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../tests/support/reference.rs"]
+#[path = "../../../tests/support/reference.rs"]
 mod reference;
 
 use model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
