@@ -58,6 +58,18 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "decoder",
         "lib",
     ),
+    "rust/engine/src": (
+        "clock error forward output plan request_key",
+        "cache config",
+        "request",
+        "speculation",
+        "background",
+        "sequence",
+        "scheduling",
+        "engine",
+        "operators",
+        "lib",
+    ),
     "rust/router/src": (
         "error sync",
         "access config listen metrics",

@@ -1,10 +1,11 @@
 //! What an engine is built with: the checks that need more than one value.
 
-use spectrie_trie::MemoryConfig;
+use spectrie_trie::{DraftConfig, DraftMode, MemoryConfig};
+use spectrie_types::SpeculationMode;
+
 pub use spectrie_types::options::EngineConfig;
 
 use crate::error::EngineError;
-use crate::speculation::drafting::draft_config;
 
 /// The bounds of the draft memory.
 pub(crate) fn memory_config(config: &EngineConfig) -> MemoryConfig {
@@ -58,4 +59,23 @@ pub(crate) fn check(config: &EngineConfig) -> Result<(), EngineError> {
     draft_config(config, config.speculation).validate()?;
     memory_config(config).validate()?;
     Ok(())
+}
+
+/// The settings of a drafter in a mode.
+pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> DraftConfig {
+    DraftConfig {
+        mode: match mode {
+            SpeculationMode::Auto | SpeculationMode::Off | SpeculationMode::Tiers => {
+                DraftMode::Auto
+            }
+            SpeculationMode::Bfs => DraftMode::Bfs,
+            SpeculationMode::Prob => DraftMode::Prob,
+        },
+        max_depth: config.max_depth,
+        min_match: config.min_match,
+        max_match: config.max_match,
+        min_breadth: config.min_breadth,
+        max_breadth: config.max_breadth,
+        hints: true,
+    }
 }

@@ -1,40 +1,41 @@
-//! The shared handle of an engine: requests come in at any time, one thread at a time runs steps.
+//! The handle of an engine: any thread submits requests at any time, one at a time runs steps.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use spectrie_trie::DraftMemory;
 use spectrie_types::SpeculationMode;
 
-use crate::background::thread::Helper;
+use crate::background::BackgroundThread;
+use crate::clock::{Clock, SystemClock};
 use crate::config::{EngineConfig, memory_config};
 use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::scheduling::scheduler::{Cancel, Scheduler};
-use crate::speculation::cost::{ContextCost, CostCurve};
+use crate::scheduling::{Cancel, Scheduler};
+use crate::speculation::{ContextCost, CostCurve};
 
-/// An engine. Nothing but `set_costs`, `set_costs_at` and the calls that run steps ever waits for one.
+/// An engine. Only `set_costs` and the calls that run steps ever wait for a step.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
     /// `None` where nothing overlaps.
-    helper: Option<Helper>,
-    /// What namespaces learnt; `None` when nothing is drafted.
+    background: Option<BackgroundThread>,
+    /// What namespaces learned; `None` when nothing is drafted.
     pub(crate) memory: Option<Arc<DraftMemory>>,
     pub(crate) tokenizer_fingerprint: Option<String>,
     max_held: usize,
     pub(crate) vocabulary_size: usize,
 }
 
-/// What the helper works on too.
+/// What the background thread works on too.
 #[derive(Debug)]
 struct Shared {
     inbox: Mutex<Inbox>,
     core: Mutex<Scheduler>,
+    clock: Arc<dyn Clock>,
 }
 
 /// What came in since the last plan.
@@ -45,13 +46,14 @@ struct Inbox {
     held: HashSet<u64>,
     num_submits: usize,
     load: Load,
-    /// The time of the last plan, on the caller's clock and on ours.
-    planned: Option<(f64, Instant)>,
+    /// The time of the last plan, as its caller says and by our clock.
+    planned: Option<(f64, f64)>,
 }
 
 #[derive(Debug)]
 enum Command {
-    Submit(Box<Request>, Instant),
+    /// A request, and when it came by our clock.
+    Submit(Box<Request>, f64),
     Cancel(Cancel),
     Forget(String),
 }
@@ -62,6 +64,15 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Options`] with every value that is out of range.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
+        Self::with_clock(config, Arc::new(SystemClock::default()))
+    }
+
+    /// As [`Self::new`], with another clock than the machine's.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn with_clock(config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, EngineError> {
+        let overlap = config.overlap;
         let (max_held, vocabulary_size) = (config.max_held, config.vocabulary_size);
         let tokenizer_fingerprint = config.tokenizer_fingerprint.clone();
         let memory = (config.speculation != SpeculationMode::Off)
@@ -72,18 +83,18 @@ impl Engine {
             load: core.load(),
             ..Inbox::default()
         };
-        let overlap = core.config.overlap;
         let shared = Arc::new(Shared {
             inbox: Mutex::new(inbox),
             core: Mutex::new(core),
+            clock,
         });
-        let helper = overlap.then(|| {
+        let background = overlap.then(|| {
             let shared = Arc::clone(&shared);
-            Helper::start(move || shared.do_chore())
+            BackgroundThread::start(move || shared.do_chore())
         });
         Ok(Self {
             // Without a thread the chores are done between steps.
-            helper: helper.and_then(Result::ok),
+            background: background.and_then(Result::ok),
             shared,
             memory,
             tokenizer_fingerprint,
@@ -92,7 +103,7 @@ impl Engine {
         })
     }
 
-    /// Hands a request in. One that can never run ends with a refused output.
+    /// Submits a request. One that can never run ends with a refused output.
     ///
     /// # Errors
     /// [`EngineError::Full`] when `max_held` requests have not ended;
@@ -112,12 +123,13 @@ impl Engine {
         }
         inbox.held.insert(request.handle);
         inbox.num_submits += 1;
-        inbox
-            .commands
-            .push_back(Command::Submit(Box::new(request), Instant::now()));
+        inbox.commands.push_back(Command::Submit(
+            Box::new(request),
+            self.shared.clock.now_s(),
+        ));
         drop(inbox);
-        if let Some(helper) = &self.helper {
-            helper.nudge();
+        if let Some(background) = &self.background {
+            background.nudge();
         }
         Ok(())
     }
@@ -126,7 +138,7 @@ impl Engine {
     /// already ended.
     ///
     /// `keep_tokens` output tokens count in its statistics (all when `None`) and, if it `finished`
-    /// well, are learnt.
+    /// well, are learned.
     pub fn cancel(&self, handle: u64, keep_tokens: Option<u32>, finished: bool) {
         let mut inbox = self.shared.inbox();
         // One cancel for each request held: the inbox stays bounded.
@@ -168,17 +180,12 @@ impl Engine {
     /// [`EngineError::PlanInFlight`] when the last plan was not committed.
     pub fn scratch_pages(&self, count: usize) -> Result<Vec<u32>, EngineError> {
         let mut core = self.shared.core()?;
-        if let Some(open) = &core.in_flight {
-            return Err(EngineError::PlanInFlight {
-                plan_id: open.plan_id,
-            });
-        }
-        let pages = core.pool.scratch(count);
+        let pages = core.scratch(count)?;
         self.shared.publish(&core, &[]);
         Ok(pages)
     }
 
-    /// Teaches a namespace's draft memory.
+    /// Inserts tokens in a namespace's draft memory.
     ///
     /// # Errors
     /// [`EngineError::Config`] for a token outside the vocabulary.
@@ -199,27 +206,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets what a forward of so many rows costs, as measured at start-up; later steps correct it.
+    /// Sets what a forward of so many rows costs, as measured at start-up, and what reading the cache
+    /// adds; later steps correct it.
     ///
     /// # Errors
-    /// [`EngineError::Config`] unless both lists have the same length, rows ascend and times are
-    /// above 0.
-    pub fn set_costs(&self, rows: &[usize], milliseconds: &[f64]) -> Result<(), EngineError> {
-        self.set_costs_at(rows, milliseconds, ContextCost::default())
-    }
-
-    /// As [`Self::set_costs`], and what reading the cache adds.
-    ///
-    /// # Errors
-    /// As [`Self::set_costs`], and for a price of keys that is negative or not finite.
-    pub fn set_costs_at(
+    /// [`EngineError::Config`] unless both lists have the same length, rows ascend, times are above 0,
+    /// and the price of keys is finite and not negative.
+    pub fn set_costs(
         &self,
         rows: &[usize],
         milliseconds: &[f64],
         context: ContextCost,
     ) -> Result<(), EngineError> {
         let costs = CostCurve::new(rows, milliseconds, context)?;
-        self.shared.core()?.costs = costs;
+        self.shared.core()?.set_costs(costs);
         Ok(())
     }
 
@@ -232,20 +232,21 @@ impl Engine {
     /// [`EngineError::PlanInFlight`] when the last plan was not committed.
     pub fn plan(&self, now_s: f64) -> Result<Option<Plan>, EngineError> {
         let mut core = self.core_for_step()?;
-        if core.in_flight.is_none() {
-            let commands = {
-                let mut inbox = self.shared.inbox();
-                inbox.num_submits = 0;
-                inbox.planned = Some((now_s, Instant::now()));
-                std::mem::take(&mut inbox.commands)
-            };
+        let clock = &*self.shared.clock;
+        if !core.is_in_flight() {
             // One moment for all: who was handed in first must not seem to have come later.
-            let drained = Instant::now();
+            let (commands, drained_s) = {
+                let mut inbox = self.shared.inbox();
+                let drained_s = clock.now_s();
+                inbox.num_submits = 0;
+                inbox.planned = Some((now_s, drained_s));
+                (std::mem::take(&mut inbox.commands), drained_s)
+            };
             for command in commands {
                 match command {
-                    Command::Submit(request, since) => {
-                        let waited = drained.saturating_duration_since(since);
-                        core.submit(*request, now_s - waited.as_secs_f64(), now_s);
+                    Command::Submit(request, since_s) => {
+                        let waited_s = (drained_s - since_s).max(0.0);
+                        core.submit(*request, now_s - waited_s, now_s);
                     }
                     Command::Cancel(cancel) => core.cancel(&cancel, now_s),
                     Command::Forget(namespace) => core.forget(&namespace),
@@ -253,26 +254,26 @@ impl Engine {
             }
             core.catch_up();
         }
-        let plan = core.plan(now_s);
+        let plan = core.plan(now_s, clock);
         if matches!(plan, Ok(None)) {
             while core.do_chore() {}
         }
         self.shared.publish(&core, &[]);
-        let has_chores = !core.chores.is_empty();
+        let has_chores = core.has_chores();
         drop(core);
-        if let Some(helper) = &self.helper
+        if let Some(background) = &self.background
             && matches!(plan, Ok(Some(_)))
         {
-            helper.resume();
+            background.resume();
             if has_chores {
-                helper.nudge();
+                background.nudge();
             }
         }
         plan
     }
 
-    /// Ends that no step produced. They also come with the next commit, but an idle engine has
-    /// none.
+    /// Terminal outputs of requests that ended outside a step. The next commit also returns them, but
+    /// an idle engine has none.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
@@ -283,7 +284,7 @@ impl Engine {
         Ok(outputs)
     }
 
-    /// Takes the results of a plan and gives what each request emitted. The forward took
+    /// Takes the results of a plan and returns what each request emitted. The forward took
     /// `elapsed_ms`.
     ///
     /// # Errors
@@ -336,17 +337,17 @@ impl Engine {
         load
     }
 
-    /// The scheduler for a step: the helper leaves off, until the next plan is made.
+    /// The scheduler for a step: the background thread pauses until the next plan is made.
     fn core_for_step(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
-        if let Some(helper) = &self.helper {
-            helper.pause();
+        if let Some(background) = &self.background {
+            background.pause();
         }
         self.shared.core()
     }
 }
 
 impl Shared {
-    /// Does one chore, or takes one request in; false when there was nothing to do.
+    /// Does one chore, or admits one request to the queue; false when there was nothing to do.
     fn do_chore(&self) -> bool {
         self.core()
             .is_ok_and(|mut core| core.do_chore() || self.take_in(&mut core))
@@ -355,11 +356,11 @@ impl Shared {
     /// Takes in the request that came first, while a forward runs: the next plan finds it ready.
     fn take_in(&self, core: &mut Scheduler) -> bool {
         let mut inbox = self.inbox();
-        let Some((planned_s, planned)) = inbox.planned.filter(|_| core.in_flight.is_some()) else {
+        let Some((planned_s, planned_at_s)) = inbox.planned.filter(|_| core.is_in_flight()) else {
             return false;
         };
-        let (request, since) = match inbox.commands.pop_front() {
-            Some(Command::Submit(request, since)) => (request, since),
+        let (request, since_s) = match inbox.commands.pop_front() {
+            Some(Command::Submit(request, since_s)) => (request, since_s),
             // Other commands act on what runs: they wait for the plan.
             Some(other) => {
                 inbox.commands.push_front(other);
@@ -369,8 +370,9 @@ impl Shared {
         };
         inbox.num_submits = inbox.num_submits.saturating_sub(1);
         drop(inbox);
-        let now_s = planned_s + planned.elapsed().as_secs_f64();
-        core.submit(*request, now_s - since.elapsed().as_secs_f64(), now_s);
+        let clock_s = self.clock.now_s();
+        let now_s = planned_s + (clock_s - planned_at_s);
+        core.submit(*request, now_s - (clock_s - since_s), now_s);
         self.publish(core, &[]);
         true
     }

@@ -54,7 +54,7 @@ pub enum EngineError {
         handle: u64,
     },
     /// A plan was asked for before the last one was committed.
-    #[error("plan {plan_id} is not committed yet")]
+    #[error("plan {plan_id} is not committed yet; commit or fail it first")]
     PlanInFlight {
         /// The plan that waits for its commit.
         plan_id: u64,

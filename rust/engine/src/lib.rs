@@ -1,15 +1,20 @@
-//! Scheduler, KV pages, draft budget, sampling and verification as a pure state machine.
+//! Scheduling, KV pages, drafts and verification as a state machine.
 //!
 //! An [`Engine`] turns [`Request`]s into [`Plan`]s, each the rows of one forward, and the model's
-//! answers to a plan into tokens. It computes nothing itself and decides nothing by a clock: the time
-//! is passed in. What a request emits depends on its own tokens, its seed and the logits alone,
-//! never on its company, on chunk sizes, on preemption or on what was drafted.
+//! answers to a plan into tokens. It never calls the model. Callers pass in the time of each step; the
+//! engine reads its own [`Clock`] for two durations only, how long a request lay in the inbox and how
+//! long drafting took.
+//!
+//! What a request emits depends on its own tokens, its seed and the logits alone, never on the other
+//! requests of the batch, on chunk sizes, on preemption, on time or on what was drafted. `DESIGN.md`
+//! explains how.
 
 #[cfg(test)]
 extern crate self as spectrie_engine;
 
 mod background;
 mod cache;
+mod clock;
 mod config;
 mod engine;
 mod error;
@@ -23,6 +28,7 @@ mod scheduling;
 mod sequence;
 mod speculation;
 
+pub use clock::{Clock, SystemClock};
 pub use config::EngineConfig;
 pub use engine::Engine;
 pub use error::EngineError;

@@ -96,16 +96,16 @@ impl Engine {
             .map_or_else(Vec::new, |memory| memory.corpora())
     }
 
-    /// The namespaces that learnt something or run requests, by name.
+    /// The namespaces that learned something or run requests, by name.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         self.memory
             .as_ref()
             .map_or_else(Vec::new, |memory| memory.namespaces())
     }
 
-    /// Forgets all that a namespace learnt, and drops its kept prefixes; whether it had learnt
-    /// anything. Its running requests draft from their own text from their next step on, teach no
-    /// more and share no more.
+    /// Forgets all that a namespace learned, and drops its kept prefixes; whether it had learned
+    /// anything. Its running requests draft from their own text from their next step on, insert no
+    /// more text and share no more pages.
     pub fn forget(&self, namespace: &str) -> bool {
         self.forget_prefixes(namespace);
         self.memory
@@ -113,7 +113,7 @@ impl Engine {
             .is_some_and(|memory| memory.forget(namespace))
     }
 
-    /// Saves what namespaces learnt in `folder`, which is made when there is none; the old snapshot
+    /// Saves what namespaces learned in `folder`, which is made when there is none; the old snapshot
     /// there is replaced whole or stays.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What steps give back.
+//! What steps return.
 
 use spectrie_sampling::TokenLogprobs;
 use spectrie_types::{FinishKind, NUM_SOURCES};

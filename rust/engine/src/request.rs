@@ -17,7 +17,7 @@ pub struct Request {
     pub emitted_token_ids: Vec<u32>,
     /// Text the answer will probably resemble.
     pub prediction_ids: Vec<u32>,
-    /// Draft memory to use and teach.
+    /// Draft memory to draft from and to insert text in.
     pub namespace: String,
     /// Whether the draft memory may keep this request's tokens.
     pub learn: bool,
@@ -25,11 +25,11 @@ pub struct Request {
     pub sampling: SamplingParameters,
     /// Sequences of tokens that the output may not contain, each of 1 to [`MAX_BAD_WORD_IDS`] ids.
     pub bad_words: Vec<Vec<u32>>,
-    /// Alternatives to tell beside the log-probability of each output token, at most
-    /// [`MAX_TOP_LOGPROBS`]; `None` tells no log-probabilities.
+    /// Alternatives to report with the log-probability of each output token, at most
+    /// [`MAX_TOP_LOGPROBS`]; `None` reports no log-probabilities.
     pub logprobs: Option<u32>,
-    /// The same for the tokens of the prompt but the first. Not told again to a request that comes
-    /// with `emitted_token_ids`: an attempt told it with the first of them.
+    /// The same for the tokens of the prompt but the first. A request with `emitted_token_ids` gets
+    /// none: the attempt that emitted the first of them reported it.
     pub prompt_logprobs: Option<u32>,
     /// Seed of the noise of this choice; see [`spectrie_types::seed::choice_seed`].
     pub choice_seed: u64,
@@ -54,7 +54,7 @@ pub struct Request {
     /// What the output must be a text of, the prompt not included; `None` = anything.
     ///
     /// The answer ends as [`FinishKind::Complete`](spectrie_types::FinishKind::Complete) with the token after
-    /// which nothing but its end may follow, or nothing that other options do not bar, even before
+    /// which nothing but its end may follow, or nothing that other options do not ban, even before
     /// `min_tokens`. Before that an end-of-sequence token may end it exactly where the grammar
     /// accepts it, never with `ignore_eos`. `max_tokens` and `stop_token_ids` may end it anywhere.
     pub grammar: Option<Grammar>,
@@ -131,14 +131,14 @@ impl Request {
             .iter()
             .map(|&(token, _)| token)
             .collect();
-        let barred = self.bad_words.concat();
+        let banned = self.bad_words.concat();
         let lists: [(&str, &[u32]); 6] = [
             ("prompt", &self.prompt_ids),
             ("emitted_token_ids", &self.emitted_token_ids),
             ("prediction", &self.prediction_ids),
             ("stop_token_ids", &self.stop_token_ids),
             ("logit_bias", &biased),
-            ("bad_words", &barred),
+            ("bad_words", &banned),
         ];
         lists.iter().find_map(|(name, tokens)| {
             let token = tokens

@@ -6,7 +6,7 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use spectrie_engine::{EngineConfig, Plan, Request};
+use spectrie_engine::{ContextCost, EngineConfig, Plan, Request};
 use spectrie_sampling::{GrammarSpec, SamplingError};
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
@@ -108,7 +108,10 @@ fn forced_text_is_spelt_as_the_model_usually_does_with_drafts_as_without() {
     let grammar = usual_compiler().compile(&spec).unwrap();
     let answer = |speculation, kept: &[u32]| {
         let mut driver = Driver::new(config());
-        driver.engine.set_costs(&[1, 64], &[1.0, 1.1]).unwrap();
+        driver
+            .engine
+            .set_costs(&[1, 64], &[1.0, 1.1], ContextCost::default())
+            .unwrap();
         let mut request = request(1, &[3, 4, 5], 60);
         request.grammar = Some(grammar.clone());
         request.speculation = Some(speculation);
@@ -177,7 +180,10 @@ fn a_forced_token_that_another_source_proposes_is_credited_to_that_source() {
 fn drafts_that_the_grammar_does_not_allow_are_not_sent() {
     let sends_zeros = |pattern: &str, speculation| {
         let mut driver = Driver::new(config());
-        driver.engine.set_costs(&[1, 64], &[1.0, 1.01]).unwrap();
+        driver
+            .engine
+            .set_costs(&[1, 64], &[1.0, 1.01], ContextCost::default())
+            .unwrap();
         let mut request = held(1, pattern, 12);
         request.sampling.logit_bias = ["1", "0", "2"].map(|text| (id(text), 50.0)).to_vec();
         // After 1 and 2 comes 0, says the prompt.

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, Request};
+use spectrie_engine::{ContextCost, EngineConfig, Request};
 use spectrie_types::SpeculationMode;
 use support::driver::{Driver, config, request};
 use support::reference;
@@ -246,12 +246,18 @@ fn prompts_take_what_the_step_time_leaves_where_answers_wait() {
         max_step_ms: 30.0,
         ..off()
     });
-    driver.engine.set_costs(&[1, 101], &[10.0, 110.0]).unwrap();
+    driver
+        .engine
+        .set_costs(&[1, 101], &[10.0, 110.0], ContextCost::default())
+        .unwrap();
     let long: Vec<u32> = (0..60).map(|id| id % 39 + 1).collect();
     driver.submit(request(1, &long, 2));
     // Nobody waits: the whole prompt.
     assert_eq!(driver.step().unwrap().request_row_count, [60]);
-    driver.engine.set_costs(&[1, 101], &[10.0, 110.0]).unwrap();
+    driver
+        .engine
+        .set_costs(&[1, 101], &[10.0, 110.0], ContextCost::default())
+        .unwrap();
     driver.submit(request(2, &[9; 50], 1));
     driver.submit(request(3, &[8; 3], 1));
     assert_eq!(driver.step().unwrap().request_row_count, [1, 20]);
@@ -264,7 +270,10 @@ fn a_step_that_is_too_long_already_still_computes_a_page_of_a_prompt() {
         max_step_ms: 5.0,
         ..off()
     });
-    driver.engine.set_costs(&[1, 101], &[10.0, 110.0]).unwrap();
+    driver
+        .engine
+        .set_costs(&[1, 101], &[10.0, 110.0], ContextCost::default())
+        .unwrap();
     driver.submit(request(1, &[9; 5], 5));
     driver.step();
     driver.submit(request(2, &[8; 10], 1));

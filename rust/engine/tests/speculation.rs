@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, Request};
+use spectrie_engine::{ContextCost, EngineConfig, Request};
 use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
 use support::reference;
@@ -105,7 +105,10 @@ fn dear_rows_buy_no_drafts_and_cheap_rows_do() {
             max_draft_tokens: 8,
             ..config()
         });
-        driver.engine.set_costs(&[1, 2], &milliseconds).unwrap();
+        driver
+            .engine
+            .set_costs(&[1, 2], &milliseconds, ContextCost::default())
+            .unwrap();
         let mut request = foretold(1);
         request.max_tokens = 6;
         driver.submit(request);

@@ -1,5 +1,9 @@
 //! Work that the next plan does not need, and the thread that may do it.
 
-pub(crate) mod feedback;
-pub(crate) mod queue;
-pub(crate) mod thread;
+mod feedback;
+mod queue;
+mod thread;
+
+pub(crate) use feedback::{Feedback, Share};
+pub(crate) use queue::{Chore, ChoreQueue, Learner};
+pub(crate) use thread::BackgroundThread;

@@ -1,86 +1,174 @@
 //! Work that a step leaves over and the next plan does not need: learning from what the model gave,
-//! teaching shared memory, and taking finished requests apart.
+//! inserting text in shared memory, and releasing finished requests.
 //!
-//! With `overlap` it is put off until the next forward runs. It changes what is drafted at most,
-//! never a token.
+//! Where the engine overlaps, it is put off until the next forward runs. It changes what is drafted
+//! at most, never a token.
 
 use std::collections::VecDeque;
 
-use crate::background::feedback::Lessons;
-use crate::scheduling::scheduler::Scheduler;
-use crate::sequence::sequence::Sequence;
+use super::feedback::{Feedback, Share};
+use crate::request_key::RequestKey;
 
-/// Pieces that may wait for each request that may run. Where a helper gets no time, the rest is
+/// Pieces that may wait for each request that may run. Where the thread gets no time, the rest is
 /// done before the next plan.
 const MAX_WAITING: usize = 4;
 
+/// A request as background work sees it.
+pub(crate) trait Learner {
+    /// Takes its share of what a step gave, and inserts what is now certain in shared memory.
+    fn learn(&mut self, feedback: &Feedback, share: &Share);
+
+    /// Inserts its first `num_kept` tokens in shared memory, if any, and drops it.
+    fn end(self: Box<Self>, num_kept: Option<usize>);
+}
+
 /// Work to be done, in pieces of some microseconds.
 #[derive(Debug)]
-pub(crate) enum Chore {
-    /// Teach running requests, and their namespaces, what a step computed: a piece for each.
-    Learn(Lessons),
-    /// Teach the first tokens of a finished request if any are to be kept, and drop it.
-    End(Box<Sequence>, Option<usize>),
+pub(crate) enum Chore<L> {
+    /// Let running requests learn from a step: a piece for each.
+    Learn(Feedback),
+    /// Let a finished request learn its first tokens if any are to be kept, and drop it.
+    End(Box<L>, Option<usize>),
 }
 
 /// What was put off, the oldest first.
-#[derive(Debug, Default)]
-pub(crate) struct Chores {
-    waiting: VecDeque<Chore>,
+#[derive(Debug)]
+pub(crate) struct ChoreQueue<L> {
+    waiting: VecDeque<Chore<L>>,
     num_pieces: usize,
+    /// Most pieces that may wait when a step is planned; 0 puts nothing off.
+    max_pieces: usize,
 }
 
-impl Chores {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
-
-impl Scheduler {
-    /// Does a chore later if there is an overlap to do it in, else now.
-    pub(crate) fn put_off(&mut self, chore: Chore) {
-        self.chores.num_pieces += match &chore {
-            Chore::Learn(lessons) => lessons.len(),
-            Chore::End(..) => 1,
-        };
-        self.chores.waiting.push_back(chore);
-        if !self.config.overlap {
-            while self.do_chore() {}
+impl<L: Learner> ChoreQueue<L> {
+    /// A queue that puts work off if there is something to `overlap` it with.
+    pub(crate) fn new(overlap: bool, max_running: usize) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            num_pieces: 0,
+            max_pieces: if overlap {
+                MAX_WAITING * max_running
+            } else {
+                0
+            },
         }
     }
 
-    /// Does the oldest piece of work; false when there was none.
-    pub(crate) fn do_chore(&mut self) -> bool {
-        while let Some(chore) = self.chores.waiting.front_mut() {
-            if let Chore::Learn(lessons) = chore {
-                let Some(lesson) = lessons.pop() else {
-                    self.chores.waiting.pop_front();
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether work may wait for the next forward; where it may not, [`Self::do_one`] is called until
+    /// nothing is left.
+    pub(crate) fn puts_off(&self) -> bool {
+        self.max_pieces > 0
+    }
+
+    /// Whether more waits than may when a step is planned.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.num_pieces > self.max_pieces
+    }
+
+    pub(crate) fn push(&mut self, chore: Chore<L>) {
+        self.num_pieces += match &chore {
+            Chore::Learn(feedback) => feedback.len(),
+            Chore::End(..) => 1,
+        };
+        self.waiting.push_back(chore);
+    }
+
+    /// Does the oldest piece of work; false when there was none. `running` finds a request that
+    /// still runs.
+    pub(crate) fn do_one<'a>(
+        &mut self,
+        running: impl FnOnce(RequestKey) -> Option<&'a mut L>,
+    ) -> bool
+    where
+        L: 'a,
+    {
+        while let Some(chore) = self.waiting.front_mut() {
+            if let Chore::Learn(feedback) = chore {
+                let Some(share) = feedback.pop() else {
+                    self.waiting.pop_front();
                     continue;
                 };
-                self.chores.num_pieces -= 1;
-                // One that was preempted or ended meanwhile teaches when it goes on, or has taught.
-                if let Some(sequence) = self.running.get_mut(&lesson.key) {
-                    sequence.feed();
-                    lessons.learn(&lesson, sequence);
-                    sequence.teach_running();
+                self.num_pieces -= 1;
+                // One that was preempted or ended meanwhile learns when it goes on, or has learned.
+                if let Some(learner) = running(share.key) {
+                    learner.learn(feedback, &share);
                 }
                 return true;
             }
-            if let Some(Chore::End(mut sequence, kept)) = self.chores.waiting.pop_front() {
-                self.chores.num_pieces -= 1;
-                if let Some(kept) = kept {
-                    sequence.drafting.teach_rest(&sequence.tokens[..kept]);
-                }
+            if let Some(Chore::End(learner, num_kept)) = self.waiting.pop_front() {
+                self.num_pieces -= 1;
+                learner.end(num_kept);
             }
             return true;
         }
         false
     }
+}
 
-    /// Does what nobody came to do, so that no more than some steps' chores ever wait.
-    pub(crate) fn catch_up(&mut self) {
-        while self.chores.num_pieces > MAX_WAITING * self.config.max_running {
-            self.do_chore();
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    type Log = Rc<RefCell<Vec<(usize, Option<usize>)>>>;
+
+    /// Notes the numbers of those that learned, and of those that ended with what was kept.
+    struct Pupil {
+        number: usize,
+        log: Log,
+    }
+
+    impl Learner for Pupil {
+        fn learn(&mut self, _: &Feedback, _: &Share) {
+            self.log.borrow_mut().push((self.number, None));
         }
+
+        fn end(self: Box<Self>, num_kept: Option<usize>) {
+            self.log.borrow_mut().push((self.number, num_kept));
+        }
+    }
+
+    #[test]
+    fn the_oldest_work_is_done_first_a_request_at_a_time() {
+        let log = Log::default();
+        let pupil = |number| Pupil {
+            number,
+            log: Rc::clone(&log),
+        };
+        let keys = [0, 1].map(|arrival| RequestKey::new(0, arrival));
+        let mut running = [pupil(0), pupil(1)];
+        let mut queue = ChoreQueue::new(true, 1);
+        let mut feedback = Feedback::new(None);
+        for key in keys {
+            let share = feedback.of_chunk(key, &[7], 0..0);
+            feedback.push(share);
+        }
+        queue.push(Chore::Learn(feedback));
+        for number in [5, 6, 7] {
+            queue.push(Chore::End(Box::new(pupil(number)), Some(9)));
+        }
+        assert!(queue.puts_off() && queue.is_behind());
+        let mut rounds = 0;
+        while queue.do_one(|key| running.get_mut(key.arrival() as usize)) {
+            rounds += 1;
+        }
+        assert_eq!(
+            (rounds, queue.is_empty(), queue.is_behind()),
+            (5, true, false)
+        );
+        let expected = [
+            (1, None),
+            (0, None),
+            (5, Some(9)),
+            (6, Some(9)),
+            (7, Some(9)),
+        ];
+        assert_eq!(*log.borrow(), expected);
     }
 }

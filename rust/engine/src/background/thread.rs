@@ -8,15 +8,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long it rests between two looks for work.
+/// Pause between two polls.
 const REST: Duration = Duration::from_micros(250);
 
-/// Looks in vain after which it rests until it is woken.
+/// Empty polls after which the thread parks.
 const MAX_VAIN: u32 = 400;
 
-/// A thread that is told when there is something to do, and when to leave it.
+/// A thread that works while nobody waits for the scheduler.
 #[derive(Debug)]
-pub(crate) struct Helper {
+pub(crate) struct BackgroundThread {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,7 +37,7 @@ struct State {
     is_over: bool,
 }
 
-impl Helper {
+impl BackgroundThread {
     /// Starts the thread; `chore` does one piece of work and says whether there may be more.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Helper {
         self.signal.changed.notify_one();
     }
 
-    /// Somebody waits: the helper leaves off after the piece at hand.
+    /// Somebody waits: the thread pauses after the piece at hand.
     pub(crate) fn pause(&self) {
         self.signal.is_wanted.store(true, Ordering::Relaxed);
     }
@@ -117,7 +117,7 @@ impl Signal {
     }
 }
 
-impl Drop for Helper {
+impl Drop for BackgroundThread {
     fn drop(&mut self) {
         self.pause();
         self.signal.lock().is_over = true;
@@ -136,24 +136,26 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn work_is_done_when_told_and_left_when_somebody_waits() {
+    fn work_is_done_when_nudged_and_left_when_somebody_waits() {
         let (done, seen) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        let helper = Helper::start(move || done.send(()).is_ok() && may_go.recv().is_ok()).unwrap();
+        let thread =
+            BackgroundThread::start(move || done.send(()).is_ok() && may_go.recv().is_ok())
+                .unwrap();
         assert!(seen.recv_timeout(Duration::from_millis(20)).is_err());
-        helper.nudge();
+        thread.nudge();
         seen.recv().unwrap();
         go.send(()).unwrap();
         seen.recv().unwrap();
-        helper.pause();
+        thread.pause();
         go.send(()).unwrap();
         assert!(seen.recv_timeout(Duration::from_millis(20)).is_err());
-        helper.nudge();
+        thread.nudge();
         assert!(seen.recv_timeout(Duration::from_millis(20)).is_err());
-        helper.resume();
-        helper.nudge();
+        thread.resume();
+        thread.nudge();
         seen.recv().unwrap();
         drop(go);
-        drop(helper);
+        drop(thread);
     }
 }

@@ -1,5 +1,17 @@
 //! Pages of the key-value cache, and who may reuse what is in them.
 
-pub(crate) mod pool;
-pub(crate) mod prefix;
-pub(crate) mod reuse;
+#[expect(
+    clippy::module_inception,
+    reason = "the owner of the room is named by it"
+)]
+mod cache;
+#[cfg(test)]
+mod ledger;
+mod pool;
+mod prefix;
+mod reuse;
+mod table;
+
+pub(crate) use cache::Cache;
+pub(crate) use reuse::{CachedPrefix, Resident};
+pub(crate) use table::PageTable;

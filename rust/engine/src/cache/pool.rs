@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cache::prefix::PrefixCache;
+use super::prefix::PrefixCache;
 
 /// Drafts may drop kept prefixes as long as more than this share of all pages is kept: one in so
 /// many.
@@ -32,7 +32,7 @@ pub(crate) struct PagePool {
     free: Vec<u32>,
     num_holders: Vec<u32>,
     page_size: usize,
-    pub(crate) prefixes: PrefixCache,
+    prefixes: PrefixCache,
 }
 
 impl PagePool {
@@ -174,6 +174,21 @@ impl PagePool {
             None => self.prefixes.insert(*page, namespace, parent, tokens),
         }
         self.prefixes.touch(*page, keep);
+    }
+
+    /// Counts a use of a held page that others can find; `keep` makes it outlive those who hold it.
+    pub(crate) fn touch(&mut self, page: u32, keep: bool) {
+        self.prefixes.touch(page, keep);
+    }
+
+    /// The kept page behind `parent` that begins with most of `tokens`, and with how many.
+    pub(crate) fn find_beginning(
+        &self,
+        namespace: &str,
+        parent: Option<u32>,
+        tokens: &[u32],
+    ) -> Option<(u32, usize)> {
+        self.prefixes.find_beginning(namespace, parent, tokens)
     }
 
     /// Drops what is kept of a namespace.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 const MAX_USES: u64 = 8;
 
 /// What a page holds: a page full of tokens, behind those of its parent. The tokens themselves are
-/// compared, so equal hashes cannot mix up texts; what parents hold is told by their page, because a
+/// compared, so equal hashes cannot mix up texts; a parent's page stands for what it holds, because a
 /// page that has children stays.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {

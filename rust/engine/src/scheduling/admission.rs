@@ -1,65 +1,164 @@
-//! Who runs: lets waiting requests in, takes pages back when they run out, and shares out the prompt
-//! rows of a step.
+//! Who runs: admits waiting requests, and takes pages back when they run out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
-use crate::cache::reuse::CachedPrefix;
+use super::fairness::FairShare;
+use super::priority::Rank;
+use super::queue::Queue;
+use super::running::{self, Obligations, Running, residents};
+use crate::cache::Cache;
+use crate::config::EngineConfig;
+use crate::output::Load;
 use crate::request_key::RequestKey;
-use crate::scheduling::priority::{Obligations, Rank};
-use crate::scheduling::scheduler::Scheduler;
-use crate::sequence::sequence::Sequence;
-use crate::speculation::forward_size::ForwardSize;
+use crate::sequence::Sequence;
 
 /// Requests looked at in one step that wait for the prompt another one computes.
 const MAX_PASSED_OVER: usize = 64;
 
-/// After a request lost its pages, the next one is let in where the others have room to grow so
+/// After a request lost its pages, the next one is admitted where the others have room to grow so
 /// many times as far as usual: else it would soon lose them again.
 const PRESSED_LOOKAHEAD: usize = 2;
 
 /// Running requests whose prompt others wait for, and the best place of these.
 pub(crate) type Awaited = BTreeMap<RequestKey, Rank>;
 
-impl Scheduler {
-    /// Lets waiting requests in, in order, while their tokens fit and everybody who runs has room to
+/// Owns who waits, what each tenant was served, and whether memory is short.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    config: Arc<EngineConfig>,
+    waiting: Queue,
+    share: FairShare,
+    /// Of every request that has not ended, by handle.
+    keys: HashMap<u64, RequestKey>,
+    num_arrivals: u64,
+    /// Whether a request lost its pages and none was admitted since.
+    is_pressed: bool,
+    preemptions: u64,
+    prefix_query_tokens: u64,
+    prefix_hit_tokens: u64,
+}
+
+impl Admission {
+    pub(crate) fn new(config: Arc<EngineConfig>) -> Self {
+        Self {
+            config,
+            waiting: Queue::default(),
+            share: FairShare::default(),
+            keys: HashMap::new(),
+            num_arrivals: 0,
+            is_pressed: false,
+            preemptions: 0,
+            prefix_query_tokens: 0,
+            prefix_hit_tokens: 0,
+        }
+    }
+
+    /// Takes a new request in; it waits. Gives its key.
+    pub(crate) fn enter(&mut self, sequence: Box<Sequence>) -> RequestKey {
+        let key = RequestKey::new(sequence.request.priority, self.num_arrivals);
+        self.num_arrivals += 1;
+        self.share.enter(&sequence.tenant);
+        self.keys.insert(sequence.request.handle, key);
+        self.waiting.insert(key, sequence);
+        key
+    }
+
+    /// Forgets a request that ends; it neither waits nor runs any more.
+    pub(crate) fn leave(&mut self, sequence: &Sequence) {
+        self.share.leave(&sequence.tenant);
+        self.keys.remove(&sequence.request.handle);
+    }
+
+    /// The key of a request that has not ended.
+    pub(crate) fn key_of(&self, handle: u64) -> Option<RequestKey> {
+        self.keys.get(&handle).copied()
+    }
+
+    /// Takes a request out of those that wait.
+    pub(crate) fn withdraw(&mut self, key: RequestKey) -> Option<Box<Sequence>> {
+        self.waiting.remove(&key)
+    }
+
+    /// Sends a request that ran back to wait; it holds no pages any more.
+    pub(crate) fn requeue(&mut self, key: RequestKey, sequence: Box<Sequence>) {
+        self.waiting.insert(key, sequence);
+    }
+
+    /// Those that wait.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (RequestKey, &Sequence)> {
+        self.waiting.iter().map(|(&key, one)| (key, one))
+    }
+
+    /// Lets nobody find the pages of those of a namespace.
+    pub(crate) fn forget(&mut self, namespace: &str) {
+        let members = self.waiting.values_mut();
+        for sequence in members.filter(|one| **one.table.namespace() == *namespace) {
+            sequence.table.forget();
+        }
+    }
+
+    /// Notes that so many tokens were computed for a tenant.
+    pub(crate) fn charge(&mut self, tenant: &str, tokens: usize) {
+        self.share.charge(tenant, tokens);
+    }
+
+    /// Admits waiting requests, in order, while their tokens fit and everybody who runs has room to
     /// grow. One whose next tokens a running request computes is passed over until they are there;
     /// one that does not fit holds up those behind it, so that its pages come together.
-    pub(crate) fn admit(&mut self, now_s: f64) -> Awaited {
+    pub(crate) fn admit(
+        &mut self,
+        running: &mut Running,
+        cache: &mut Cache,
+        now_s: f64,
+    ) -> Awaited {
         let mut awaited = Awaited::new();
         if self.waiting.is_empty() {
             return awaited;
         }
         let mut passed_over = HashSet::new();
-        let mut obligations = self.obligations();
-        while self.running.len() < self.config.max_running && passed_over.len() <= MAX_PASSED_OVER {
+        let mut obligations = self.obligations(running);
+        while running.len() < self.config.max_running && passed_over.len() <= MAX_PASSED_OVER {
             let Some((rank, key)) = self.next_waiting(&passed_over, &obligations, now_s) else {
                 break;
             };
-            let prefix = self.find_prefix(&key);
-            let Some(sequence) = self.waiting.get(&key) else {
+            let Some(sequence) = self.waiting.get_mut(&key) else {
                 break;
             };
-            if let Some(other) = self.computing(sequence, &prefix) {
+            let prefix = sequence.find_prefix(cache);
+            let prefilling = running.iter().filter(|(_, one)| !one.decoding);
+            let prefilling = prefilling.map(|(&key, one)| one.resident(key));
+            let reusable = sequence.reusable();
+            if let Some(other) = cache.computing(&sequence.table, reusable, &prefix, prefilling) {
                 passed_over.insert(key);
                 let best = awaited.entry(other).or_insert(rank);
                 *best = rank.min(*best);
                 continue;
             }
-            if !self.has_room(sequence, &prefix) {
+            let needed = cache.price(&prefix, sequence.tokens.len());
+            if !self.has_room(key, needed, running, cache) {
                 break;
             }
             let Some(mut sequence) = self.waiting.admit(&key, now_s) else {
                 break;
             };
             self.is_pressed = false;
-            self.seat_prefix(key, &mut sequence, prefix);
-            sequence.note_admission(now_s);
-            let expected = self.expected_tokens(&sequence);
+            sequence.seat(key, cache, prefix, residents(running));
+            if let Some(num_cached) = sequence.note_cached() {
+                self.prefix_query_tokens += sequence.num_prompt() as u64;
+                self.prefix_hit_tokens += num_cached as u64;
+            }
+            sequence.timeline.admit(now_s);
+            let expected = running::expected_tokens(&sequence, self.config.lookahead_tokens);
             let served = self.share.served(&sequence.tenant);
             *obligations.entry(sequence.tenant.clone()).or_insert(served) += expected;
-            self.running.insert(key, sequence);
+            running.insert(key, sequence);
         }
         awaited
+    }
+
+    fn obligations(&self, running: &Running) -> Obligations {
+        running::obligations(running, &self.share, self.config.lookahead_tokens)
     }
 
     /// The waiting request that goes first.
@@ -73,21 +172,22 @@ impl Scheduler {
             let tenant = &head.sequence.tenant;
             let served = obligations.get(tenant).copied();
             let served = served.unwrap_or_else(|| self.share.served(tenant));
-            let rank = self.rank(head.key, head.sequence, head.waiting_since_s, served, now_s);
+            let waited_s = now_s - head.waiting_since_s;
+            let rank = Rank::new(head.key, head.sequence, waited_s, self.config.age_s, served);
             (rank, head.key)
         });
         heads.min_by_key(|&(rank, _)| rank)
     }
 
-    /// Whether a request's tokens fit, with room for it and all others to grow. One alone always
-    /// fits: else it would have been refused.
-    fn has_room(&self, sequence: &Sequence, prefix: &CachedPrefix) -> bool {
-        let num_idle = self.pool.num_idle_of(&prefix.pages);
-        let num_new = self.pool.pages_for(sequence.tokens.len()) - prefix.pages.len();
-        let needed = num_new + num_idle;
-        if self.running.is_empty() {
-            return needed <= self.pool.num_available();
+    /// Whether a waiting request that takes `needed` pages fits, with room for it and all others to
+    /// grow. One alone always fits: else it would have been refused.
+    fn has_room(&self, key: RequestKey, needed: usize, running: &Running, cache: &Cache) -> bool {
+        if running.is_empty() {
+            return needed <= cache.num_available();
         }
+        let Some(sequence) = self.waiting.get(&key) else {
+            return false;
+        };
         let ahead = if self.is_pressed {
             PRESSED_LOOKAHEAD * self.config.lookahead_tokens
         } else {
@@ -95,113 +195,77 @@ impl Scheduler {
         };
         let growth = |one: &Sequence, num_pages: usize| {
             let most = one.tokens.len() + one.num_left().min(ahead);
-            self.pool.pages_for(most).saturating_sub(num_pages)
+            cache.pages_for(most).saturating_sub(num_pages)
         };
-        let others = self.running.values();
-        let others: usize = others.map(|one| growth(one, one.pages.len())).sum();
-        let own = growth(sequence, self.pool.pages_for(sequence.tokens.len()));
-        needed + own + others <= self.pool.num_available()
+        let others = running.values();
+        let others: usize = others.map(|one| growth(one, one.table.pages().len())).sum();
+        let own = growth(sequence, cache.pages_for(sequence.tokens.len()));
+        needed + own + others <= cache.num_available()
     }
 
     /// Gives every decoding request a slot for its last token, taking pages from others when they
-    /// run out; tells whether any were taken.
-    pub(crate) fn secure_decoding(&mut self, now_s: f64) -> (Vec<RequestKey>, bool) {
-        let decoding = self.running.iter().filter(|(_, one)| one.decoding);
+    /// run out; returns who decodes, and whether any pages were taken.
+    pub(crate) fn secure_decoding(
+        &mut self,
+        running: &mut Running,
+        cache: &mut Cache,
+        now_s: f64,
+    ) -> (Vec<RequestKey>, bool) {
+        let decoding = running.iter().filter(|(_, one)| one.decoding);
         let mut keys: Vec<RequestKey> = decoding.map(|(&key, _)| key).collect();
         let mut preempted = false;
         for &key in &keys {
-            while let Some(sequence) = self.running.get_mut(&key) {
-                if self.pool.grow(&mut sequence.pages, sequence.kv_len + 1) {
+            while let Some(sequence) = running.get_mut(&key) {
+                if cache.grow_for_token(&mut sequence.table) {
                     break;
                 }
                 preempted = true;
-                let victim = self.victim().unwrap_or(key);
-                self.preempt(victim, now_s);
+                let victim = running::victim(running, &self.obligations(running));
+                self.preempt(victim.unwrap_or(key), running, cache, now_s);
             }
         }
-        keys.retain(|key| self.running.contains_key(key));
+        keys.retain(|key| running.contains_key(key));
         (keys, preempted)
     }
 
     /// Takes the pages of a request; it waits and computes again what nobody else keeps.
-    fn preempt(&mut self, key: RequestKey, now_s: f64) {
-        if let Some(mut sequence) = self.running.remove(&key) {
-            self.pool.shrink(&mut sequence.pages, 0);
-            sequence.restart();
+    fn preempt(&mut self, key: RequestKey, running: &mut Running, cache: &mut Cache, now_s: f64) {
+        if let Some(mut sequence) = running.remove(&key) {
+            sequence.vacate(key, cache);
             sequence.note_preemption(now_s);
-            self.totals.preemptions += 1;
+            self.preemptions += 1;
             self.is_pressed = true;
             self.waiting.insert(key, sequence);
         }
     }
 
-    /// How many prompt tokens of which requests a step computes beside the decoding `trees`.
-    pub(crate) fn choose_chunks(
-        &mut self,
-        trees: &[RequestKey],
+    /// The prefilling requests, the first that are given prompt rows first; one whose prompt others
+    /// wait for goes where the first of those would.
+    pub(crate) fn prefill_order(
+        &self,
+        running: &Running,
         awaited: &Awaited,
         now_s: f64,
-    ) -> Vec<(RequestKey, usize)> {
-        let prefilling = self.running.iter().filter(|(_, one)| !one.decoding);
+    ) -> impl Iterator<Item = RequestKey> + use<> {
+        let prefilling = running.iter().filter(|(_, one)| !one.decoding);
         let mut ranks: Vec<Rank> = prefilling
             .map(|(&key, one)| {
                 let served = self.share.served(&one.tenant);
-                let rank = self.rank(key, one, one.waiting_since_s, served, now_s);
-                awaited
-                    .get(&key)
-                    .map_or(rank, |best| rank.min(best.of(key)))
+                let waited_s = now_s - one.timeline.waiting_since_s();
+                let rank = Rank::new(key, one, waited_s, self.config.age_s, served);
+                let best = awaited.get(&key).map(|best| best.of(key));
+                best.map_or(rank, |best| rank.min(best))
             })
             .collect();
         ranks.sort_unstable();
-        let config = &self.config;
-        let most = config.chunk_tokens.min(config.max_batch_rows - trees.len());
-        // Where nobody waits for the step, it may take its time.
-        let least = if trees.is_empty() {
-            most
-        } else {
-            config.page_size.min(most)
-        };
-        let mut size = ForwardSize {
-            rows: trees.len(),
-            kv_tokens: self.kv_tokens_of(trees),
-        };
-        let mut chunks = Vec::new();
-        for key in ranks.into_iter().map(Rank::key) {
-            let num_before = size.rows - trees.len();
-            let Some(sequence) = self.running.get(&key) else {
-                continue;
-            };
-            let kv_len = sequence.kv_len;
-            let wanted = sequence.num_missing().min(most - num_before);
-            let rows = self.rows_in_time(size, kv_len, least.saturating_sub(num_before), wanted);
-            if rows == 0 {
-                break;
-            }
-            size = size.with_chunk(kv_len, rows);
-            if let Some(sequence) = self.running.get_mut(&key) {
-                sequence.waiting_since_s = now_s;
-            }
-            chunks.push((key, rows));
-        }
-        chunks
+        ranks.into_iter().map(Rank::key)
     }
 
-    /// How many of the `wanted` next prompt rows of a request a step of `size` takes without becoming
-    /// longer than it may, `least` of them in any case.
-    fn rows_in_time(&self, size: ForwardSize, kv_len: usize, least: usize, wanted: usize) -> usize {
-        let fits = |rows| {
-            let size = size.with_chunk(kv_len, rows);
-            self.costs.milliseconds(size) <= self.config.max_step_ms
-        };
-        let (mut low, mut high) = (least.min(wanted), wanted);
-        while low < high {
-            let middle = low + (high - low).div_ceil(2);
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        low
+    /// Writes its figures into `load`.
+    pub(crate) fn report(&self, load: &mut Load) {
+        load.waiting = self.waiting.len();
+        load.preemptions = self.preemptions;
+        load.prefix_query_tokens = self.prefix_query_tokens;
+        load.prefix_hit_tokens = self.prefix_hit_tokens;
     }
 }

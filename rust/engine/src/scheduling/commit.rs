@@ -1,18 +1,20 @@
 //! Acts on a plan's results: draws tokens, walks the trees, moves requests on.
 
-use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
-use spectrie_types::{FinishKind, Source, SpeculationMode};
+use spectrie_sampling::{GrammarEnd, NoToken};
+use spectrie_types::FinishKind;
 
-use crate::background::feedback::Lessons;
-use crate::background::queue::Chore;
+use super::end::End;
+use super::open_plan::{Part, Work};
+use super::scheduler::Scheduler;
+use crate::background::{Chore, Feedback, Share};
 use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::RequestOutput;
-use crate::scheduling::scheduler::{End, Part, Scheduler, Work};
-use crate::sequence::sampled_rows::{NotDrawn, SampledRows};
-use crate::sequence::sequence::Sequence;
-use crate::speculation::forward_size::ForwardSize;
-use crate::speculation::tree::SentTree;
+use crate::sequence::{NotDrawn, Sequence, walk};
+use crate::speculation::{EndedStep, SentTree};
+
+/// Why a request ends with a step, if it does.
+type Ended = Result<Option<FinishKind>, NotDrawn>;
 
 impl Scheduler {
     /// Takes the results of the open plan.
@@ -23,30 +25,29 @@ impl Scheduler {
         elapsed_ms: f64,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
-        let open = self.open_plan(plan_id)?;
-        self.check(open, results)?;
-        let Some(open) = self.in_flight.take() else {
+        let open = self.flight.get(plan_id)?;
+        open.check(results, self.config.vocabulary_size, &self.running)?;
+        let Some(open) = self.flight.commit() else {
             return Ok(Vec::new());
         };
-        self.totals.steps += 1;
-        // Prompt rows skip the last layer's product with the vocabulary: they cost less than others.
-        if let Some(kv_tokens) = self.kv_tokens_of_trees(&open.parts) {
-            let rows = open.num_rows;
-            self.costs
-                .observe(ForwardSize { rows, kv_tokens }, elapsed_ms);
+        if let Some(size) = open.size_of_trees(&self.running) {
+            self.speculator.observe(size, elapsed_ms);
         }
         let mut outputs = self.take_outputs();
         outputs.reserve(open.parts.len());
-        let mut sampler = std::mem::take(&mut self.sampler);
-        let mut lessons = Lessons::new(results.top);
-        let before = self.totals.generated_tokens;
+        let mut feedback = Feedback::new(results.top);
+        let before = self.outbox.generated_tokens();
         for part in &open.parts {
-            outputs.extend(self.commit_part(part, results, &mut lessons, &mut sampler, now_s));
+            outputs.extend(self.commit_part(part, results, &mut feedback, now_s));
         }
-        self.sampler = sampler;
-        self.put_off(Chore::Learn(lessons));
-        let tokens = self.totals.generated_tokens - before;
-        self.note_step(&open, tokens, (now_s - open.planned_s) * 1e3);
+        self.put_off(Chore::Learn(feedback));
+        self.speculator.end_step(&EndedStep {
+            trial: open.trial,
+            num_requests: open.parts.len(),
+            num_rows: open.num_rows,
+            num_tokens: self.outbox.generated_tokens() - before,
+            milliseconds: (now_s - open.planned_s) * 1e3,
+        });
         Ok(outputs)
     }
 
@@ -57,20 +58,22 @@ impl Scheduler {
         message: &str,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
-        self.open_plan(plan_id)?;
-        let Some(open) = self.in_flight.take() else {
+        self.flight.get(plan_id)?;
+        let Some(open) = self.flight.abandon() else {
             return Ok(Vec::new());
         };
         let mut outputs = self.take_outputs();
         for part in open.parts {
             if let Some(mut sequence) = self.running.remove(&part.key) {
-                // What this plan was to put in place may not be there.
-                sequence.shares = false;
-                outputs.push(self.release(sequence, End::failed(message), now_s));
+                sequence.table.distrust();
+                outputs.push(self.release(part.key, sequence, End::failed(message), now_s));
             }
         }
         // What the others have in the cache may rest on copies that were not done.
-        self.restart_running();
+        while let Some((key, mut sequence)) = self.running.pop_last() {
+            sequence.vacate(key, &mut self.cache);
+            self.admission.requeue(key, sequence);
+        }
         Ok(outputs)
     }
 
@@ -78,181 +81,141 @@ impl Scheduler {
         &mut self,
         part: &Part,
         results: &StepResults<'_>,
-        lessons: &mut Lessons,
-        sampler: &mut Sampler,
+        feedback: &mut Feedback,
         now_s: f64,
     ) -> Option<RequestOutput> {
         let mut sequence = self.running.remove(&part.key)?;
         let first = sequence.num_emitted();
-        let mut sampled = SampledRows {
-            sampler,
-            verdicts: results.verdicts,
-            vocabulary_size: self.config.vocabulary_size,
-            first: part.first_sample,
-        };
-        let (lesson, ended) = match &part.work {
+        let (share, ended) = match &part.work {
             Work::Chunk(rows) => {
-                // The row of the last token tells the next one, the others those of the prompt.
-                let prompt = sequence.sampled_indices(*rows);
-                let prompt = prompt.start + 1..(prompt.end + 1).min(sequence.tokens.len());
-                let num_read = prompt.len();
-                let read = if sequence.needs_prompt_rows() {
-                    sampled.read_prompt(&mut sequence, prompt)
-                } else {
-                    Ok(())
-                };
-                sequence.kv_len += rows;
-                self.share.charge(&sequence.tenant, *rows);
-                let lesson = lessons.of_chunk(part.key, &sequence, part.tops.clone());
-                if results.top.is_some() {
-                    sequence.drafting.note_recycled(sequence.kv_len);
-                }
-                if read.is_ok() && sequence.num_missing() > 0 {
-                    self.running.insert(part.key, sequence);
-                    lessons.push(lesson);
-                    return None;
-                }
-                sequence.feed();
-                if sequence.num_emitted() == 0 {
-                    self.totals.prompt_tokens += sequence.num_prompt() as u64;
-                }
-                sequence.decoding = true;
-                let drawn = read
-                    .map_err(NotDrawn::Row)
-                    .and_then(|()| sampled.draw(&mut sequence, num_read));
-                let ended = drawn.map(|drawn| {
-                    sequence.drafting.advance(None, &[drawn.token]);
-                    sequence.push(drawn, now_s);
-                    sequence.ending()
-                });
-                (lesson, ended)
+                self.commit_chunk(part, *rows, &mut sequence, results, feedback, now_s)
             }
             Work::Tree(tree) => {
-                sequence.note_drafts(tree.num_nodes());
-                self.totals.drafted_tokens += tree.num_nodes() as u64;
-                let base = sequence.kv_len;
-                let walk = walk(&mut sequence, tree, &mut sampled, now_s);
-                self.totals.accepted_tokens += walk.path.len() as u64;
-                let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
-                let ended = !matches!(walk.ended, Ok(None));
-                match sequence.drafting.mode() {
-                    SpeculationMode::Auto => {
-                        self.calibration.note_tree(tree, &walk.path, ended);
-                        if !ended {
-                            let backoff = &mut sequence.drafting.backoff;
-                            backoff.note_tree(tree.promised(), walk.path.len());
-                        }
-                        if let Some(token) = tree.likeliest_unsent() {
-                            self.decisions.note_unsent(emitted.first() == Some(&token));
-                        }
-                    }
-                    SpeculationMode::Tiers => self.tiers.note(walk.path.len()),
-                    _ => {}
-                }
-                sequence.drafting.advance(Some((tree, &walk.path)), emitted);
-                let tops = part.tops.clone();
-                let lesson = lessons.of_tree(part.key, &sequence, base, tree, tops);
-                (lesson, walk.ended)
+                self.commit_tree(part, tree, &mut sequence, results, feedback, now_s)
             }
         };
+        let Some(ended) = ended else {
+            self.running.insert(part.key, sequence);
+            feedback.push(share);
+            return None;
+        };
         let (token_ids, sources) = sequence.emitted_since(first);
-        self.totals.generated_tokens += token_ids.len() as u64;
-        self.share.charge(&sequence.tenant, token_ids.len());
+        self.outbox.count_generated(token_ids.len());
+        self.admission.charge(&sequence.tenant, token_ids.len());
         let output = RequestOutput {
             handle: sequence.request.handle,
-            logprobs: sequence.take_logprobs(),
+            logprobs: sequence.draws.take_logprobs(),
             prompt_logprobs: (sequence.num_emitted() > 0)
-                .then(|| sequence.take_prompt_logprobs())
+                .then(|| sequence.draws.take_prompt_logprobs())
                 .flatten(),
             token_ids,
             sources,
             finish: None,
         };
-        let end = match ended {
-            Ok(None) => {
-                self.running.insert(part.key, sequence);
-                lessons.push(lesson);
-                return Some(output);
-            }
-            Ok(Some(kind)) => End::of(kind),
-            Err(NotDrawn::Grammar(GrammarEnd::Complete)) => End::of(FinishKind::Complete),
-            Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::failed(&message),
-            Err(NotDrawn::Row(NoToken::Model)) => End::failed("the model gave no finite logit"),
-            Err(NotDrawn::Row(NoToken::Banned)) => End::failed(&format!(
-                "{} leave no token to sample; relax them",
-                sequence.bars()
-            )),
+        let Some(end) = end_of(ended, &sequence) else {
+            self.running.insert(part.key, sequence);
+            feedback.push(share);
+            return Some(output);
         };
-        lessons.learn(&lesson, &mut sequence);
-        let ended = self.release(sequence, end, now_s);
+        feedback.teach(&share, &mut sequence.drafting);
+        let ended = self.release(part.key, sequence, end, now_s);
         Some(RequestOutput {
             finish: ended.finish,
             ..output
         })
     }
-}
-
-/// A way through a tree.
-#[derive(Debug)]
-struct Walk {
-    /// Accepted rows, from the root down.
-    path: Vec<usize>,
-    num_emitted: usize,
-    /// Why the request ended, if it did.
-    ended: Result<Option<FinishKind>, NotDrawn>,
-}
-
-/// Draws at each visited node as plain decoding would there, and follows the child that carries the
-/// token.
-///
-/// The token that ends the request is the model's own even where a draft carried it: each forward
-/// gives exactly one such token.
-fn walk(
-    sequence: &mut Sequence,
-    tree: &SentTree,
-    sampled: &mut SampledRows<'_>,
-    now_s: f64,
-) -> Walk {
-    let base = sequence.kv_len;
-    let mut path = Vec::new();
-    let mut row = 0;
-    loop {
-        let drawn = match sampled.draw(sequence, row) {
-            Ok(drawn) => drawn,
-            Err(error) => {
-                let num_emitted = path.len();
-                // Each forward gives one token of the model's own: here it is the last one accepted.
-                if path.pop().is_some() {
-                    sequence.credit_last(Source::Model);
-                }
-                return Walk {
-                    num_emitted,
-                    path,
-                    ended: Err(error),
-                };
-            }
-        };
-        let token = drawn.token;
-        sequence.push(drawn, now_s);
-        let ending = sequence.ending();
-        let child = if ending.is_none() {
-            tree.child(row, token)
+    /// Takes the results of a request's chunk; no end yet where more of its prompt is to come.
+    fn commit_chunk(
+        &mut self,
+        part: &Part,
+        rows: usize,
+        sequence: &mut Sequence,
+        results: &StepResults<'_>,
+        feedback: &mut Feedback,
+        now_s: f64,
+    ) -> (Share, Option<Ended>) {
+        let vocabulary_size = self.config.vocabulary_size;
+        let verdicts = results.verdicts;
+        let mut sampled = self
+            .flight
+            .read(verdicts, vocabulary_size, part.first_sample);
+        // The row of the last token gives the next one, the others those of the prompt.
+        let prompt = sequence.sampled_indices(rows);
+        let prompt = prompt.start + 1..(prompt.end + 1).min(sequence.tokens.len());
+        let num_read = prompt.len();
+        let read = if sequence.needs_prompt_rows() {
+            sampled.read_prompt(sequence, prompt)
         } else {
-            None
+            Ok(())
         };
-        let Some(child) = child else {
-            sequence.kv_len = base + 1 + path.len();
-            return Walk {
-                num_emitted: path.len() + 1,
-                path,
-                ended: Ok(ending),
-            };
-        };
-        sequence.credit_last(tree.node(child).source);
-        path.push(child);
-        if child != path.len() {
-            sequence.moves.push((base + child, base + path.len()));
+        sequence.table.advance(rows);
+        self.admission.charge(&sequence.tenant, rows);
+        let kv_len = sequence.kv_len();
+        let cached = &sequence.tokens[..kv_len];
+        let share = feedback.of_chunk(part.key, cached, part.tops.clone());
+        if results.top.is_some() {
+            sequence.drafting.note_recycled(kv_len);
         }
-        row = child;
+        if read.is_ok() && sequence.num_missing() > 0 {
+            return (share, None);
+        }
+        sequence.feed();
+        if sequence.num_emitted() == 0 {
+            self.outbox.count_prompt(sequence.num_prompt());
+        }
+        sequence.decoding = true;
+        let drawn = read
+            .map_err(NotDrawn::Row)
+            .and_then(|()| sampled.draw(sequence, num_read));
+        let ended = drawn.map(|drawn| {
+            sequence.drafting.advance(None, &[drawn.token]);
+            sequence.push(drawn, now_s);
+            sequence.ending()
+        });
+        (share, Some(ended))
     }
+
+    /// Takes the results of a request's tree.
+    fn commit_tree(
+        &mut self,
+        part: &Part,
+        tree: &SentTree,
+        sequence: &mut Sequence,
+        results: &StepResults<'_>,
+        feedback: &mut Feedback,
+        now_s: f64,
+    ) -> (Share, Option<Ended>) {
+        let vocabulary_size = self.config.vocabulary_size;
+        let verdicts = results.verdicts;
+        let mut sampled = self
+            .flight
+            .read(verdicts, vocabulary_size, part.first_sample);
+        sequence.note_drafts(tree.num_nodes());
+        let base = sequence.kv_len();
+        let walk = walk(sequence, tree, &mut sampled, now_s);
+        let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
+        let ended = !matches!(walk.ended, Ok(None));
+        let (drafting, first) = (&mut sequence.drafting, emitted.first().copied());
+        self.speculator
+            .note_tree(drafting, tree, &walk.path, first, ended);
+        drafting.advance(Some((tree, &walk.path)), emitted);
+        let tops = part.tops.clone();
+        let share = feedback.of_tree(part.key, &sequence.tokens, base, tree, tops);
+        (share, Some(walk.ended))
+    }
+}
+
+/// How a request ends with a step, if it does.
+fn end_of(ended: Ended, sequence: &Sequence) -> Option<End> {
+    Some(match ended {
+        Ok(None) => return None,
+        Ok(Some(kind)) => End::of(kind),
+        Err(NotDrawn::Grammar(GrammarEnd::Complete)) => End::of(FinishKind::Complete),
+        Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::failed(&message),
+        Err(NotDrawn::Row(NoToken::Model)) => End::failed("the model gave no finite logit"),
+        Err(NotDrawn::Row(NoToken::Banned)) => End::failed(&format!(
+            "{} leave no token to sample; relax them",
+            sequence.draws.bans(sequence.num_output())
+        )),
+    })
 }

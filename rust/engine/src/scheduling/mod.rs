@@ -1,11 +1,20 @@
 //! Who runs, what a step computes, and what its results mean.
 
-pub(crate) mod admission;
-pub(crate) mod batch;
-pub(crate) mod commit;
-pub(crate) mod fairness;
-pub(crate) mod priority;
-pub(crate) mod queue;
-pub(crate) mod scheduler;
+mod admission;
+mod batch;
+mod chunks;
+mod commit;
+mod end;
+mod fairness;
+mod flight;
+mod open_plan;
+mod outbox;
+mod priority;
+mod queue;
+mod running;
+mod scheduler;
 #[cfg(test)]
 mod testing;
+
+pub(crate) use end::Cancel;
+pub(crate) use scheduler::Scheduler;

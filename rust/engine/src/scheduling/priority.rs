@@ -10,17 +10,14 @@
 //!   others by its age.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::request_key::RequestKey;
-use crate::scheduling::scheduler::Scheduler;
-use crate::sequence::sequence::Sequence;
+use crate::sequence::Sequence;
 
 /// Priorities beyond this count as this: any gap is made up for by waiting.
 const MAX_PRIORITY: i32 = 100;
 
-/// Less goes first.
+/// The place of a request among others: less goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     level: Reverse<i64>,
@@ -30,6 +27,24 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// The place of a request that has waited for so long, where one level of priority is worth
+    /// `age_s`; its tenant was `served` so many tokens.
+    pub(crate) fn new(
+        key: RequestKey,
+        sequence: &Sequence,
+        waited_s: f64,
+        age_s: f64,
+        served: u64,
+    ) -> Self {
+        let levels = (waited_s.max(0.0) / age_s) as i64;
+        Self {
+            level: Reverse(i64::from(clamped(sequence.request.priority)) + levels),
+            served,
+            due_us: sequence.due_us(),
+            key,
+        }
+    }
+
     pub(crate) fn key(self) -> RequestKey {
         self.key
     }
@@ -40,69 +55,7 @@ impl Rank {
     }
 }
 
-/// What each tenant was served and what its running requests are yet to be served.
-pub(crate) type Obligations = HashMap<Arc<str>, u64>;
-
 /// The priority of a request as far as it counts.
-pub(crate) fn priority(asked: i32) -> i32 {
+pub(crate) fn clamped(asked: i32) -> i32 {
     asked.clamp(-MAX_PRIORITY, MAX_PRIORITY)
-}
-
-impl Scheduler {
-    /// The place of a request that waits since `waiting_since_s`, of a tenant that was `served` so
-    /// much.
-    pub(crate) fn rank(
-        &self,
-        key: RequestKey,
-        sequence: &Sequence,
-        waiting_since_s: f64,
-        served: u64,
-        now_s: f64,
-    ) -> Rank {
-        let levels = ((now_s - waiting_since_s).max(0.0) / self.config.age_s) as i64;
-        Rank {
-            level: Reverse(i64::from(priority(sequence.request.priority)) + levels),
-            served,
-            due_us: sequence.due_us(),
-            key,
-        }
-    }
-
-    /// What was computed for each tenant that has running requests, and what those will probably
-    /// still take.
-    pub(crate) fn obligations(&self) -> Obligations {
-        let mut obligations = Obligations::new();
-        for sequence in self.running.values() {
-            let tenant = &sequence.tenant;
-            let owed = obligations
-                .entry(Arc::clone(tenant))
-                .or_insert_with(|| self.share.served(tenant));
-            *owed += self.expected_tokens(sequence);
-        }
-        obligations
-    }
-
-    /// Tokens that are yet to be computed for a request, as far as one looks ahead.
-    pub(crate) fn expected_tokens(&self, sequence: &Sequence) -> u64 {
-        let growth = sequence.num_left().min(self.config.lookahead_tokens);
-        (sequence.num_missing() + growth) as u64
-    }
-
-    /// Who loses its pages when some are needed: the lowest priority, of these the tenant that got
-    /// most, of its requests the last one to come. Never the one that came first of all that run:
-    /// it always gets to its end, so everybody does.
-    pub(crate) fn victim(&self) -> Option<RequestKey> {
-        let elder = self.running.keys().min_by_key(|key| key.arrival())?;
-        let obligations = self.obligations();
-        let others = self.running.iter().filter(|(key, _)| *key != elder);
-        others
-            .min_by_key(|(key, one)| {
-                let owed = obligations.get(&one.tenant).copied();
-                (
-                    priority(one.request.priority),
-                    Reverse((owed, key.arrival())),
-                )
-            })
-            .map(|(&key, _)| key)
-    }
 }

@@ -1,11 +1,11 @@
-//! Requests that wait, in one line for each tenant and priority.
+//! Waiting requests, in one line per tenant and priority.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::priority::clamped;
 use crate::request_key::RequestKey;
-use crate::scheduling::priority::priority;
-use crate::sequence::sequence::Sequence;
+use crate::sequence::Sequence;
 
 /// Whose line it is: tenant and priority.
 type LineKey = (Arc<str>, i32);
@@ -23,7 +23,7 @@ struct Line {
 pub(crate) struct Head<'a> {
     pub(crate) key: RequestKey,
     pub(crate) sequence: &'a Sequence,
-    /// Since when neither it nor anybody before it in the line was let in.
+    /// Since when neither it nor anybody before it in the line was admitted.
     pub(crate) waiting_since_s: f64,
 }
 
@@ -79,7 +79,7 @@ impl Queue {
         Some(sequence)
     }
 
-    /// Takes out a request that is let in.
+    /// Takes out a request that is admitted.
     pub(crate) fn admit(&mut self, key: &RequestKey, now_s: f64) -> Option<Box<Sequence>> {
         let name = line_of(self.sequences.get(key)?);
         if let Some(line) = self.lines.get_mut(&name) {
@@ -100,13 +100,13 @@ impl Queue {
             Some(Head {
                 key,
                 sequence,
-                waiting_since_s: sequence.waiting_since_s.max(line.left_s),
+                waiting_since_s: sequence.timeline.waiting_since_s().max(line.left_s),
             })
         })
     }
 }
 
 fn line_of(sequence: &Sequence) -> LineKey {
-    let priority = priority(sequence.request.priority);
+    let priority = clamped(sequence.request.priority);
     (Arc::clone(&sequence.tenant), priority)
 }

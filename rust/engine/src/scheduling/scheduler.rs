@@ -1,98 +1,41 @@
-//! The state machine behind an engine: who runs, who waits, who owns which page.
+//! The state machine behind an engine: composes who waits, who runs, what a step computes.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
-use spectrie_sampling::Sampler;
 use spectrie_trie::DraftMemory;
 use spectrie_types::FinishKind;
 
-use crate::background::queue::{Chore, Chores};
-use crate::cache::pool::PagePool;
-use crate::cache::reuse::share_filled;
+use super::admission::{Admission, Awaited};
+use super::batch;
+use super::chunks::Chunks;
+use super::end::{Cancel, End};
+use super::flight::Flight;
+use super::open_plan::OpenPlan;
+use super::outbox::Outbox;
+use super::running::Running;
+use crate::background::{Chore, ChoreQueue};
+use crate::cache::Cache;
+use crate::clock::Clock;
 use crate::config::{EngineConfig, check};
 use crate::error::EngineError;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
+use crate::plan::Plan;
 use crate::request::Request;
 use crate::request_key::RequestKey;
-use crate::scheduling::fairness::FairShare;
-use crate::scheduling::queue::Queue;
-use crate::sequence::sequence::Sequence;
-use crate::speculation::calibration::Calibration;
-use crate::speculation::cost::CostCurve;
-use crate::speculation::decisions::Decisions;
-use crate::speculation::tiers::Tiers;
-use crate::speculation::tree::SentTree;
-use crate::speculation::trial::{Trial, Trials};
+use crate::sequence::Sequence;
+use crate::speculation::{Candidate, CostCurve, ForwardSize, SentTree, Speculator, Trial};
 
-/// A copy between slots before a forward, for a request: whose, from, to.
-pub(crate) type SlotMove = (RequestKey, i32, i32);
-
-/// A plan whose results are awaited.
-#[derive(Debug)]
-pub(crate) struct InFlight {
-    pub(crate) plan_id: u64,
-    pub(crate) num_rows: usize,
-    pub(crate) num_samples: usize,
-    pub(crate) num_tops: usize,
-    /// What the step's tokens and time count for.
-    pub(crate) trial: Option<Trial>,
-    pub(crate) planned_s: f64,
-    pub(crate) parts: Vec<Part>,
-}
-
-/// One request's rows of a plan.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) key: RequestKey,
-    /// Index of its first sampled row among all sampled rows.
-    pub(crate) first_sample: usize,
-    /// Its rows whose likeliest tokens are wanted, among all of them: the last ones of its rows.
-    pub(crate) tops: Range<usize>,
-    pub(crate) work: Work,
-}
-
-/// What one request's rows compute.
-#[derive(Debug)]
-pub(crate) enum Work {
-    /// So many further tokens of a prompt.
-    Chunk(usize),
-    /// The last emitted token and its drafts.
-    Tree(SentTree),
-}
-
-/// Single-threaded and free of clocks: every call that needs the time is given it.
+/// Single-threaded; every call that needs the time is given it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    pub(crate) config: EngineConfig,
-    pub(crate) pool: PagePool,
-    /// Boxed: a step takes each out and puts it back.
-    pub(crate) running: BTreeMap<RequestKey, Box<Sequence>>,
-    pub(crate) waiting: Queue,
-    pub(crate) share: FairShare,
-    /// Whether a request lost its pages and none was let in since.
-    pub(crate) is_pressed: bool,
-    keys: HashMap<u64, RequestKey>,
-    num_arrivals: u64,
-    pub(crate) in_flight: Option<InFlight>,
-    pub(crate) last_plan_id: u64,
-    /// Copies of slots that the plan in the making does before its forward.
-    pub(crate) copies: Vec<SlotMove>,
-    /// Pages held until the plan in the making is complete, because it copies from them.
-    pub(crate) pins: Vec<u32>,
-    pub(crate) sampler: Sampler,
-    /// Ends that no step produced, until the next call that gives outputs.
-    outputs: Vec<RequestOutput>,
-    pub(crate) totals: Load,
-    pub(crate) costs: CostCurve,
-    pub(crate) tiers: Tiers,
-    pub(crate) decisions: Decisions,
-    pub(crate) calibration: Calibration,
-    pub(crate) trials: Trials,
-    pub(crate) chores: Chores,
-    /// What namespaces learnt; `None` when nothing may be kept or drafted.
-    memory: Option<Arc<DraftMemory>>,
+    pub(super) config: Arc<EngineConfig>,
+    pub(super) cache: Cache,
+    pub(super) admission: Admission,
+    pub(super) running: Running,
+    pub(super) speculator: Speculator,
+    pub(super) flight: Flight,
+    pub(super) chores: ChoreQueue<Sequence>,
+    pub(super) outbox: Outbox,
 }
 
 impl Scheduler {
@@ -102,38 +45,24 @@ impl Scheduler {
         memory: Option<Arc<DraftMemory>>,
     ) -> Result<Self, EngineError> {
         check(&config)?;
+        let config = Arc::new(config);
         Ok(Self {
-            pool: PagePool::new(config.num_pages, config.page_size),
-            running: BTreeMap::new(),
-            waiting: Queue::default(),
-            share: FairShare::default(),
-            is_pressed: false,
-            keys: HashMap::new(),
-            num_arrivals: 0,
-            in_flight: None,
-            last_plan_id: 0,
-            copies: Vec::new(),
-            pins: Vec::new(),
-            sampler: Sampler::default(),
-            outputs: Vec::new(),
-            totals: Load::default(),
-            costs: CostCurve::default(),
-            tiers: Tiers::default(),
-            decisions: Decisions::default(),
-            calibration: Calibration::default(),
-            trials: Trials::default(),
-            chores: Chores::default(),
-            memory,
+            cache: Cache::new(config.num_pages, config.page_size),
+            admission: Admission::new(Arc::clone(&config)),
+            running: Running::new(),
+            speculator: Speculator::new(Arc::clone(&config), memory),
+            flight: Flight::default(),
+            chores: ChoreQueue::new(config.overlap, config.max_running),
+            outbox: Outbox::default(),
             config,
         })
     }
 
     /// Takes a request in; one that can never run, or has nothing left to do, ends at once.
     pub(crate) fn submit(&mut self, request: Request, arrived_s: f64, now_s: f64) {
-        let handle = request.handle;
         if let Some(message) = request.refusal(&self.config) {
-            self.outputs.push(RequestOutput {
-                handle,
+            self.outbox.push(RequestOutput {
+                handle: request.handle,
                 finish: Some(Finish {
                     kind: FinishKind::Refused,
                     message: Some(message),
@@ -143,14 +72,10 @@ impl Scheduler {
             });
             return;
         }
-        let key = RequestKey::new(request.priority, self.num_arrivals);
-        self.num_arrivals += 1;
-        let memory = self.memory.as_deref();
-        let sequence = Box::new(Sequence::new(request, &self.config, memory, arrived_s));
+        let eos = &self.config.eos_token_ids;
+        let sequence = Box::new(Sequence::new(request, eos, &self.speculator, arrived_s));
         let ending = sequence.ending();
-        self.share.enter(&sequence.tenant);
-        self.keys.insert(handle, key);
-        self.waiting.insert(key, sequence);
+        let key = self.admission.enter(sequence);
         if let Some(kind) = ending {
             self.end(key, End::of(kind), now_s);
         }
@@ -158,7 +83,7 @@ impl Scheduler {
 
     /// Ends a request; unknown handles are ones that already ended.
     pub(crate) fn cancel(&mut self, cancel: &Cancel, now_s: f64) {
-        if let Some(&key) = self.keys.get(&cancel.handle) {
+        if let Some(key) = self.admission.key_of(cancel.handle) {
             let end = End {
                 keep_tokens: cancel.keep_tokens,
                 learns: cancel.finished,
@@ -170,25 +95,108 @@ impl Scheduler {
 
     /// Drops the kept pages of a namespace; nobody finds those of its requests any more.
     pub(crate) fn forget(&mut self, namespace: &str) {
-        self.pool.forget(namespace);
-        let running = self.running.values_mut().map(|one| &mut **one);
-        let held = running.chain(self.waiting.values_mut());
-        for sequence in held.filter(|one| *one.namespace == *namespace) {
-            sequence.shares = false;
-            sequence.num_shared = 0;
+        self.cache.forget(namespace);
+        self.admission.forget(namespace);
+        let members = self.running.values_mut();
+        for sequence in members.filter(|one| **one.table.namespace() == *namespace) {
+            sequence.table.forget();
         }
     }
 
+    /// Replaces what forwards are thought to cost.
+    pub(crate) fn set_costs(&mut self, costs: CostCurve) {
+        self.speculator.set_costs(costs);
+    }
+
+    /// Up to `count` pages that hold nothing until the next plan.
+    pub(crate) fn scratch(&mut self, count: usize) -> Result<Vec<u32>, EngineError> {
+        self.flight.check_closed()?;
+        Ok(self.cache.scratch(count))
+    }
+
+    /// Whether a plan waits for its results.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.flight.is_open()
+    }
+
+    /// The next forward; `None` when nothing is held. Drafting is timed by `clock`.
+    pub(crate) fn plan(
+        &mut self,
+        now_s: f64,
+        clock: &dyn Clock,
+    ) -> Result<Option<Plan>, EngineError> {
+        self.flight.check_closed()?;
+        self.expire(now_s);
+        for (key, one) in &mut self.running {
+            let owner = key.arrival();
+            self.cache
+                .settle(owner, &mut one.table, &one.tokens, one.decoding);
+        }
+        let (running, cache) = (&mut self.running, &mut self.cache);
+        let (decoding, preempted) = self.admission.secure_decoding(running, cache, now_s);
+        let awaited = if preempted {
+            Awaited::new()
+        } else {
+            self.admission.admit(running, cache, now_s)
+        };
+        let order = self.admission.prefill_order(running, &awaited, now_s);
+        let chunks = Chunks::choose(order, &decoding, running, &self.config, &self.speculator);
+        for (key, _) in &chunks.parts {
+            if let Some(sequence) = running.get_mut(key) {
+                sequence.timeline.wait_from(now_s);
+            }
+        }
+        if decoding.len() + chunks.size.rows == 0 {
+            return Ok(None);
+        }
+        let has_chunks = !chunks.parts.is_empty();
+        let (trees, trial) = self.draft(&decoding, chunks.size, clock);
+        let plan_id = self.flight.number();
+        let (running, cache) = (&self.running, &mut self.cache);
+        let (plan, parts) = batch::assemble(plan_id, trees, chunks.parts, running, cache);
+        self.flight.open(OpenPlan {
+            plan_id,
+            num_rows: plan.num_rows(),
+            num_samples: plan.num_samples(),
+            num_tops: plan.num_tops(),
+            trial: trial.filter(|_| !has_chunks),
+            planned_s: now_s,
+            parts,
+        });
+        Ok(Some(plan))
+    }
+
+    /// The trees of the requests that decode, as far as free pages can hold them.
+    fn draft(
+        &mut self,
+        decoding: &[RequestKey],
+        chunk: ForwardSize,
+        clock: &dyn Clock,
+    ) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
+        let members = self.running.values_mut().filter(|one| one.decoding);
+        let mut candidates: Vec<Candidate<'_>> = members.map(|one| one.candidate()).collect();
+        let step = self.flight.last_plan_id();
+        let drafts = self.speculator.draft(step, &mut candidates, chunk, clock);
+        let mut trees = Vec::with_capacity(decoding.len());
+        for (&key, offer) in decoding.iter().zip(drafts.offers) {
+            let mut count = offer.num_bought();
+            if let Some(sequence) = self.running.get_mut(&key) {
+                count = self.cache.grow_for_drafts(&mut sequence.table, count);
+            }
+            trees.push((key, offer.send(count)));
+        }
+        (trees, drafts.trial)
+    }
+
     /// Ends every request whose deadline passed.
-    pub(crate) fn expire(&mut self, now_s: f64) {
-        let running = self.running.iter().map(|(key, one)| (key, &**one));
-        let all = running.chain(self.waiting.iter());
-        let late = all.filter(|(_, one)| {
+    fn expire(&mut self, now_s: f64) {
+        let running = self.running.iter().map(|(&key, one)| (key, &**one));
+        let late = running.chain(self.admission.waiting()).filter(|(_, one)| {
             one.request
                 .deadline_s
                 .is_some_and(|deadline| deadline <= now_s)
         });
-        let late: Vec<RequestKey> = late.map(|(&key, _)| key).collect();
+        let late: Vec<RequestKey> = late.map(|(key, _)| key).collect();
         for key in late {
             self.end(key, End::of(FinishKind::Deadline), now_s);
         }
@@ -196,102 +204,82 @@ impl Scheduler {
 
     /// Ends a request between steps.
     fn end(&mut self, key: RequestKey, end: End, now_s: f64) {
-        let Some(sequence) = self
-            .running
-            .remove(&key)
-            .or_else(|| self.waiting.remove(&key))
-        else {
-            return;
-        };
-        let output = self.release(sequence, end, now_s);
-        self.outputs.push(output);
+        let running = self.running.remove(&key);
+        if let Some(sequence) = running.or_else(|| self.admission.withdraw(key)) {
+            let output = self.release(key, sequence, end, now_s);
+            self.outbox.push(output);
+        }
     }
 
     /// Learns from a request, gives its pages back and sums it up; the caller has taken it out of
-    /// `running` or `waiting`.
-    pub(crate) fn release(
+    /// those that run or wait.
+    pub(super) fn release(
         &mut self,
+        key: RequestKey,
         mut sequence: Box<Sequence>,
         end: End,
         now_s: f64,
     ) -> RequestOutput {
-        share_filled(&mut self.pool, &mut sequence);
-        self.pool.shrink(&mut sequence.pages, 0);
-        self.share.leave(&sequence.tenant);
-        self.keys.remove(&sequence.request.handle);
-        let kept = end.learns.then(|| {
-            let kept = end.keep_tokens.map_or(usize::MAX, |kept| kept as usize);
-            sequence.num_prompt() + kept.min(sequence.num_output())
-        });
+        let owner = key.arrival();
+        self.cache
+            .close(owner, &mut sequence.table, &sequence.tokens);
+        self.admission.leave(&sequence);
+        let num_kept = end.learns.then(|| sequence.num_kept(end.keep_tokens));
         let output = RequestOutput {
             handle: sequence.request.handle,
             finish: Some(sequence.finish(end.kind, end.message, end.keep_tokens, now_s)),
             ..RequestOutput::default()
         };
-        self.put_off(Chore::End(sequence, kept));
+        self.put_off(Chore::End(sequence, num_kept));
         output
+    }
+
+    /// Does a chore later if there is an overlap to do it in, else now.
+    pub(super) fn put_off(&mut self, chore: Chore<Sequence>) {
+        self.chores.push(chore);
+        if !self.chores.puts_off() {
+            while self.do_chore() {}
+        }
+    }
+
+    /// Does the oldest piece of background work; false when there was none.
+    pub(crate) fn do_chore(&mut self) -> bool {
+        let running = &mut self.running;
+        self.chores
+            .do_one(|key| running.get_mut(&key).map(|one| &mut **one))
+    }
+
+    /// Whether background work waits.
+    pub(crate) fn has_chores(&self) -> bool {
+        !self.chores.is_empty()
+    }
+
+    /// Does what nobody came to do, so that no more than some steps' chores ever wait.
+    pub(crate) fn catch_up(&mut self) {
+        while self.chores.is_behind() {
+            self.do_chore();
+        }
     }
 
     /// Ends that no step produced: refusals, cancellations, deadlines.
     pub(crate) fn take_outputs(&mut self) -> Vec<RequestOutput> {
-        std::mem::take(&mut self.outputs)
+        self.outbox.take()
     }
 
+    /// How busy it is.
     pub(crate) fn load(&self) -> Load {
+        let pages = self.cache.occupancy();
         let mut load = Load {
             running: self.running.len(),
-            waiting: self.waiting.len(),
-            pages_used: self.pool.num_held(),
-            pages_cached: self.pool.num_idle(),
-            pages_total: self.pool.total(),
-            ..self.totals
+            pages_used: pages.held,
+            pages_cached: pages.idle,
+            pages_total: pages.total,
+            steps: self.flight.num_committed(),
+            ..Load::default()
         };
-        self.calibration.report(&mut load);
-        self.trials.report(&mut load);
+        self.admission.report(&mut load);
+        self.speculator.report(&mut load);
+        self.outbox.report(&mut load);
         load
     }
-}
-
-/// How a request ends.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) kind: FinishKind,
-    pub(crate) message: Option<String>,
-    /// Output tokens that count; all when absent.
-    pub(crate) keep_tokens: Option<u32>,
-    /// Whether the output is worth learning.
-    pub(crate) learns: bool,
-}
-
-impl End {
-    /// An end without message; output is learnt where the model itself came to the end.
-    pub(crate) fn of(kind: FinishKind) -> Self {
-        let learns = matches!(
-            kind,
-            FinishKind::Eos | FinishKind::StopToken | FinishKind::Length | FinishKind::Complete
-        );
-        Self {
-            kind,
-            message: None,
-            keep_tokens: None,
-            learns,
-        }
-    }
-
-    pub(crate) fn failed(message: &str) -> Self {
-        Self {
-            message: Some(message.to_owned()),
-            ..Self::of(FinishKind::Failed)
-        }
-    }
-}
-
-/// A caller's wish to end a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cancel {
-    pub(crate) handle: u64,
-    /// Output tokens that count; all when absent.
-    pub(crate) keep_tokens: Option<u32>,
-    /// Whether what is kept may be learnt.
-    pub(crate) finished: bool,
 }

@@ -2,8 +2,8 @@
 
 use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
 
+use super::sequence::{Drawn, Sequence};
 use crate::forward::Verdicts;
-use crate::sequence::sequence::{Drawn, Sequence};
 
 /// Why a row gave no token.
 #[derive(Debug)]
@@ -32,22 +32,24 @@ pub(crate) struct SampledRows<'a> {
 impl SampledRows<'_> {
     /// The next token of `sequence`, drawn from its `row`-th sampled row.
     pub(crate) fn draw(&mut self, sequence: &mut Sequence, row: usize) -> Result<Drawn, NotDrawn> {
-        sequence.prepare_draw().map_err(NotDrawn::Grammar)?;
+        sequence.draws.prepare().map_err(NotDrawn::Grammar)?;
         match self.verdicts {
             Verdicts::Logits {
                 values, row_stride, ..
             } => {
                 let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
-                let token = self.sampler.draw(logits, &sequence.next_draw());
+                let token = self
+                    .sampler
+                    .draw(logits, &sequence.draws.next_draw(sequence.tokens.len()));
                 let token = token.map_err(|error| match error {
                     // All that the grammar allows is banned: it cannot go on.
-                    NoToken::Banned if sequence.has_grammar() => {
+                    NoToken::Banned if sequence.draws.has_grammar() => {
                         NotDrawn::Grammar(GrammarEnd::Complete)
                     }
                     other => NotDrawn::Row(other),
                 })?;
-                let wanted = sequence.request.logprobs;
-                let logprobs = wanted.map(|num| self.sampler.logprobs(logits, token, num));
+                let num_top = sequence.draws.num_top();
+                let logprobs = num_top.map(|num| self.sampler.logprobs(logits, token, num));
                 Ok(Drawn {
                     token,
                     logprobs: logprobs.transpose()?,
@@ -60,7 +62,7 @@ impl SampledRows<'_> {
         }
     }
 
-    /// Notes what the model thought of the prompt's tokens at `indices`, told by the first sampled
+    /// Notes what the model thought of the prompt's tokens at `indices`, read from the first sampled
     /// rows.
     pub(crate) fn read_prompt(
         &mut self,
@@ -72,14 +74,16 @@ impl SampledRows<'_> {
                 values, row_stride, ..
             },
             Some(num_top),
-        ) = (self.verdicts, sequence.request.prompt_logprobs)
+        ) = (self.verdicts, sequence.draws.num_prompt_top())
         else {
             return Ok(());
         };
         for (row, index) in indices.enumerate() {
             let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
             let token = sequence.tokens[index];
-            sequence.push_prompt_logprobs(self.sampler.logprobs(logits, token, num_top)?);
+            sequence
+                .draws
+                .push_prompt_logprobs(self.sampler.logprobs(logits, token, num_top)?);
         }
         Ok(())
     }

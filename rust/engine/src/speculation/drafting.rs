@@ -1,24 +1,22 @@
-//! The drafts of one request, and what it teaches.
+//! The drafts of one request, and the text that it inserts in shared memory.
 
 use std::sync::Arc;
 
-use spectrie_trie::{
-    DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, Insertion, SharedTrie,
-};
+use spectrie_trie::{DraftMemory, DraftTree, Drafter, Insertion, SharedTrie};
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
-use spectrie_types::options::EngineConfig;
 use spectrie_types::{Recycle, SpeculationMode};
 
+use super::backoff::Backoff;
+use super::grammar_drafts::GrammarDrafts;
+use super::tree::SentTree;
+use crate::config::{EngineConfig, draft_config};
 use crate::request::Request;
-use crate::speculation::backoff::Backoff;
-use crate::speculation::grammar_drafts::GrammarDrafts;
-use crate::speculation::tree::SentTree;
 
 /// Output tokens that a running request keeps back: a stop text that is found after the step may
 /// still cut what the step emitted, and a step emits this many at most.
 const KEPT_BACK_TOKENS: usize = MAX_DRAFT_TOKENS + 1;
 
-/// What one request drafts from and teaches.
+/// What one request drafts from, and where its text goes.
 #[derive(Debug)]
 pub(crate) struct Drafting {
     /// `None` when nothing is drafted and no prediction is followed.
@@ -28,13 +26,13 @@ pub(crate) struct Drafting {
     recycle: Recycle,
     /// Shapes drafts by the grammar of the answer; `None` without one or without drafts.
     grammar: Option<GrammarDrafts>,
-    pub(crate) backoff: Backoff,
+    pub(super) backoff: Backoff,
     /// Whether the last plan asked it for drafts; true before the first.
-    pub(crate) is_asked: bool,
-    /// Tokens of prompt ++ output after which the drafter has been told what the model gave.
+    pub(super) is_asked: bool,
+    /// Tokens of prompt ++ output whose likeliest successors the drafter has.
     num_recycled: usize,
     max_nodes: usize,
-    /// Where this request's text goes; `None` when it teaches nothing.
+    /// Where this request's text is inserted; `None` when it may not be.
     memory: Option<Arc<SharedTrie>>,
     /// The document that this request is writing there.
     lesson: Option<Insertion>,
@@ -69,12 +67,10 @@ impl Drafting {
             .filter(|_| drafts || request.learn)
             .map(|memory| memory.namespace(&request.namespace));
         let drafter = (drafts || !request.prediction_ids.is_empty()).then(|| {
-            let mut drafter = Drafter::new(
-                draft_config(config, mode),
-                shared.clone().filter(|_| drafts),
-            )
-            .contributes(request.learn)
-            .trains_later(true);
+            let mut drafter =
+                Drafter::new(draft_config(config, mode), shared.clone().filter(|_| drafts))
+                    .contributes(request.learn)
+                    .trains_later(true);
             if !request.prediction_ids.is_empty() {
                 drafter.set_prediction(&request.prediction_ids);
             }
@@ -117,7 +113,7 @@ impl Drafting {
         self.max_nodes
     }
 
-    /// Whether the drafter is told what the model gave after each row. One that was not asked for
+    /// Whether the drafter takes the likeliest tokens after each row. One that was not asked for
     /// drafts has no use for it, and the model would look for the likeliest tokens in vain.
     pub(crate) fn recycles(&self) -> bool {
         self.recycle != Recycle::Off && self.is_asked
@@ -246,24 +242,5 @@ impl Drafting {
     pub(crate) fn accepted_prediction_tokens(&self, num_cut: usize) -> u32 {
         let index = (self.prediction_counts.len() - 1).saturating_sub(num_cut);
         self.prediction_counts[index]
-    }
-}
-
-/// The settings of a request's drafter.
-pub(crate) fn draft_config(config: &EngineConfig, mode: SpeculationMode) -> DraftConfig {
-    DraftConfig {
-        mode: match mode {
-            SpeculationMode::Auto | SpeculationMode::Off | SpeculationMode::Tiers => {
-                DraftMode::Auto
-            }
-            SpeculationMode::Bfs => DraftMode::Bfs,
-            SpeculationMode::Prob => DraftMode::Prob,
-        },
-        max_depth: config.max_depth,
-        min_match: config.min_match,
-        max_match: config.max_match,
-        min_breadth: config.min_breadth,
-        max_breadth: config.max_breadth,
-        hints: true,
     }
 }

@@ -1,17 +1,25 @@
 //! Which drafts a step sends, and what they gained.
 
-pub(crate) mod backoff;
-pub(crate) mod bid;
-pub(crate) mod budget;
-pub(crate) mod calibration;
-pub(crate) mod cost;
-pub(crate) mod decisions;
-pub(crate) mod drafting;
-pub(crate) mod forward_size;
-pub(crate) mod grammar_drafts;
-pub(crate) mod step;
-pub(crate) mod tiers;
-pub(crate) mod tree;
-pub(crate) mod trial;
+mod backoff;
+mod bid;
+mod budget;
+mod calibration;
+mod cost;
+mod decisions;
+mod drafting;
+mod forward_size;
+mod grammar_drafts;
+mod speculator;
+mod step;
+mod tiers;
+mod tree;
+mod trial;
 
 pub use cost::ContextCost;
+pub(crate) use cost::CostCurve;
+pub(crate) use drafting::Drafting;
+pub(crate) use forward_size::ForwardSize;
+pub(crate) use speculator::{EndedStep, Speculator};
+pub(crate) use step::Candidate;
+pub(crate) use tree::SentTree;
+pub(crate) use trial::Trial;

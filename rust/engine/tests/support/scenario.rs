@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
+    ContextCost, Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults,
+    TopTokens, Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 use spectrie_trie::{DraftConfig, Drafter};
@@ -234,7 +235,9 @@ pub(crate) struct Seen {
 pub(crate) fn run(scenario: &Scenario) -> HashMap<u64, Seen> {
     let engine = Engine::new(scenario.config.clone()).unwrap();
     if let Some((rows, milliseconds)) = &scenario.costs {
-        engine.set_costs(rows, milliseconds).unwrap();
+        engine
+            .set_costs(rows, milliseconds, ContextCost::default())
+            .unwrap();
     }
     let mut model = FakeModel::new(scenario.config.num_pages);
     let mut seen: HashMap<u64, Seen> = HashMap::new();

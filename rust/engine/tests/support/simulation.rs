@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use spectrie_engine::{Engine, EngineConfig, Load, Request, StepResults, TopTokens, Verdicts};
+use spectrie_engine::{
+    ContextCost, Engine, EngineConfig, Load, Request, StepResults, TopTokens, Verdicts,
+};
 use spectrie_types::SpeculationMode;
 use spectrie_types::sizes::TOP_K;
 
@@ -96,7 +98,9 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
         ..EngineConfig::new(VOCABULARY, 8192, 4096, 64)
     };
     let engine = Engine::new(config).unwrap();
-    engine.set_costs(&CURVE.0, &CURVE.1).unwrap();
+    engine
+        .set_costs(&CURVE.0, &CURVE.1, ContextCost::default())
+        .unwrap();
     for (handle, text) in (0..).zip(texts) {
         let prompt = text[..text.len() - num_output].to_vec();
         let mut request = Request::new(handle, prompt, num_output as u32);

@@ -104,7 +104,7 @@ impl Engine {
             measured_tokens: context_tokens,
             ms_per_key,
         };
-        py.detach(|| self.engine.set_costs_at(&rows, &milliseconds, context))
+        py.detach(|| self.engine.set_costs(&rows, &milliseconds, context))
             .map_err(engine_error)
     }
 

@@ -1,20 +1,22 @@
 //! Random traffic of many steps, with every invariant checked after each one against a naive model.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, MemoryConfig};
 use spectrie_types::seed::splitmix;
 use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
-use crate::cache::pool::FoundPages;
+use crate::clock::SystemClock;
 use crate::config::EngineConfig;
 use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::output::RequestOutput;
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::scheduling::scheduler::{Cancel, Scheduler, Work};
-use crate::speculation::forward_size::ForwardSize;
+use crate::scheduling::open_plan::Work;
+use crate::scheduling::running::residents;
+use crate::scheduling::{Cancel, Scheduler};
+use crate::speculation::ForwardSize;
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/expression.rs"]
@@ -62,6 +64,7 @@ struct Ticket {
 struct Traffic {
     dice: Dice,
     scheduler: Scheduler,
+    clock: SystemClock,
     model: FakeModel,
     held: BTreeMap<u64, Ticket>,
     num_handles: u64,
@@ -115,6 +118,7 @@ impl Traffic {
         Self {
             model: FakeModel::new(config.num_pages),
             scheduler: Scheduler::new(config, Some(memory)).unwrap(),
+            clock: SystemClock::default(),
             dice,
             held: BTreeMap::new(),
             num_handles: 0,
@@ -220,7 +224,7 @@ impl Traffic {
         }
         self.disturb();
         let now_s = self.now_s();
-        let plan = self.scheduler.plan(now_s).unwrap();
+        let plan = self.scheduler.plan(now_s, &self.clock).unwrap();
         let ends = self.scheduler.take_outputs();
         self.take(ends, false);
         if let Some(plan) = plan {
@@ -271,11 +275,11 @@ impl Traffic {
         let config = &scheduler.config;
         assert!(plan.num_rows() <= config.max_batch_rows);
         assert!(scheduler.running.len() <= config.max_running);
-        let open = scheduler.in_flight.as_ref().unwrap();
+        let open = scheduler.flight.open_plan().unwrap();
         let (mut num_trees, mut num_chunk) = (0, 0);
         let mut size = ForwardSize::default();
         for part in &open.parts {
-            let kv_len = scheduler.running[&part.key].kv_len;
+            let kv_len = scheduler.running[&part.key].kv_len();
             match &part.work {
                 Work::Tree(tree) => {
                     num_trees += 1;
@@ -289,11 +293,11 @@ impl Traffic {
             }
         }
         assert!(num_chunk <= config.chunk_tokens);
-        let price = scheduler.costs.milliseconds(size);
+        let price = scheduler.speculator.milliseconds(size);
         assert!(num_trees == 0 || num_chunk <= PAGE_SIZE || price <= config.max_step_ms);
         let mut holders: HashMap<u32, usize> = HashMap::new();
         for sequence in scheduler.running.values() {
-            for &page in &sequence.pages {
+            for &page in sequence.table.pages() {
                 *holders.entry(page).or_default() += 1;
             }
         }
@@ -306,51 +310,13 @@ impl Traffic {
     }
 }
 
-/// The ledger: who holds which page, and why several may.
+/// The cache agrees with who runs and who waits.
 fn check_pages(scheduler: &Scheduler) {
-    let mut holders: HashMap<u32, u32> = HashMap::new();
-    let mut texts: HashMap<u32, (&str, &[u32])> = HashMap::new();
-    for sequence in scheduler.running.values() {
-        let own: HashSet<u32> = sequence.pages.iter().copied().collect();
-        assert_eq!(
-            own.len(),
-            sequence.pages.len(),
-            "a page is held twice by one"
-        );
-        for (index, &page) in sequence.pages.iter().enumerate() {
-            *holders.entry(page).or_default() += 1;
-            let end = (index + 1) * PAGE_SIZE;
-            let text: (&str, &[u32]) = if end <= sequence.kv_len {
-                (&sequence.namespace, &sequence.tokens[..end])
-            } else {
-                ("", &[])
-            };
-            if let Some(other) = texts.insert(page, text) {
-                assert!(!text.1.is_empty(), "two write to page {page}");
-                assert_eq!(other, text, "page {page} is shared by different texts");
-            }
-        }
-        if sequence.shares {
-            let length = sequence.num_shared * PAGE_SIZE;
-            let mut found = FoundPages::default();
-            let tokens = &sequence.tokens[..length];
-            let pool = &scheduler.pool;
-            pool.find(&sequence.namespace, tokens, &mut found);
-            assert_eq!(found.pages(), &sequence.pages[..sequence.num_shared]);
-        }
-    }
-    for (_, sequence) in scheduler.waiting.iter() {
-        assert!(sequence.pages.is_empty());
-        // What is remembered of the cache is what it holds.
-        let (mut known, mut anew) = (sequence.found.clone(), FoundPages::default());
-        for found in [&mut known, &mut anew] {
-            let pool = &scheduler.pool;
-            pool.find(&sequence.namespace, &sequence.tokens, found);
-        }
-        assert_eq!(known.pages(), anew.pages());
-    }
-    assert!(scheduler.pins.is_empty() && scheduler.copies.is_empty());
-    scheduler.pool.check(&holders);
+    let waiting = scheduler.admission.waiting();
+    let waiting = waiting.map(|(key, one)| one.resident(key));
+    scheduler
+        .cache
+        .check(residents(&scheduler.running), waiting);
 }
 
 /// Runs `num_runs` engines of different sizes for `num_steps` each, then lets them come to their end.

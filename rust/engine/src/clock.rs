@@ -1,0 +1,44 @@
+//! Where the engine reads the time.
+
+use std::fmt::Debug;
+use std::time::Instant;
+
+/// A clock. The engine times two things by it: how long a request lay in the inbox before the plan
+/// that admits it, and how long drafting takes. Everything else goes by the times that its callers
+/// pass in.
+pub trait Clock: Debug + Send + Sync {
+    /// Seconds since a moment of the clock's own; never less than before.
+    fn now_s(&self) -> f64;
+}
+
+/// The clock of the machine.
+#[derive(Debug)]
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_does_not_go_back() {
+        let clock = SystemClock::default();
+        let times = [clock.now_s(), clock.now_s(), clock.now_s()];
+        assert!(times.is_sorted() && times[0] >= 0.0, "{times:?}");
+    }
+}

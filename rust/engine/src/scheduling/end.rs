@@ -1,0 +1,44 @@
+//! How a request ends.
+
+use spectrie_types::FinishKind;
+
+/// How a request ends.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) kind: FinishKind,
+    pub(crate) message: Option<String>,
+    /// Output tokens that count; all when absent.
+    pub(crate) keep_tokens: Option<u32>,
+    /// Whether the output is worth learning.
+    pub(crate) learns: bool,
+}
+
+impl End {
+    /// An end without message; output is learned where the model itself came to the end.
+    pub(crate) fn of(kind: FinishKind) -> Self {
+        Self {
+            kind,
+            message: None,
+            keep_tokens: None,
+            learns: kind.is_natural(),
+        }
+    }
+
+    /// An end by a failure.
+    pub(crate) fn failed(message: &str) -> Self {
+        Self {
+            message: Some(message.to_owned()),
+            ..Self::of(FinishKind::Failed)
+        }
+    }
+}
+
+/// A caller's command to end a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cancel {
+    pub(crate) handle: u64,
+    /// Output tokens that count; all when absent.
+    pub(crate) keep_tokens: Option<u32>,
+    /// Whether what is kept may be learned.
+    pub(crate) finished: bool,
+}

@@ -1,0 +1,99 @@
+//! The plan in flight, and how its results are read.
+
+use spectrie_sampling::Sampler;
+
+use super::open_plan::OpenPlan;
+use crate::error::EngineError;
+use crate::forward::Verdicts;
+use crate::sequence::SampledRows;
+
+/// At most one plan is open; its number was never used before.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    open: Option<OpenPlan>,
+    last_plan_id: u64,
+    num_committed: u64,
+    sampler: Sampler,
+}
+
+impl Flight {
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Plans so far.
+    pub(crate) fn last_plan_id(&self) -> u64 {
+        self.last_plan_id
+    }
+
+    /// Plans committed so far.
+    pub(crate) fn num_committed(&self) -> u64 {
+        self.num_committed
+    }
+
+    /// Checks that no plan waits for its results.
+    pub(crate) fn check_closed(&self) -> Result<(), EngineError> {
+        match &self.open {
+            Some(open) => Err(EngineError::PlanInFlight {
+                plan_id: open.plan_id,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the plan in the making.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.last_plan_id += 1;
+        self.last_plan_id
+    }
+
+    /// Opens a plan.
+    pub(crate) fn open(&mut self, plan: OpenPlan) {
+        self.open = Some(plan);
+    }
+
+    /// The plan that waits for its results, which must be this one.
+    pub(crate) fn get(&self, plan_id: u64) -> Result<&OpenPlan, EngineError> {
+        match &self.open {
+            Some(open) if open.plan_id == plan_id => Ok(open),
+            other => Err(EngineError::UnknownPlan {
+                given: plan_id,
+                expected: other.as_ref().map(|open| open.plan_id),
+            }),
+        }
+    }
+
+    /// Ends the open plan, whose results are there.
+    pub(crate) fn commit(&mut self) -> Option<OpenPlan> {
+        let open = self.open.take()?;
+        self.num_committed += 1;
+        Some(open)
+    }
+
+    /// Ends the open plan, whose forward failed.
+    pub(crate) fn abandon(&mut self) -> Option<OpenPlan> {
+        self.open.take()
+    }
+
+    /// One request's rows of the results, from the `first` of all sampled ones on.
+    pub(crate) fn read<'a>(
+        &'a mut self,
+        verdicts: Verdicts<'a>,
+        vocabulary_size: usize,
+        first: usize,
+    ) -> SampledRows<'a> {
+        SampledRows {
+            sampler: &mut self.sampler,
+            verdicts,
+            vocabulary_size,
+            first,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Flight {
+    pub(crate) fn open_plan(&self) -> Option<&OpenPlan> {
+        self.open.as_ref()
+    }
+}

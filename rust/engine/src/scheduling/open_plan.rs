@@ -1,0 +1,171 @@
+//! A plan whose results are awaited, and whether results fit it.
+
+use std::ops::Range;
+
+use spectrie_types::sizes::TOP_K;
+
+use super::running::Running;
+use crate::error::EngineError;
+use crate::forward::{StepResults, TopTokens, Verdicts};
+use crate::request_key::RequestKey;
+use crate::speculation::{ForwardSize, SentTree, Trial};
+
+/// A plan whose results are awaited.
+#[derive(Debug)]
+pub(crate) struct OpenPlan {
+    pub(crate) plan_id: u64,
+    pub(crate) num_rows: usize,
+    pub(crate) num_samples: usize,
+    pub(crate) num_tops: usize,
+    /// What the step's tokens and time count for.
+    pub(crate) trial: Option<Trial>,
+    pub(crate) planned_s: f64,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One request's rows of a plan.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) key: RequestKey,
+    /// Index of its first sampled row among all sampled rows.
+    pub(crate) first_sample: usize,
+    /// Its rows whose likeliest tokens are wanted, among all of them: the last ones of its rows.
+    pub(crate) tops: Range<usize>,
+    pub(crate) work: Work,
+}
+
+/// What one request's rows compute.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// So many further tokens of a prompt.
+    Chunk(usize),
+    /// The last emitted token and its drafts.
+    Tree(SentTree),
+}
+
+impl OpenPlan {
+    /// The forward of a step of trees alone; `None` of one that computes prompts, whose rows cost
+    /// less than others because they skip the last layer's product with the vocabulary.
+    pub(crate) fn size_of_trees(&self, running: &Running) -> Option<ForwardSize> {
+        let kv_tokens = self
+            .parts
+            .iter()
+            .try_fold(0, |sum, part| match &part.work {
+                Work::Tree(tree) => {
+                    let kv_len = running.get(&part.key).map_or(0, |one| one.kv_len());
+                    Some(sum + (1 + tree.num_nodes()) * kv_len)
+                }
+                Work::Chunk(_) => None,
+            })?;
+        Some(ForwardSize {
+            rows: self.num_rows,
+            kv_tokens,
+        })
+    }
+
+    /// Checks that results fit the plan, in a vocabulary of so many tokens.
+    pub(crate) fn check(
+        &self,
+        results: &StepResults<'_>,
+        vocabulary_size: usize,
+        running: &Running,
+    ) -> Result<(), EngineError> {
+        if let Some(top) = results.top {
+            self.check_top(top, vocabulary_size)?;
+        }
+        match results.verdicts {
+            Verdicts::Logits {
+                values,
+                num_rows,
+                row_stride,
+            } => self.check_logits(values, num_rows, row_stride, vocabulary_size),
+            Verdicts::Tokens(tokens) => {
+                let expected = self.num_samples;
+                if tokens.len() != expected {
+                    let allowed = format!("{expected}, the sampled rows of the plan");
+                    return Err(wrong("number of tokens", tokens.len(), allowed));
+                }
+                check_ids("token", tokens, vocabulary_size)?;
+                self.check_greedy(running)
+            }
+        }
+    }
+
+    fn check_logits(
+        &self,
+        values: &[f32],
+        num_rows: usize,
+        row_stride: usize,
+        vocabulary_size: usize,
+    ) -> Result<(), EngineError> {
+        let expected = self.num_samples;
+        if num_rows != expected {
+            let allowed = format!("{expected}, the sampled rows of the plan");
+            return Err(wrong("number of rows", num_rows, allowed));
+        }
+        if num_rows == 0 {
+            return Ok(());
+        }
+        if row_stride < vocabulary_size {
+            let allowed = format!("{vocabulary_size} or more, the vocabulary size");
+            return Err(wrong("row stride", row_stride, allowed));
+        }
+        if values.len() < (num_rows - 1) * row_stride + vocabulary_size {
+            let allowed = format!("{num_rows} rows {row_stride} apart");
+            return Err(wrong("number of values", values.len(), allowed));
+        }
+        Ok(())
+    }
+
+    fn check_top(&self, top: TopTokens<'_>, vocabulary_size: usize) -> Result<(), EngineError> {
+        let expected = self.num_tops * TOP_K;
+        for (what, given) in [
+            ("number of top ids", top.ids.len()),
+            ("number of top probabilities", top.probabilities.len()),
+        ] {
+            if given != expected {
+                let allowed = format!("{expected}, {TOP_K} for each top row of the plan");
+                return Err(wrong(what, given, allowed));
+            }
+        }
+        check_ids("top id", top.ids, vocabulary_size)
+    }
+
+    fn check_greedy(&self, running: &Running) -> Result<(), EngineError> {
+        for part in &self.parts {
+            let Some(sequence) = running.get(&part.key) else {
+                continue;
+            };
+            let samples = match part.work {
+                Work::Chunk(rows) => !sequence.sampled_indices(rows).is_empty(),
+                Work::Tree(_) => true,
+            };
+            if samples && !sequence.draws.is_plain_greedy() {
+                return Err(EngineError::NotGreedy {
+                    handle: sequence.request.handle,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_ids(what: &'static str, ids: &[i32], vocabulary_size: usize) -> Result<(), EngineError> {
+    let is_wrong = |&&id: &&i32| id >= 0 && id as usize >= vocabulary_size;
+    match ids.iter().find(is_wrong) {
+        Some(&id) => Err(wrong(
+            what,
+            id as usize,
+            format!("0 to {}, or below 0 for none", vocabulary_size - 1),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn wrong(what: &'static str, given: usize, allowed: String) -> EngineError {
+    EngineError::Logits {
+        what,
+        given,
+        allowed,
+    }
+}

@@ -1,0 +1,70 @@
+//! The requests that hold pages.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::fairness::FairShare;
+use super::priority::clamped;
+use crate::cache::Resident;
+use crate::request_key::RequestKey;
+use crate::sequence::Sequence;
+
+/// The requests that hold pages, in the order of a step's rows. Boxed: a step takes each out and
+/// puts it back.
+pub(crate) type Running = BTreeMap<RequestKey, Box<Sequence>>;
+
+/// Tokens that each tenant was served, and that its running requests are yet to be served.
+pub(crate) type Obligations = HashMap<Arc<str>, u64>;
+
+/// As the cache sees them.
+pub(crate) fn residents(running: &Running) -> impl Iterator<Item = Resident<'_>> {
+    running.iter().map(|(&key, one)| one.resident(key))
+}
+
+/// Cached tokens that one row of each of these requests reads.
+pub(crate) fn kv_tokens_of(running: &Running, keys: &[RequestKey]) -> usize {
+    let sequences = keys.iter().filter_map(|key| running.get(key));
+    sequences.map(|sequence| sequence.kv_len()).sum()
+}
+
+/// Tokens that are yet to be computed for a request, as far as one looks ahead.
+pub(crate) fn expected_tokens(sequence: &Sequence, lookahead_tokens: usize) -> u64 {
+    let growth = sequence.num_left().min(lookahead_tokens);
+    (sequence.num_missing() + growth) as u64
+}
+
+/// What was computed for each tenant that has running requests, and what those will probably
+/// still take.
+pub(crate) fn obligations(
+    running: &Running,
+    share: &FairShare,
+    lookahead_tokens: usize,
+) -> Obligations {
+    let mut obligations = Obligations::new();
+    for sequence in running.values() {
+        let tenant = &sequence.tenant;
+        let owed = obligations
+            .entry(Arc::clone(tenant))
+            .or_insert_with(|| share.served(tenant));
+        *owed += expected_tokens(sequence, lookahead_tokens);
+    }
+    obligations
+}
+
+/// Who loses its pages when some are needed: the lowest priority, of these the tenant that got
+/// most, of its requests the last one to come. Never the one that came first of all that run:
+/// it always gets to its end, so everybody does.
+pub(crate) fn victim(running: &Running, obligations: &Obligations) -> Option<RequestKey> {
+    let elder = running.keys().min_by_key(|key| key.arrival())?;
+    let others = running.iter().filter(|(key, _)| *key != elder);
+    others
+        .min_by_key(|(key, one)| {
+            let owed = obligations.get(&one.tenant).copied();
+            (
+                clamped(one.request.priority),
+                Reverse((owed, key.arrival())),
+            )
+        })
+        .map(|(&key, _)| key)
+}

@@ -1,0 +1,338 @@
+//! Everything that decides which drafts a step sends, and learns from what became of them.
+
+use std::sync::Arc;
+
+use spectrie_trie::DraftMemory;
+use spectrie_types::SpeculationMode;
+use spectrie_types::seed::splitmix;
+
+use super::budget::{self, BaseRows, Purchase};
+use super::calibration::Calibration;
+use super::cost::CostCurve;
+use super::decisions::{Decisions, Step};
+use super::drafting::Drafting;
+use super::forward_size::ForwardSize;
+use super::step::{self, Candidate, Offer, Question, StepDrafts};
+use super::tiers::Tiers;
+use super::tree::SentTree;
+use super::trial::{Trial, Trials};
+use crate::clock::Clock;
+use crate::config::EngineConfig;
+use crate::output::Load;
+use crate::request::Request;
+
+/// Owns the cost curve and all evidence of what drafts gain. It knows numbers of tokens and rows,
+/// nothing of pages.
+#[derive(Debug)]
+pub(crate) struct Speculator {
+    config: Arc<EngineConfig>,
+    /// What namespaces learned; `None` when nothing may be kept or drafted.
+    memory: Option<Arc<DraftMemory>>,
+    costs: CostCurve,
+    tiers: Tiers,
+    decisions: Decisions,
+    calibration: Calibration,
+    trials: Trials,
+    totals: Totals,
+}
+
+/// Counts since the start, of all modes.
+#[derive(Debug, Default)]
+struct Totals {
+    drafted_tokens: u64,
+    accepted_tokens: u64,
+    draft_calls: u64,
+    drafting_ms: f64,
+    decisions: u64,
+    right_decisions: u64,
+}
+
+/// A step as its results end it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndedStep {
+    pub(crate) trial: Option<Trial>,
+    pub(crate) num_requests: usize,
+    pub(crate) num_rows: usize,
+    /// Tokens that it emitted.
+    pub(crate) num_tokens: u64,
+    /// From its plan to its results.
+    pub(crate) milliseconds: f64,
+}
+
+impl Speculator {
+    /// `memory` is none where nothing may be kept or drafted.
+    pub(crate) fn new(config: Arc<EngineConfig>, memory: Option<Arc<DraftMemory>>) -> Self {
+        Self {
+            config,
+            memory,
+            costs: CostCurve::default(),
+            tiers: Tiers::default(),
+            decisions: Decisions::default(),
+            calibration: Calibration::default(),
+            trials: Trials::default(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// The drafting of a new request of so many prompt tokens; `tokens` are prompt ++ output.
+    pub(crate) fn drafting(
+        &self,
+        request: &Request,
+        tokens: &[u32],
+        num_prompt: usize,
+    ) -> Drafting {
+        let memory = self.memory.as_deref();
+        Drafting::new(request, tokens, num_prompt, &self.config, memory)
+    }
+
+    /// Replaces what forwards are thought to cost.
+    pub(crate) fn set_costs(&mut self, costs: CostCurve) {
+        self.costs = costs;
+    }
+
+    /// Expected milliseconds of a forward.
+    pub(crate) fn milliseconds(&self, size: ForwardSize) -> f64 {
+        self.costs.milliseconds(size)
+    }
+
+    /// Learns what a forward of trees alone took.
+    pub(crate) fn observe(&mut self, size: ForwardSize, milliseconds: f64) {
+        self.costs.observe(size, milliseconds);
+    }
+
+    /// The drafts that the decoding requests send in step `step`, beside a chunk of the size `chunk`.
+    pub(crate) fn draft(
+        &mut self,
+        step: u64,
+        candidates: &mut [Candidate<'_>],
+        chunk: ForwardSize,
+        clock: &dyn Clock,
+    ) -> StepDrafts {
+        let num = candidates.len();
+        let base = BaseRows {
+            decoding: num,
+            chunk: chunk.rows,
+            fixed: 0,
+            kv_tokens: candidates.iter().map(|one| one.kv_len).sum(),
+            chunk_kv_tokens: chunk.kv_tokens,
+            left: (self.config.max_batch_rows).saturating_sub(num + chunk.rows),
+        };
+        let is_holdout = self.is_holdout(step);
+        let started_s = clock.now_s();
+        let question = Question {
+            step,
+            is_holdout,
+            rows_left: base.left,
+            max_context: self.config.max_context,
+            tier: self.tiers.nodes(num),
+            min_value: budget::min_value(base, self.config.max_draft_tokens * num, &self.costs),
+        };
+        let mut offers = Vec::with_capacity(num);
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            let (offer, is_asked) = question.ask(index, candidate);
+            self.totals.draft_calls += u64::from(is_asked);
+            offers.push(offer);
+        }
+        self.totals.drafting_ms += (clock.now_s() - started_s) * 1e3;
+        let purchase = step::buy(&mut offers, base, &self.costs);
+        if !is_holdout {
+            note_earnings(candidates, &offers, purchase);
+        }
+        let trial = if is_holdout {
+            Trial::Holdout
+        } else {
+            Trial::Offered
+        };
+        StepDrafts {
+            trial: (offers.iter().any(|offer| !offer.is_fixed())).then_some(trial),
+            offers,
+        }
+    }
+
+    /// Whether this step measures what decoding without drafts would cost: a fixed, scattered share
+    /// of steps.
+    fn is_holdout(&self, step: u64) -> bool {
+        let every = self.config.holdout_every;
+        every > 0 && splitmix(step).is_multiple_of(every)
+    }
+
+    /// Takes what became of a request's tree: `path` are its accepted rows, `first` the first token
+    /// it emitted. It may have `ended` with this step.
+    pub(crate) fn note_tree(
+        &mut self,
+        drafting: &mut Drafting,
+        tree: &SentTree,
+        path: &[usize],
+        first: Option<u32>,
+        ended: bool,
+    ) {
+        self.totals.drafted_tokens += tree.num_nodes() as u64;
+        self.totals.accepted_tokens += path.len() as u64;
+        match drafting.mode() {
+            SpeculationMode::Auto => {
+                self.calibration.note_tree(tree, path, ended);
+                if !ended {
+                    drafting.backoff.note_tree(tree.promised(), path.len());
+                }
+                if let Some(token) = tree.likeliest_unsent() {
+                    self.decisions.note_unsent(first == Some(token));
+                }
+            }
+            SpeculationMode::Tiers => self.tiers.note(path.len()),
+            _ => {}
+        }
+    }
+
+    /// Takes what a step emitted, and its time, for evidence of what drafts gain.
+    pub(crate) fn end_step(&mut self, ended: &EndedStep) {
+        self.tiers.end_step();
+        let Some(trial) = ended.trial else {
+            self.decisions.end_step(None);
+            return;
+        };
+        self.trials
+            .note(trial, ended.num_tokens, ended.milliseconds);
+        let alone = ForwardSize {
+            rows: ended.num_requests,
+            kv_tokens: 0,
+        };
+        let more = self.costs.milliseconds(ForwardSize {
+            rows: 2 * ended.num_requests,
+            ..alone
+        });
+        let step = Step {
+            trial,
+            num_requests: ended.num_requests,
+            num_drafts: ended.num_rows - ended.num_requests,
+            num_tokens: ended.num_tokens,
+            milliseconds: ended.milliseconds,
+            break_even: more / self.costs.milliseconds(alone) - 1.0,
+        };
+        if let Some(is_right) = self.decisions.end_step(Some(&step)) {
+            self.totals.decisions += 1;
+            self.totals.right_decisions += u64::from(is_right);
+        }
+    }
+
+    /// Writes its figures into `load`.
+    pub(crate) fn report(&self, load: &mut Load) {
+        load.drafted_tokens = self.totals.drafted_tokens;
+        load.accepted_tokens = self.totals.accepted_tokens;
+        load.draft_calls = self.totals.draft_calls;
+        load.drafting_ms_total = self.totals.drafting_ms;
+        load.choices_total = self.totals.decisions;
+        load.choices_right = self.totals.right_decisions;
+        self.calibration.report(load);
+        self.trials.report(load);
+    }
+}
+
+/// Tells the requests that were asked what their drafts should save.
+fn note_earnings(candidates: &mut [Candidate<'_>], offers: &[Offer], purchase: Purchase) {
+    for (candidate, offer) in candidates.iter_mut().zip(offers) {
+        if !offer.is_fixed() && candidate.drafting.is_asked {
+            let price = offer.num_bought() as f64 * purchase.ms_per_node;
+            let saved_ms = offer.promised() * purchase.ms_per_token - price;
+            candidate.drafting.backoff.note_earnings(saved_ms);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::speculation::ContextCost;
+
+    /// A clock that goes on by two milliseconds whenever it is read.
+    #[derive(Debug, Default)]
+    struct Ticking(AtomicU64);
+
+    impl Clock for Ticking {
+        fn now_s(&self) -> f64 {
+            self.0.fetch_add(2, Ordering::Relaxed) as f64 / 1e3
+        }
+    }
+
+    fn speculator(times: &[f64; 2], holdout_every: u64) -> Speculator {
+        let config = EngineConfig {
+            holdout_every,
+            ..EngineConfig::new(100, 16, 256, 4)
+        };
+        let mut speculator = Speculator::new(Arc::new(config), None);
+        let costs = CostCurve::new(&[1, 64], times, ContextCost::default());
+        speculator.set_costs(costs.unwrap());
+        speculator
+    }
+
+    /// The drafting of a request whose text repeats itself.
+    fn drafting(speculator: &Speculator) -> (Drafting, usize) {
+        let tokens: Vec<u32> = (0..60).map(|index| index % 5 + 1).collect();
+        let request = Request::new(1, tokens.clone(), 100);
+        let mut drafting = speculator.drafting(&request, &tokens, tokens.len());
+        drafting.feed(&tokens);
+        (drafting, tokens.len())
+    }
+
+    /// Draft nodes that are bought in a step, and what it says about the gain.
+    fn draft(speculator: &mut Speculator, step: u64) -> (usize, Option<Trial>) {
+        let (mut drafting, kv_len) = drafting(speculator);
+        let mut candidates = [Candidate {
+            drafting: &mut drafting,
+            kv_len,
+            num_left: 50,
+            grammar_has_ended: false,
+        }];
+        let chunk = ForwardSize::default();
+        let drafts = speculator.draft(step, &mut candidates, chunk, &Ticking::default());
+        (drafts.offers[0].num_bought(), drafts.trial)
+    }
+
+    #[test]
+    fn as_much_is_bought_as_the_costs_justify() {
+        let (bought, trial) = draft(&mut speculator(&[10.0, 10.1], 0), 1);
+        assert!(bought > 3, "{bought}");
+        assert_eq!(trial, Some(Trial::Offered));
+        let (bought, _) = draft(&mut speculator(&[10.0, 640.0], 0), 1);
+        assert_eq!(bought, 0);
+    }
+
+    #[test]
+    fn holdout_steps_draft_nothing_and_say_so() {
+        let mut speculator = speculator(&[10.0, 10.1], 1);
+        assert_eq!(draft(&mut speculator, 1), (0, Some(Trial::Holdout)));
+    }
+
+    #[test]
+    fn drafting_is_timed_by_the_clock_that_is_passed_in() {
+        let mut speculator = speculator(&[10.0, 10.1], 0);
+        draft(&mut speculator, 1);
+        draft(&mut speculator, 2);
+        let mut load = Load::default();
+        speculator.report(&mut load);
+        assert_eq!(load.draft_calls, 2);
+        assert!((load.drafting_ms_total - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_became_of_a_tree_and_a_step_is_reported() {
+        let mut speculator = speculator(&[10.0, 10.1], 0);
+        let (mut drafting, _) = drafting(&speculator);
+        let tree = SentTree::new(drafting.draft(3, 0.0), |_| true);
+        assert!(tree.num_nodes() > 0);
+        speculator.note_tree(&mut drafting, &tree, &[1], Some(1), false);
+        speculator.end_step(&EndedStep {
+            trial: Some(Trial::Offered),
+            num_requests: 1,
+            num_rows: 1 + tree.num_nodes(),
+            num_tokens: 2,
+            milliseconds: 5.0,
+        });
+        let mut load = Load::default();
+        speculator.report(&mut load);
+        assert_eq!(load.drafted_tokens, tree.num_nodes() as u64);
+        assert_eq!((load.accepted_tokens, load.offered_tokens), (1, 2));
+        assert_eq!(load.accepted_by_source.iter().sum::<u64>(), 1);
+    }
+}
