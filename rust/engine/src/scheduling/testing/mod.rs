@@ -1,3 +1,4 @@
-//! The whole of scheduling beside a naive model of it.
+//! Admission alone, and the whole of scheduling beside a naive model of it.
 
+mod admission;
 mod traffic;
