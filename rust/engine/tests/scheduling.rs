@@ -184,8 +184,8 @@ fn requests_that_can_never_run_are_refused_with_what_is_allowed() {
             request(4, &[1, 40], 1),
             "prompt holds token id 40; allowed: 0 to 39",
         ),
-        (hot, "temperature is -1; allowed: 0 or more"),
-        (broken, "top_p is NaN; allowed: above 0, at most 1"),
+        (hot, "temperature is -1; allowed: 0 to 100"),
+        (broken, "top_p is NaN; allowed: above 0, up to 1"),
         (
             Request {
                 max_draft_tokens: Some(64),
@@ -341,7 +341,7 @@ fn configurations_out_of_range_are_named() {
                 max_running: 600,
                 ..config()
             },
-            "max_running is 600; allowed: 1 to 512",
+            "max_running is 600; allowed: 1 to max_batch_rows, 512",
         ),
         (
             EngineConfig {
