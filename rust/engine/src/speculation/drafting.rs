@@ -67,10 +67,12 @@ impl Drafting {
             .filter(|_| drafts || request.learn)
             .map(|memory| memory.namespace(&request.namespace));
         let drafter = (drafts || !request.prediction_ids.is_empty()).then(|| {
-            let mut drafter =
-                Drafter::new(draft_config(config, mode), shared.clone().filter(|_| drafts))
-                    .contributes(request.learn)
-                    .trains_later(true);
+            let mut drafter = Drafter::new(
+                draft_config(config, mode),
+                shared.clone().filter(|_| drafts),
+            )
+            .contributes(request.learn)
+            .trains_later(true);
             if !request.prediction_ids.is_empty() {
                 drafter.set_prediction(&request.prediction_ids);
             }
