@@ -16,6 +16,8 @@ RUST_SOURCES := $(shell find rust -type f \( -name '*.rs' -o -name 'Cargo.toml' 
 TEST_CRATES := --workspace --exclude spectrie-py
 # Fails where a filter matches no test; pytest does so itself.
 FILTERED := $(PYTHON) tools/filtered_tests.py
+# uv trusts the machine's certificates, as pip, git and cargo do: a company's proxy has one of its own.
+export UV_SYSTEM_CERTS ?= 1
 export CARGO_TERM_COLOR ?= auto
 # An extension module takes Python's symbols from the interpreter that loads it. Without this, cargo links
 # libpython, which a machine without Python's development package does not have.

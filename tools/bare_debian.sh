@@ -23,8 +23,9 @@ fi
 kept=${1:-}
 root=${kept:-$(mktemp -d /var/tmp/spectrie-bare.XXXXXX)}
 leave() {
+  # Lazily where something that was killed still lets go.
   for point in cache dev/shm dev proc; do
-    if mountpoint -q "$root/$point"; then umount "$root/$point"; fi
+    if mountpoint -q "$root/$point"; then umount "$root/$point" || umount -l "$root/$point"; fi
   done
   # Never through a mount that is still there.
   if [ -z "$kept" ] && ! grep -q " $root/" /proc/mounts; then rm -rf --one-file-system "$root"; fi
