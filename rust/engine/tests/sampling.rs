@@ -218,15 +218,15 @@ fn log_probabilities_of_the_prompt_are_told_once_though_the_request_is_computed_
 
 #[test]
 fn token_ids_alone_are_refused_where_log_probabilities_are_wanted() {
-    let wishes: [fn(&mut Request); 3] = [
+    let options: [fn(&mut Request); 3] = [
         |request| request.logprobs = Some(0),
         |request| request.prompt_logprobs = Some(0),
         |request| request.bad_words = vec![vec![1, 2]],
     ];
-    for wish in wishes {
+    for option in options {
         let mut driver = Driver::new(config());
         let mut asks = request(1, &[5, 6], 4);
-        wish(&mut asks);
+        option(&mut asks);
         driver.submit(asks);
         let plan = driver.plan().unwrap();
         assert!(!plan.is_greedy);

@@ -56,7 +56,7 @@ fn the_prediction_is_counted_alike_without_drafts() {
 
 #[test]
 fn caps_and_modes_of_the_request_hold() {
-    for (wish, cap, allowed) in [
+    for (mode, cap, allowed) in [
         (Some(SpeculationMode::Off), None, 0),
         (None, Some(0), 0),
         (None, Some(3), 3),
@@ -67,12 +67,12 @@ fn caps_and_modes_of_the_request_hold() {
     ] {
         let mut driver = Driver::new(config());
         driver.submit(Request {
-            speculation: wish,
+            speculation: mode,
             max_draft_tokens: cap,
             ..foretold(1)
         });
         let most = driver.run().iter().map(num_drafts).max();
-        assert_eq!(most, Some(allowed), "{wish:?} {cap:?}");
+        assert_eq!(most, Some(allowed), "{mode:?} {cap:?}");
     }
 }
 

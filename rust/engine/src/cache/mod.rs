@@ -5,6 +5,7 @@
     reason = "the owner of the room is named by it"
 )]
 mod cache;
+mod eviction;
 #[cfg(test)]
 mod ledger;
 mod pool;

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// More uses than this make a page no more worth keeping: what was popular once must fade.
-const MAX_USES: u64 = 8;
+use super::eviction::{EvictionOrder, Standing};
 
 /// What a page holds: a page full of tokens, behind those of its parent. The tokens themselves are
 /// compared, so equal hashes cannot mix up texts; a parent's page stands for what it holds, because a
@@ -22,10 +21,7 @@ struct Entry {
     /// Which of all pages ever entered it is.
     number: u64,
     children: BTreeSet<u32>,
-    /// Requests that computed it or found it.
-    num_uses: u64,
-    worth: u64,
-    last_use: u64,
+    standing: Standing,
     is_idle: bool,
     /// Whether it outlives the requests that hold it.
     is_kept: bool,
@@ -34,21 +30,17 @@ struct Entry {
 /// Full pages by namespace and text, in trees.
 ///
 /// Each page is worth one page of prefill as often as it is used. Where a page must go, it is an
-/// idle one without children (a page is of no use without those before it) whose worth is least:
-/// its uses, at most 8, plus the worth of the last page that went when it was last used (greedy-dual
-/// ageing: what is not used falls behind by one use for each generation of pages). Among equals the
-/// one that was not used for longest goes.
+/// idle one without children, because a page is of no use without those before it; which of them,
+/// [`EvictionOrder`] says.
 #[derive(Debug, Default)]
 pub(crate) struct PrefixCache {
     pages: HashMap<Arc<Key>, u32>,
     entries: BTreeMap<u32, Entry>,
     /// Pages that begin a text.
     roots: HashMap<Arc<str>, BTreeSet<u32>>,
-    /// Idle pages without children, by worth and last use.
-    evictable: BTreeSet<(u64, u64, u32)>,
+    /// Idle pages without children.
+    evictable: EvictionOrder,
     num_idle: usize,
-    evicted_worth: u64,
-    num_touches: u64,
     num_entered: u64,
 }
 
@@ -130,9 +122,7 @@ impl PrefixCache {
             key,
             number: self.num_entered,
             children: BTreeSet::new(),
-            num_uses: 0,
-            worth: 0,
-            last_use: 0,
+            standing: Standing::default(),
             is_idle: false,
             is_kept: false,
         };
@@ -141,11 +131,8 @@ impl PrefixCache {
 
     /// Counts a use of a held page; `keep` makes it outlive those who hold it.
     pub(crate) fn touch(&mut self, page: u32, keep: bool) {
-        self.num_touches += 1;
         if let Some(entry) = self.entries.get_mut(&page) {
-            entry.num_uses = (entry.num_uses + 1).min(MAX_USES);
-            entry.worth = self.evicted_worth + entry.num_uses;
-            entry.last_use = self.num_touches;
+            self.evictable.touch(&mut entry.standing);
             entry.is_kept |= keep;
         }
     }
@@ -159,22 +146,20 @@ impl PrefixCache {
             return;
         }
         entry.is_idle = is_idle;
-        let rank = (entry.worth, entry.last_use, page);
         if is_idle {
             self.num_idle += 1;
             if entry.children.is_empty() {
-                self.evictable.insert(rank);
+                self.evictable.insert(page, &entry.standing);
             }
         } else {
             self.num_idle -= 1;
-            self.evictable.remove(&rank);
+            self.evictable.remove(page, &entry.standing);
         }
     }
 
     /// Gives up the idle page that is worth least.
     pub(crate) fn evict(&mut self) -> Option<u32> {
-        let &(worth, _, page) = self.evictable.first()?;
-        self.evicted_worth = self.evicted_worth.max(worth);
+        let page = self.evictable.choose()?;
         self.remove(page);
         Some(page)
     }
@@ -198,7 +183,7 @@ impl PrefixCache {
             }
             Some(parent) if is_empty => {
                 if let Some(above) = self.entries.get(&parent).filter(|above| above.is_idle) {
-                    self.evictable.insert((above.worth, above.last_use, parent));
+                    self.evictable.insert(parent, &above.standing);
                 }
             }
             _ => {}
@@ -254,8 +239,8 @@ impl PrefixCache {
         for (page, entry) in &self.entries {
             assert_eq!(self.pages.get(&entry.key), Some(page));
             let is_leaf = entry.is_idle && entry.children.is_empty();
-            let rank = (entry.worth, entry.last_use, *page);
-            assert_eq!(self.evictable.contains(&rank), is_leaf, "page {page}");
+            let is_evictable = self.evictable.contains(*page, &entry.standing);
+            assert_eq!(is_evictable, is_leaf, "page {page}");
             num_leaves += usize::from(is_leaf);
             for child in &entry.children {
                 assert_eq!(self.entries[child].key.parent, Some(*page));

@@ -1,9 +1,10 @@
-//! Who runs: admits waiting requests, and takes pages back when they run out.
+//! Who runs: admits waiting requests, and preempts some when pages run out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::fairness::FairShare;
+use super::preemption::victim;
 use super::priority::Rank;
 use super::queue::Queue;
 use super::running::{self, Obligations, Running, residents};
@@ -220,7 +221,7 @@ impl Admission {
                     break;
                 }
                 preempted = true;
-                let victim = running::victim(running, &self.obligations(running));
+                let victim = victim(running, &self.obligations(running));
                 self.preempt(victim.unwrap_or(key), running, cache, now_s);
             }
         }

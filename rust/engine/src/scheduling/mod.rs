@@ -9,6 +9,7 @@ mod fairness;
 mod flight;
 mod open_plan;
 mod outbox;
+mod preemption;
 mod priority;
 mod queue;
 mod running;

@@ -5,7 +5,7 @@ pub(crate) mod distribution;
 pub(crate) mod driver;
 pub(crate) mod expression;
 pub(crate) mod model;
+pub(crate) mod options;
 pub(crate) mod reference;
 pub(crate) mod scenario;
 pub(crate) mod simulation;
-pub(crate) mod wishes;

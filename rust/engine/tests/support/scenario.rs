@@ -13,8 +13,8 @@ use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
 use super::expression::{Expression, expression};
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+use super::options::{apply_bad_words, bad_words, num_logprobs, sampling, tokens};
 use super::reference;
-use super::wishes::{apply_bad_words, bad_words, num_logprobs, sampling, tokens};
 
 /// Longest prompt plus answer.
 const MAX_CONTEXT: usize = 90;
@@ -66,7 +66,7 @@ fn prompt() -> impl Strategy<Value = (Vec<u32>, String)> {
 }
 
 fn visit() -> impl Strategy<Value = Visit> {
-    let wishes = (
+    let drafting = (
         prop::option::weighted(
             0.2,
             prop_oneof![Just(SpeculationMode::Off), Just(SpeculationMode::Prob)],
@@ -96,7 +96,7 @@ fn visit() -> impl Strategy<Value = Visit> {
         sampling(),
         any::<u64>(),
         ends,
-        wishes,
+        drafting,
         fate,
         (told, held),
     )
@@ -106,13 +106,13 @@ fn visit() -> impl Strategy<Value = Visit> {
                 sampling,
                 choice_seed,
                 ends,
-                wishes,
+                drafting,
                 fate,
                 (told, expression),
             )| {
                 let (logprobs, prompt_logprobs, bad_words) = told;
                 let (max_tokens, min_tokens, stop_token_ids, ignore_eos) = ends;
-                let (speculation, max_draft_tokens, learn, prediction, deadline) = wishes;
+                let (speculation, max_draft_tokens, learn, prediction, deadline) = drafting;
                 let (arrives_at_step, cancelled_after, num_resumed, priority, tenant) = fate;
                 Visit {
                     arrives_at_step,

@@ -1,4 +1,4 @@
-//! Who goes first, and that nobody waits for ever.
+//! Who goes first, and that nobody waits indefinitely.
 
 #[cfg(test)]
 mod support;

@@ -1,4 +1,4 @@
-//! What draft memory holds while requests run: their text, corpora, namespaces.
+//! What operators do while requests run: corpora, namespaces, snapshots.
 
 #![allow(clippy::unwrap_used)] // test code fails by panicking
 

@@ -1,4 +1,4 @@
-//! Random wishes about sampling: each option alone, and all at once.
+//! Random sampling options: each option alone, and all at once.
 
 use std::collections::HashMap;
 
