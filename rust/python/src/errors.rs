@@ -14,7 +14,6 @@ create_exception!(
     "The engine refused a call."
 );
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
 pub(crate) fn engine_error(error: impl Error) -> PyErr {
     EngineError::new_err(error.to_string())
 }
