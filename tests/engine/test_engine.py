@@ -221,6 +221,14 @@ def test_everything_wrong_with_a_configuration_is_named_at_once() -> None:
         make_engine(max_running=600)
 
 
+def test_a_member_of_an_enum_is_an_option_by_its_name() -> None:
+    engine = make_engine(speculation=SpeculationMode.OFF)
+    with pytest.raises(EngineError, match="speculation is off"):
+        engine.add_corpus("any.corpus")
+    with pytest.raises(EngineError, match='speculation is "request"; allowed: auto, off, bfs'):
+        make_engine(speculation=Source.REQUEST)
+
+
 def test_enums_are_those_of_the_wire_and_of_clients() -> None:
     assert FinishKind(9) is FinishKind.COMPLETE
     kinds = {member.name: member.value for member in FinishKind}

@@ -124,6 +124,11 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
         return given.extract().map(Value::Flag);
     }
     if given.is_instance_of::<PyInt>() {
+        // A member of an enum stands for its name.
+        if let Ok(name) = given.getattr("name") {
+            let name: String = name.extract()?;
+            return Ok(Value::Text(Cow::Owned(name.to_lowercase())));
+        }
         let integer = given.extract::<i64>().map(i128::from);
         let integer = integer.or_else(|_| given.extract::<u64>().map(i128::from));
         return Ok(integer.map_or(Value::Number(f64::INFINITY), Value::Integer));
