@@ -3,8 +3,7 @@
 use spectrie_sampling::{Grammar, SamplingParameters};
 use spectrie_types::SpeculationMode;
 use spectrie_types::limits::{MAX_BAD_WORD_IDS, MAX_BAD_WORDS, MAX_DRAFT_TOKENS, MAX_TOP_LOGPROBS};
-
-use crate::config::EngineConfig;
+use spectrie_types::options::EngineConfig;
 
 /// One choice of a request, begun or resumed.
 #[derive(Debug, Clone)]
