@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tools.walls import tree
 from tools.walls.graph import Arrows
 from tools.walls.orders import CIRCLES
 from tools.walls.python_paths import imported_names
+from tools.walls.rust_text import code_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "spectrie"
@@ -52,6 +54,13 @@ CORE = {
     "spectrie-engine",
     "spectrie-cpu",
     "spectrie-text",
+}
+
+# Their files that read the time: of steps, of replays, and the date that a chat template may show.
+CLOCKS = {
+    "rust/engine/src/clock.rs",
+    "rust/trie/src/replay/run.rs",
+    "rust/text/src/template.rs",
 }
 
 # Which rooms a room of the Python package may import; a room is a folder or a single file.
@@ -167,6 +176,16 @@ def test_crate_depends_only_on_allowed_crates(crate: str) -> None:
 @pytest.mark.parametrize("crate", sorted(CORE))
 def test_core_crate_knows_no_python_and_no_network(crate: str) -> None:
     assert not crate_arrows()[crate] & FORBIDDEN_IN_CORE
+
+
+def test_core_crates_read_the_time_in_named_files_alone() -> None:
+    readers = {
+        path.relative_to(ROOT).as_posix()
+        for crate in CORE
+        for path in (ROOT / "rust" / crate.removeprefix("spectrie-") / "src").rglob("*.rs")
+        if re.search(r"\b(?:Instant|SystemTime)\b", code_of(path.read_text(encoding="utf-8")))
+    }
+    assert readers == CLOCKS
 
 
 def test_every_python_room_is_listed() -> None:
