@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectrie._core import Bigrams, Engine, EngineError, Request
+from spectrie._core import Bigrams, Engine, EngineError
+from tests.engine.requests import request
 from tests.engine.test_engine import VOCABULARY, make_engine, run
 
 
@@ -22,7 +23,7 @@ def counting(vocabulary: int = VOCABULARY) -> Bigrams:
 
 def first_drafts(engine: Engine, handle: int) -> list[int]:
     """The tokens that the first decoding step of a cold request drafts."""
-    engine.submit(Request(handle=handle, prompt_ids=[30, 3], max_tokens=4, temperature=0.0))
+    engine.submit(request(handle, [30, 3], 4, temperature=0.0))
     prefill = engine.plan(0.0)
     assert prefill is not None
     logits = np.zeros((1, VOCABULARY), np.float32)
@@ -85,7 +86,7 @@ def test_tokens_are_the_same_with_a_table_that_is_wrong() -> None:
     for table in (None, counting(), Bigrams(ids, probabilities)):
         engine = make_engine()
         engine.set_bigrams(table)
-        engine.submit(Request(handle=1, prompt_ids=[5, 6], max_tokens=20, temperature=0.0))
+        engine.submit(request(1, [5, 6], 20, temperature=0.0))
         outputs.append(run(engine)[0])
     assert outputs[0] == outputs[1] == outputs[2] == {1: list(range(7, 27))}
 

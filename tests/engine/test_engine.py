@@ -19,6 +19,7 @@ from spectrie._core import (
     StepOutput,
 )
 from spectrie._proto import inference_pb2, worker_pb2
+from tests.engine.requests import request
 
 VOCABULARY = 50
 
@@ -66,8 +67,8 @@ def run(engine: Engine) -> tuple[dict[int, list[int]], dict[int, Finish]]:
 
 def test_requests_emit_tokens_until_their_end() -> None:
     engine = make_engine()
-    engine.submit(Request(handle=1, prompt_ids=[5, 6, 7], max_tokens=4, temperature=0.0))
-    engine.submit(Request(handle=2, prompt_ids=[46], max_tokens=9, temperature=0.7, seed=2**64 - 1))
+    engine.submit(request(1, [5, 6, 7], 4, temperature=0.0))
+    engine.submit(request(2, [46], 9, temperature=0.7, seed=2**64 - 1))
     tokens, finishes = run(engine)
     assert tokens == {1: [8, 9, 10, 11], 2: [47, 48, 49, 0]}
     assert (finishes[1].kind, finishes[2].kind) == (FinishKind.LENGTH, FinishKind.EOS)
@@ -78,7 +79,7 @@ def test_requests_emit_tokens_until_their_end() -> None:
 
 def test_plans_are_typed_arrays() -> None:
     engine = make_engine()
-    engine.submit(Request(handle=1, prompt_ids=list(range(1, 21)), max_tokens=4))
+    engine.submit(request(1, list(range(1, 21)), 4))
     plan = engine.plan(0.0)
     assert plan is not None
     assert plan.row_token.tolist() == list(range(1, 21))
@@ -90,9 +91,9 @@ def test_plans_are_typed_arrays() -> None:
 
 def test_unfit_requests_are_refused_with_the_limit() -> None:
     engine = make_engine()
-    engine.submit(Request(handle=1, prompt_ids=[], max_tokens=4))
-    engine.submit(Request(handle=2, prompt_ids=[1], max_tokens=200))
-    engine.submit(Request(handle=3, prompt_ids=[VOCABULARY], max_tokens=1))
+    engine.submit(request(1, [], 4))
+    engine.submit(request(2, [1], 200))
+    engine.submit(request(3, [VOCABULARY], 1))
     _, finishes = run(engine)
     assert {finish.kind for finish in finishes.values()} == {FinishKind.REFUSED}
     assert "over the context of 200 tokens" in str(finishes[2].message)
@@ -101,7 +102,7 @@ def test_unfit_requests_are_refused_with_the_limit() -> None:
 
 def test_commits_that_do_not_fit_are_errors_and_leave_the_plan_open() -> None:
     engine = make_engine()
-    engine.submit(Request(handle=1, prompt_ids=[3], max_tokens=4))
+    engine.submit(request(1, [3], 4))
     plan = engine.plan(0.0)
     assert plan is not None and not plan.is_greedy
     good = logits_of(plan)
@@ -125,7 +126,7 @@ def test_commits_that_do_not_fit_are_errors_and_leave_the_plan_open() -> None:
 
 def test_greedy_plans_take_token_ids() -> None:
     engine = make_engine()
-    engine.submit(Request(handle=1, prompt_ids=[3], max_tokens=2, temperature=0.0))
+    engine.submit(request(1, [3], 2, temperature=0.0))
     plan = engine.plan(0.0)
     assert plan is not None and plan.is_greedy
     output = engine.commit_tokens(plan.plan_id, np.array([17], dtype=np.int32), 1.0, 1.0)
@@ -135,7 +136,7 @@ def test_greedy_plans_take_token_ids() -> None:
 def test_cancelled_and_failed_requests_end_once_and_free_their_pages() -> None:
     engine = make_engine()
     for handle in (1, 2):
-        engine.submit(Request(handle=handle, prompt_ids=[3] * 40, max_tokens=50))
+        engine.submit(request(handle, [3] * 40, 50))
     plan = engine.plan(0.0)
     assert plan is not None
     commit(engine, plan)
@@ -155,18 +156,18 @@ def test_cancelled_and_failed_requests_end_once_and_free_their_pages() -> None:
 def test_submitting_past_the_limit_or_a_known_handle_is_an_error() -> None:
     engine = make_engine(max_held=8)
     for handle in range(8):
-        engine.submit(Request(handle=handle, prompt_ids=[1], max_tokens=1))
+        engine.submit(request(handle, [1], 1))
     with pytest.raises(EngineError, match="already holds 8 requests"):
-        engine.submit(Request(handle=9, prompt_ids=[1], max_tokens=1))
+        engine.submit(request(9, [1], 1))
     with pytest.raises(EngineError, match="handle 3 belongs"):
-        engine.submit(Request(handle=3, prompt_ids=[1], max_tokens=1))
-    with pytest.raises(EngineError, match="speculation is"):
-        Request(handle=1, prompt_ids=[1], max_tokens=1, speculation="fast")
+        engine.submit(request(3, [1], 1))
+    with pytest.raises(ValueError, match="not a Start message"):
+        Request(b"\xff", handle=1)
 
 
 def test_likeliest_tokens_must_fit_the_plan() -> None:
     engine = make_engine(recycle="all")
-    engine.submit(Request(handle=1, prompt_ids=[3, 4, 5], max_tokens=4))
+    engine.submit(request(1, [3, 4, 5], 4))
     plan = engine.plan(0.0)
     assert plan is not None
     assert plan.top_rows.tolist() == [0, 1, 2] and plan.sample_rows.tolist() == [2]
@@ -189,7 +190,7 @@ def test_likeliest_tokens_must_fit_the_plan() -> None:
 )
 def test_recycling_says_which_rows_it_wants(recycle: str, top_rows: list[int]) -> None:
     engine = make_engine(recycle=recycle)
-    engine.submit(Request(handle=1, prompt_ids=[3, 4, 5], max_tokens=4))
+    engine.submit(request(1, [3, 4, 5], 4))
     plan = engine.plan(0.0)
     assert plan is not None and plan.top_rows.tolist() == top_rows
     with pytest.raises(EngineError, match='recycle is "some"; allowed: off, decode, all'):
@@ -199,7 +200,7 @@ def test_recycling_says_which_rows_it_wants(recycle: str, top_rows: list[int]) -
 def test_a_row_without_a_finite_logit_fails_its_request_alone() -> None:
     engine = make_engine()
     for handle in (1, 2):
-        engine.submit(Request(handle=handle, prompt_ids=[3], max_tokens=2, temperature=0.0))
+        engine.submit(request(handle, [3], 2, temperature=0.0))
     plan = engine.plan(0.0)
     assert plan is not None
     output = engine.commit_tokens(plan.plan_id, np.array([-1, 4], dtype=np.int32), 1.0, 1.0)

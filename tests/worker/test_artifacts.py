@@ -6,10 +6,6 @@ import hashlib
 import json
 from pathlib import Path
 
-import pytest
-
-from spectrie.errors import ModelError
-from spectrie.llm.defaults import SamplingDefaults, read_sampling_defaults
 from spectrie.worker.artifacts import CHUNK_BYTES, artifact_chunks
 
 
@@ -43,21 +39,3 @@ def test_every_file_about_text_is_sent_as_it_is(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     (tmp_path / "model.safetensors").write_bytes(b"not for the router")
     assert collect(tmp_path) == files
-
-
-def test_absent_generation_config_gives_the_wires_defaults(tmp_path: Path) -> None:
-    assert read_sampling_defaults(tmp_path) == SamplingDefaults(1.0, 1.0, 0, 0.0, 1.0)
-
-
-def test_generation_config_sets_what_it_names(tmp_path: Path) -> None:
-    (tmp_path / "generation_config.json").write_text('{"temperature": 0.2, "top_k": 50}')
-    assert read_sampling_defaults(tmp_path) == SamplingDefaults(temperature=0.2, top_k=50)
-
-
-@pytest.mark.parametrize("content", ["{", "[1]", '{"top_p": "high"}', '{"top_k": true}'])
-def test_unreadable_generation_config_is_an_error_that_names_it(
-    tmp_path: Path, content: str
-) -> None:
-    (tmp_path / "generation_config.json").write_text(content)
-    with pytest.raises(ModelError, match=r"generation_config\.json"):
-        read_sampling_defaults(tmp_path)

@@ -1,25 +1,15 @@
-"""Answers held to a grammar: the options that ask for one, and the compiler of a model."""
+"""Answers held to a grammar: the compiler of a model."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["KINDS", "Constraint", "Grammars"]
-
-KINDS = ("json_schema", "json_object", "regex", "grammar", "choice")
-"""Options of which a request may set one."""
-
-
-class Constraint(NamedTuple):
-    """What an answer is held to: an option of `KINDS` and its text or texts, none of `json_object`."""
-
-    kind: str
-    text: str | list[str] | None
+__all__ = ["Grammars"]
 
 
 class Grammars:
@@ -41,8 +31,12 @@ class Grammars:
         self._lock = threading.Lock()
         self._compiler: _core.GrammarCompiler | None = None
 
-    def compile(self, constraint: Constraint) -> _core.Grammar:
+    def compile(self, kind: str, text: str | list[str] | None) -> _core.Grammar:
         """Compiles a constraint, or finds it among the last ones.
+
+        Args:
+            kind: `json_schema`, `json_object`, `regex`, `grammar` or `choice`.
+            text: Its text or texts; None for `json_object`.
 
         Raises:
             EngineError: It is over a limit, cannot be compiled, or no text meets it.
@@ -53,4 +47,4 @@ class Grammars:
             if self._compiler is None:
                 tokenizer = self._open_tokenizer()
                 self._compiler = _core.GrammarCompiler(tokenizer, self._eos_token_ids)
-        return self._compiler.compile(constraint.kind, constraint.text)
+        return self._compiler.compile(kind, text)

@@ -6,7 +6,7 @@ import atexit
 import dataclasses
 import itertools
 import threading
-import uuid
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,11 +17,8 @@ from spectrie.engine.grammars import Grammars
 from spectrie.engine.host import EngineHost
 from spectrie.engine.options import EngineOptions
 from spectrie.errors import Cancelled, Internal, SpectrieError
-from spectrie.llm.defaults import read_sampling_defaults
-from spectrie.llm.generation import LocalStream, Piece
 from spectrie.llm.keywords import EngineKeywords
-from spectrie.llm.prompt import PromptReader
-from spectrie.llm.request import ModelLimits, RequestPlan, build_requests
+from spectrie.llm.stream import LocalStream
 from spectrie.options import GenerateOptions, check_names
 from spectrie.progress import Progress
 from spectrie.types import Completion, Message
@@ -78,12 +75,11 @@ class LLM:
         """Name of the model."""
         self.tokenizer: _core.Tokenizer = _core.Tokenizer.from_folder(str(resolved.folder))
         """The model's tokenizer: `encode`, `decode`, `apply_chat_template`."""
-        self._reader = PromptReader(self.tokenizer)
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
         self._error: SpectrieError | None = None
-        defaults = read_sampling_defaults(resolved.folder)
+        generation_config = resolved.folder / "generation_config.json"
         self._host = EngineHost(
             resolved.folder,
             options=engine_options,
@@ -94,18 +90,22 @@ class LLM:
         # A step must not run while the interpreter takes torch down.
         atexit.register(self._host.close)
         runner = self._host.runner
-        self._grammars = Grammars(lambda: self.tokenizer, runner.eos_token_ids)
-        self._limits = ModelLimits(
+        self._resolver = _core.RequestResolver(
+            self.tokenizer,
             vocabulary_size=runner.vocabulary_size,
             max_context=runner.max_context,
-            speculation=runner.exact,
-            defaults=defaults,
+            # Drafts need rows that do not depend on the others of their batch.
+            speculate=runner.exact,
+            compile=Grammars(lambda: self.tokenizer, runner.eos_token_ids).compile,
+            generation_config=(
+                generation_config.read_bytes() if generation_config.is_file() else None
+            ),
         )
 
     @property
     def max_context(self) -> int:
         """Longest prompt plus answer, in tokens."""
-        return self._limits.max_context
+        return self._host.runner.max_context
 
     @property
     def dtype(self) -> str:
@@ -252,49 +252,32 @@ class LLM:
 
     def _start(self, prompt: _Prompt, n: int, options: GenerateOptions) -> list[LocalStream]:
         """Begins every choice of one prompt."""
-        prompt_ids = self._reader.prompt_ids(*prompt)
-        plans = build_requests(
-            lambda: next(self._handles),
-            prompt_ids,
-            self._reader.prediction_ids(options.get("prediction")),
-            self.tokenizer.encode,
-            self._grammars,
-            self._limits,
-            options,
-            n,
-        )
-        request_id = options.get("request_id") or f"local-{uuid.uuid4().hex[:16]}"
+        check_names(options)
         streams: list[LocalStream] = []
         try:
-            for plan in plans:
-                streams.append(self._submit(plan, request_id))
+            for choice in self._resolver.resolve(*prompt, options, n):
+                streams.append(self._submit(choice))
         except BaseException:
             for stream in streams:
                 stream.cancel()
             raise
         return streams
 
-    def _submit(self, plan: RequestPlan, request_id: str) -> LocalStream:
+    def _submit(self, choice: _core.Choice) -> LocalStream:
         from spectrie import _core
 
-        handle = plan.request.handle
+        handle = next(self._handles)
         stream = LocalStream(
-            plan,
-            _core.TextStream(
-                self.tokenizer,
-                stop=list(plan.stop),
-                skip_special_tokens=plan.skip_special_tokens,
-            ),
+            choice,
             lambda keep, finished: self._host.cancel(handle, keep, finished),
             model=self.model_name,
-            request_id=request_id,
         )
         with self._lock:
             if self._error is not None:
                 raise self._error
             self._streams[handle] = stream
         try:
-            self._host.submit(plan.request)
+            self._host.submit(choice.request(handle, time.monotonic()))
         except _core.EngineError as error:
             with self._lock:
                 self._streams.pop(handle, None)
@@ -319,22 +302,13 @@ class LLM:
         self.close()
 
     def _deliver(self, output: _core.StepOutput) -> None:
-        bounds, token_ids, sources = output.token_indptr, output.token_ids, output.sources
         for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
             with self._lock:
                 stream = (
                     self._streams.get(handle) if finish is None else self._streams.pop(handle, None)
                 )
             if stream is not None:
-                span = slice(bounds[index], bounds[index + 1])
-                piece = Piece(
-                    token_ids[span],
-                    sources[span],
-                    finish,
-                    logprobs=output.logprobs(index),
-                    prompt_logprobs=output.prompt_logprobs(index),
-                )
-                stream.push(piece)
+                stream.push((output, index))
 
     def _die(self, error: BaseException) -> None:
         self._fail_all(Internal(f"the model stopped working: {error}"))
@@ -345,7 +319,7 @@ class LLM:
             streams = list(self._streams.values())
             self._streams.clear()
         for stream in streams:
-            stream.push(Piece([], [], None, error))
+            stream.push(error)
 
 
 def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spectrie._proto import worker_pb2
-from spectrie.engine.grammars import Constraint, Grammars
+from spectrie.engine.grammars import Grammars
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -22,28 +22,14 @@ __all__ = [
     "token_logprobs",
 ]
 
-_MODES: dict[int, str] = {
-    worker_pb2.SPECULATION_MODE_AUTO: "auto",
-    worker_pb2.SPECULATION_MODE_OFF: "off",
-    worker_pb2.SPECULATION_MODE_BFS: "bfs",
-    worker_pb2.SPECULATION_MODE_PROB: "prob",
-    worker_pb2.SPECULATION_MODE_TIERS: "tiers",
-}
-
-
-def _mode(start: worker_pb2.Start, speculate: bool) -> str | None:
-    """The engine's name of the mode asked for; one this worker does not know counts as `auto`."""
-    if not speculate:
-        return "off"
-    return _MODES.get(start.speculation, "auto") if start.HasField("speculation") else None
-
 
 def engine_request(
     handle: int, start: worker_pb2.Start, speculate: bool, grammars: Grammars
 ) -> _core.Request:
     """Turns a `Start` into a request of the engine.
 
-    Without `speculate` nothing is drafted, whatever the message asks for. The deadline moves from Unix time to this process's monotonic clock, on which steps run.
+    Without `speculate` nothing is drafted, whatever the message asks for. The deadline moves from
+    Unix time to this process's monotonic clock, on which steps run.
 
     A constraint is compiled here, which may take seconds.
 
@@ -53,54 +39,18 @@ def engine_request(
     """
     from spectrie import _core
 
+    data = start.SerializeToString()
     grammar = None
-    if start.HasField("structured"):
-        grammar = grammars.compile(_constraint(start.structured))
-    deadline_s = None
-    if start.HasField("deadline_ms"):
-        deadline_s = time.monotonic() + start.deadline_ms / 1e3 - time.time()
-    sampling = start.sampling
+    if start.HasField("structured") and (constraint := _core.constraint_of(data)):
+        grammar = grammars.compile(*constraint)
     return _core.Request(
+        data,
         handle=handle,
-        prompt_ids=list(start.prompt_ids),
-        emitted_token_ids=list(start.emitted_token_ids),
-        prediction_ids=list(start.prediction_ids),
-        namespace=start.namespace,
-        learn=start.learn,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
-        # A router that does not know the field leaves it at 0.
-        typical_p=sampling.typical_p or 1.0,
-        frequency_penalty=sampling.frequency_penalty,
-        presence_penalty=sampling.presence_penalty,
-        repetition_penalty=sampling.repetition_penalty,
-        logit_bias=dict(sampling.logit_bias),
-        bad_words=[list(word.ids) for word in sampling.bad_words],
-        logprobs=start.logprobs if start.HasField("logprobs") else None,
-        prompt_logprobs=start.prompt_logprobs if start.HasField("prompt_logprobs") else None,
+        now_s=time.monotonic(),
+        now_unix_s=time.time(),
+        speculate=speculate,
         grammar=grammar,
-        seed=start.choice_seed,
-        max_tokens=start.max_tokens,
-        min_tokens=start.min_tokens,
-        stop_token_ids=list(start.stop_token_ids),
-        ignore_eos=start.ignore_eos,
-        deadline_s=deadline_s,
-        priority=start.priority,
-        tenant=start.tenant if start.HasField("tenant") else None,
-        speculation=_mode(start, speculate),
-        max_draft_tokens=start.max_draft_tokens if start.HasField("max_draft_tokens") else None,
     )
-
-
-def _constraint(structured: worker_pb2.Structured) -> Constraint:
-    kind = structured.WhichOneof("constraint")
-    if kind is None:
-        raise ValueError("structured: given a constraint of a kind that this worker does not know")
-    if kind == "choice":
-        return Constraint(kind, list(structured.choice.texts))
-    return Constraint(kind, None if kind == "json_object" else getattr(structured, kind))
 
 
 def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:

@@ -10,9 +10,9 @@ use crate::result::Result;
 use crate::text::{described, wrapped};
 
 /// Fragments in the order of the stub; `enums` is made here.
-const PARTS: [&str; 12] = [
-    "module", "enums", "request", "plan", "output", "load", "engine", "options", "cpu", "text",
-    "replay", "router",
+const PARTS: [&str; 13] = [
+    "module", "enums", "grammar", "plan", "output", "load", "engine", "options", "request", "cpu",
+    "text", "replay", "router",
 ];
 
 /// The line of a fragment that stands for every option of an engine.

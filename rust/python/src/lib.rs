@@ -12,6 +12,7 @@ mod grammar;
 mod lock;
 mod options;
 mod replay;
+mod request;
 mod router;
 mod text;
 
@@ -29,6 +30,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     grammar::register(module)?;
     options::register(module)?;
     replay::register(module)?;
+    request::register(module)?;
     router::register(module)?;
     text::register(module)
 }

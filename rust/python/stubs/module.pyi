@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from os import PathLike
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,81 +1,179 @@
-# ---- engine (rust/python/src/engine.rs) ----------------------------------------------------------
-
-class EngineError(Exception):
-    """The engine refused a call; the message names what was given and what is allowed."""
+# ---- requests (rust/python/src/request) ----------------------------------------------------------
 
 @final
 class Request:
-    """One choice of a request, begun or resumed.
+    """One choice of a request, begun or resumed, as the engine takes it.
+
+    Args:
+        start: A `spectrie.worker.v1.Start`, serialized.
+        handle: The caller's name for it; unique among requests that have not ended.
+        now_s: Now, in seconds on the clock of `Engine.plan`.
+        now_unix_s: Now, in seconds of Unix time: with `now_s` it moves the message's deadline to
+            that clock.
+        speculate: Whether anything may be drafted, whatever the message asks for.
+        grammar: What `constraint_of(start)` compiles to; None without a constraint.
 
     Raises:
-        EngineError: On an unknown `speculation`. Other values out of range make the request end
-            with a refused output.
+        ValueError: `start` is not such a message. Values out of range make the request end with a
+            refused output.
     """
 
     def __new__(
         cls,
+        start: bytes,
         *,
         handle: int,
-        prompt_ids: Sequence[int],
-        max_tokens: int,
-        emitted_token_ids: Sequence[int] = ...,
-        prediction_ids: Sequence[int] = ...,
-        namespace: str = ...,
-        learn: bool = True,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float = 0.0,
-        frequency_penalty: float = 0.0,
-        presence_penalty: float = 0.0,
-        repetition_penalty: float = 1.0,
-        logit_bias: Mapping[int, float] = ...,
-        seed: int = 0,
-        min_tokens: int = 0,
-        stop_token_ids: Sequence[int] = ...,
-        ignore_eos: bool = False,
-        deadline_s: float | None = None,
-        priority: int = 0,
-        speculation: str | None = None,
-        max_draft_tokens: int | None = None,
-        typical_p: float = 1.0,
-        bad_words: Sequence[Sequence[int]] = ...,
-        logprobs: int | None = None,
-        prompt_logprobs: int | None = None,
+        now_s: float = 0.0,
+        now_unix_s: float = 0.0,
+        speculate: bool = True,
         grammar: Grammar | None = None,
-        tenant: str | None = None,
     ) -> Self: ...
     @property
     def handle(self) -> int:
-        """The caller's name for it; unique among requests that have not ended."""
+        """The caller's name for it."""
+
+def constraint_of(start: bytes) -> tuple[str, str | list[str] | None] | None:
+    """What the answer to a serialized `Start` is held to, as `GrammarCompiler.compile` takes it.
+
+    Raises:
+        ValueError: It is not a `Start`, or its constraint is of a kind that this version does not know.
+    """
 
 @final
-class Grammar:
-    """What an answer must be a text of, compiled; requests may share one."""
-
-@final
-class GrammarCompiler:
-    """Compiles constraints for one tokenizer and keeps the last 64; shared between threads.
-
-    Making one takes 0.3 s for 49,152 tokens.
+class RequestResolver:
+    """Turns the options of `LLM` into requests of the engine, as the server does with its own.
 
     Args:
         tokenizer: The model's.
-        eos_token_ids: Tokens that may end an answer where its grammar accepts it.
+        vocabulary_size: Token ids are below this.
+        max_context: Longest prompt plus answer, in tokens.
+        compile: Compiles a constraint: `(kind, text or texts)`.
+        speculate: Whether anything may be drafted.
+        generation_config: Content of the model's generation_config.json; numbers in it that a
+            request may not ask for are left out. None without the file.
 
     Raises:
-        EngineError: An end token that the tokenizer does not know.
+        ModelError: `generation_config` is not a JSON object of numbers.
     """
 
-    def __new__(cls, tokenizer: Tokenizer, eos_token_ids: Sequence[int]) -> Self: ...
-    def compile(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar:
-        """Compiles one constraint, in milliseconds to, seldom, seconds; other Python threads go on.
+    def __new__(
+        cls,
+        tokenizer: Tokenizer,
+        *,
+        vocabulary_size: int,
+        max_context: int,
+        compile: Callable[[str, str | list[str] | None], Grammar],
+        speculate: bool = True,
+        generation_config: bytes | None = None,
+    ) -> Self: ...
+    def resolve(
+        self,
+        prompt: object,
+        prompt_token_ids: object,
+        messages: object,
+        options: Mapping[str, object],
+        n: object = None,
+    ) -> list[Choice]:
+        """Checks a request and gives each of its choices.
 
         Args:
-            kind: `json_schema`, `json_object` (no text), `regex`, `grammar` (Lark) or `choice`
-                (several texts).
-            text: At most 64 KiB.
+            prompt: Text; exactly one of the three prompts is given, the others are None.
+            prompt_token_ids: Token ids.
+            messages: A chat.
+            options: As `GenerateOptions`; names that it does not have are not looked at.
+            n: Answers to give, 1 to 8; None is 1.
 
         Raises:
-            EngineError: It is over a limit, cannot be compiled, or no text meets it.
+            InvalidArgument: With every field that is not allowed.
+            ModelError: A chat, and the model has no chat template.
         """
+
+@final
+class Choice:
+    """One answer to a request, from its order to its last token; shared between threads."""
+
+    @property
+    def index(self) -> int:
+        """Which of the `n` answers this is."""
+    @property
+    def seed(self) -> int:
+        """Seed of the request, given or drawn."""
+    @property
+    def request_id(self) -> str:
+        """Name of the request, given or drawn."""
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds for the whole answer; None without a bound."""
+    @property
+    def text(self) -> str:
+        """All text that became certain."""
+    @property
+    def token_ids(self) -> list[int]:
+        """All tokens that count."""
+    @property
+    def sources(self) -> list[int]:
+        """The number of each token's source; empty unless asked for."""
+    @property
+    def logprobs(self) -> list[TokenLogprobs] | None:
+        """What the model thought of each token; None unless asked for."""
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
+        """The same of the prompt's tokens, None for the first."""
+    def request(self, handle: int, now_s: float) -> Request:
+        """What the engine takes; the time for the answer begins at `now_s`."""
+    def take(self, output: StepOutput, index: int) -> AnswerPiece:
+        """Takes what a step gave the request at `index` of `output.handles`.
+
+        Raises:
+            Cancelled: It was cancelled.
+            DeadlineExceeded: Its time is over.
+            InvalidArgument: The engine refused it.
+            Internal: It failed.
+        """
+
+@final
+class AnswerPiece:
+    """What one step added to an answer."""
+
+    @property
+    def text(self) -> str:
+        """Text that became certain."""
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens, without those after a stop text."""
+    @property
+    def sources(self) -> list[int]:
+        """The number of each token's source; empty unless asked for."""
+    @property
+    def logprobs(self) -> list[TokenLogprobs] | None:
+        """What the model thought of each token; None unless asked for."""
+    @property
+    def stopped(self) -> int | None:
+        """Tokens that count, when a stop text was found and the engine must be told to end."""
+    @property
+    def end(self) -> AnswerEnd | None:
+        """The end of the answer, with its last piece."""
+
+@final
+class AnswerEnd:
+    """How a complete answer ended, and its counts."""
+
+    @property
+    def reason(self) -> Literal["stop", "length"]:
+        """A stop text or token, or the limit of tokens."""
+    @property
+    def stop_text(self) -> str | None:
+        """The stop text that ended it."""
+    @property
+    def stop_token_id(self) -> int | None:
+        """The token that ended it."""
+    @property
+    def usage(self) -> tuple[int, int, int, int | None, int | None]:
+        """Tokens of the prompt, of the answer, of the prompt's cached beginning, accepted and
+        rejected of the prediction (None without one)."""
+    @property
+    def speculation(self) -> tuple[int, int, int, dict[str, int]]:
+        """Verify steps, tokens drafted, tokens accepted, and those by source."""
+    @property
+    def timing(self) -> tuple[int, int, int]:
+        """Nanoseconds in the queue, in prefill and in decoding."""

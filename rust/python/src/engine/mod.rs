@@ -4,7 +4,6 @@ mod logits;
 mod memory;
 mod output;
 pub(crate) mod plan;
-mod request;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,12 +18,13 @@ use spectrie_types::options::EngineConfig;
 
 use self::logits::LogitsAddress;
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
-use self::output::{Finish, Load, StepOutput, TokenLogprobs};
+use self::output::Load;
+pub(crate) use self::output::{Finish, StepOutput, TokenLogprobs};
 use self::plan::Plan;
-use self::request::Request;
 use crate::bigrams::Bigrams;
 use crate::errors::{EngineError, engine_error};
 use crate::options;
+use crate::request::Request;
 
 /// The model's likeliest tokens, copied from Python arrays.
 struct Top {
@@ -275,7 +275,6 @@ fn choice_seed(seed: u64, choice: u32) -> u64 {
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("EngineError", module.py().get_type::<EngineError>())?;
-    module.add_class::<Request>()?;
     module.add_class::<Plan>()?;
     module.add_class::<Finish>()?;
     module.add_class::<StepOutput>()?;

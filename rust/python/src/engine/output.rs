@@ -9,19 +9,19 @@ use crate::enums::{finish_kind, source};
 
 /// Why and how a request ended.
 #[pyclass(frozen, get_all, name = "Finish", module = "spectrie._core")]
-pub(super) struct Finish {
-    kind: Py<PyAny>,
-    message: Option<String>,
-    verify_steps: u32,
-    drafted_tokens: u32,
-    accepted_tokens: u32,
-    accepted_by_source: Vec<u32>,
-    queue_ns: u64,
-    prefill_ns: u64,
-    decode_ns: u64,
-    cached_tokens: u32,
-    preemptions: u32,
-    accepted_prediction_tokens: u32,
+pub(crate) struct Finish {
+    pub(crate) kind: Py<PyAny>,
+    pub(crate) message: Option<String>,
+    pub(crate) verify_steps: u32,
+    pub(crate) drafted_tokens: u32,
+    pub(crate) accepted_tokens: u32,
+    pub(crate) accepted_by_source: Vec<u32>,
+    pub(crate) queue_ns: u64,
+    pub(crate) prefill_ns: u64,
+    pub(crate) decode_ns: u64,
+    pub(crate) cached_tokens: u32,
+    pub(crate) preemptions: u32,
+    pub(crate) accepted_prediction_tokens: u32,
 }
 
 impl Finish {
@@ -46,7 +46,7 @@ impl Finish {
 
 /// What the model thought of one token.
 #[pyclass(frozen, get_all, name = "TokenLogprobs", module = "spectrie._core")]
-pub(super) struct TokenLogprobs {
+pub(crate) struct TokenLogprobs {
     token_id: u32,
     logprob: f32,
     top_ids: Vec<u32>,
@@ -54,6 +54,21 @@ pub(super) struct TokenLogprobs {
 }
 
 impl TokenLogprobs {
+    /// Those of an answer's tokens.
+    pub(crate) fn list(known: Option<&[sampling::TokenLogprobs]>) -> Option<Vec<Self>> {
+        known.map(|known| known.iter().map(Self::new).collect())
+    }
+
+    /// Those of a prompt's tokens.
+    pub(crate) fn optional_list(
+        known: Option<&[Option<sampling::TokenLogprobs>]>,
+    ) -> Option<Vec<Option<Self>>> {
+        known.map(|known| {
+            let each = known.iter().map(Option::as_ref);
+            each.map(|entry| entry.map(Self::new)).collect()
+        })
+    }
+
     fn new(told: &sampling::TokenLogprobs) -> Self {
         Self {
             token_id: told.token,
@@ -66,15 +81,15 @@ impl TokenLogprobs {
 
 /// What requests emitted: tokens of request i are `token_ids[token_indptr[i]:token_indptr[i + 1]]`.
 #[pyclass(frozen, name = "StepOutput", module = "spectrie._core")]
-pub(super) struct StepOutput {
+pub(crate) struct StepOutput {
     #[pyo3(get)]
     handles: Vec<u64>,
     #[pyo3(get)]
     token_indptr: Vec<usize>,
     #[pyo3(get)]
     token_ids: Vec<u32>,
-    #[pyo3(get)]
-    sources: Vec<Py<PyAny>>,
+    /// Numbers of `spectrie_types::Source`.
+    sources: Vec<u8>,
     #[pyo3(get)]
     finishes: Vec<Option<Py<Finish>>>,
     logprobs: Vec<Option<Vec<sampling::TokenLogprobs>>>,
@@ -95,9 +110,7 @@ impl StepOutput {
         for output in outputs {
             step.handles.push(output.handle);
             step.token_ids.extend(output.token_ids);
-            let sources = output.sources.into_iter();
-            step.sources
-                .extend(sources.map(|number| source(py, number)));
+            step.sources.extend(output.sources);
             step.token_indptr.push(step.token_ids.len());
             step.logprobs.push(output.logprobs);
             step.prompt_logprobs.push(output.prompt_logprobs);
@@ -111,19 +124,47 @@ impl StepOutput {
     }
 }
 
+/// What one request emitted in a step.
+pub(crate) struct RequestStep<'a> {
+    pub(crate) token_ids: &'a [u32],
+    /// Numbers of `spectrie_types::Source`.
+    pub(crate) sources: &'a [u8],
+    pub(crate) logprobs: Option<&'a [sampling::TokenLogprobs]>,
+    pub(crate) prompt_logprobs: Option<&'a [Option<sampling::TokenLogprobs>]>,
+    pub(crate) finish: Option<&'a Finish>,
+}
+
+impl StepOutput {
+    /// The part of the `index`-th request.
+    pub(crate) fn of_request(&self, index: usize) -> PyResult<RequestStep<'_>> {
+        let span =
+            *of_request(&self.token_indptr, index)?..*of_request(&self.token_indptr, index + 1)?;
+        Ok(RequestStep {
+            token_ids: &self.token_ids[span.clone()],
+            sources: &self.sources[span],
+            logprobs: of_request(&self.logprobs, index)?.as_deref(),
+            prompt_logprobs: of_request(&self.prompt_logprobs, index)?.as_deref(),
+            finish: of_request(&self.finishes, index)?.as_ref().map(Py::get),
+        })
+    }
+}
+
 #[pymethods]
 impl StepOutput {
+    #[getter]
+    fn sources(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let numbers = self.sources.iter();
+        numbers.map(|number| source(py, *number)).collect()
+    }
+
     fn logprobs(&self, index: usize) -> PyResult<Option<Vec<TokenLogprobs>>> {
-        let told = of_request(&self.logprobs, index)?.as_ref();
-        Ok(told.map(|told| told.iter().map(TokenLogprobs::new).collect()))
+        let known = of_request(&self.logprobs, index)?;
+        Ok(TokenLogprobs::list(known.as_deref()))
     }
 
     fn prompt_logprobs(&self, index: usize) -> PyResult<Option<Vec<Option<TokenLogprobs>>>> {
-        let told = of_request(&self.prompt_logprobs, index)?.as_ref();
-        Ok(told.map(|told| {
-            let each = told.iter().map(Option::as_ref);
-            each.map(|one| one.map(TokenLogprobs::new)).collect()
-        }))
+        let known = of_request(&self.prompt_logprobs, index)?;
+        Ok(TokenLogprobs::optional_list(known.as_deref()))
     }
 }
 

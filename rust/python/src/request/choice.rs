@@ -1,0 +1,207 @@
+//! One answer of `LLM`, from its order to its last token.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use spectrie_proto::worker_v1::{FinishKind, RequestStats};
+use spectrie_request::{Answer, AnswerDelta, Refusal, ResolvedRequest, answer};
+use spectrie_sampling as sampling;
+use spectrie_text::TextFiles;
+
+use super::error::ended_badly;
+use super::piece::{AnswerEnd, AnswerPiece};
+use super::start::{Request, engine_request};
+use crate::engine::{Finish, StepOutput, TokenLogprobs};
+use crate::grammar::Grammar;
+
+/// One choice of a resolved request; see the stub file.
+#[pyclass(frozen, module = "spectrie._core")]
+pub(super) struct Choice {
+    request: Arc<ResolvedRequest>,
+    index: u32,
+    grammar: Option<sampling::Grammar>,
+    timeout_s: Option<f64>,
+    progress: Mutex<Progress>,
+}
+
+/// What has come so far.
+struct Progress {
+    answer: Answer,
+    text: String,
+    token_ids: Vec<u32>,
+    sources: Vec<u32>,
+    logprobs: Option<Vec<sampling::TokenLogprobs>>,
+    prompt_logprobs: Option<Vec<Option<sampling::TokenLogprobs>>>,
+}
+
+impl Choice {
+    /// # Errors
+    /// A stop text that the detokenizer does not take.
+    pub(super) fn new(
+        files: &TextFiles,
+        request: &Arc<ResolvedRequest>,
+        index: u32,
+        grammar: Option<&Py<Grammar>>,
+        timeout_s: Option<f64>,
+    ) -> Result<Self, Refusal> {
+        Ok(Self {
+            request: request.clone(),
+            index,
+            grammar: grammar.map(|grammar| grammar.get().grammar.clone()),
+            timeout_s,
+            progress: Mutex::new(Progress {
+                answer: Answer::new(&files.tokenizer, request)?,
+                text: String::new(),
+                token_ids: Vec::new(),
+                sources: Vec::new(),
+                logprobs: None,
+                prompt_logprobs: None,
+            }),
+        })
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Errors
+    /// The request ended without an answer.
+    fn end(&self, py: Python<'_>, answer: &Answer, finish: &Finish) -> PyResult<AnswerEnd> {
+        let kind = kind_of(py, finish)?;
+        let Some(ending) = answer.ending(kind) else {
+            let message = finish.message.clone();
+            return Err(ended_badly(
+                py,
+                kind,
+                message,
+                self.timeout_s,
+                &self.request.request_id,
+            ));
+        };
+        let stats = RequestStats {
+            verify_steps: finish.verify_steps,
+            drafted_tokens: finish.drafted_tokens,
+            accepted_tokens: finish.accepted_tokens,
+            accepted_by_source: finish.accepted_by_source.clone(),
+            queue_ns: finish.queue_ns,
+            prefill_ns: finish.prefill_ns,
+            decode_ns: finish.decode_ns,
+            cached_tokens: finish.cached_tokens,
+            preemptions: finish.preemptions,
+            accepted_prediction_tokens: finish.accepted_prediction_tokens,
+        };
+        let num_tokens = answer.num_tokens();
+        let end = answer::finished(&self.request, self.index, num_tokens, ending, &stats);
+        Ok(AnswerEnd(end))
+    }
+}
+
+#[pymethods]
+impl Choice {
+    #[getter]
+    fn index(&self) -> u32 {
+        self.index
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.request.seed
+    }
+
+    #[getter]
+    fn request_id(&self) -> &str {
+        &self.request.request_id
+    }
+
+    #[getter]
+    fn timeout_s(&self) -> Option<f64> {
+        self.timeout_s
+    }
+
+    fn request(&self, handle: u64, now_s: f64) -> Request {
+        let start = self.request.start(self.index, 0, None);
+        let deadline_s = self.timeout_s.map(|timeout_s| now_s + timeout_s);
+        Request(engine_request(
+            start,
+            handle,
+            deadline_s,
+            self.grammar.clone(),
+        ))
+    }
+
+    fn take(&self, py: Python<'_>, output: &StepOutput, index: usize) -> PyResult<AnswerPiece> {
+        let step = output.of_request(index)?;
+        let mut progress = self.progress();
+        let kind = step.finish.map(|finish| kind_of(py, finish)).transpose()?;
+        let had_stopped = progress.answer.stop_text().is_some();
+        let delta = AnswerDelta {
+            token_ids: step.token_ids.to_vec(),
+            sources: step
+                .sources
+                .iter()
+                .map(|source| u32::from(*source))
+                .collect(),
+            ..Default::default()
+        };
+        let mut delta = progress.answer.take(delta, kind);
+        if !self.request.output.sources {
+            delta.sources.clear();
+        }
+        let mut logprobs = None;
+        if let Some(known) = step.logprobs.filter(|_| !delta.token_ids.is_empty()) {
+            let kept = &known[..delta.token_ids.len().min(known.len())];
+            progress
+                .logprobs
+                .get_or_insert_default()
+                .extend_from_slice(kept);
+            logprobs = Some(kept.to_vec());
+        }
+        if let Some(known) = step.prompt_logprobs {
+            progress.prompt_logprobs = Some(known.to_vec());
+        }
+        progress.text.push_str(&delta.text);
+        progress.token_ids.extend_from_slice(&delta.token_ids);
+        progress.sources.extend_from_slice(&delta.sources);
+        let stopped =
+            progress.answer.stop_text().is_some() && !had_stopped && step.finish.is_none();
+        let end = step
+            .finish
+            .map(|finish| self.end(py, &progress.answer, finish));
+        Ok(AnswerPiece {
+            stopped: stopped.then(|| progress.answer.num_tokens()),
+            delta,
+            logprobs,
+            end: end.transpose()?,
+        })
+    }
+
+    #[getter]
+    fn text(&self) -> String {
+        self.progress().text.clone()
+    }
+
+    #[getter]
+    fn token_ids(&self) -> Vec<u32> {
+        self.progress().token_ids.clone()
+    }
+
+    #[getter]
+    fn sources(&self) -> Vec<u32> {
+        self.progress().sources.clone()
+    }
+
+    #[getter]
+    fn logprobs(&self) -> Option<Vec<TokenLogprobs>> {
+        TokenLogprobs::list(self.progress().logprobs.as_deref())
+    }
+
+    #[getter]
+    fn prompt_logprobs(&self) -> Option<Vec<Option<TokenLogprobs>>> {
+        TokenLogprobs::optional_list(self.progress().prompt_logprobs.as_deref())
+    }
+}
+
+fn kind_of(py: Python<'_>, finish: &Finish) -> PyResult<FinishKind> {
+    let number: i32 = finish.kind.extract(py)?;
+    Ok(FinishKind::try_from(number).unwrap_or(FinishKind::FinishFailed))
+}

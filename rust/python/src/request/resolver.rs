@@ -1,0 +1,153 @@
+//! Options of `LLM` as requests of the engine.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyMapping;
+use spectrie_proto::worker_v1;
+use spectrie_request as core;
+use spectrie_request::validate::check_request;
+use spectrie_request::{Caller, Model, SamplingDefaults, Violation};
+
+use super::choice::Choice;
+use super::error::{ModelError, invalid_argument, named, refused};
+use super::fields::Fields;
+use super::options::{GivenPrompt, read_request};
+use super::start::kind_and_texts;
+use crate::errors::EngineError;
+use crate::grammar::Grammar;
+use crate::text::Tokenizer;
+
+/// Resolves the requests of one model; see the stub file.
+#[pyclass(frozen, module = "spectrie._core")]
+pub(super) struct RequestResolver {
+    tokenizer: Py<Tokenizer>,
+    compile: Py<PyAny>,
+    vocabulary_size: u32,
+    max_context: u32,
+    speculate: bool,
+    defaults: SamplingDefaults,
+}
+
+#[pymethods]
+impl RequestResolver {
+    #[new]
+    #[pyo3(signature = (tokenizer, *, vocabulary_size, max_context, compile, speculate=true,
+        generation_config=None))]
+    fn new(
+        tokenizer: Py<Tokenizer>,
+        vocabulary_size: u32,
+        max_context: u32,
+        compile: Py<PyAny>,
+        speculate: bool,
+        generation_config: Option<&[u8]>,
+    ) -> PyResult<Self> {
+        let defaults = match generation_config.map(SamplingDefaults::read) {
+            None => SamplingDefaults::default(),
+            Some(Ok((defaults, _))) => defaults,
+            Some(Err(error)) => {
+                let message = format!("generation_config.json: {error}");
+                return Err(ModelError::new_err(message));
+            }
+        };
+        Ok(Self {
+            tokenizer,
+            compile,
+            vocabulary_size,
+            max_context,
+            speculate,
+            defaults,
+        })
+    }
+
+    #[pyo3(signature = (prompt, prompt_token_ids, messages, options, n=None))]
+    fn resolve<'py>(
+        &self,
+        py: Python<'py>,
+        prompt: Option<Bound<'py, PyAny>>,
+        prompt_token_ids: Option<Bound<'py, PyAny>>,
+        messages: Option<Bound<'py, PyAny>>,
+        options: &Bound<'py, PyMapping>,
+        n: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Choice>> {
+        let given = GivenPrompt {
+            text: prompt,
+            token_ids: prompt_token_ids,
+            messages,
+        };
+        let mut fields = Fields::new(options);
+        let request = read_request(&mut fields, &given, n.as_ref())?;
+        let timeout_s = read_timeout(&mut fields);
+        let mut violations = fields.violations;
+        violations.extend(named(check_request(&request, Some(self.vocabulary_size))));
+        if !violations.is_empty() {
+            return Err(invalid_argument(py, &violations));
+        }
+
+        let request_id = request.request_id.clone();
+        let request_id =
+            request_id.unwrap_or_else(|| format!("local-{:016x}", rand::random::<u64>()));
+        let files = &self.tokenizer.get().files;
+        let resolved = py.detach(|| {
+            let model = Model {
+                name: "",
+                vocabulary_size: self.vocabulary_size,
+                max_context: self.max_context,
+                text: files,
+                defaults: &self.defaults,
+            };
+            let caller = Caller {
+                tenant: None,
+                may_name_namespace: true,
+            };
+            core::resolve(request_id, request, model, caller)
+        });
+        let mut resolved = resolved.map_err(|refusal| refused(py, refusal))?;
+        if !self.speculate {
+            resolved.speculation = Some(worker_v1::SpeculationMode::Off);
+        }
+        let grammar = self.grammar(py, resolved.structured.clone())?;
+        let resolved = Arc::new(resolved);
+        (0..resolved.num_choices)
+            .map(|index| Choice::new(files, &resolved, index, grammar.as_ref(), timeout_s))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|refusal| refused(py, refusal))
+    }
+}
+
+impl RequestResolver {
+    /// Compiles what the answer is held to.
+    fn grammar(
+        &self,
+        py: Python<'_>,
+        structured: Option<worker_v1::Structured>,
+    ) -> PyResult<Option<Py<Grammar>>> {
+        let Some(structured) = structured else {
+            return Ok(None);
+        };
+        let (kind, texts) = kind_and_texts(structured)?;
+        match self.compile.bind(py).call1((kind, texts)) {
+            Ok(grammar) => Ok(Some(grammar.cast_into::<Grammar>()?.unbind())),
+            Err(error) if error.is_instance_of::<EngineError>(py) => {
+                let message = error.value(py).to_string();
+                let message = message
+                    .strip_prefix(&format!("{kind} "))
+                    .unwrap_or(&message);
+                Err(invalid_argument(py, &[Violation::new(kind, message)]))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Seconds for the whole request, when it says so.
+fn read_timeout(fields: &mut Fields<'_, '_>) -> Option<f64> {
+    const ALLOWED: &str = "a number of seconds above 0, up to 1e9";
+    let timeout_s = fields.number("timeout")?;
+    if timeout_s > 0.0 && timeout_s <= 1e9 {
+        return Some(timeout_s);
+    }
+    let message = format!("given {timeout_s}, allowed {ALLOWED}");
+    fields.violations.push(Violation::new("timeout", message));
+    None
+}

@@ -1,0 +1,147 @@
+//! The engine's request from a worker's order to begin.
+
+use prost::Message as _;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use spectrie_engine as core;
+use spectrie_proto::worker_v1;
+use spectrie_proto::worker_v1::structured::Constraint;
+use spectrie_sampling::SamplingParameters;
+use spectrie_types::SpeculationMode;
+
+use crate::grammar::Grammar;
+
+/// One choice of a request, begun or resumed.
+#[pyclass(frozen, name = "Request", module = "spectrie._core")]
+pub(crate) struct Request(pub(crate) core::Request);
+
+#[pymethods]
+impl Request {
+    #[new]
+    #[pyo3(signature = (start, *, handle, now_s=0.0, now_unix_s=0.0, speculate=true, grammar=None))]
+    fn new(
+        start: &[u8],
+        handle: u64,
+        now_s: f64,
+        now_unix_s: f64,
+        speculate: bool,
+        grammar: Option<&Grammar>,
+    ) -> PyResult<Self> {
+        let start = decode(start)?;
+        let deadline_s = start
+            .deadline_ms
+            .map(|deadline_ms| now_s + deadline_ms as f64 / 1e3 - now_unix_s);
+        let grammar = grammar.map(|grammar| grammar.grammar.clone());
+        let mut request = engine_request(start, handle, deadline_s, grammar);
+        if !speculate {
+            request.speculation = Some(SpeculationMode::Off);
+        }
+        Ok(Self(request))
+    }
+
+    #[getter]
+    fn handle(&self) -> u64 {
+        self.0.handle
+    }
+}
+
+/// A kind of constraint, and its text or texts.
+pub(super) type KindAndTexts = (&'static str, Option<Texts>);
+
+/// The text or texts of a constraint.
+#[derive(IntoPyObject)]
+pub(super) enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What the answer to a `Start` is held to; see the stub file.
+#[pyfunction]
+pub(super) fn constraint_of(start: &[u8]) -> PyResult<Option<KindAndTexts>> {
+    let structured = decode(start)?.structured;
+    structured.map(kind_and_texts).transpose()
+}
+
+/// A constraint as the compiler takes it.
+pub(super) fn kind_and_texts(structured: worker_v1::Structured) -> PyResult<KindAndTexts> {
+    let constraint = structured.constraint.ok_or_else(|| {
+        let message = "structured: given a constraint of a kind that this worker does not know";
+        PyValueError::new_err(message)
+    })?;
+    Ok(match constraint {
+        Constraint::JsonSchema(text) => ("json_schema", Some(Texts::One(text))),
+        Constraint::JsonObject(_) => ("json_object", None),
+        Constraint::Regex(text) => ("regex", Some(Texts::One(text))),
+        Constraint::Grammar(text) => ("grammar", Some(Texts::One(text))),
+        Constraint::Choice(choices) => ("choice", Some(Texts::Many(choices.texts))),
+    })
+}
+
+/// The engine's form of an order.
+pub(super) fn engine_request(
+    start: worker_v1::Start,
+    handle: u64,
+    deadline_s: Option<f64>,
+    grammar: Option<spectrie_sampling::Grammar>,
+) -> core::Request {
+    let sampling = start.sampling.unwrap_or_default();
+    core::Request {
+        handle,
+        prompt_ids: start.prompt_ids,
+        emitted_token_ids: start.emitted_token_ids,
+        prediction_ids: start.prediction_ids,
+        namespace: start.namespace,
+        learn: start.learn,
+        sampling: SamplingParameters {
+            temperature: sampling.temperature,
+            top_p: sampling.top_p,
+            top_k: sampling.top_k,
+            min_p: sampling.min_p,
+            // A router that does not know the field leaves it at 0.
+            typical_p: if sampling.typical_p == 0.0 {
+                1.0
+            } else {
+                sampling.typical_p
+            },
+            frequency_penalty: sampling.frequency_penalty,
+            presence_penalty: sampling.presence_penalty,
+            repetition_penalty: sampling.repetition_penalty,
+            logit_bias: sampling.logit_bias.into_iter().collect(),
+        },
+        bad_words: sampling
+            .bad_words
+            .into_iter()
+            .map(|word| word.ids)
+            .collect(),
+        logprobs: start.logprobs,
+        prompt_logprobs: start.prompt_logprobs,
+        choice_seed: start.choice_seed,
+        max_tokens: start.max_tokens,
+        min_tokens: start.min_tokens,
+        stop_token_ids: start.stop_token_ids,
+        ignore_eos: start.ignore_eos,
+        deadline_s,
+        priority: start.priority,
+        tenant: start.tenant,
+        speculation: start.speculation.map(mode),
+        max_draft_tokens: start.max_draft_tokens,
+        grammar,
+    }
+}
+
+/// The mode of a number on the wire; one that this worker does not know counts as `auto`.
+fn mode(number: i32) -> SpeculationMode {
+    use worker_v1::SpeculationMode as Wire;
+    match Wire::try_from(number) {
+        Ok(Wire::Off) => SpeculationMode::Off,
+        Ok(Wire::Bfs) => SpeculationMode::Bfs,
+        Ok(Wire::Prob) => SpeculationMode::Prob,
+        Ok(Wire::Tiers) => SpeculationMode::Tiers,
+        Ok(Wire::Auto) | Err(_) => SpeculationMode::Auto,
+    }
+}
+
+fn decode(start: &[u8]) -> PyResult<worker_v1::Start> {
+    worker_v1::Start::decode(start)
+        .map_err(|error| PyValueError::new_err(format!("not a Start message: {error}")))
+}
