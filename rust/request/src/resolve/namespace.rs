@@ -29,18 +29,18 @@ mod tests {
 
     #[test]
     fn namespace_stays_within_its_tenant() {
-        let namespace = |named: Option<&str>, tenant, is_allowed| {
-            super::namespace(named.map(Into::into), tenant, is_allowed).map_err(|error| error.kind)
+        let resolved = |named: Option<&str>, tenant, is_allowed| {
+            namespace(named.map(Into::into), tenant, is_allowed).map_err(|error| error.kind)
         };
-        assert_eq!(namespace(None, None, false), Ok("default".into()));
-        assert_eq!(namespace(None, Some("ann"), true), Ok("ann".into()));
+        assert_eq!(resolved(None, None, false), Ok("default".into()));
+        assert_eq!(resolved(None, Some("ann"), true), Ok("ann".into()));
         assert_eq!(
-            namespace(Some("bob"), Some("ann"), true),
+            resolved(Some("bob"), Some("ann"), true),
             Ok("ann/bob".into())
         );
-        assert_eq!(namespace(Some("bob"), None, true), Ok("bob".into()));
+        assert_eq!(resolved(Some("bob"), None, true), Ok("bob".into()));
         assert_eq!(
-            namespace(Some("bob"), None, false),
+            resolved(Some("bob"), None, false),
             Err(RefusalKind::PermissionDenied)
         );
     }
