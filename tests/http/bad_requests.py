@@ -221,7 +221,7 @@ BAD_REQUESTS = [
         message="messages is required: expected a list with at least one message",
         wire={"text": None},
         field="prompt",
-        wire_message="prompt: absent, one of text, token_ids and chat is needed",
+        wire_message="prompt: required, give one of text, token_ids and chat",
     ),
     BadRequest(
         name="string for a number",

@@ -167,7 +167,7 @@ impl Default for WorkersConfig {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeConfig {
-    /// Threads that serve; one where the machine has at most two cores, else two, when absent.
+    /// Threads that serve; when absent, one on a machine of at most two cores, else two.
     pub threads: Option<usize>,
     /// Whether SIGINT and SIGTERM drain, and the second one stops at once: true.
     pub handle_signals: bool,

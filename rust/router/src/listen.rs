@@ -96,7 +96,7 @@ pub(crate) fn unix_path(address: &str) -> Option<&Path> {
     Some(Path::new(path.strip_prefix("//").unwrap_or(path)))
 }
 
-/// Binds a Unix socket whose file nobody else can open before its mode is set: it is born in a
+/// Binds a Unix socket whose file no other user can open before its mode is set: it is born in a
 /// directory of its own, mode 0700, and moved into place.
 fn bind_unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let length = path.as_os_str().len();

@@ -49,7 +49,7 @@ pub fn check_chat(chat: Option<&v1::ChatPrompt>) -> Vec<Violation> {
     let mut checker = Checker::default();
     match chat {
         Some(chat) => check_chat_prompt(&mut checker, chat),
-        None => checker.refuse("chat", "absent, at least one message is needed"),
+        None => checker.refuse("chat", "required, give at least one message"),
     }
     checker.violations
 }
@@ -68,10 +68,7 @@ fn check_name(checker: &mut Checker, field: &str, name: &str) {
 fn check_prompt(checker: &mut Checker, prompt: Option<&v1::generate_request::Prompt>) {
     use v1::generate_request::Prompt;
     match prompt {
-        None => checker.refuse(
-            "prompt",
-            "absent, one of text, token_ids and chat is needed",
-        ),
+        None => checker.refuse("prompt", "required, give one of text, token_ids and chat"),
         Some(Prompt::Text(text)) => {
             checker.check(!text.is_empty(), "text", || {
                 "given no text, allowed 1 byte or more".into()
@@ -159,7 +156,7 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
         checker.check(
             prediction.content.is_some(),
             "speculation.prediction",
-            || "given no content, one of text and token_ids is needed".into(),
+            || "given no content, allowed one of text and token_ids".into(),
         );
     }
 }

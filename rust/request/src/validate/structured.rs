@@ -12,8 +12,8 @@ pub(super) fn check_structured(checker: &mut Checker, structured: &v1::Structure
         None => {
             return checker.refuse(
                 "structured",
-                "given no constraint, one of json_schema, json_object, regex, grammar and choice \
-                 is needed",
+                "given no constraint, allowed one of json_schema, json_object, regex, grammar and \
+                 choice",
             );
         }
         Some(Constraint::JsonObject(wanted)) => {

@@ -1,4 +1,4 @@
-//! Who may call: API keys of clients, shared secrets of workers and operators.
+//! Access control: API keys of clients, shared secrets of workers and operators.
 
 mod api_keys;
 mod token;

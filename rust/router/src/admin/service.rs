@@ -18,8 +18,8 @@ use crate::workers::Broadcast;
 
 /// How long workers may take when the caller sets no deadline.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What is kept of the caller's time for the answer, at most: a worker that does not answer is
-/// told to the caller while it still listens.
+/// Time of the caller's that is kept for the answer, at most: a worker that does not answer is
+/// reported while the caller still listens.
 const HEAD_START: Duration = Duration::from_millis(250);
 const MAX_NAME_BYTES: usize = 4096;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::Refusal;
 
-/// What a caller is told to wait before it tries again: about the time a worker restarts in.
+/// How long a caller is asked to wait before it tries again: about the time a worker restarts in.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What a caller hears when no worker takes its request.
@@ -16,10 +16,7 @@ pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
         }
         Refusal::Ambiguous(served) => RequestError::invalid(
             "model",
-            format!(
-                "absent, allowed one of the served models: {}",
-                served.join(", ")
-            ),
+            format!("required, one of the served models: {}", served.join(", ")),
         ),
         Refusal::Full { in_flight, limit } => RequestError::retry(
             ErrorKind::QueueFull,

@@ -91,8 +91,8 @@ impl<'a> Wait<'a> {
         let until = Instant::now() + self.bounds.limit;
         self.until = Some(until);
         if waiting >= self.bounds.max_waiting {
-            let most = self.bounds.max_waiting;
-            let message = format!("{waiting} requests wait for a worker, allowed up to {most}");
+            let max = self.bounds.max_waiting;
+            let message = format!("{waiting} requests wait for a worker, allowed up to {max}");
             return Err(RequestError::retry(
                 ErrorKind::QueueFull,
                 message,

@@ -140,7 +140,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, HttpError> {
 fn not_a_number(bytes: &[u8], line: usize, column: usize) -> &'static str {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let line = lines.nth(line.saturating_sub(1)).unwrap_or_default();
-    // The parser stops at or just behind the first letter.
+    // The parser stops at or just after the first letter.
     let start = column.saturating_sub(2).min(line.len());
     let near = &line[start..line.len().min(start + 4)];
     let found = |word: &[u8]| near.windows(word.len()).any(|window| window == word);

@@ -148,9 +148,9 @@ async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response
             text: (api.endpoint == Endpoint::Completions).then_some(&choice.text),
             finish_reason: Some(finish_reason(&choice.finished)),
             stop_reason: Stop::of(&choice.finished),
-            token_ids: api.wishes.return_token_ids.then_some(&choice.token_ids[..]),
-            logprobs: api.wishes.logprobs.then(|| {
-                let shows_special = api.wishes.shows_special;
+            token_ids: api.extras.return_token_ids.then_some(&choice.token_ids[..]),
+            logprobs: api.extras.logprobs.then(|| {
+                let shows_special = api.extras.shows_special;
                 Logprobs::new(api.endpoint, &choice.logprobs, shows_special, &mut 0)
             }),
             prompt_logprobs: PromptLogprobs::new(&choice.finished.prompt_logprobs),
@@ -163,7 +163,7 @@ async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response
 }
 
 fn stream_answer(running: Running, api: &ApiRequest) -> Response {
-    let encoder = Encoder::new(running.identity.clone(), api.wishes);
+    let encoder = Encoder::new(running.identity.clone(), api.extras);
     let chunks = stream::unfold(Some((running, encoder)), next_chunk);
     let mut response = Response::new(Body::from_stream(chunks));
     let headers = response.headers_mut();

@@ -26,7 +26,7 @@ pub(super) const X_SPECTRIE_IGNORED: HeaderName = HeaderName::from_static("x-spe
 /// Paths that answer without a key; every other path needs one when keys are configured.
 pub(super) const OPEN_PATHS: &[&str] = &["/healthz", "/health", "/readyz", "/metrics", "/version"];
 
-/// Routes by which requests are counted; every other path is one more, so that nobody can make up
+/// Routes by which requests are counted; every other path is one more, so that no client can make up
 /// labels.
 const COUNTED: &[&str] = &["/v1/chat/completions", "/v1/completions", "/v1/models"];
 
@@ -162,7 +162,7 @@ pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
     let layer = CorsLayer::new()
         .allow_origin(origin)
         .allow_methods([Method::GET, Method::POST])
-        // OpenAI's clients send a dozen `x-stainless-…` headers, so the browser's wish is mirrored.
+        // OpenAI's clients send a dozen `x-stainless-…` headers, so what the browser asks for is mirrored.
         .allow_headers(tower_http::cors::AllowHeaders::mirror_request())
         .expose_headers([X_REQUEST_ID, X_SPECTRIE_IGNORED, http::header::RETRY_AFTER]);
     Some(layer)

@@ -48,7 +48,7 @@ pub(super) async fn run(
                 continue;
             }
         };
-        // Tokens are small and must not wait for company.
+        // Tokens are small and must not wait to be sent together.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "could not turn off delays");
         }
@@ -156,7 +156,7 @@ mod tests {
         let answer = tokio::spawn(async move { exchange(address, &request("/slow", "")).await });
         ENTERED.notified().await;
         shutdown.cancel();
-        // Once the listener is closed nobody can connect.
+        // Once the listener is closed no client can connect.
         while TcpStream::connect(address).await.is_ok() {
             tokio::task::yield_now().await;
         }

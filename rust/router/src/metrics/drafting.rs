@@ -1,4 +1,4 @@
-//! What workers tell of their drafting and prefix cache: totals become counters of their model.
+//! What workers report of their drafting and prefix cache: totals become counters of their model.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ const DECILES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 /// The latest totals of worker processes, by instance.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     totals: BTreeMap<String, Load>,
     gone: VecDeque<String>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Drafting {
     cached: Family<WorkerLabels, Amount>,
     prefix_queries: Family<ModelLabel, Counter>,
     prefix_hits: Family<ModelLabel, Counter>,
-    told: Mutex<Told>,
+    reported: Mutex<Reported>,
 }
 
 impl Drafting {
@@ -65,7 +65,7 @@ impl Drafting {
             cached: all.add("kv_cached_ratio", Family::default()),
             prefix_queries: all.add("prefix_cache_queries", Family::default()),
             prefix_hits: all.add("prefix_cache_hits", Family::default()),
-            told: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -85,9 +85,9 @@ impl Drafting {
             self.net_gain.get_or_create(&labels).set(gain);
         }
         let before = {
-            let mut told = lock(&self.told);
-            told.gone.retain(|gone| gone != instance);
-            let before = told.totals.insert(instance.to_owned(), load.clone());
+            let mut reported = lock(&self.reported);
+            reported.gone.retain(|gone| gone != instance);
+            let before = reported.totals.insert(instance.to_owned(), load.clone());
             before.unwrap_or_default()
         };
         let model_label = model_label(model);
@@ -140,12 +140,12 @@ impl Drafting {
         }
         self.net_gain.remove(labels);
         self.cached.remove(labels);
-        let mut told = lock(&self.told);
-        told.gone.push_back(instance.to_owned());
-        if told.gone.len() > MAX_GONE
-            && let Some(oldest) = told.gone.pop_front()
+        let mut reported = lock(&self.reported);
+        reported.gone.push_back(instance.to_owned());
+        if reported.gone.len() > MAX_GONE
+            && let Some(oldest) = reported.gone.pop_front()
         {
-            told.totals.remove(&oldest);
+            reported.totals.remove(&oldest);
         }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
             metrics.load("m", &worker, &instance, &totals(1));
             metrics.worker_left("m", &worker, &instance);
         }
-        assert_eq!(lock(&metrics.drafting.told).totals.len(), MAX_GONE);
+        assert_eq!(lock(&metrics.drafting.reported).totals.len(), MAX_GONE);
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Broadcast {
     /// Makes every worker of a model forget a namespace.
     ///
     /// Workers teach each other through the router, so they are asked twice: after the first time
-    /// nobody teaches the old text any more; the second goes behind what was under way by then.
+    /// no request inserts the old text any more; the second follows what was under way by then.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -196,7 +196,7 @@ impl Broadcast {
         };
         for (name, change, answer) in asked {
             let answer = wait_for(answer, deadline).await;
-            tell(&worker.id, &name, &change, answer.err());
+            log_change(&worker.id, &name, &change, answer.err());
         }
     }
 }
@@ -209,7 +209,7 @@ async fn save(corpus_list: OwnedMutexGuard<CorpusList>) {
 }
 
 /// Logs what came of bringing a worker to a corpus, where an operator would wonder.
-fn tell(worker: &str, corpus: &str, change: &Change, failure: Option<Failure>) {
+fn log_change(worker: &str, corpus: &str, change: &Change, failure: Option<Failure>) {
     let (settled, is_remembered) = match change {
         Change::Added { is_remembered, .. } => (Code::AlreadyExists, *is_remembered),
         Change::Removed => (Code::NotFound, false),

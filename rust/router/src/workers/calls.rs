@@ -27,7 +27,7 @@ impl Calls {
     pub(super) fn open(&self, call: Call) -> (AdminCall, oneshot::Receiver<Reply>) {
         let (sender, receiver) = oneshot::channel();
         let mut open = lock(&self.0);
-        // Whoever asked may have stopped waiting; a worker that never answers must not fill this.
+        // The caller may have stopped waiting; a worker that never answers must not fill this.
         open.waiting.retain(|_, waiting| !waiting.is_closed());
         open.last_id += 1;
         let call_id = open.last_id;

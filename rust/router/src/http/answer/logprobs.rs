@@ -56,7 +56,7 @@ struct ByName<'a>(&'a TokenLogprob);
 
 impl<'a> Logprobs<'a> {
     /// In the shape of `endpoint`. `offset` is how many characters of text came before, and is moved
-    /// behind these tokens; `shows_special` is whether special tokens are part of the text.
+    /// after these tokens; `shows_special` is whether special tokens are part of the text.
     pub(crate) fn new(
         endpoint: Endpoint,
         entries: &'a [TokenLogprob],
@@ -74,7 +74,7 @@ impl<'a> Logprobs<'a> {
                     table.tokens.push(name("bytes:", &entry.bytes, &entry.text));
                     table
                         .token_logprobs
-                        .push(told(entry.logprob.unwrap_or(LEAST)));
+                        .push(bounded(entry.logprob.unwrap_or(LEAST)));
                     table.top_logprobs.push(ByName(entry));
                     table.text_offset.push(*offset);
                     *offset += num_characters(entry, shows_special);
@@ -98,12 +98,12 @@ fn chat_token(entry: &TokenLogprob) -> ChatToken<'_> {
 fn chat_top<'a>(bytes: &'a [u8], text: &'a str, logprob: f32) -> ChatTop<'a> {
     ChatTop {
         token: name("", bytes, text),
-        logprob: told(logprob),
+        logprob: bounded(logprob),
         bytes: Some(bytes).filter(|bytes| !bytes.is_empty()),
     }
 }
 
-fn told(logprob: f32) -> f32 {
+fn bounded(logprob: f32) -> f32 {
     logprob.max(LEAST)
 }
 
@@ -142,12 +142,12 @@ impl Serialize for ByName<'_> {
             .iter()
             .any(|other| other.token_id == entry.token_id);
         let own = (!is_listed).then(|| {
-            let logprob = told(entry.logprob.unwrap_or(LEAST));
+            let logprob = bounded(entry.logprob.unwrap_or(LEAST));
             (name("bytes:", &entry.bytes, &entry.text), logprob)
         });
         let others = entry.top.iter().map(|other| {
             let name = name("bytes:", &other.bytes, &other.text);
-            (name, told(other.logprob))
+            (name, bounded(other.logprob))
         });
         serializer.collect_map(others.chain(own))
     }
@@ -190,7 +190,7 @@ impl Serialize for ById<'_> {
         let Self(entry) = self;
         let rank_of = |id| entry.top.iter().position(|other| other.token_id == id);
         let own = Ranked {
-            logprob: told(entry.logprob.unwrap_or(LEAST)),
+            logprob: bounded(entry.logprob.unwrap_or(LEAST)),
             rank: rank_of(entry.token_id).map(|index| index + 1),
             decoded_token: &entry.text,
         };
@@ -198,7 +198,7 @@ impl Serialize for ById<'_> {
         let others = others.filter(|(other, _)| other.token_id != entry.token_id);
         let others = others.map(|(other, rank): (&TopLogprob, usize)| {
             let ranked = Ranked {
-                logprob: told(other.logprob),
+                logprob: bounded(other.logprob),
                 rank: Some(rank),
                 decoded_token: &other.text,
             };

@@ -4,7 +4,7 @@
 //! the last chunk of a choice its finish reason; then, if asked for, one chunk without choices
 //! carries the usage; `data: [DONE]` ends the stream. An error is an event whose JSON has the one
 //! key `error`, after which the stream ends without `[DONE]`: several clients take a `[DONE]`
-//! behind an error for an empty success.
+//! after an error for an empty success.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use spectrie_proto::v1;
 use super::logprobs::{Logprobs, PromptLogprobs};
 use super::response::{Answer, Choice, Delta, Identity, Stop, finish_reason};
 use super::usage::Totals;
-use crate::http::convert::{Endpoint, Wishes};
+use crate::http::convert::{Endpoint, Extras};
 use crate::http::error::HttpError;
 
 /// Sent while nothing else is, so that proxies keep the connection; clients skip comments.
@@ -24,7 +24,7 @@ pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 #[derive(Debug)]
 pub(crate) struct Encoder {
     identity: Identity,
-    wishes: Wishes,
+    extras: Extras,
     /// Choices whose role was sent.
     opened: HashSet<u32>,
     /// Characters of each choice that log-probabilities were sent for.
@@ -32,10 +32,10 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(identity: Identity, wishes: Wishes) -> Self {
+    pub(crate) fn new(identity: Identity, extras: Extras) -> Self {
         Self {
             identity,
-            wishes,
+            extras,
             opened: HashSet::new(),
             offsets: HashMap::new(),
         }
@@ -47,10 +47,10 @@ impl Encoder {
         self.open(index, &mut out);
         // Tokens that do not yet make a character carry no text: nothing to say unless more than
         // text is wanted.
-        if delta.text.is_empty() && !self.wishes.return_token_ids && delta.logprobs.is_empty() {
+        if delta.text.is_empty() && !self.extras.return_token_ids && delta.logprobs.is_empty() {
             return out.freeze();
         }
-        let shows_special = self.wishes.shows_special;
+        let shows_special = self.extras.shows_special;
         let offset = self.offsets.entry(index).or_default();
         let logprobs = (!delta.logprobs.is_empty()).then(|| {
             Logprobs::new(
@@ -60,7 +60,7 @@ impl Encoder {
                 offset,
             )
         });
-        let token_ids = self.wishes.return_token_ids.then_some(&delta.token_ids[..]);
+        let token_ids = self.extras.return_token_ids.then_some(&delta.token_ids[..]);
         let choice = Choice {
             index,
             logprobs,
@@ -86,12 +86,12 @@ impl Encoder {
         out.freeze()
     }
 
-    /// The end of the stream, with sums as the client wished.
+    /// The end of the stream, with the sums that the client asked for.
     pub(crate) fn done(&self, totals: &Totals) -> Bytes {
         let mut out = BytesMut::new();
-        if self.wishes.include_usage || self.wishes.report_speculation {
-            let usage = self.wishes.include_usage.then(|| totals.usage());
-            let report = self.wishes.report_speculation.then(|| totals.report());
+        if self.extras.include_usage || self.extras.report_speculation {
+            let usage = self.extras.include_usage.then(|| totals.usage());
+            let report = self.extras.report_speculation.then(|| totals.report());
             write_event(&Answer::last_chunk(&self.identity, usage, report), &mut out);
         }
         out.put_slice(b"data: [DONE]\n\n");
@@ -142,7 +142,7 @@ impl Encoder {
     fn write_choice(&self, choice: Choice<'_>, out: &mut BytesMut) {
         let choices = [choice];
         write_event(
-            &Answer::chunk(&self.identity, &choices, self.wishes.include_usage),
+            &Answer::chunk(&self.identity, &choices, self.extras.include_usage),
             out,
         );
     }
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    fn encoder(endpoint: Endpoint, wishes: Wishes) -> Encoder {
+    fn encoder(endpoint: Endpoint, extras: Extras) -> Encoder {
         let identity = Identity {
             endpoint,
             id: "chatcmpl-1".into(),
@@ -169,7 +169,7 @@ mod tests {
             model: "m".into(),
             system_fingerprint: Some("fp_1".into()),
         };
-        Encoder::new(identity, wishes)
+        Encoder::new(identity, extras)
     }
 
     /// The JSON of every event; panics unless each is one `data:` line and an empty line.
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn role_comes_once_per_choice_and_before_its_text() {
-        let mut encoder = encoder(Endpoint::Chat, Wishes::default());
+        let mut encoder = encoder(Endpoint::Chat, Extras::default());
         let first = events(&encoder.delta(0, &delta("a\n\n\"b")));
         assert_eq!(first.len(), 2);
         assert_eq!(first[0]["object"], "chat.completion.chunk");
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn finish_reason_is_null_until_the_last_chunk_of_a_choice() {
-        let mut encoder = encoder(Endpoint::Chat, Wishes::default());
+        let mut encoder = encoder(Endpoint::Chat, Extras::default());
         let first = events(&encoder.delta(0, &delta("a")));
         assert_eq!(first[1]["choices"][0]["finish_reason"], Value::Null);
         let end = v1::Finished {
@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn usage_chunk_has_no_choices_and_the_others_say_null() {
-        let wishes = Wishes {
+        let extras = Extras {
             include_usage: true,
-            ..Wishes::default()
+            ..Extras::default()
         };
-        let mut encoder = encoder(Endpoint::Chat, wishes);
+        let mut encoder = encoder(Endpoint::Chat, extras);
         let first = events(&encoder.delta(0, &delta("a")));
         assert_eq!(first[0].get("usage"), Some(&Value::Null));
         let end = events(&encoder.done(&Totals::new("r")));
@@ -248,24 +248,24 @@ mod tests {
 
     #[test]
     fn speculation_figures_come_only_when_asked_for() {
-        let silent = encoder(Endpoint::Chat, Wishes::default());
+        let silent = encoder(Endpoint::Chat, Extras::default());
         assert_eq!(events(&silent.done(&Totals::new("r"))), [json!("[DONE]")]);
-        let wishes = Wishes {
+        let extras = Extras {
             report_speculation: true,
-            ..Wishes::default()
+            ..Extras::default()
         };
-        let end = events(&encoder(Endpoint::Chat, wishes).done(&Totals::new("r")));
+        let end = events(&encoder(Endpoint::Chat, extras).done(&Totals::new("r")));
         assert_eq!(end[0]["spectrie"]["speculation"]["verify_steps"], 0);
         assert_eq!(end[0].get("usage"), None);
     }
 
     #[test]
     fn completions_carry_text_and_token_ids_when_asked_for() {
-        let wishes = Wishes {
+        let extras = Extras {
             return_token_ids: true,
-            ..Wishes::default()
+            ..Extras::default()
         };
-        let mut encoder = encoder(Endpoint::Completions, wishes);
+        let mut encoder = encoder(Endpoint::Completions, extras);
         let chunks = events(&encoder.delta(2, &delta("a")));
         assert_eq!(chunks.len(), 1);
         assert_eq!(chunks[0]["object"], "text_completion");
@@ -277,11 +277,11 @@ mod tests {
 
     #[test]
     fn logprobs_come_with_their_tokens_and_count_on() {
-        let wishes = Wishes {
+        let extras = Extras {
             logprobs: true,
-            ..Wishes::default()
+            ..Extras::default()
         };
-        let mut encoder = encoder(Endpoint::Completions, wishes);
+        let mut encoder = encoder(Endpoint::Completions, extras);
         let entry = |text: &'static str| v1::TokenLogprob {
             logprob: Some(-0.5),
             bytes: text.as_bytes().into(),
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn tokens_without_text_are_held_back() {
-        let mut encoder = encoder(Endpoint::Completions, Wishes::default());
+        let mut encoder = encoder(Endpoint::Completions, Extras::default());
         assert!(encoder.delta(0, &delta("")).is_empty());
     }
 

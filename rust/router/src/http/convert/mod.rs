@@ -9,4 +9,4 @@ mod structured;
 mod tests;
 mod unsupported;
 
-pub(super) use request::{ApiRequest, Endpoint, Names, Wishes, convert};
+pub(super) use request::{ApiRequest, Endpoint, Extras, Names, convert};

@@ -38,21 +38,21 @@ pub(crate) struct ApiRequest {
     pub(crate) num_choices: u32,
     /// Whether to answer with server-sent events.
     pub(crate) stream: bool,
-    /// What else the client wants to see.
-    pub(crate) wishes: Wishes,
+    /// What the answer carries beside its text.
+    pub(crate) extras: Extras,
     /// Fields without effect, for the `x-spectrie-ignored` header.
     pub(crate) ignored: Vec<String>,
     /// What this request calls the core's fields.
     pub(crate) names: Names,
 }
 
-/// What the client wants to see beside text.
+/// What an answer carries beside its text.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one field of the body"
 )]
-pub(crate) struct Wishes {
+pub(crate) struct Extras {
     /// Whether a stream ends with a chunk that carries the usage.
     pub(crate) include_usage: bool,
     /// Whether the answer carries token ids.
@@ -138,7 +138,7 @@ pub(crate) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
         num_choices: num_prompts.saturating_mul(choices_per_prompt),
         requests: fan_out(&template, prompts),
         stream,
-        wishes: Wishes {
+        extras: Extras {
             include_usage,
             return_token_ids: output.token_ids == Some(true),
             logprobs: output.logprobs.is_some(),

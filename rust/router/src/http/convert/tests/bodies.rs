@@ -70,7 +70,7 @@ fn every_field_reaches_the_core() {
         "skip_special_tokens": false
     }))
     .unwrap();
-    assert!(api.stream && api.wishes.include_usage && api.wishes.return_token_ids);
+    assert!(api.stream && api.extras.include_usage && api.extras.return_token_ids);
     assert_eq!(api.num_choices, 3);
     assert_eq!(api.ignored, Vec::<String>::new());
     let expected = v1::GenerateRequest {
@@ -138,7 +138,7 @@ fn absent_and_null_fields_leave_the_choice_to_the_core() {
     assert_eq!(request.sampling, Some(v1::Sampling::default()));
     assert_eq!(request.stopping, Some(v1::Stopping::default()));
     assert_eq!(request.speculation, None);
-    assert!(!api.stream && !api.wishes.report_speculation);
+    assert!(!api.stream && !api.extras.report_speculation);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn fields_without_effect_are_accepted_and_the_unknown_ones_named() {
         api.ignored,
         ["frobnicate", "reasoning_effort", "speculation.colour"]
     );
-    assert!(api.wishes.report_speculation);
+    assert!(api.extras.report_speculation);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Bodies nobody thought of.
+//! Arbitrary bodies.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
