@@ -254,10 +254,10 @@ def test_unknown_option_is_refused_with_the_nearest_name(llm: LLM) -> None:
     [
         ({"prompt": "a", "prompt_token_ids": [1]}, "exactly one"),
         ({}, "exactly one"),
-        ({"prompt": ""}, "no tokens"),
+        ({"prompt": ""}, "given no text"),
         ({"prompt_token_ids": [1, -5]}, "given -5"),
-        ({"prompt_token_ids": [1] * 512}, "given 512 tokens, allowed at most 511"),
-        ({"messages": []}, "given none"),
+        ({"prompt_token_ids": [1] * 512}, "given a prompt of 512 tokens, allowed 1 to 511"),
+        ({"messages": []}, "given 0 messages"),
         ({"messages": [{"role": "user"}]}, "messages\\[0\\].content"),
     ],
 )
