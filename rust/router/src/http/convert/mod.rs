@@ -1,5 +1,6 @@
 //! From an OpenAI request body to requests for the core.
 
+mod api_request;
 mod fields;
 mod options;
 mod prompt;
@@ -9,4 +10,5 @@ mod structured;
 mod tests;
 mod unsupported;
 
-pub(super) use request::{ApiRequest, Endpoint, Extras, Names, convert};
+pub(super) use api_request::{ApiRequest, Endpoint, Extras, Names};
+pub(super) use request::convert;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use spectrie_proto::v1;
 
+use super::api_request::Endpoint;
 use super::fields::{Field, Fields, to_f32, to_strings, wrong};
-use super::request::Endpoint;
 use crate::http::error::HttpError;
 
 const PENALTY: &str = "a number from -2 to 2";

@@ -1,10 +1,12 @@
+//! Bodies that are converted.
+
 use serde_json::{Value, json};
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
 use spectrie_proto::v1::structured::Constraint;
 
-use crate::http::convert::request::*;
+use crate::http::convert::{ApiRequest, Endpoint, convert};
 use crate::http::error::HttpError;
 
 pub(super) fn chat(extra: Value) -> Result<ApiRequest, HttpError> {

@@ -4,7 +4,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::{Map, Number, Value, json};
 
-use crate::http::convert::request::*;
+use crate::http::convert::{Endpoint, convert};
 
 /// Every field that some table or reader knows, and one that none does.
 const NAMES: &[&str] = &[

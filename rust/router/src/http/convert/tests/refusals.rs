@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bodies::{chat, completion};
-use crate::http::convert::request::*;
+use crate::http::convert::{Endpoint, convert};
 
 /// (extra field of a chat body, param, code, message)
 fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
