@@ -1,7 +1,10 @@
 //! What a request is resolved against: a model's vocabulary, context, text side and defaults.
 
 use serde_json::{Map, Value};
+use spectrie_proto::v1;
 use spectrie_text::TextFiles;
+use spectrie_types::each_sampling_option;
+use spectrie_types::options::SamplingParameters;
 
 /// A model, as far as requests depend on it.
 #[derive(Clone, Copy, Debug)]
@@ -18,19 +21,26 @@ pub struct Model<'a> {
     pub defaults: &'a SamplingDefaults,
 }
 
+/// Members of `generation_config.json` that are read.
+const MEMBERS: [&str; 5] = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+];
+
 /// Sampling numbers of `generation_config.json`; absent ones take the API's own defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SamplingDefaults {
-    /// 0 is greedy.
-    pub temperature: Option<f32>,
-    /// Keeps the smallest set of likeliest tokens with this mass.
-    pub top_p: Option<f32>,
-    /// Keeps the likeliest k tokens; 0 keeps all.
-    pub top_k: Option<u32>,
-    /// Keeps tokens at least this likely relative to the likeliest.
-    pub min_p: Option<f32>,
-    /// Divides positive and multiplies negative logits of seen tokens.
-    pub repetition_penalty: Option<f32>,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SamplingDefaults(pub v1::Sampling);
+
+macro_rules! read {
+    ($members:expr, $unused:expr; $($field:ident: $type:ty,)+) => {
+        v1::Sampling {
+            $( $field: read($members, stringify!($field), $unused)?.map(|value| value as $type), )+
+            ..v1::Sampling::default()
+        }
+    };
 }
 
 impl SamplingDefaults {
@@ -39,39 +49,35 @@ impl SamplingDefaults {
     ///
     /// # Errors
     /// It is not a JSON object, or a member is not a finite number; the text says what it is.
-    pub fn read(json: &[u8]) -> Result<(Self, Vec<(&'static str, f32)>), String> {
+    pub fn read(json: &[u8]) -> Result<(Self, Vec<(&'static str, f64)>), String> {
         let content: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let Value::Object(members) = content else {
             return Err("given no JSON object".into());
         };
         let mut unused = Vec::new();
-        let mut read = |name, allowed: fn(f32) -> bool| -> Result<Option<f32>, String> {
-            let number = number(&members, name)?;
-            if let Some(given) = number.filter(|given| !allowed(*given)) {
-                unused.push((name, given));
-            }
-            Ok(number.filter(|given| allowed(*given)))
-        };
-        let is_mass = |value| value > 0.0 && value <= 1.0;
-        let defaults = Self {
-            temperature: read("temperature", |value| (0.0..=100.0).contains(&value))?,
-            top_p: read("top_p", is_mass)?,
-            top_k: read("top_k", |value| value >= 0.0)?.map(|value| value as u32),
-            min_p: read("min_p", |value| (0.0..=1.0).contains(&value))?,
-            repetition_penalty: read("repetition_penalty", |value| value > 0.0 && value <= 10.0)?,
-        };
-        Ok((defaults, unused))
+        let sampling = each_sampling_option!(read, &members, &mut unused);
+        Ok((Self(sampling), unused))
     }
 }
 
-fn number(members: &Map<String, Value>, name: &str) -> Result<Option<f32>, String> {
-    match members.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match value.as_f64() {
-            Some(number) => Ok(Some(number as f32)),
-            None => Err(format!("{name} is {value}, allowed a finite number")),
-        },
+fn read(
+    members: &Map<String, Value>,
+    name: &'static str,
+    unused: &mut Vec<(&'static str, f64)>,
+) -> Result<Option<f64>, String> {
+    let number = match members.get(name).filter(|_| MEMBERS.contains(&name)) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(value) => value
+            .as_f64()
+            .ok_or_else(|| format!("{name} is {value}, allowed a finite number"))?,
+    };
+    let mut rows = SamplingParameters::rows().iter();
+    let row = rows.find(|row| row.field == name);
+    if row.is_none_or(|row| row.allows(number)) {
+        return Ok(Some(number));
     }
+    unused.push((name, number));
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -80,11 +86,14 @@ mod tests {
 
     #[test]
     fn members_are_read_and_those_outside_the_limits_left_out() {
-        let json = br#"{"temperature": 0.2, "top_p": 1.5, "top_k": 50.0, "eos_token_id": [1, 2]}"#;
+        let json = br#"{"temperature": 0.2, "top_p": 1.5, "top_k": 50.0, "typical_p": 0.5,
+            "eos_token_id": [1, 2]}"#;
         let (defaults, unused) = SamplingDefaults::read(json).unwrap();
-        assert_eq!((defaults.temperature, defaults.top_p), (Some(0.2), None));
-        assert_eq!(defaults.top_k, Some(50));
-        assert_eq!(unused, [("top_p", 1.5)]);
+        let SamplingDefaults(sampling) = defaults;
+        assert_eq!((sampling.temperature, sampling.top_p), (Some(0.2), None));
+        assert_eq!(sampling.top_k, Some(50));
+        // What only a request may say is not the model's to say.
+        assert_eq!((sampling.typical_p, unused), (None, vec![("top_p", 1.5)]));
         let (defaults, unused) = SamplingDefaults::read(b"{}").unwrap();
         assert_eq!((defaults, unused.len()), (SamplingDefaults::default(), 0));
     }

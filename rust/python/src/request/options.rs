@@ -6,7 +6,7 @@ use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::structured::Constraint;
 use spectrie_request::Violation;
-use spectrie_types::SpeculationMode;
+use spectrie_types::{SpeculationMode, each_sampling_option};
 
 use super::fields::Fields;
 
@@ -127,25 +127,44 @@ fn read_messages<'py>(
     read
 }
 
+macro_rules! sampling {
+    ($fields:expr, $others:expr; $($field:ident: $type:ty,)+) => {
+        v1::Sampling {
+            $( $field: <$type as Number>::read($fields, stringify!($field)), )+
+            ..$others
+        }
+    };
+}
+
+/// A number that an option takes.
+trait Number: Sized {
+    fn read(fields: &mut Fields<'_, '_>, name: &str) -> Option<Self>;
+}
+
+impl Number for f32 {
+    fn read(fields: &mut Fields<'_, '_>, name: &str) -> Option<Self> {
+        fields.number(name).map(|number| number as Self)
+    }
+}
+
+impl Number for u32 {
+    fn read(fields: &mut Fields<'_, '_>, name: &str) -> Option<Self> {
+        fields.integer(name)
+    }
+}
+
 fn read_sampling<'py>(
     fields: &mut Fields<'_, 'py>,
     num_choices: Option<&Bound<'py, PyAny>>,
 ) -> v1::Sampling {
-    let mut number = |name| fields.number(name).map(|number| number as f32);
-    v1::Sampling {
-        temperature: number("temperature"),
-        top_p: number("top_p"),
-        min_p: number("min_p"),
-        typical_p: number("typical_p"),
-        frequency_penalty: number("frequency_penalty"),
-        presence_penalty: number("presence_penalty"),
-        repetition_penalty: number("repetition_penalty"),
-        top_k: fields.integer("top_k"),
+    let others = v1::Sampling {
         seed: fields.integer("seed"),
         n: num_choices.and_then(|n| fields.integer_of("n", n)),
         logit_bias: read_logit_bias(fields).into_iter().collect(),
         bad_words: fields.texts("bad_words"),
-    }
+        ..Default::default()
+    };
+    each_sampling_option!(sampling, fields, others)
 }
 
 fn read_logit_bias(fields: &mut Fields<'_, '_>) -> Vec<(u32, f32)> {

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use spectrie_engine as core;
 use spectrie_proto::worker_v1;
 use spectrie_proto::worker_v1::structured::Constraint;
-use spectrie_sampling::SamplingParameters;
-use spectrie_types::SpeculationMode;
+use spectrie_types::options::SamplingParameters;
+use spectrie_types::{SpeculationMode, each_sampling_option};
 
 use crate::grammar::Grammar;
 
@@ -77,6 +77,26 @@ pub(super) fn kind_and_texts(structured: worker_v1::Structured) -> PyResult<Kind
     })
 }
 
+/// Numbers of the wire; a 0 that is not allowed is one that the router does not know.
+macro_rules! numbers {
+    ($sampling:expr, $table:expr; $($field:ident: $type:ty,)+) => {
+        SamplingParameters {
+            $( $field: if is_unknown(stringify!($field), f64::from($sampling.$field)) {
+                $table.$field
+            } else {
+                $sampling.$field
+            }, )+
+            logit_bias: $sampling.logit_bias.into_iter().collect(),
+        }
+    };
+}
+
+fn is_unknown(name: &str, value: f64) -> bool {
+    let mut rows = SamplingParameters::rows().iter();
+    let row = rows.find(|row| row.field == name);
+    value == 0.0 && row.is_some_and(|row| !row.allows(value))
+}
+
 /// The engine's form of an order.
 pub(super) fn engine_request(
     start: worker_v1::Start,
@@ -85,6 +105,7 @@ pub(super) fn engine_request(
     grammar: Option<spectrie_sampling::Grammar>,
 ) -> core::Request {
     let sampling = start.sampling.unwrap_or_default();
+    let table = SamplingParameters::default();
     core::Request {
         handle,
         prompt_ids: start.prompt_ids,
@@ -92,22 +113,7 @@ pub(super) fn engine_request(
         prediction_ids: start.prediction_ids,
         namespace: start.namespace,
         learn: start.learn,
-        sampling: SamplingParameters {
-            temperature: sampling.temperature,
-            top_p: sampling.top_p,
-            top_k: sampling.top_k,
-            min_p: sampling.min_p,
-            // A router that does not know the field leaves it at 0.
-            typical_p: if sampling.typical_p == 0.0 {
-                1.0
-            } else {
-                sampling.typical_p
-            },
-            frequency_penalty: sampling.frequency_penalty,
-            presence_penalty: sampling.presence_penalty,
-            repetition_penalty: sampling.repetition_penalty,
-            logit_bias: sampling.logit_bias.into_iter().collect(),
-        },
+        sampling: each_sampling_option!(numbers, sampling, table),
         bad_words: sampling
             .bad_words
             .into_iter()

@@ -1,30 +1,30 @@
 //! The options of a request in the messages of the worker's stream.
 
 use spectrie_proto::{v1, worker_v1};
+use spectrie_types::each_sampling_option;
+use spectrie_types::options::SamplingParameters;
 
 use crate::model::SamplingDefaults;
 
-/// Every number that decides a token: the request's, else the model's, else the API's default.
+/// Every number that decides a token: the request's, else the model's, else the table's.
+macro_rules! resolved {
+    ($sampling:expr, $model:expr, $table:expr, $words:expr; $($field:ident: $type:ty,)+) => {
+        worker_v1::SamplingParameters {
+            $( $field: $sampling.$field.or($model.$field).unwrap_or($table.$field), )+
+            logit_bias: $sampling.logit_bias,
+            bad_words: $words,
+        }
+    };
+}
+
+/// Every number that decides a token, and what the answer may not contain.
 pub(super) fn sampling_parameters(
     sampling: v1::Sampling,
     bad_words: Vec<worker_v1::TokenIds>,
     defaults: &SamplingDefaults,
 ) -> worker_v1::SamplingParameters {
-    worker_v1::SamplingParameters {
-        temperature: sampling.temperature.or(defaults.temperature).unwrap_or(1.0),
-        top_p: sampling.top_p.or(defaults.top_p).unwrap_or(1.0),
-        top_k: sampling.top_k.or(defaults.top_k).unwrap_or(0),
-        min_p: sampling.min_p.or(defaults.min_p).unwrap_or(0.0),
-        frequency_penalty: sampling.frequency_penalty.unwrap_or(0.0),
-        presence_penalty: sampling.presence_penalty.unwrap_or(0.0),
-        repetition_penalty: sampling
-            .repetition_penalty
-            .or(defaults.repetition_penalty)
-            .unwrap_or(1.0),
-        logit_bias: sampling.logit_bias,
-        typical_p: sampling.typical_p.unwrap_or(1.0),
-        bad_words,
-    }
+    let (model, table) = (&defaults.0, SamplingParameters::default());
+    each_sampling_option!(resolved, sampling, model, table, bad_words)
 }
 
 /// The form of the answer.

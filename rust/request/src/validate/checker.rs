@@ -18,19 +18,4 @@ impl Checker {
             self.refuse(field, message());
         }
     }
-
-    /// Refuses a number outside `allowed`, which also catches NaN.
-    pub(super) fn check_number(
-        &mut self,
-        value: Option<f32>,
-        field: &str,
-        allowed: impl FnOnce(f32) -> bool,
-        range: &str,
-    ) {
-        if let Some(value) = value
-            && !(value.is_finite() && allowed(value))
-        {
-            self.refuse(field, format!("given {value}, allowed {range}"));
-        }
-    }
 }

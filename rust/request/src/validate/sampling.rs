@@ -1,57 +1,28 @@
 //! How tokens are drawn, and what is reported of them.
 
 use spectrie_proto::v1;
+use spectrie_types::each_sampling_option;
 use spectrie_types::limits::{
     MAX_BAD_WORD_BYTES, MAX_BAD_WORDS, MAX_CHOICES, MAX_LOGIT_BIAS_ENTRIES, MAX_TOP_LOGPROBS,
 };
+use spectrie_types::options::SamplingParameters;
 
 use super::checker::Checker;
 
+/// Refuses the numbers that are out of the range of their row.
+macro_rules! check_numbers {
+    ($checker:expr, $sampling:expr; $($field:ident: $type:ty,)+) => {
+        $(
+            if let Some(value) = $sampling.$field {
+                check_number($checker, stringify!($field), f64::from(value));
+            }
+        )+
+    };
+}
+
 /// Checks how tokens are drawn.
 pub(super) fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
-    let at_most_two = |value: f32| (-2.0..=2.0).contains(&value);
-    checker.check_number(
-        sampling.temperature,
-        "sampling.temperature",
-        |value| (0.0..=100.0).contains(&value),
-        "0 to 100",
-    );
-    checker.check_number(
-        sampling.top_p,
-        "sampling.top_p",
-        |value| value > 0.0 && value <= 1.0,
-        "above 0, up to 1",
-    );
-    checker.check_number(
-        sampling.min_p,
-        "sampling.min_p",
-        |value| (0.0..=1.0).contains(&value),
-        "0 to 1",
-    );
-    checker.check_number(
-        sampling.typical_p,
-        "sampling.typical_p",
-        |value| value > 0.0 && value <= 1.0,
-        "above 0, up to 1",
-    );
-    checker.check_number(
-        sampling.frequency_penalty,
-        "sampling.frequency_penalty",
-        at_most_two,
-        "-2 to 2",
-    );
-    checker.check_number(
-        sampling.presence_penalty,
-        "sampling.presence_penalty",
-        at_most_two,
-        "-2 to 2",
-    );
-    checker.check_number(
-        sampling.repetition_penalty,
-        "sampling.repetition_penalty",
-        |value| value > 0.0 && value <= 10.0,
-        "above 0, up to 10",
-    );
+    each_sampling_option!(check_numbers, checker, sampling);
     if let Some(n) = sampling.n {
         checker.check((1..=MAX_CHOICES).contains(&n), "sampling.n", || {
             format!("given {n}, allowed 1 to {MAX_CHOICES}")
@@ -72,6 +43,14 @@ pub(super) fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
         checker.refuse(field, format!("given {bias}, allowed -100 to 100"));
     }
     check_bad_words(checker, &sampling.bad_words);
+}
+
+fn check_number(checker: &mut Checker, name: &str, value: f64) {
+    let mut rows = SamplingParameters::rows().iter();
+    let row = rows.find(|row| row.field == name);
+    if let Some(message) = row.and_then(|row| row.refusal(value)) {
+        checker.refuse(format!("sampling.{name}"), message);
+    }
 }
 
 fn check_bad_words(checker: &mut Checker, words: &[String]) {

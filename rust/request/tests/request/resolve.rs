@@ -61,11 +61,11 @@ fn request_that_says_nothing_takes_the_defaults_of_the_api() {
 
 #[test]
 fn the_models_numbers_stand_behind_the_requests_own() {
-    let defaults = SamplingDefaults {
+    let defaults = SamplingDefaults(v1::Sampling {
         temperature: Some(0.5),
         top_k: Some(9),
         ..Default::default()
-    };
+    });
     let request = v1::GenerateRequest {
         sampling: Some(v1::Sampling {
             top_k: Some(3),

@@ -4,34 +4,67 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use spectrie_proto::v1;
+use spectrie_types::each_sampling_option;
+use spectrie_types::options::{OptionRow, SamplingParameters};
 
 use super::api_request::Endpoint;
 use super::fields::{Field, Fields, to_f32, to_strings, wrong};
 use crate::http::error::HttpError;
 
-const PENALTY: &str = "a number from -2 to 2";
 const MODES: &str = "\"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"";
+
+macro_rules! sampling {
+    ($body:expr, $others:expr; $($field:ident: $type:ty,)+) => {
+        v1::Sampling {
+            $( $field: <$type as Number>::take($body, stringify!($field))?, )+
+            ..$others
+        }
+    };
+}
+
+/// A number that a field of the body takes.
+trait Number: Sized {
+    fn take(body: &mut Fields, name: &str) -> Field<Option<Self>>;
+}
+
+impl Number for f32 {
+    fn take(body: &mut Fields, name: &str) -> Field<Option<Self>> {
+        let range = range(name);
+        let from = if range.starts_with("above") {
+            ""
+        } else {
+            "from "
+        };
+        body.take_f32(name, &format!("a number {from}{range}"))
+    }
+}
+
+impl Number for u32 {
+    fn take(body: &mut Fields, name: &str) -> Field<Option<Self>> {
+        body.take_u32(name, &format!("an integer, {}", range(name)))
+    }
+}
+
+/// The range that the table of options allows.
+fn range(name: &str) -> String {
+    let mut rows = SamplingParameters::rows().iter();
+    let row = rows.find(|row| row.field == name);
+    row.map(OptionRow::allowed).unwrap_or_default()
+}
 
 /// Reads how each token is drawn.
 ///
 /// # Errors
 /// A field of the wrong type; ranges are the validator's.
 pub(super) fn take_sampling(body: &mut Fields) -> Field<v1::Sampling> {
-    Ok(v1::Sampling {
-        temperature: body.take_f32("temperature", "a number from 0 to 100")?,
-        top_p: body.take_f32("top_p", "a number above 0 and at most 1")?,
-        top_k: body.take_u32("top_k", "an integer, 0 or more (0 keeps all)")?,
-        min_p: body.take_f32("min_p", "a number from 0 to 1")?,
+    let others = v1::Sampling {
         seed: body.take_seed("seed")?,
         n: body.take_u32("n", "an integer from 1 to 8")?,
-        frequency_penalty: body.take_f32("frequency_penalty", PENALTY)?,
-        presence_penalty: body.take_f32("presence_penalty", PENALTY)?,
-        repetition_penalty: body
-            .take_f32("repetition_penalty", "a number above 0 and at most 10")?,
         logit_bias: take_logit_bias(body)?,
-        typical_p: body.take_f32("typical_p", "a number above 0 and at most 1")?,
         bad_words: take_bad_words(body)?,
-    })
+        ..Default::default()
+    };
+    Ok(each_sampling_option!(sampling, body, others))
 }
 
 fn take_bad_words(body: &mut Fields) -> Field<Vec<String>> {

@@ -20,7 +20,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"top_p": 1e300}),
             "top_p",
             INVALID,
-            "top_p: given 1e+300, allowed a number above 0 and at most 1",
+            "top_p: given 1e+300, allowed a number above 0, up to 1",
         ),
         (
             json!({"max_tokens": 5.5}),
