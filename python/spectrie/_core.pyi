@@ -685,6 +685,7 @@ class RequestResolver:
 
     Args:
         tokenizer: The model's.
+        model: Its name in messages.
         vocabulary_size: Token ids are below this.
         max_context: Longest prompt plus answer, in tokens.
         compile: Compiles a constraint: `(kind, text or texts)`.
@@ -700,6 +701,7 @@ class RequestResolver:
         cls,
         tokenizer: Tokenizer,
         *,
+        model: str,
         vocabulary_size: int,
         max_context: int,
         compile: Callable[[str, str | list[str] | None], Grammar],

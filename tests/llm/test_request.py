@@ -27,6 +27,7 @@ def resolver(
 ) -> _core.RequestResolver:
     return _core.RequestResolver(
         tokenizer,
+        model="tiny",
         vocabulary_size=tokenizer.vocabulary_size,
         max_context=64,
         compile=refuse,

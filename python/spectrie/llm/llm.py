@@ -79,7 +79,6 @@ class LLM:
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
         self._error: SpectrieError | None = None
-        generation_config = resolved.folder / "generation_config.json"
         self._host = EngineHost(
             resolved.folder,
             options=engine_options,
@@ -89,17 +88,26 @@ class LLM:
         )
         # A step must not run while the interpreter takes torch down.
         atexit.register(self._host.close)
+        try:
+            self._resolver = self._open_resolver()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_resolver(self) -> _core.RequestResolver:
+        from spectrie import _core
+
         runner = self._host.runner
-        self._resolver = _core.RequestResolver(
+        config = self.model_path / "generation_config.json"
+        return _core.RequestResolver(
             self.tokenizer,
+            model=self.model_name,
             vocabulary_size=runner.vocabulary_size,
             max_context=runner.max_context,
             # Drafts need rows that do not depend on the others of their batch.
             speculate=runner.exact,
             compile=Grammars(lambda: self.tokenizer, runner.eos_token_ids).compile,
-            generation_config=(
-                generation_config.read_bytes() if generation_config.is_file() else None
-            ),
+            generation_config=config.read_bytes() if config.is_file() else None,
         )
 
     @property

@@ -22,6 +22,7 @@ use crate::text::Tokenizer;
 #[pyclass(frozen, module = "spectrie._core")]
 pub(super) struct RequestResolver {
     tokenizer: Py<Tokenizer>,
+    model: String,
     compile: Py<PyAny>,
     vocabulary_size: u32,
     max_context: u32,
@@ -32,10 +33,11 @@ pub(super) struct RequestResolver {
 #[pymethods]
 impl RequestResolver {
     #[new]
-    #[pyo3(signature = (tokenizer, *, vocabulary_size, max_context, compile, speculate=true,
+    #[pyo3(signature = (tokenizer, *, model, vocabulary_size, max_context, compile, speculate=true,
         generation_config=None))]
     fn new(
         tokenizer: Py<Tokenizer>,
+        model: String,
         vocabulary_size: u32,
         max_context: u32,
         compile: Py<PyAny>,
@@ -52,6 +54,7 @@ impl RequestResolver {
         };
         Ok(Self {
             tokenizer,
+            model,
             compile,
             vocabulary_size,
             max_context,
@@ -90,7 +93,7 @@ impl RequestResolver {
         let files = &self.tokenizer.get().files;
         let resolved = py.detach(|| {
             let model = Model {
-                name: "",
+                name: &self.model,
                 vocabulary_size: self.vocabulary_size,
                 max_context: self.max_context,
                 text: files,
