@@ -99,9 +99,12 @@ BAD_REQUESTS = [
         name="logit_bias with too many entries",
         chat={"logit_bias": {str(token): 1 for token in range(1025)}},
         param="logit_bias",
-        message="logit_bias: given 1025 entries, allowed up to 1024",
+        message="logit_bias: given 1025 entries, allowed up to 1024; "
+        "logit_bias: given token id 257, allowed 0 to 256",
         wire={"sampling": {"logit_bias": {str(token): 1 for token in range(1025)}}},
         field="sampling.logit_bias",
+        wire_message="sampling.logit_bias: given 1025 entries, allowed up to 1024; "
+        "sampling.logit_bias: given token id 257, allowed 0 to 256",
     ),
     BadRequest(
         name="stop text too long",
