@@ -70,6 +70,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "operators",
         "lib",
     ),
+    "rust/python/src": (
+        "enums errors lock router",
+        "bigrams corpus options text",
+        "grammar replay",
+        "start",
+        "engine",
+        "cpu request",
+        "lib",
+    ),
     "rust/router/src": (
         "error sync",
         "access config listen metrics",

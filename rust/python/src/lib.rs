@@ -14,6 +14,7 @@ mod options;
 mod replay;
 mod request;
 mod router;
+mod start;
 mod text;
 
 use pyo3::prelude::*;
@@ -32,5 +33,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     replay::register(module)?;
     request::register(module)?;
     router::register(module)?;
+    start::register(module)?;
     text::register(module)
 }

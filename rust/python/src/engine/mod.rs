@@ -24,7 +24,7 @@ use self::plan::Plan;
 use crate::bigrams::Bigrams;
 use crate::errors::{EngineError, engine_error};
 use crate::options;
-use crate::request::Request;
+use crate::start::Request;
 
 /// The model's likeliest tokens, copied from Python arrays.
 struct Top {

@@ -1,6 +1,6 @@
 //! One answer of `LLM`, from its order to its last token.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use spectrie_proto::worker_v1::{FinishKind, RequestStats};
@@ -10,9 +10,10 @@ use spectrie_text::TextFiles;
 
 use super::error::ended_badly;
 use super::piece::{AnswerEnd, AnswerPiece};
-use super::start::{Request, engine_request};
 use crate::engine::{Finish, StepOutput, TokenLogprobs};
 use crate::grammar::Grammar;
+use crate::lock::lock;
+use crate::start::{Request, engine_request};
 
 /// One choice of a resolved request; see the stub file.
 #[pyclass(frozen, module = "spectrie._core")]
@@ -61,7 +62,7 @@ impl Choice {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 
     /// # Errors

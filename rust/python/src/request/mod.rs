@@ -6,18 +6,13 @@ mod fields;
 mod options;
 mod piece;
 mod resolver;
-mod start;
 
 use pyo3::prelude::*;
 
-pub(crate) use start::Request;
-
 /// Adds this folder's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Request>()?;
     module.add_class::<resolver::RequestResolver>()?;
     module.add_class::<choice::Choice>()?;
     module.add_class::<piece::AnswerPiece>()?;
-    module.add_class::<piece::AnswerEnd>()?;
-    module.add_function(wrap_pyfunction!(start::constraint_of, module)?)
+    module.add_class::<piece::AnswerEnd>()
 }

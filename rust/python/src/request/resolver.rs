@@ -13,9 +13,9 @@ use super::choice::Choice;
 use super::error::{ModelError, invalid_argument, named, refused};
 use super::fields::Fields;
 use super::options::{GivenPrompt, read_request};
-use super::start::kind_and_texts;
 use crate::errors::EngineError;
 use crate::grammar::Grammar;
+use crate::start::kind_and_texts;
 use crate::text::Tokenizer;
 
 /// Resolves the requests of one model; see the stub file.

@@ -46,24 +46,24 @@ impl Request {
 }
 
 /// A kind of constraint, and its text or texts.
-pub(super) type KindAndTexts = (&'static str, Option<Texts>);
+pub(crate) type KindAndTexts = (&'static str, Option<Texts>);
 
 /// The text or texts of a constraint.
 #[derive(IntoPyObject)]
-pub(super) enum Texts {
+pub(crate) enum Texts {
     One(String),
     Many(Vec<String>),
 }
 
 /// What the answer to a `Start` is held to; see the stub file.
 #[pyfunction]
-pub(super) fn constraint_of(start: &[u8]) -> PyResult<Option<KindAndTexts>> {
+pub(crate) fn constraint_of(start: &[u8]) -> PyResult<Option<KindAndTexts>> {
     let structured = decode(start)?.structured;
     structured.map(kind_and_texts).transpose()
 }
 
 /// A constraint as the compiler takes it.
-pub(super) fn kind_and_texts(structured: worker_v1::Structured) -> PyResult<KindAndTexts> {
+pub(crate) fn kind_and_texts(structured: worker_v1::Structured) -> PyResult<KindAndTexts> {
     let constraint = structured.constraint.ok_or_else(|| {
         let message = "structured: given a constraint of a kind that this worker does not know";
         PyValueError::new_err(message)
@@ -98,7 +98,7 @@ fn is_unknown(name: &str, value: f64) -> bool {
 }
 
 /// The engine's form of an order.
-pub(super) fn engine_request(
+pub(crate) fn engine_request(
     start: worker_v1::Start,
     handle: u64,
     deadline_s: Option<f64>,
@@ -150,4 +150,10 @@ fn mode(number: i32) -> SpeculationMode {
 fn decode(start: &[u8]) -> PyResult<worker_v1::Start> {
     worker_v1::Start::decode(start)
         .map_err(|error| PyValueError::new_err(format!("not a Start message: {error}")))
+}
+
+/// Adds this file's class and function to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Request>()?;
+    module.add_function(wrap_pyfunction!(constraint_of, module)?)
 }
