@@ -31,7 +31,7 @@ impl SharedTrie {
 impl Insertion {
     /// Returns the ranges that were written, which the request's own drafter has to exclude.
     pub fn ranges(&self) -> &[InsertedRange] {
-        &self.document.ranges()
+        self.document.ranges()
     }
 
     /// Appends tokens to the document, in order; [`crate::SEPARATOR`] ends it and opens another. Takes

@@ -31,7 +31,7 @@ const LEVEL_OF: [u8; MAX_MATCH + 1] = {
 /// What is known of a node when its continuations are scored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
-    /// AllSources whose text before them equals the path and the end of the request's text.
+    /// Positions whose text before them equals the path and the end of the request's text.
     pub(crate) occurrences: &'a [Occurrence],
     /// What the model gave before after the last pair, after the last token, and after that token
     /// alone.

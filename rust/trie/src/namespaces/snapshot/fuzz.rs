@@ -131,7 +131,7 @@ fn restores(file: &Vec<u8>) -> bool {
     let memory = memory();
     let restored = restore(&memory, file);
     match &restored {
-        Ok(_) => work(&memory),
+        Ok(()) => work(&memory),
         Err(refusal) => {
             assert_eq!((memory.bytes(), memory.num_tokens()), (0, 0));
             if let Refusal::Io(error) = refusal {
