@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use spectrie_trie::TrieError;
-use spectrie_types::UnknownName;
 use spectrie_types::options::Violations;
 use thiserror::Error;
 
@@ -86,14 +85,4 @@ pub enum EngineError {
     /// An earlier call panicked and left the state undefined.
     #[error("the engine stopped after an internal failure; start a new one")]
     Stopped,
-}
-
-impl From<UnknownName> for EngineError {
-    fn from(error: UnknownName) -> Self {
-        Self::Config {
-            name: error.what,
-            given: format!("{:?}", error.given),
-            allowed: error.allowed(),
-        }
-    }
 }

@@ -2,14 +2,9 @@
 
 use llguidance::api::TopLevelGrammar;
 use serde_json::{Value, json};
+use spectrie_types::limits::{MAX_STRUCTURED_BYTES, MAX_STRUCTURED_CHOICES};
 
 use crate::error::SamplingError;
-
-/// Most bytes of the text of a constraint.
-const MAX_TEXT_BYTES: usize = 64 << 10;
-
-/// Most texts to choose from.
-const MAX_CHOICES: usize = 1024;
 
 /// A constraint as the caller writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,11 +73,11 @@ impl GrammarSpec {
             Self::JsonObject => 0,
             Self::JsonSchema(text) | Self::Regex(text) | Self::Lark(text) => text.len(),
             Self::Choice(texts) => {
-                if texts.is_empty() || texts.len() > MAX_CHOICES {
+                if texts.is_empty() || texts.len() > MAX_STRUCTURED_CHOICES {
                     return Err(SamplingError::Config {
                         name: self.name(),
                         given: format!("{} texts", texts.len()),
-                        allowed: format!("1 to {MAX_CHOICES}"),
+                        allowed: format!("1 to {MAX_STRUCTURED_CHOICES}"),
                     });
                 }
                 if texts.iter().any(String::is_empty) {
@@ -95,11 +90,11 @@ impl GrammarSpec {
                 texts.iter().map(String::len).sum()
             }
         };
-        if bytes > MAX_TEXT_BYTES {
+        if bytes > MAX_STRUCTURED_BYTES {
             return Err(SamplingError::Config {
                 name: self.name(),
                 given: format!("{bytes} bytes"),
-                allowed: format!("at most {MAX_TEXT_BYTES}"),
+                allowed: format!("at most {MAX_STRUCTURED_BYTES}"),
             });
         }
         Ok(())
