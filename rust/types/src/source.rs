@@ -1,9 +1,6 @@
 //! Where a token came from.
 
 use std::fmt;
-use std::str::FromStr;
-
-use crate::UnknownName;
 
 /// Numbers of sources, 0 (unspecified) included: the length of a table that is indexed by them.
 pub const NUM_SOURCES: usize = 8;
@@ -78,33 +75,17 @@ impl fmt::Display for Source {
     }
 }
 
-impl FromStr for Source {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|source| source.name() == name)
-            .ok_or_else(|| UnknownName::new("source", name, Self::ALL.map(Self::name)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_map_both_ways() {
+    fn numbers_map_both_ways() {
         for (index, source) in Source::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(source.number()), index + 1);
             assert_eq!(Source::from_number(source.number()), Some(source));
-            assert_eq!(source.name().parse(), Ok(source));
         }
         assert_eq!(Source::from_number(0), None);
         assert_eq!(Source::from_number(NUM_SOURCES as u8), None);
-        let error = "web".parse::<Source>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "source is \"web\"; allowed: model, prediction, request, shared, corpus, recycled, grammar"
-        );
     }
 }

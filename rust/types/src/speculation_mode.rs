@@ -55,13 +55,6 @@ impl SpeculationMode {
     pub const fn number(self) -> u8 {
         self as u8
     }
-
-    /// The mode of a number; `None` for 0 and above 5.
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Self> {
-        let index = usize::from(number).checked_sub(1)?;
-        Self::ALL.get(index).copied()
-    }
 }
 
 impl fmt::Display for SpeculationMode {
@@ -88,10 +81,8 @@ mod tests {
     fn numbers_and_names_map_both_ways() {
         for (index, mode) in SpeculationMode::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(mode.number()), index + 1);
-            assert_eq!(SpeculationMode::from_number(mode.number()), Some(mode));
             assert_eq!(mode.name().parse(), Ok(mode));
         }
-        assert_eq!(SpeculationMode::from_number(0), None);
         let error = "fast".parse::<SpeculationMode>().unwrap_err();
         assert_eq!(
             error.to_string(),
