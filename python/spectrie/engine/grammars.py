@@ -1,4 +1,4 @@
-"""Answers held to a grammar: the compiler of a model."""
+"""Compiles the constraints of a model's answers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Grammars"]
 
 
 class Grammars:
-    """Compiles the constraints of one model; the compiler is made when the first one comes.
+    """Compiles the constraints of one model; creates the compiler for the first of them.
 
-    Safe to share between threads. Not for the step loop's thread: compiling takes milliseconds, the
-    first time half a second, at worst ten seconds.
+    Safe to share between threads, but not for the step loop's thread: compiling takes milliseconds,
+    half a second the first time, ten seconds at worst.
 
     Args:
-        open_tokenizer: Gives the model's tokenizer.
+        open_tokenizer: Returns the model's tokenizer.
         eos_token_ids: Tokens that end an answer.
     """
 
@@ -32,14 +32,14 @@ class Grammars:
         self._compiler: _core.GrammarCompiler | None = None
 
     def compile(self, kind: str, text: str | list[str] | None) -> _core.Grammar:
-        """Compiles a constraint, or finds it among the last ones.
+        """Compiles a constraint, or returns it from the cache of recent ones.
 
         Args:
             kind: `json_schema`, `json_object`, `regex`, `grammar` or `choice`.
             text: Its text or texts; None for `json_object`.
 
         Raises:
-            EngineError: It is over a limit, cannot be compiled, or no text meets it.
+            EngineError: It exceeds a limit, cannot be compiled, or no text satisfies it.
         """
         from spectrie import _core
 

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LLM"]
 
-# Choices under way at a time in one call: enough to keep any engine full, and far below what it holds.
+# Concurrent choices of one call: enough to keep any engine full, and far below its limit.
 _MAX_STREAMS = 1024
 
 
-# Text, token ids or messages: one of them.
+# Text, token ids or messages: exactly one of them.
 _Prompt = tuple[str | None, Sequence[int] | None, Sequence[Message] | None]
 
 
 class LLM:
-    """A model in this process: continuous batching, speculation and sampling as the server has them.
+    """A model in this process, with the server's continuous batching, speculation and sampling.
 
-    Safe to share between threads. Answers depend on prompt, options and seed alone: never on
-    speculation, on other requests or on how many run at once.
+    Safe to share between threads. Answers depend only on prompt, options and seed: never on
+    speculation or on other requests.
 
     Args:
         model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
@@ -183,18 +183,18 @@ class LLM:
         Args:
             prompt: Text, or a list of texts.
             prompt_token_ids: Token ids instead, or a list of lists.
-            n: Independent answers to each prompt, 1 to 8: the first is given and has all as its
-                `choices`. Answer `i` is the one of seed `choice_seed(seed, i)`.
+            n: Independent answers to each prompt, 1 to 8. Returns the first, with all of them as its
+                `choices`. Answer `i` has the seed `choice_seed(seed, i)`.
             progress: Whether to show a bar of finished prompts on stderr.
-            options: See `GenerateOptions`; they hold for every prompt of a list.
+            options: See `GenerateOptions`; they apply to every prompt of a list.
 
         Raises:
             InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
             SpectrieError: The request failed.
         """
         prompts: list[_Prompt]
-        one = isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids))
-        if one:
+        single = isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids))
+        if single:
             prompts = [(prompt, prompt_token_ids, None)]  # type: ignore[list-item]
         else:
             prompts = [(text, None, None) for text in prompt or ()]
@@ -208,7 +208,7 @@ class LLM:
                 if progress:
                     note = f"{len(answers)}/{len(prompts)} prompts, {num_tokens} tokens"
                     bar.show(len(answers), note)
-        return answers[0] if one else answers
+        return answers[0] if single else answers
 
     def chat(
         self, messages: Sequence[Message], *, n: int = 1, **options: Unpack[GenerateOptions]
@@ -231,7 +231,7 @@ class LLM:
         messages: Sequence[Message] | None = None,
         **options: Unpack[GenerateOptions],
     ) -> LocalStream:
-        """Continues a prompt or answers a chat, piece by piece as tokens are verified.
+        """Continues a prompt or answers a chat; returns pieces as tokens are verified.
 
         Raises:
             InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
@@ -242,7 +242,7 @@ class LLM:
     def _answers(
         self, prompts: Sequence[_Prompt], n: int, options: GenerateOptions
     ) -> Iterator[Completion]:
-        """Answers in order, each with all its choices; many prompts are under way at a time."""
+        """Yields the answers in order, each with all its choices; many prompts run concurrently."""
         started: deque[list[LocalStream]] = deque()
         waiting = iter(prompts)
         try:
@@ -259,7 +259,7 @@ class LLM:
                 stream.cancel()
 
     def _start(self, prompt: _Prompt, n: int, options: GenerateOptions) -> list[LocalStream]:
-        """Begins every choice of one prompt."""
+        """Starts every choice of one prompt."""
         check_names(options)
         streams: list[LocalStream] = []
         try:
@@ -293,7 +293,7 @@ class LLM:
         return stream
 
     def close(self) -> None:
-        """Stops the model; answers that still run fail with `Cancelled`."""
+        """Stops the model; running answers fail with `Cancelled`."""
         atexit.unregister(self._host.close)
         self._host.close()
         self._fail_all(Cancelled("the model was closed"))

@@ -1,4 +1,4 @@
-"""A running answer in process: its deltas, and at the end the whole of it."""
+"""A running answer in this process: its deltas, and the whole answer at the end."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["LocalStream"]
 
 
 class LocalStream(Iterator[Delta]):
-    """An answer in pieces, as `LLM.stream` gives it: an iterator and a context manager.
+    """An answer in pieces, as returned by `LLM.stream`: an iterator and a context manager.
 
-    Leaving the context, or `cancel()`, stops the answer. One thread reads it.
+    Leaving the context, or calling `cancel()`, stops the answer. Only one thread may read it.
 
     Args:
-        choice: The resolved choice.
-        cancel: Takes `(keep_tokens, finished)` and stops the request in the engine.
+        choice: The resolved choice; assembles its text, tokens and usage.
+        cancel: Receives `(keep_tokens, finished)` and stops the request in the engine.
         model: Name of the model that answers.
     """
 
@@ -41,7 +41,7 @@ class LocalStream(Iterator[Delta]):
 
     @property
     def text_so_far(self) -> str:
-        """All text that has come."""
+        """All text received so far."""
         return self._choice.text
 
     @property
@@ -50,11 +50,11 @@ class LocalStream(Iterator[Delta]):
         return self._choice.request_id
 
     def push(self, step: tuple[_core.StepOutput, int] | SpectrieError) -> None:
-        """Takes a step and the request's place in it, or what ended everything; for the step loop."""
+        """Receives a step and the request's index in it, or an error; called by the step loop."""
         self._steps.put(step)
 
     def cancel(self) -> None:
-        """Stops the answer within one step; what came so far stays readable."""
+        """Stops the answer within one step; the text received so far stays readable."""
         if not self._ended:
             self._cancelled = True
             self._cancel(None, False)
@@ -64,7 +64,7 @@ class LocalStream(Iterator[Delta]):
         return self._cancelled or self._end is not None or self._error is not None
 
     def __next__(self) -> Delta:
-        """The next piece; waits for it."""
+        """Waits for the next piece and returns it."""
         while not self._ended:
             delta = self._take(self._steps.get())
             if delta is not None:
@@ -74,7 +74,7 @@ class LocalStream(Iterator[Delta]):
         raise StopIteration
 
     def final(self) -> Completion:
-        """Waits for the end and gives the whole answer.
+        """Waits for the end and returns the whole answer.
 
         Raises:
             StreamInterrupted: It was cancelled.

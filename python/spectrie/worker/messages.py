@@ -1,4 +1,4 @@
-"""Conversions between the worker's wire messages and the engine's objects."""
+"""Converts between the worker's wire messages and the engine's objects."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 def engine_request(
     handle: int, start: worker_pb2.Start, speculate: bool, grammars: Grammars
 ) -> _core.Request:
-    """Turns a `Start` into a request of the engine.
+    """Converts a `Start` to a request of the engine.
 
-    Without `speculate` nothing is drafted, whatever the message asks for. The deadline moves from
-    Unix time to this process's monotonic clock, on which steps run.
+    Without `speculate`, nothing is drafted, whatever the message requests. The deadline is converted
+    from Unix time to this process's monotonic clock, on which steps run.
 
-    A constraint is compiled here, which may take seconds.
+    Compiles the constraint, which may take seconds.
 
     Raises:
-        EngineError: A value is outside what the engine takes, or the constraint cannot be compiled.
-        ValueError: The constraint is of a kind that this worker does not know.
+        EngineError: A value is out of the engine's range, or the constraint cannot be compiled.
+        ValueError: This worker does not support the constraint's kind.
     """
     from spectrie import _core
 
@@ -54,7 +54,7 @@ def engine_request(
 
 
 def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:
-    """Turns the figures of a finished request into their message."""
+    """Converts the figures of a finished request to their message."""
     return worker_pb2.RequestStats(
         verify_steps=finish.verify_steps,
         drafted_tokens=finish.drafted_tokens,
@@ -70,13 +70,13 @@ def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:
 
 
 def finish_kind(finish: _core.Finish) -> worker_pb2.FinishKind.ValueType:
-    """How a request ended, for the router: what the engine refuses, no other worker takes either."""
+    """Returns how a request ended; no other worker would accept a request that the engine refuses."""
     kind = worker_pb2.FinishKind.ValueType(finish.kind)
     return worker_pb2.FINISH_INVALID if kind == worker_pb2.FINISH_REFUSED else kind
 
 
 def token_logprobs(entries: Iterable[_core.TokenLogprobs]) -> list[worker_pb2.TokenLogprob]:
-    """Turns log-probabilities of output tokens into their messages."""
+    """Converts log-probabilities of output tokens to their messages."""
     return [
         worker_pb2.TokenLogprob(
             token_id=entry.token_id,
@@ -91,7 +91,7 @@ def token_logprobs(entries: Iterable[_core.TokenLogprobs]) -> list[worker_pb2.To
 def prompt_logprobs(
     prompt_ids: Sequence[int], entries: Sequence[_core.TokenLogprobs | None]
 ) -> list[worker_pb2.TokenLogprob]:
-    """Turns log-probabilities of a prompt's tokens into their messages; the first one has none."""
+    """Converts log-probabilities of a prompt's tokens to their messages; the first token has none."""
     first = worker_pb2.TokenLogprob(token_id=prompt_ids[0])
     return [first, *token_logprobs(entry for entry in entries[1:] if entry is not None)]
 
@@ -99,7 +99,7 @@ def prompt_logprobs(
 def refusal(
     start: worker_pb2.Start, message: str, finish: worker_pb2.FinishKind.ValueType
 ) -> worker_pb2.RequestOutput:
-    """The answer to a `Start` that never reached the engine."""
+    """Returns the answer to a `Start` that never reached the engine."""
     return worker_pb2.RequestOutput(
         request_id=start.request_id,
         attempt=start.attempt,
@@ -110,7 +110,7 @@ def refusal(
 
 
 def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
-    """Turns the engine's load into its message; `recycling` as the worker was started."""
+    """Converts the engine's load to its message; `recycling` is the worker's setting."""
     return worker_pb2.Load(
         running=load.running,
         waiting=load.waiting,
