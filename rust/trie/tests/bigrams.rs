@@ -1,4 +1,4 @@
-//! What the model says after one token alone is drafted from the first step on.
+//! The bigram table is drafted from the first step on.
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 

@@ -1,4 +1,4 @@
-//! The text of running requests is there for others at once, and gone when it is forgotten.
+//! Other requests draft the text of running ones at once, until it is forgotten.
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Shared memory against a slow model: a set of every run of tokens that was taught.
+//! Shared memory against a slow model: a set of every run of tokens that was inserted.
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 

@@ -1,5 +1,5 @@
-//! The score and the tree, the same for every structure: the blend of `src/score.rs` without the
-//! mixer, and the search of `src/best_first.rs`.
+//! The score and the tree, the same for every structure: the blend of `src/score/scorer.rs` without the
+//! mixer, and the search of `src/draft/best_first.rs`.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

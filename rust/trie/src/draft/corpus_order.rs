@@ -1,4 +1,4 @@
-//! Which corpora a request asks first.
+//! The order in which a request asks corpora.
 
 use std::sync::Arc;
 

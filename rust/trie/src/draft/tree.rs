@@ -1,4 +1,4 @@
-//! The draft tree handed to verification.
+//! The draft tree that the model verifies.
 
 use spectrie_types::Source;
 

@@ -1,4 +1,4 @@
-//! A draft tree while it is being chosen.
+//! The builder of a draft tree.
 
 use crate::score::candidate::Candidate;
 use crate::score::scorer::Scorer;

@@ -1,4 +1,4 @@
-//! A document on its way into the segments of a namespace.
+//! A document that is being written to the segments of a namespace.
 
 use std::sync::Arc;
 

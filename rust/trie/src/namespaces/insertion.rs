@@ -1,4 +1,4 @@
-//! The text of a running request on its way into its namespace.
+//! The open document of a running request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How much of a tree is worth its rows, for one request alone.
+//! The draft budget of one request alone: the part of a tree that is worth its rows.
 
 use crate::DraftTree;
 

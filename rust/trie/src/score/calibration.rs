@@ -1,4 +1,4 @@
-//! How far a request's scores have been right lately.
+//! Expected against actual acceptance of one request, recently.
 
 /// Share of the old evidence kept at each label.
 const KEEP: f32 = 0.85;

@@ -1,4 +1,4 @@
-//! What was seen of each candidate of a node, gathered from every source.
+//! The evidence for each candidate of a node, collected from every source.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! The inputs of the mixer: what is known of one candidate beside its rivals.
+//! The features of one candidate of a node, beside its rivals.
 
 use crate::score::calibration::Calibration;
 use crate::score::evidence::{Context, Evidence, Gathering};

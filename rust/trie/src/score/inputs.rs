@@ -1,4 +1,4 @@
-//! The inputs of the mixer: their number, their places and log-odds.
+//! The inputs of the mixer: their number and positions, and log-odds.
 
 use crate::score::calibration::Calibration;
 use crate::sources::hints::KINDS;

@@ -1,4 +1,4 @@
-//! The logs that one draft reads, in order of credit.
+//! All sources that one draft reads, in order of credit.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! Evidence that needs no whole match: what the request's own text says of a node when its last
-//! tokens are new.
+//! Sparse context: evidence from the request's own text for a node whose last tokens match nothing.
 //!
 //! Text that repeats itself seldom does so word by word: a name changes and the rest stays. So a
 //! node also asks what followed its last token anywhere, what came two tokens after its parent

@@ -1,4 +1,4 @@
-//! The caller's `prediction`: a text that the output is expected to follow, with edits.
+//! The caller's `prediction`: text that the output is expected to resemble.
 
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, Occurrence, collect, context_of};

@@ -1,4 +1,4 @@
-//! Files that are replaced whole or not at all.
+//! Atomically replaced files with checksums.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! Leave to own bytes of a budget.
+//! A share of a byte budget.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

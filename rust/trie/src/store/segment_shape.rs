@@ -1,4 +1,4 @@
-//! The sizes of a segment, and whether a saved one can be.
+//! The sizes of a segment, and the check of a saved one.
 
 use crate::store::chains::ORDERS;
 

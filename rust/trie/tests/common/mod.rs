@@ -1,4 +1,4 @@
-//! What several tests share.
+//! Helpers of several tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

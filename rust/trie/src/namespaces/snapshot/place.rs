@@ -1,11 +1,11 @@
-//! Where a snapshot is, and for which tokenizer.
+//! The path of a snapshot and the tokenizer that it belongs to.
 
 use std::path::{Path, PathBuf};
 
 /// Name of a snapshot in its folder.
 const FILE_NAME: &str = "memory.snapshot";
 
-/// Where a snapshot is, and for which tokenizer.
+/// The path of a snapshot and the tokenizer that it belongs to.
 #[derive(Debug)]
 pub(crate) struct SnapshotPlace {
     pub(crate) path: PathBuf,

@@ -1,4 +1,4 @@
-//! Building a corpus file.
+//! The builder of a corpus file.
 
 use std::io::{self, Write};
 use std::path::Path;

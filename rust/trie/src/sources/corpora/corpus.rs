@@ -1,4 +1,4 @@
-//! Named text that an operator built offline: read-only, memory-mapped, indexed already.
+//! An open corpus: read-only, memory-mapped, with its index.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Named text that an operator built offline: read-only, memory-mapped, indexed already.
+//! Corpora: named text with its index, built offline by an operator.
 
 pub(crate) mod builder;
 pub(crate) mod corpus;
