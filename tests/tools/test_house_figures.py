@@ -42,6 +42,9 @@ def house(tmp_path: Path) -> House:
 
 
 def test_an_option_counts_where_it_is_written_by_hand(house: House) -> None:
+    fields = house.root / "python/spectrie/model/config/fields.py"
+    fields.parent.mkdir(parents=True)
+    fields.write_text('FIELDS = "max_step_ms, of others"\n')
     assert house.option_files("max_step_ms") == 2
     assert house.draft_memory_defaults() == 1
 
