@@ -44,7 +44,7 @@ class LLM:
 
     Args:
         model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
-        progress: Takes one line per stage of loading.
+        progress: Receives one line per stage of loading.
         options: See `EngineKeywords`; `speculation` may be True or False, too.
 
     Raises:
