@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -34,7 +35,10 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / ".venv/bin").mkdir(parents=True)
-        (folder / ".venv/bin/spectrie").symlink_to(Path(sys.executable).parent / "spectrie")
+        command = folder / ".venv/bin/spectrie"
+        # The command of this checkout, also where its packages are not installed.
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m spectrie "$@"\n')
+        command.chmod(0o755)
         (folder / "python").symlink_to(ROOT / "python")
         user = Path(os.environ.get("SPECTRIE_CACHE") or Path.home() / ".cache/spectrie")
         (folder / "cache").mkdir()
@@ -117,13 +121,10 @@ def free_port() -> int:
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """A terminal whose server is gone afterwards, however the test ends."""
     terminal = Terminal(tmp_path)
-    try:
-        yield terminal
-        terminal.stop()
-    finally:
-        if terminal.server is not None:
-            terminal.server.kill()
-            terminal.server.wait()
+    yield terminal
+    if terminal.server is not None:
+        terminal.server.kill()
+        terminal.server.wait()
 
 
 def paste(terminal: Terminal, block: Block) -> None:
@@ -144,12 +145,14 @@ def paste(terminal: Terminal, block: Block) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="README's HTTP sample needs curl")
 def test_samples_run_as_pasted(terminal: Terminal) -> None:
     for block in blocks(README):
         if block.language:
             paste(terminal, block)
     assert (terminal.folder / "state").is_dir(), "the last server keeps what it learns"
+    terminal.stop()
 
 
 @pytest.mark.model
