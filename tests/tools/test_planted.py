@@ -1,0 +1,101 @@
+"""Each wall of this checkout falls when something is planted in a copy of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.walls import tree
+from tools.walls.orders import CIRCLES, ROOTS
+from tools.walls.sizes import tracked
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources of this checkout, under version control of their own."""
+    copy = tmp_path_factory.mktemp("clean")
+    subprocess.run(["git", "init", "-q", str(copy)], check=True)
+    for pattern in ROOTS:
+        for part in ROOT.glob(pattern):
+            for file in tracked(ROOT, part.relative_to(ROOT).as_posix()):
+                if file.suffix in (".rs", ".py", ".pyi"):
+                    (copy / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(ROOT / file, copy / file)
+    return copy
+
+
+@pytest.fixture
+def copy(clean: Path, tmp_path: Path) -> Path:
+    """The same, to plant in."""
+    return Path(shutil.copytree(clean, tmp_path / "copy"))
+
+
+def broken(root: Path) -> list[str]:
+    arrows = tree.arrows_below(root)
+    circles = [" ".join(one) for one in tree.all_circles(root, arrows) if one not in CIRCLES]
+    return [
+        *tree.wrong_arrows(root, arrows),
+        *circles,
+        *tree.too_long(root),
+        *tree.crowded(root),
+    ]
+
+
+def plant(file: Path, text: str) -> None:
+    file.write_text(text + file.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def test_nothing_planted_breaks_nothing(clean: Path) -> None:
+    assert broken(clean) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        (
+            "rust/engine/src/cache/pool.rs",
+            "use crate::scheduling::Scheduler;\n",
+            "rust/engine/src: cache/pool.rs uses scheduling/scheduler.rs",
+        ),
+        (
+            "rust/trie/src/store/segment.rs",
+            "use crate::draft::tree::DraftTree;\n",
+            "rust/trie/src: store/segment.rs uses draft/tree.rs",
+        ),
+        (
+            "python/spectrie/model/plan.py",
+            "from spectrie.model.runner.runner import Runner\n",
+            "python/spectrie/model: plan.py uses runner/runner.py",
+        ),
+    ],
+)
+def test_an_arrow_up_is_found(copy: Path, file: str, text: str, found: str) -> None:
+    plant(copy / file, text)
+    assert found in broken(copy)
+
+
+def test_a_circle_is_found(copy: Path) -> None:
+    for one, other in (("priority", "fairness"), ("fairness", "priority")):
+        plant(copy / f"rust/engine/src/scheduling/{one}.rs", f"use super::{other}::anything;\n")
+    folder = "rust/engine/src/scheduling"
+    assert any(f"{folder}/fairness.rs {folder}/priority.rs" in line for line in broken(copy))
+
+
+def test_a_file_of_401_lines_is_found(copy: Path) -> None:
+    file = copy / "rust/sampling/src/typical.rs"
+    lines = len(file.read_text(encoding="utf-8").splitlines())
+    plant(file, "//\n" * (401 - lines))
+    assert broken(copy) == ["rust/sampling/src/typical.rs: 401 lines"]
+
+
+def test_a_17th_entry_is_found(copy: Path) -> None:
+    folder = copy / "python" / "spectrie" / "engine"
+    there = len(list(folder.iterdir()))
+    for number in range(17 - there):
+        (folder / f"one_more_{number}.py").touch()
+    assert broken(copy) == ["python/spectrie/engine: 17 entries"]
