@@ -30,7 +30,7 @@ CRATES: dict[str, set[str]] = {
     "spectrie-proto": set(),
     "spectrie-codegen": {"spectrie-types"},
     "spectrie-sampling": {"spectrie-types", "spectrie-simd", "spectrie-text"},
-    "spectrie-engine": {"spectrie-types", "spectrie-sampling", "spectrie-trie", "spectrie-text"},
+    "spectrie-engine": {"spectrie-types", "spectrie-sampling", "spectrie-trie"},
     "spectrie-request": {"spectrie-types", "spectrie-proto", "spectrie-text"},
     "spectrie-router": {"spectrie-types", "spectrie-request", "spectrie-proto", "spectrie-text"},
     "spectrie-py": {
