@@ -19,11 +19,9 @@ __all__ = ["chat_prompt", "generate_request", "set_ids"]
 
 _STRUCTURED = "json_schema json_object regex grammar choice".split()
 _MODES = {
-    "auto": pb.SPECULATION_MODE_AUTO,
-    "off": pb.SPECULATION_MODE_OFF,
-    "bfs": pb.SPECULATION_MODE_BFS,
-    "prob": pb.SPECULATION_MODE_PROB,
-    "tiers": pb.SPECULATION_MODE_TIERS,
+    name.removeprefix("SPECULATION_MODE_").lower(): pb.SpeculationMode.Value(name)
+    for name, number in pb.SpeculationMode.items()
+    if number
 }
 _INTEGERS = {
     FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),

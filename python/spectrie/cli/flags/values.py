@@ -68,7 +68,8 @@ def integer(
             raise ValueError(f"{value} is out of range: {allowed}")
         return value
 
-    return Kind("N", parse, allowed=_measured(allowed.removeprefix("from "), unit))
+    shown = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+    return Kind("N", parse, allowed=f"{shown} {unit}".rstrip())
 
 
 def number(
@@ -91,11 +92,7 @@ def number(
             raise ValueError(f"{given} is out of range: {allowed}")
         return value
 
-    return Kind("X", parse, allowed=_measured(allowed.removeprefix("from "), unit))
-
-
-def _measured(allowed: str, unit: str) -> str:
-    return f"{allowed} {unit}".rstrip()
+    return Kind("X", parse, allowed=f"{allowed.removeprefix('from ')} {unit}".rstrip())
 
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
