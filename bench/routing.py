@@ -39,13 +39,13 @@ def run(model: str, *, threads: int, dtype: str = "auto", prompts: int = ROUTED)
             one = _measure(llm, tasks[:prompts], concurrency)
             data[str(concurrency)] = one
             rows.append(_row(concurrency, one))
-    header = ["at a time", "off tok/s", "on tok/s", "speed-up", "decode only", "seed's"]
-    header += ["accepted length", "seed's", "identical"]
+    header = ["at a time", "off tok/s", "on tok/s", "speed-up", "decode only", "reference"]
+    header += ["accepted length", "reference", "identical"]
     notes = [
         f"{prompts} requests at each level, prefill included, greedy,"
-        f" {facts['dtype']}, {threads} threads, after {WARMING} others of the same kind were learnt;"
-        " nothing is learnt while measuring. Accepted length: tokens per forward after the prefill."
-        " The seed's figures are of another model on other hardware: beside ours, not compared."
+        f" {facts['dtype']}, {threads} threads, after {WARMING} others of the same kind were learned;"
+        " nothing is learned while measuring. Accepted length: tokens per forward after the prefill."
+        " The reference published its figures for another model and hardware: for orientation only."
     ]
     report.write("routing", "Intent routing, warm memory", facts, header, rows, data, notes)
 

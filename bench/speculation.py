@@ -61,7 +61,7 @@ def run(model: str, *, pairs: int, max_tokens: int, threads: int, dtype: str = "
     header += ["accepted/step", "identical", "floor", "goal", "verdict", "lookup speed-up"]
     notes = [
         f"Whole requests, prefill included, greedy, at most {max_tokens} tokens, {facts['dtype']},"
-        f" {threads} threads; nothing is learnt between requests. Edits carry their prediction, code"
+        f" {threads} threads; nothing is learned between requests. Edits carry their prediction, code"
         f" is drafted from a corpus of other packages. Lookup: transformers'"
         f" prompt_lookup_num_tokens={LOOKUP_TOKENS} over its own plain decoding."
     ]
