@@ -52,7 +52,7 @@ class EngineError(Exception):
 
 @final
 class Grammar:
-    """What an answer must be a text of, compiled; requests may share one."""
+    """A compiled constraint on an answer; requests may share one."""
 
 @final
 class GrammarCompiler:
@@ -70,7 +70,7 @@ class GrammarCompiler:
 
     def __new__(cls, tokenizer: Tokenizer, eos_token_ids: Sequence[int]) -> Self: ...
     def compile(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar:
-        """Compiles one constraint, in milliseconds to, seldom, seconds; other Python threads go on.
+        """Compiles one constraint, in milliseconds or seldom seconds; releases the GIL.
 
         Args:
             kind: `json_schema`, `json_object` (no text), `regex`, `grammar` (Lark) or `choice`
@@ -197,7 +197,7 @@ class StepOutput:
     def finishes(self) -> list[Finish | None]:
         """Set for each handle that ended."""
     def logprobs(self, index: int) -> list[TokenLogprobs] | None:
-        """What the model thought of each token of the `index`-th handle; None unless it asked.
+        """Log-probabilities of each token of the `index`-th handle; None unless requested.
 
         Raises:
             IndexError: There are fewer handles.
@@ -223,7 +223,7 @@ class TokenLogprobs:
         """Likeliest first, ties by the lowest id."""
     @property
     def top_logprobs(self) -> list[float]:
-        """One for each of `top_ids`."""
+        """One per entry of `top_ids`."""
 
 def choice_seed(seed: int, choice: int) -> int:
     """The seed of one choice of a request: the request's own for choice 0, else a hash of both."""
@@ -245,7 +245,7 @@ class Load:
         """Pages that requests hold."""
     @property
     def pages_cached(self) -> int:
-        """Pages that no request holds, kept for the prefix they hold."""
+        """Pages in the prefix cache that no request holds."""
     @property
     def pages_total(self) -> int: ...
     @property
@@ -264,22 +264,22 @@ class Load:
     def preemptions(self) -> int: ...
     @property
     def prefix_query_tokens(self) -> int:
-        """Prompt tokens that were looked up in the prefix cache, once for each request."""
+        """Prompt tokens looked up in the prefix cache, once per request."""
     @property
     def prefix_hit_tokens(self) -> int:
-        """Those of them that were found there."""
+        """Prompt tokens found there."""
     @property
     def draft_calls(self) -> int:
         """Times that a request was asked for drafts."""
     @property
     def drafting_ms_total(self) -> float:
-        """Milliseconds that took."""
+        """Milliseconds that drafting took."""
     @property
     def choices_total(self) -> int:
-        """Steps of decoding alone in mode auto whose choice, to draft or not, can be judged."""
+        """Decode-only steps of mode auto whose decision to draft or not can be judged."""
     @property
     def choices_right(self) -> int:
-        """Those whose choice was right by the evidence of their time.
+        """Of these, the decisions that recent evidence shows to be correct.
 
         Drafts: steps with drafts and as many requests emitted as many tokens a millisecond as steps
         without. None although some were offered: the likeliest of such came true too seldom to pay
@@ -287,7 +287,7 @@ class Load:
         """
     @property
     def corpus_bytes(self) -> int:
-        """Size of the corpora, which are files in memory and not in `memory_bytes`."""
+        """Size of the mapped corpora; not part of `memory_bytes`."""
     @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
@@ -296,7 +296,7 @@ class Load:
         """Tokens that draft memory evicted to stay within its bytes."""
     @property
     def expected_accepted(self) -> float:
-        """Sum of the values of the draft nodes sent in mode auto: what should be accepted."""
+        """Expected acceptances: the sum of the values of the draft nodes sent in mode auto."""
     @property
     def accepted_by_source(self) -> list[int]:
         """Draft nodes of mode auto that became output; index = source number."""
@@ -306,7 +306,7 @@ class Load:
         by tenths of their probability given the parent."""
     @property
     def offered_steps(self) -> int:
-        """Steps of decoding alone whose drafts the budget chose."""
+        """Decode-only steps whose drafts the budget chose."""
     @property
     def offered_tokens(self) -> int: ...
     @property
@@ -314,7 +314,7 @@ class Load:
         """Milliseconds of the offered steps, from plan to results."""
     @property
     def holdout_steps(self) -> int:
-        """Steps of decoding alone that went without drafts to measure what these gain."""
+        """Decode-only steps held out without drafts, to measure their gain."""
     @property
     def holdout_tokens(self) -> int: ...
     @property
@@ -322,7 +322,7 @@ class Load:
 
 @final
 class CorpusInfo:
-    """What is known of a loaded corpus."""
+    """Facts about a loaded corpus."""
 
     @property
     def name(self) -> str: ...
@@ -342,7 +342,7 @@ class CorpusInfo:
 
 @final
 class NamespaceInfo:
-    """What is known of a namespace of draft memory."""
+    """Facts about a namespace of draft memory."""
 
     @property
     def name(self) -> str: ...
@@ -358,7 +358,7 @@ class NamespaceInfo:
 
 @final
 class SnapshotInfo:
-    """What a snapshot of draft memory holds; all 0 where there is none."""
+    """Contents of a snapshot of draft memory; all 0 if there is none."""
 
     @property
     def num_namespaces(self) -> int: ...
@@ -424,13 +424,13 @@ class Engine:
 
     def __new__(cls, config: Mapping[str, object]) -> Self: ...
     def submit(self, request: Request) -> None:
-        """Hands a request in; one that can never run ends with a refused output.
+        """Submits a request; one that can never run ends with a refused output.
 
         Raises:
             EngineError: When `max_held` requests have not ended, or one of them has this handle.
         """
     def cancel(self, handle: int, keep_tokens: int | None = None, finished: bool = False) -> None:
-        """Ends a request at the next plan with a cancelled output; no effect when it already ended.
+        """Ends a request at the next plan with a cancelled output; no effect if it already ended.
 
         `keep_tokens` output tokens count (all when None) and, if it `finished` well, are learnt.
         """
@@ -442,7 +442,7 @@ class Engine:
             EngineError: The last plan was not committed.
         """
     def learn(self, namespace: str, token_ids: Sequence[int]) -> None:
-        """Teaches a namespace's draft memory.
+        """Inserts text in a namespace's draft memory.
 
         Raises:
             EngineError: A token is outside the vocabulary.
@@ -454,7 +454,7 @@ class Engine:
         context_tokens: int = 0,
         ms_per_key: float = 0.0,
     ) -> None:
-        """Sets what a forward costs, as measured at the start; later steps correct it.
+        """Sets the measured cost of a forward; later steps correct it.
 
         Args:
             rows: Rows of the forwards that were timed, ascending.
@@ -476,7 +476,7 @@ class Engine:
             EngineError: When the last plan was not committed.
         """
     def take_outputs(self) -> StepOutput:
-        """Ends that no step produced, each given once."""
+        """Outputs of requests that ended outside a step, each returned once."""
     def commit_logits(
         self,
         plan_id: int,
@@ -488,7 +488,7 @@ class Engine:
         top_ids: NDArray[np.int32] | None = None,
         top_probabilities: NDArray[np.float32] | None = None,
     ) -> StepOutput:
-        """Draws tokens from logits and moves the requests on.
+        """Samples tokens from logits and advances the requests.
 
         Args:
             logits_pointer: Address of float32 rows in the order of `plan.sample_rows`, in CPU
@@ -535,38 +535,38 @@ class Engine:
                 tokenizer, or its name is taken; nothing changed.
         """
     def remove_corpus(self, name: str) -> None:
-        """Stops drafting from a corpus; its file is left alone.
+        """Stops drafting from a corpus and keeps its file.
 
         Raises:
             EngineError: Speculation is off, or there is none of this name: those there are are
                 named.
         """
     def set_bigrams(self, bigrams: Bigrams | None) -> None:
-        """Lets every request draft from what the model says after each token alone, from its next
+        """Lets every request draft from the model's bigrams, from its next
         step on; None ends that.
 
         Raises:
             EngineError: Speculation is off, or the table is of another vocabulary.
         """
     def corpora(self) -> list[CorpusInfo]:
-        """The corpora that are loaded, in the order in which they came."""
+        """The loaded corpora, in loading order."""
     def namespaces(self) -> list[NamespaceInfo]:
-        """The namespaces that learnt something or run requests, by name."""
+        """The namespaces that hold text or run requests, by name."""
     def save(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
-        """Saves what namespaces learnt; an old snapshot there is replaced whole or stays.
+        """Saves the namespaces' text; an old snapshot there is replaced whole or stays.
 
         Raises:
             EngineError: Speculation is off, or it cannot be written.
         """
     def restore(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
-        """Restores what was saved in a folder, nothing when nothing was.
+        """Restores what was saved in a folder, if anything was.
 
         Raises:
             EngineError: Speculation is off, or the snapshot is damaged or of another tokenizer;
                 memory stays as it was.
         """
     def forget(self, namespace: str) -> bool:
-        """Forgets all that a namespace learnt, and its kept prefixes; whether it had learnt anything.
+        """Drops a namespace's text and cached prefixes; returns whether it had any text.
 
         Its running requests draft from their own text from their next step on, teach no more and
         share no more.
@@ -593,28 +593,28 @@ class OptionRow:
         texts or token_ids."""
     @property
     def names(self) -> list[str]:
-        """The names of a choice; how the value of a text is shown."""
+        """The names of a choice, or how the value of a text is shown."""
     @property
     def forms(self) -> list[str]:
         """What an address may be beside TCP: unix, off."""
     @property
     def minimum(self) -> int | float | None:
-        """The least number; None where there is none."""
+        """The minimum; None without one."""
     @property
     def maximum(self) -> int | float | None:
-        """The greatest number; None where there is none."""
+        """The maximum; None without one."""
     @property
     def is_open(self) -> bool:
         """Whether `minimum` itself is not allowed."""
     @property
     def default(self) -> bool | int | float | str | tuple[str, ...] | None:
-        """The value when nothing sets it; None where that follows from something else."""
+        """The default value; None if it follows from something else."""
     @property
     def default_text(self) -> str:
         """The default as help shows it."""
     @property
     def unit(self) -> str:
-        """The unit of a number, such as tokens; empty where there is none."""
+        """The unit of a number, such as tokens; empty without one."""
     @property
     def group(self) -> str:
         """The heading that it is shown under."""
@@ -681,7 +681,7 @@ def constraint_of(start: bytes) -> tuple[str, str | list[str] | None] | None:
 
 @final
 class RequestResolver:
-    """Turns the options of `LLM` into requests of the engine, as the server does with its own.
+    """Converts the options of `LLM` to requests of the engine, as the server does.
 
     Args:
         tokenizer: The model's.
@@ -739,16 +739,16 @@ class Choice:
         """Which of the `n` answers this is."""
     @property
     def seed(self) -> int:
-        """Seed of the request, given or drawn."""
+        """Seed of the request, given or random."""
     @property
     def request_id(self) -> str:
-        """Name of the request, given or drawn."""
+        """Name of the request, given or generated."""
     @property
     def timeout_s(self) -> float | None:
-        """Seconds for the whole answer; None without a bound."""
+        """Seconds for the whole answer; None without a limit."""
     @property
     def text(self) -> str:
-        """All text that became certain."""
+        """All text that is final."""
     @property
     def token_ids(self) -> list[int]:
         """All tokens that count."""
@@ -760,7 +760,7 @@ class Choice:
         """What the model thought of each token; None unless asked for."""
     @property
     def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
-        """The same of the prompt's tokens, None for the first."""
+        """Log-probabilities of the prompt's tokens, None for the first."""
     def request(self, handle: int, now_s: float) -> Request:
         """What the engine takes; the time for the answer begins at `now_s`."""
     def take(self, output: StepOutput, index: int) -> AnswerPiece:
@@ -1029,7 +1029,7 @@ def tokenizer_fingerprint(path: str | PathLike[str]) -> str:
 
 @final
 class CorpusFile:
-    """What a corpus file holds."""
+    """Contents of a corpus file."""
 
     @property
     def name(self) -> str: ...
@@ -1054,7 +1054,7 @@ def corpus_info(path: str | PathLike[str]) -> CorpusFile:
 
 @final
 class Bigrams:
-    """What a model says after each token alone: its 8 likeliest next tokens. Immutable.
+    """A model's bigrams: its 8 likeliest next tokens after each single token. Immutable.
 
     Args:
         ids: int32 [vocabulary, 8], the likeliest first.
@@ -1123,7 +1123,7 @@ class CorpusBuilder:
 
 @final
 class Replay:
-    """What drafting would have done for requests whose output is known.
+    """Simulates drafting for requests whose output is known.
 
     Args:
         nodes: Most draft nodes of a step, 0 to 1024.
@@ -1169,7 +1169,7 @@ class Replay:
         namespace: str = "default",
         topk: tuple[Any, Any] | None = None,
     ) -> None:
-        """Replays one request; other Python threads go on.
+        """Replays one request; releases the GIL.
 
         Args:
             topk: Ids [P, 8] and probabilities [P, 8], arrays or lists of rows, P = tokens of prompt

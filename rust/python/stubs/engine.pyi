@@ -18,13 +18,13 @@ class Engine:
 
     def __new__(cls, config: Mapping[str, object]) -> Self: ...
     def submit(self, request: Request) -> None:
-        """Hands a request in; one that can never run ends with a refused output.
+        """Submits a request; one that can never run ends with a refused output.
 
         Raises:
             EngineError: When `max_held` requests have not ended, or one of them has this handle.
         """
     def cancel(self, handle: int, keep_tokens: int | None = None, finished: bool = False) -> None:
-        """Ends a request at the next plan with a cancelled output; no effect when it already ended.
+        """Ends a request at the next plan with a cancelled output; no effect if it already ended.
 
         `keep_tokens` output tokens count (all when None) and, if it `finished` well, are learnt.
         """
@@ -36,7 +36,7 @@ class Engine:
             EngineError: The last plan was not committed.
         """
     def learn(self, namespace: str, token_ids: Sequence[int]) -> None:
-        """Teaches a namespace's draft memory.
+        """Inserts text in a namespace's draft memory.
 
         Raises:
             EngineError: A token is outside the vocabulary.
@@ -48,7 +48,7 @@ class Engine:
         context_tokens: int = 0,
         ms_per_key: float = 0.0,
     ) -> None:
-        """Sets what a forward costs, as measured at the start; later steps correct it.
+        """Sets the measured cost of a forward; later steps correct it.
 
         Args:
             rows: Rows of the forwards that were timed, ascending.
@@ -70,7 +70,7 @@ class Engine:
             EngineError: When the last plan was not committed.
         """
     def take_outputs(self) -> StepOutput:
-        """Ends that no step produced, each given once."""
+        """Outputs of requests that ended outside a step, each returned once."""
     def commit_logits(
         self,
         plan_id: int,
@@ -82,7 +82,7 @@ class Engine:
         top_ids: NDArray[np.int32] | None = None,
         top_probabilities: NDArray[np.float32] | None = None,
     ) -> StepOutput:
-        """Draws tokens from logits and moves the requests on.
+        """Samples tokens from logits and advances the requests.
 
         Args:
             logits_pointer: Address of float32 rows in the order of `plan.sample_rows`, in CPU
@@ -129,38 +129,38 @@ class Engine:
                 tokenizer, or its name is taken; nothing changed.
         """
     def remove_corpus(self, name: str) -> None:
-        """Stops drafting from a corpus; its file is left alone.
+        """Stops drafting from a corpus and keeps its file.
 
         Raises:
             EngineError: Speculation is off, or there is none of this name: those there are are
                 named.
         """
     def set_bigrams(self, bigrams: Bigrams | None) -> None:
-        """Lets every request draft from what the model says after each token alone, from its next
+        """Lets every request draft from the model's bigrams, from its next
         step on; None ends that.
 
         Raises:
             EngineError: Speculation is off, or the table is of another vocabulary.
         """
     def corpora(self) -> list[CorpusInfo]:
-        """The corpora that are loaded, in the order in which they came."""
+        """The loaded corpora, in loading order."""
     def namespaces(self) -> list[NamespaceInfo]:
-        """The namespaces that learnt something or run requests, by name."""
+        """The namespaces that hold text or run requests, by name."""
     def save(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
-        """Saves what namespaces learnt; an old snapshot there is replaced whole or stays.
+        """Saves the namespaces' text; an old snapshot there is replaced whole or stays.
 
         Raises:
             EngineError: Speculation is off, or it cannot be written.
         """
     def restore(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
-        """Restores what was saved in a folder, nothing when nothing was.
+        """Restores what was saved in a folder, if anything was.
 
         Raises:
             EngineError: Speculation is off, or the snapshot is damaged or of another tokenizer;
                 memory stays as it was.
         """
     def forget(self, namespace: str) -> bool:
-        """Forgets all that a namespace learnt, and its kept prefixes; whether it had learnt anything.
+        """Drops a namespace's text and cached prefixes; returns whether it had any text.
 
         Its running requests draft from their own text from their next step on, teach no more and
         share no more.

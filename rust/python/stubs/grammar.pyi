@@ -5,7 +5,7 @@ class EngineError(Exception):
 
 @final
 class Grammar:
-    """What an answer must be a text of, compiled; requests may share one."""
+    """A compiled constraint on an answer; requests may share one."""
 
 @final
 class GrammarCompiler:
@@ -23,7 +23,7 @@ class GrammarCompiler:
 
     def __new__(cls, tokenizer: Tokenizer, eos_token_ids: Sequence[int]) -> Self: ...
     def compile(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar:
-        """Compiles one constraint, in milliseconds to, seldom, seconds; other Python threads go on.
+        """Compiles one constraint, in milliseconds or seldom seconds; releases the GIL.
 
         Args:
             kind: `json_schema`, `json_object` (no text), `regex`, `grammar` (Lark) or `choice`

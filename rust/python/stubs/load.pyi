@@ -15,7 +15,7 @@ class Load:
         """Pages that requests hold."""
     @property
     def pages_cached(self) -> int:
-        """Pages that no request holds, kept for the prefix they hold."""
+        """Pages in the prefix cache that no request holds."""
     @property
     def pages_total(self) -> int: ...
     @property
@@ -34,22 +34,22 @@ class Load:
     def preemptions(self) -> int: ...
     @property
     def prefix_query_tokens(self) -> int:
-        """Prompt tokens that were looked up in the prefix cache, once for each request."""
+        """Prompt tokens looked up in the prefix cache, once per request."""
     @property
     def prefix_hit_tokens(self) -> int:
-        """Those of them that were found there."""
+        """Prompt tokens found there."""
     @property
     def draft_calls(self) -> int:
         """Times that a request was asked for drafts."""
     @property
     def drafting_ms_total(self) -> float:
-        """Milliseconds that took."""
+        """Milliseconds that drafting took."""
     @property
     def choices_total(self) -> int:
-        """Steps of decoding alone in mode auto whose choice, to draft or not, can be judged."""
+        """Decode-only steps of mode auto whose decision to draft or not can be judged."""
     @property
     def choices_right(self) -> int:
-        """Those whose choice was right by the evidence of their time.
+        """Of these, the decisions that recent evidence shows to be correct.
 
         Drafts: steps with drafts and as many requests emitted as many tokens a millisecond as steps
         without. None although some were offered: the likeliest of such came true too seldom to pay
@@ -57,7 +57,7 @@ class Load:
         """
     @property
     def corpus_bytes(self) -> int:
-        """Size of the corpora, which are files in memory and not in `memory_bytes`."""
+        """Size of the mapped corpora; not part of `memory_bytes`."""
     @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
@@ -66,7 +66,7 @@ class Load:
         """Tokens that draft memory evicted to stay within its bytes."""
     @property
     def expected_accepted(self) -> float:
-        """Sum of the values of the draft nodes sent in mode auto: what should be accepted."""
+        """Expected acceptances: the sum of the values of the draft nodes sent in mode auto."""
     @property
     def accepted_by_source(self) -> list[int]:
         """Draft nodes of mode auto that became output; index = source number."""
@@ -76,7 +76,7 @@ class Load:
         by tenths of their probability given the parent."""
     @property
     def offered_steps(self) -> int:
-        """Steps of decoding alone whose drafts the budget chose."""
+        """Decode-only steps whose drafts the budget chose."""
     @property
     def offered_tokens(self) -> int: ...
     @property
@@ -84,7 +84,7 @@ class Load:
         """Milliseconds of the offered steps, from plan to results."""
     @property
     def holdout_steps(self) -> int:
-        """Steps of decoding alone that went without drafts to measure what these gain."""
+        """Decode-only steps held out without drafts, to measure their gain."""
     @property
     def holdout_tokens(self) -> int: ...
     @property
@@ -92,7 +92,7 @@ class Load:
 
 @final
 class CorpusInfo:
-    """What is known of a loaded corpus."""
+    """Facts about a loaded corpus."""
 
     @property
     def name(self) -> str: ...
@@ -112,7 +112,7 @@ class CorpusInfo:
 
 @final
 class NamespaceInfo:
-    """What is known of a namespace of draft memory."""
+    """Facts about a namespace of draft memory."""
 
     @property
     def name(self) -> str: ...
@@ -128,7 +128,7 @@ class NamespaceInfo:
 
 @final
 class SnapshotInfo:
-    """What a snapshot of draft memory holds; all 0 where there is none."""
+    """Contents of a snapshot of draft memory; all 0 if there is none."""
 
     @property
     def num_namespaces(self) -> int: ...

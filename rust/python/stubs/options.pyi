@@ -19,28 +19,28 @@ class OptionRow:
         texts or token_ids."""
     @property
     def names(self) -> list[str]:
-        """The names of a choice; how the value of a text is shown."""
+        """The names of a choice, or how the value of a text is shown."""
     @property
     def forms(self) -> list[str]:
         """What an address may be beside TCP: unix, off."""
     @property
     def minimum(self) -> int | float | None:
-        """The least number; None where there is none."""
+        """The minimum; None without one."""
     @property
     def maximum(self) -> int | float | None:
-        """The greatest number; None where there is none."""
+        """The maximum; None without one."""
     @property
     def is_open(self) -> bool:
         """Whether `minimum` itself is not allowed."""
     @property
     def default(self) -> bool | int | float | str | tuple[str, ...] | None:
-        """The value when nothing sets it; None where that follows from something else."""
+        """The default value; None if it follows from something else."""
     @property
     def default_text(self) -> str:
         """The default as help shows it."""
     @property
     def unit(self) -> str:
-        """The unit of a number, such as tokens; empty where there is none."""
+        """The unit of a number, such as tokens; empty without one."""
     @property
     def group(self) -> str:
         """The heading that it is shown under."""

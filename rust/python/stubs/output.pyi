@@ -46,7 +46,7 @@ class StepOutput:
     def finishes(self) -> list[Finish | None]:
         """Set for each handle that ended."""
     def logprobs(self, index: int) -> list[TokenLogprobs] | None:
-        """What the model thought of each token of the `index`-th handle; None unless it asked.
+        """Log-probabilities of each token of the `index`-th handle; None unless requested.
 
         Raises:
             IndexError: There are fewer handles.
@@ -72,7 +72,7 @@ class TokenLogprobs:
         """Likeliest first, ties by the lowest id."""
     @property
     def top_logprobs(self) -> list[float]:
-        """One for each of `top_ids`."""
+        """One per entry of `top_ids`."""
 
 def choice_seed(seed: int, choice: int) -> int:
     """The seed of one choice of a request: the request's own for choice 0, else a hash of both."""

@@ -2,7 +2,7 @@
 
 @final
 class CorpusFile:
-    """What a corpus file holds."""
+    """Contents of a corpus file."""
 
     @property
     def name(self) -> str: ...
@@ -27,7 +27,7 @@ def corpus_info(path: str | PathLike[str]) -> CorpusFile:
 
 @final
 class Bigrams:
-    """What a model says after each token alone: its 8 likeliest next tokens. Immutable.
+    """A model's bigrams: its 8 likeliest next tokens after each single token. Immutable.
 
     Args:
         ids: int32 [vocabulary, 8], the likeliest first.
@@ -96,7 +96,7 @@ class CorpusBuilder:
 
 @final
 class Replay:
-    """What drafting would have done for requests whose output is known.
+    """Simulates drafting for requests whose output is known.
 
     Args:
         nodes: Most draft nodes of a step, 0 to 1024.
@@ -142,7 +142,7 @@ class Replay:
         namespace: str = "default",
         topk: tuple[Any, Any] | None = None,
     ) -> None:
-        """Replays one request; other Python threads go on.
+        """Replays one request; releases the GIL.
 
         Args:
             topk: Ids [P, 8] and probabilities [P, 8], arrays or lists of rows, P = tokens of prompt

@@ -41,7 +41,7 @@ def constraint_of(start: bytes) -> tuple[str, str | list[str] | None] | None:
 
 @final
 class RequestResolver:
-    """Turns the options of `LLM` into requests of the engine, as the server does with its own.
+    """Converts the options of `LLM` to requests of the engine, as the server does.
 
     Args:
         tokenizer: The model's.
@@ -99,16 +99,16 @@ class Choice:
         """Which of the `n` answers this is."""
     @property
     def seed(self) -> int:
-        """Seed of the request, given or drawn."""
+        """Seed of the request, given or random."""
     @property
     def request_id(self) -> str:
-        """Name of the request, given or drawn."""
+        """Name of the request, given or generated."""
     @property
     def timeout_s(self) -> float | None:
-        """Seconds for the whole answer; None without a bound."""
+        """Seconds for the whole answer; None without a limit."""
     @property
     def text(self) -> str:
-        """All text that became certain."""
+        """All text that is final."""
     @property
     def token_ids(self) -> list[int]:
         """All tokens that count."""
@@ -120,7 +120,7 @@ class Choice:
         """What the model thought of each token; None unless asked for."""
     @property
     def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
-        """The same of the prompt's tokens, None for the first."""
+        """Log-probabilities of the prompt's tokens, None for the first."""
     def request(self, handle: int, now_s: float) -> Request:
         """What the engine takes; the time for the answer begins at `now_s`."""
     def take(self, output: StepOutput, index: int) -> AnswerPiece:
