@@ -754,10 +754,10 @@ class Choice:
         """All tokens that count."""
     @property
     def sources(self) -> list[int]:
-        """The number of each token's source; empty unless asked for."""
+        """The number of each token's source; empty unless requested."""
     @property
     def logprobs(self) -> list[TokenLogprobs] | None:
-        """What the model thought of each token; None unless asked for."""
+        """Log-probabilities of each token; None unless requested."""
     @property
     def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
         """Log-probabilities of the prompt's tokens, None for the first."""
@@ -785,10 +785,10 @@ class AnswerPiece:
         """The tokens, without those after a stop text."""
     @property
     def sources(self) -> list[int]:
-        """The number of each token's source; empty unless asked for."""
+        """The number of each token's source; empty unless requested."""
     @property
     def logprobs(self) -> list[TokenLogprobs] | None:
-        """What the model thought of each token; None unless asked for."""
+        """Log-probabilities of each token; None unless requested."""
     @property
     def stopped(self) -> int | None:
         """Tokens that count, when a stop text was found and the engine must be told to end."""
@@ -1133,13 +1133,13 @@ class Replay:
         corpora: Corpus files that every request reads.
         corpus_ids: Documents of one more corpus, built for this replay.
         recycle: Whether the `topk` of requests is drafted from.
-        hints: Whether the mode auto also drafts tokens that no match names: those used a moment ago,
+        hints: Whether the mode auto also drafts from sparse context: tokens used a moment ago,
             and those that followed across a changed token.
         max_depth: Longest path in draft tokens, 1 to 63.
         memory_bytes: Bound of the memory that requests share; 0 keeps none.
-        costs: Time of a forward of 1, 2 ... rows: each step then sends only as many nodes as promise
-            the most tokens per time, as a server with one request would.
-        bigrams: What the model says after each token alone; None drafts without.
+        costs: Time of a forward of 1, 2 ... rows: each step then sends the number of nodes with the
+            most expected tokens per time, as a server with one request would.
+        bigrams: The model's bigrams; None drafts without.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.

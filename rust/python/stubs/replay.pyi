@@ -106,13 +106,13 @@ class Replay:
         corpora: Corpus files that every request reads.
         corpus_ids: Documents of one more corpus, built for this replay.
         recycle: Whether the `topk` of requests is drafted from.
-        hints: Whether the mode auto also drafts tokens that no match names: those used a moment ago,
+        hints: Whether the mode auto also drafts from sparse context: tokens used a moment ago,
             and those that followed across a changed token.
         max_depth: Longest path in draft tokens, 1 to 63.
         memory_bytes: Bound of the memory that requests share; 0 keeps none.
-        costs: Time of a forward of 1, 2 ... rows: each step then sends only as many nodes as promise
-            the most tokens per time, as a server with one request would.
-        bigrams: What the model says after each token alone; None drafts without.
+        costs: Time of a forward of 1, 2 ... rows: each step then sends the number of nodes with the
+            most expected tokens per time, as a server with one request would.
+        bigrams: The model's bigrams; None drafts without.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.

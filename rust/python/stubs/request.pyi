@@ -114,10 +114,10 @@ class Choice:
         """All tokens that count."""
     @property
     def sources(self) -> list[int]:
-        """The number of each token's source; empty unless asked for."""
+        """The number of each token's source; empty unless requested."""
     @property
     def logprobs(self) -> list[TokenLogprobs] | None:
-        """What the model thought of each token; None unless asked for."""
+        """Log-probabilities of each token; None unless requested."""
     @property
     def prompt_logprobs(self) -> list[TokenLogprobs | None] | None:
         """Log-probabilities of the prompt's tokens, None for the first."""
@@ -145,10 +145,10 @@ class AnswerPiece:
         """The tokens, without those after a stop text."""
     @property
     def sources(self) -> list[int]:
-        """The number of each token's source; empty unless asked for."""
+        """The number of each token's source; empty unless requested."""
     @property
     def logprobs(self) -> list[TokenLogprobs] | None:
-        """What the model thought of each token; None unless asked for."""
+        """Log-probabilities of each token; None unless requested."""
     @property
     def stopped(self) -> int | None:
         """Tokens that count, when a stop text was found and the engine must be told to end."""
