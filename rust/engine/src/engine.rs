@@ -38,7 +38,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
 }
 
-/// What came in since the last plan.
+/// What arrived since the last plan.
 #[derive(Debug, Default)]
 struct Inbox {
     commands: VecDeque<Command>,
@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// Drops the keys and values kept of a namespace, at the next plan and before any request that
-    /// comes in after this.
+    /// arrives after this.
     pub(crate) fn forget_prefixes(&self, namespace: &str) {
         let mut inbox = self.shared.inbox();
         // One command for each namespace since the last request: the inbox stays bounded.
@@ -353,7 +353,7 @@ impl Shared {
             .is_ok_and(|mut core| core.do_chore() || self.take_in(&mut core))
     }
 
-    /// Takes in the request that came first, while a forward runs: the next plan finds it ready.
+    /// Takes the oldest request from the inbox while a forward runs, so that the next plan finds it ready.
     fn take_in(&self, core: &mut Scheduler) -> bool {
         let mut inbox = self.inbox();
         let Some((planned_s, planned_at_s)) = inbox.planned.filter(|_| core.is_in_flight()) else {

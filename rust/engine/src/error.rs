@@ -25,7 +25,7 @@ pub enum EngineError {
     /// A drafting or memory value is out of range.
     #[error(transparent)]
     Drafting(#[from] TrieError),
-    /// A call about draft memory where there is none.
+    /// A call about draft memory while speculation is off.
     #[error("speculation is off, so there is no draft memory; start with speculation auto")]
     SpeculationOff,
     /// A corpus of another tokenizer: its ids mean other text.

@@ -1,18 +1,18 @@
-//! What a forward gives back.
+//! What a forward returns.
 
 use spectrie_trie::TokenId;
 use spectrie_types::sizes::TOP_K;
 
-/// What a forward gave.
+/// The results of a forward.
 #[derive(Debug, Clone, Copy)]
 pub struct StepResults<'a> {
-    /// What the model said about each sampled row.
+    /// What the model predicts after each sampled row.
     pub verdicts: Verdicts<'a>,
     /// Its likeliest tokens after each top row; `None` recycles nothing.
     pub top: Option<TopTokens<'a>>,
 }
 
-/// What the model said about each sampled row of a plan.
+/// What the model predicts after each sampled row of a plan.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdicts<'a> {
     /// Rows of logits, `row_stride` values apart.
@@ -51,7 +51,7 @@ impl TopTokens<'_> {
         self.ids.len() / TOP_K
     }
 
-    /// Hands on the tokens and probabilities after one row.
+    /// Passes on the tokens and probabilities after one row.
     pub(crate) fn with_row(&self, row: usize, take: impl FnOnce(&[(TokenId, f32)])) {
         let range = row * TOP_K..(row + 1) * TOP_K;
         let given = self.ids[range.clone()].iter();

@@ -5,9 +5,9 @@
 //! engine reads its own [`Clock`] for two durations only, how long a request lay in the inbox and how
 //! long drafting took.
 //!
-//! What a request emits depends on its own tokens, its seed and the logits alone, never on the other
-//! requests of the batch, on chunk sizes, on preemption, on time or on what was drafted. `DESIGN.md`
-//! explains how.
+//! Which tokens a request emits depends on its own tokens, its options, its seed and the logits alone:
+//! never on the other requests of the batch, on chunk sizes, on preemption, on time or on what was
+//! drafted. `DESIGN.md` explains how.
 
 #[cfg(test)]
 extern crate self as spectrie_engine;

@@ -1,7 +1,6 @@
-//! What drafts come from, while serving: corpora that come and go, namespaces that are forgotten,
-//! snapshots on disk.
+//! Calls of operators while the engine serves: corpora, namespaces, snapshots.
 //!
-//! None of these calls waits for a step, nor a step for them.
+//! None of these calls waits for a step, and no step waits for them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,8 +51,7 @@ impl Engine {
         Ok(self.memory()?.remove_corpus(name)?)
     }
 
-    /// Lets every request draft from what the model says after one token alone, from its next step
-    /// on; `None` ends that.
+    /// Lets every request draft from the bigram table from its next step on; `None` removes the table.
     ///
     /// # Errors
     /// [`EngineError::SpeculationOff`]; [`EngineError::Config`] for a table of another vocabulary.
@@ -89,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// The corpora that are loaded, in the order in which they came.
+    /// The loaded corpora, in the order of loading.
     pub fn corpora(&self) -> Vec<CorpusInfo> {
         self.memory
             .as_ref()
@@ -103,7 +101,7 @@ impl Engine {
             .map_or_else(Vec::new, |memory| memory.namespaces())
     }
 
-    /// Forgets all that a namespace learned, and drops its kept prefixes; whether it had learned
+    /// Forgets all that a namespace learned and drops its kept prefixes. Returns whether it had learned
     /// anything. Its running requests draft from their own text from their next step on, insert no
     /// more text and share no more pages.
     pub fn forget(&self, namespace: &str) -> bool {
@@ -113,8 +111,8 @@ impl Engine {
             .is_some_and(|memory| memory.forget(namespace))
     }
 
-    /// Saves what namespaces learned in `folder`, which is made when there is none; the old snapshot
-    /// there is replaced whole or stays.
+    /// Saves what namespaces learned in `folder`, which is created if needed. An old snapshot there is
+    /// replaced as a whole or stays.
     ///
     /// # Errors
     /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] when it cannot be written.
@@ -122,7 +120,7 @@ impl Engine {
         Ok(self.memory()?.save(folder, fingerprint)?)
     }
 
-    /// Restores what was saved in `folder`, nothing when nothing was.
+    /// Restores the snapshot in `folder`, if there is one.
     ///
     /// # Errors
     /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] for a snapshot that is damaged

@@ -36,13 +36,13 @@ pub struct RequestStats {
 pub struct Finish {
     /// Why it ended.
     pub kind: FinishKind,
-    /// More words, for `Refused` and `Failed`.
+    /// The reason, for `Refused` and `Failed`.
     pub message: Option<String>,
     /// Counts and durations.
     pub stats: RequestStats,
 }
 
-/// What one step gave one request.
+/// What one step emitted for one request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestOutput {
     /// The request.
@@ -52,10 +52,10 @@ pub struct RequestOutput {
     /// Source number of each new token: 1 for the model's own, else that of the accepted draft
     /// node.
     pub sources: Vec<u8>,
-    /// What the model thought of each new token, where the request asks for log-probabilities.
+    /// Log-probabilities of each new token, if the request asks for them.
     pub logprobs: Option<Vec<TokenLogprobs>>,
-    /// What it thought of each token of the prompt, nothing for the first; once, with the first new
-    /// token, where the request asks for it.
+    /// Log-probabilities of each prompt token but the first, if the request asks for them; reported
+    /// once, with the first new token.
     pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
     /// Set when the request ended.
     pub finish: Option<Finish>,
@@ -64,7 +64,7 @@ pub struct RequestOutput {
 /// Bins of conditional probability, a tenth each.
 pub const NUM_BINS: usize = 10;
 
-/// Draft nodes of similar conditional probability whose parent the model came to.
+/// Draft nodes of similar conditional probability whose parent was accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CalibrationBin {
     /// Nodes.
@@ -109,15 +109,15 @@ pub struct Load {
     pub prefix_query_tokens: u64,
     /// Those of them that were found there.
     pub prefix_hit_tokens: u64,
-    /// Times that a request was asked for drafts.
+    /// Draft requests to drafters.
     pub draft_calls: u64,
-    /// Milliseconds that took; the only figure here read from a clock.
+    /// Milliseconds they took, on the engine's own clock.
     pub drafting_ms_total: f64,
-    /// Steps of decoding alone in mode auto whose choice, to draft or not, can be judged.
+    /// Decode-only steps in mode auto whose decision, to draft or not, can be judged.
     pub choices_total: u64,
-    /// Those whose choice was right by the evidence of their time. Drafts: steps with drafts and as
-    /// many requests emitted as many tokens a millisecond as steps without. None although some were
-    /// offered: the likeliest of such came true too seldom to pay for their rows.
+    /// Those whose decision was right by the evidence of their time. Drafting was right if such steps
+    /// with as many requests emitted at least as many tokens per millisecond as steps without drafts.
+    /// Not drafting was right if the likeliest drafts came true too seldom to pay for their rows.
     pub choices_right: u64,
     /// Bytes of the corpora, which are files in memory and not in `memory_bytes`.
     pub corpus_bytes: usize,
@@ -129,15 +129,15 @@ pub struct Load {
     pub expected_accepted: f64,
     /// Draft nodes of mode auto that became output, by source number.
     pub accepted_by_source: [u64; NUM_SOURCES],
-    /// Promise and outcome of the nodes of mode auto, by tenths of their conditional probability.
+    /// Expected and actual acceptance of nodes in mode auto, by tenths of conditional probability.
     pub calibration: [CalibrationBin; NUM_BINS],
-    /// Steps of decoding alone whose drafts the budget chose.
+    /// Decode-only steps whose drafts the budget chose.
     pub offered_steps: u64,
     /// Tokens they emitted.
     pub offered_tokens: u64,
     /// Milliseconds they took, from plan to results.
     pub step_ms_total: f64,
-    /// Steps of decoding alone that went without drafts to measure what these gain.
+    /// Decode-only steps that drafted nothing, to measure what drafts gain.
     pub holdout_steps: u64,
     /// Tokens they emitted.
     pub holdout_tokens: u64,

@@ -5,12 +5,11 @@
 ///
 /// Row `j` of a request has logical index `request_kv_len + j` in its cache and lives in slot
 /// `page_ids[page_indptr[q] + index / page_size] * page_size + index % page_size`. A chunk row sees
-/// logical indices
-/// `0..=kv_len + j`; a tree row sees `0..kv_len` and the rows of its request whose bit is set in
+/// logical indices `0..=kv_len + j`; a tree row sees `0..kv_len` and the rows of its request whose bit is set in
 /// its ancestor word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of this plan, to be given back with its results.
+    /// Number of this plan; `commit` takes it with the results.
     pub plan_id: u64,
     /// Token of each row, \[R\].
     pub row_token: Vec<i32>,
