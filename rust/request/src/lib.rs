@@ -12,7 +12,7 @@ pub mod validate;
 mod violation;
 
 pub use answer::{Answer, AnswerDelta};
-pub use model::{Model, SamplingDefaults};
+pub use model::{Model, SamplingDefaults, Unused};
 pub use refusal::{Refusal, RefusalKind};
 pub use resolve::{Caller, OutputOptions, ResolvedRequest, resolve};
 pub use violation::Violation;

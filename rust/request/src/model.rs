@@ -21,6 +21,9 @@ pub struct Model<'a> {
     pub defaults: &'a SamplingDefaults,
 }
 
+/// Members of `generation_config.json` that no request may ask for, by name.
+pub type Unused = Vec<(&'static str, f64)>;
+
 /// Members of `generation_config.json` that are read.
 const MEMBERS: [&str; 5] = [
     "temperature",
@@ -49,12 +52,12 @@ impl SamplingDefaults {
     ///
     /// # Errors
     /// It is not a JSON object, or a member is not a finite number; the text says what it is.
-    pub fn read(json: &[u8]) -> Result<(Self, Vec<(&'static str, f64)>), String> {
+    pub fn read(json: &[u8]) -> Result<(Self, Unused), String> {
         let content: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let Value::Object(members) = content else {
             return Err("given no JSON object".into());
         };
-        let mut unused = Vec::new();
+        let mut unused = Unused::new();
         let sampling = each_sampling_option!(read, &members, &mut unused);
         Ok((Self(sampling), unused))
     }
@@ -63,7 +66,7 @@ impl SamplingDefaults {
 fn read(
     members: &Map<String, Value>,
     name: &'static str,
-    unused: &mut Vec<(&'static str, f64)>,
+    unused: &mut Unused,
 ) -> Result<Option<f64>, String> {
     let number = match members.get(name).filter(|_| MEMBERS.contains(&name)) {
         None | Some(Value::Null) => return Ok(None),

@@ -93,10 +93,9 @@ fn option_name(field: &str) -> String {
         ("speculation.prediction.token_ids", "prediction"),
         ("speculation.prediction.text", "prediction"),
     ];
-    let sections = SECTIONS.iter();
+    let mut sections = SECTIONS.iter();
     let field = sections
-        .filter_map(|section| field.strip_prefix(section))
-        .next()
+        .find_map(|section| field.strip_prefix(section))
         .unwrap_or(field);
     for (name, option) in RENAMED {
         if let Some(rest) = field.strip_prefix(name)

@@ -64,7 +64,7 @@ impl<'a, 'py> Fields<'a, 'py> {
 
     pub(super) fn flag(&mut self, name: &str) -> Option<bool> {
         let value = self.get(name)?;
-        let flag = value.cast::<PyBool>().ok().map(|flag| flag.is_true());
+        let flag = value.extract().ok();
         if flag.is_none() {
             self.refuse(name, &value, "True or False");
         }
@@ -123,15 +123,13 @@ impl<'a, 'py> Fields<'a, 'py> {
                 return Vec::new();
             };
             let known = self.violations.len();
-            match read(self, name, &item) {
-                Some(item) => values.push(item),
-                None => {
-                    for violation in &mut self.violations[known..] {
-                        violation.field = format!("{name}[{index}]");
-                    }
-                    return Vec::new();
+            let Some(item) = read(self, name, &item) else {
+                for violation in &mut self.violations[known..] {
+                    violation.field = format!("{name}[{index}]");
                 }
-            }
+                return Vec::new();
+            };
+            values.push(item);
         }
         values
     }

@@ -235,12 +235,11 @@ fn read_speculation(fields: &mut Fields<'_, '_>) -> PyResult<v1::Speculation> {
     let mode = given.getattr("mode")?;
     if !mode.is_none() {
         let name = mode.extract::<String>().ok();
-        match name.and_then(|name| name.parse::<SpeculationMode>().ok()) {
-            Some(mode) => speculation.mode = i32::from(mode.number()),
-            None => {
-                let allowed = SpeculationMode::ALL.map(SpeculationMode::name).join(", ");
-                fields.refuse("speculation.mode", &mode, &allowed);
-            }
+        if let Some(mode) = name.and_then(|name| name.parse::<SpeculationMode>().ok()) {
+            speculation.mode = i32::from(mode.number());
+        } else {
+            let allowed = SpeculationMode::ALL.map(SpeculationMode::name).join(", ");
+            fields.refuse("speculation.mode", &mode, &allowed);
         }
     }
     Ok(speculation)
