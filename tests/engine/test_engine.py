@@ -24,7 +24,7 @@ from tests.engine.requests import request
 VOCABULARY = 50
 
 
-def make_engine(**options: int | str) -> Engine:
+def make_engine(**options: object) -> Engine:
     values = {"num_pages": 32, "max_context": 200, "max_running": 8, **options}
     return Engine({"vocabulary_size": VOCABULARY, "eos_token_ids": [0], **values})
 
@@ -220,6 +220,14 @@ def test_everything_wrong_with_a_configuration_is_named_at_once() -> None:
     ]
     with pytest.raises(EngineError, match="max_running is 600; allowed: 1 to max_batch_rows, 512"):
         make_engine(max_running=600)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert make_engine(chunk_tokens=np.int64(7), max_step_ms=np.float32(50)).load().running == 0
+    with pytest.raises(EngineError, match="chunk_tokens is 0.5; allowed: 1 to 2147483647"):
+        make_engine(chunk_tokens=np.float64(0.5))
+    with pytest.raises(EngineError, match="max_held is 3[0-9]+; allowed: 1 to 2147483647"):
+        make_engine(max_held=2**65)
 
 
 def test_a_member_of_an_enum_is_an_option_by_its_name() -> None:

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyList, PyMapping, PyString, PyTuple};
 use spectrie_types::options::{self, Group, Kind, REQUEST, SamplingParameters, Value};
 
 use crate::errors::engine_error;
@@ -129,12 +129,14 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
             let name: String = name.extract()?;
             return Ok(Value::Text(Cow::Owned(name.to_lowercase())));
         }
-        let integer = given.extract::<i64>().map(i128::from);
-        let integer = integer.or_else(|_| given.extract::<u64>().map(i128::from));
-        return Ok(integer.map_or(Value::Number(f64::INFINITY), Value::Integer));
     }
-    if given.is_instance_of::<PyFloat>() {
-        return given.extract().map(Value::Number);
+    // NumPy's numbers are none of Python's classes.
+    let integer = given.extract::<i64>().map(i128::from);
+    if let Ok(integer) = integer.or_else(|_| given.extract::<u64>().map(i128::from)) {
+        return Ok(Value::Integer(integer));
+    }
+    if let Ok(number) = given.extract::<f64>() {
+        return Ok(Value::Number(number));
     }
     if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
         let items = given.try_iter()?;
