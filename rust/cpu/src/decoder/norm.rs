@@ -78,7 +78,7 @@ fn normalise<E: Dtype>(
     Ok(())
 }
 
-/// NormRows of fitting sizes.
+/// `NormRows` of fitting sizes.
 pub(crate) struct NormRows<'a, E> {
     pub(crate) x: &'a mut [f32],
     pub(crate) delta: Option<&'a [E]>,
