@@ -224,9 +224,9 @@ def test_everything_wrong_with_a_configuration_is_named_at_once() -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     assert make_engine(chunk_tokens=np.int64(7), max_step_ms=np.float32(50)).load().running == 0
-    with pytest.raises(EngineError, match="chunk_tokens is 0.5; allowed: 1 to 2147483647"):
+    with pytest.raises(EngineError, match=r"chunk_tokens is 0\.5; allowed: 1 to 2147483647"):
         make_engine(chunk_tokens=np.float64(0.5))
-    with pytest.raises(EngineError, match="max_held is 3[0-9]+; allowed: 1 to 2147483647"):
+    with pytest.raises(EngineError, match=r"max_held is 3[0-9]+; allowed: 1 to 2147483647"):
         make_engine(max_held=2**65)
 
 
