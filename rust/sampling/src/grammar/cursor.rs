@@ -20,12 +20,17 @@ pub struct ForcedTokens {
     pub open_end: Vec<u32>,
 }
 
-impl GrammarCursor {
-    pub(super) fn new(grammar: Grammar) -> Self {
-        let machine = grammar.compiled.machine.clone();
-        Self { grammar, machine }
+impl Grammar {
+    /// A place at the beginning of an answer, for drafts.
+    pub fn cursor(&self) -> GrammarCursor {
+        GrammarCursor {
+            grammar: self.clone(),
+            machine: self.compiled.machine.clone(),
+        }
     }
+}
 
+impl GrammarCursor {
     /// Goes on by a token that may follow.
     ///
     /// # Errors

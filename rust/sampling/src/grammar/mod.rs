@@ -48,11 +48,6 @@ impl Grammar {
         }
     }
 
-    /// A place at the beginning of an answer, for drafts.
-    pub fn cursor(&self) -> GrammarCursor {
-        GrammarCursor::new(self.clone())
-    }
-
     fn is_spoiled(&self) -> bool {
         self.compiled.is_spoiled.load(Ordering::Relaxed)
     }
