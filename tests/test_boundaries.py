@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools.walls import tree
+from tools.walls.detours import detours
 from tools.walls.graph import Arrows
 from tools.walls.orders import CIRCLES
 from tools.walls.python_paths import imported_names
@@ -273,6 +274,10 @@ def test_circles_stay_in_one_room_and_are_listed_with_a_reason(arrows: dict[str,
     assert set(found) == set(CIRCLES), "list it in tools/walls/orders.py only if nothing cuts it"
     assert all(CIRCLES.values())
     assert [one for one in found if tree.across_rooms(one)] == []
+
+
+def test_nothing_is_brought_in_around_the_walls(arrows: dict[str, Arrows]) -> None:
+    assert detours(ROOT, arrows) == []
 
 
 def test_no_file_is_too_long() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.walls import tree
+from tools.walls.detours import detours
 from tools.walls.orders import CIRCLES, ROOTS
 from tools.walls.sizes import tracked
 
@@ -41,6 +42,7 @@ def broken(root: Path) -> list[str]:
     return [
         *tree.wrong_arrows(root, arrows),
         *circles,
+        *detours(root, arrows),
         *tree.too_long(root),
         *tree.crowded(root),
     ]
@@ -72,11 +74,55 @@ def test_nothing_planted_breaks_nothing(clean: Path) -> None:
             "from spectrie.model.runner.runner import Runner\n",
             "python/spectrie/model: plan.py uses runner/runner.py",
         ),
+        (
+            "kernels/spectrie_kernels/reference/__init__.py",
+            "from spectrie_kernels.device import tree_attention as _mine\n",
+            "kernels/spectrie_kernels: reference/__init__.py uses device/tree_attention.py",
+        ),
+        (
+            "python/spectrie/model/config/__init__.py",
+            "from spectrie.model.runner.runner import Runner\n__all__ = ['Runner']\n",
+            "python/spectrie/model: config/__init__.py uses runner/runner.py",
+        ),
+        (
+            "rust/engine/src/cache/mod.rs",
+            "pub use crate::scheduling::Scheduler;\n",
+            "rust/engine/src: cache/mod.rs uses scheduling/scheduler.rs",
+        ),
+        (
+            "rust/engine/src/cache/pool.rs",
+            '#[cfg(any(test, feature = "x"))]\nuse crate::scheduling::Scheduler;\n',
+            "rust/engine/src: cache/pool.rs uses scheduling/scheduler.rs",
+        ),
+        (
+            "rust/engine/src/cache/pool.rs",
+            '#[path = "../scheduling/hidden.rs"]\nmod hidden;\n',
+            "rust/engine/src/cache/pool.rs:1: brings a file in by its place on disk",
+        ),
+        (
+            "python/spectrie/worker/link.py",
+            "import importlib\n\nROUTER = importlib.import_module('spectrie.cli.router')\n",
+            "python/spectrie/worker/link.py:3: imports one of our modules by its name",
+        ),
+        (
+            "bench/routing.py",
+            "from importlib import import_module\n\nOURS = import_module(f'spectrie.{1}')\n",
+            "bench/routing.py:3: imports one of our modules by its name",
+        ),
     ],
 )
 def test_an_arrow_up_is_found(copy: Path, file: str, text: str, found: str) -> None:
     plant(copy / file, text)
     assert found in broken(copy)
+
+
+def test_a_name_that_is_handed_on_and_used_is_a_use(copy: Path) -> None:
+    """`cache/mod.rs` hands on what a file of its room makes, and uses it: the two are a circle."""
+    folder = "rust/engine/src/cache"
+    plant(copy / folder / "pool.rs", "use super::Kept;\n")
+    with (copy / folder / "mod.rs").open("a", encoding="utf-8") as file:
+        file.write("pub use pool::PagePool as Mine;\npub struct Kept(Mine);\n")
+    assert f"{folder}/mod.rs {folder}/pool.rs" in broken(copy)
 
 
 def test_a_circle_is_found(copy: Path) -> None:

@@ -24,9 +24,9 @@ CRATE = {
     "scheduling/batch.rs": "use super::queue::Queue;\npub fn f(_: Queue) -> crate::Error { todo!() }\n",
 }
 PACKAGE = {
-    "__init__.py": "from package.engine import Host\n",
+    "__init__.py": "from package.engine import Host\n__all__ = ['Host']\n",
     "errors.py": "class Failed(Exception): ...\n",
-    "engine/__init__.py": "from package.engine.host import Host\n",
+    "engine/__init__.py": "from package.engine.host import Host\n__all__ = ['Host']\n",
     "engine/host.py": "from package.errors import Failed\nclass Host: ...\n",
     "worker/__init__.py": "",
     "worker/link.py": "from ..engine import Host\n",

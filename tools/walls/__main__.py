@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tools.walls import tree
+from tools.walls.detours import detours
 from tools.walls.orders import CIRCLES
 
 
@@ -16,6 +17,7 @@ def main(root: Path) -> int:
         *tree.wrong_arrows(root, arrows),
         *tree.unlisted_rooms(root, arrows),
         *tree.without_order(root, arrows),
+        *detours(root, arrows),
         *(
             f"circle: {' '.join(one)}"
             for one in tree.all_circles(root, arrows)

@@ -5,55 +5,79 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tools.walls.graph import Arrows
 
 __all__ = ["imported_names", "python_arrows"]
 
 
+class _Import(NamedTuple):
+    """One import: the module, the member or nothing for `import module`, and its name in the file."""
+
+    module: str
+    member: str
+    name: str
+
+
 def imported_names(path: Path, root: Path, package: str) -> set[str]:
     """Full dotted names a file imports anywhere in it, relative imports resolved."""
-    return {name for name, _ in _imports(path, root, package)} | {
-        f"{name}.{member}" for name, member in _imports(path, root, package) if member
+    found = list(_imports(path, root, package))
+    return {one.module for one in found} | {
+        f"{one.module}.{one.member}" for one in found if one.member
     }
 
 
 def python_arrows(root: Path, package: str) -> Arrows:
     """For each file of the package in `root`, the files that define what it imports.
 
-    What an `__init__` only hands on counts for the file that defines it, and handing on is no use.
+    What an `__init__` hands on counts for the file that defines it. Handing on is no use as long as
+    the name is in `__all__`, comes from below the folder and is not used in the `__init__` itself.
     """
     files = sorted(root.rglob("*.py"))
     modules = {_module(file, root, package): file for file in files}
     exports = {
         _module(file, root, package): {
-            member: name for name, member in _imports(file, root, package) if member
+            one.member: one.module for one in _imports(file, root, package) if one.member
         }
         for file in files
         if file.name == "__init__.py"
     }
     arrows: Arrows = {}
     for file in files:
-        handed_on = exports.get(_module(file, root, package), {})
+        face = _face(file) if file.name == "__init__.py" else set()
         found = set()
-        for name, member in _imports(file, root, package):
-            target = _resolve(modules, exports, name, member)
-            if target is not None and target != file and member not in handed_on:
+        for one in _imports(file, root, package):
+            target = _resolve(modules, exports, one.module, one.member)
+            if target is None or target == file:
+                continue
+            if one.name not in face or not target.is_relative_to(file.parent):
                 found.add(target)
         arrows[file] = found
     return arrows
 
 
-def _imports(path: Path, root: Path, package: str) -> Iterator[tuple[str, str]]:
-    """Module and member of each import; the member is empty for `import module`."""
+def _imports(path: Path, root: Path, package: str) -> Iterator[_Import]:
+    """Every import of a file, wherever it stands."""
     here = [package, *path.relative_to(root).with_suffix("").parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
+            yield from (_Import(alias.name, "", alias.asname or "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = here[: -node.level] if node.level else []
             module = ".".join([*base, *(node.module.split(".") if node.module else [])])
-            yield from ((module, alias.name) for alias in node.names)
+            for alias in node.names:
+                yield _Import(module, alias.name, alias.asname or alias.name)
+
+
+def _face(file: Path) -> set[str]:
+    """The names in `__all__` of a file that nothing in the file uses."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    named: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            named |= set(ast.literal_eval(node.value))
+    return named - {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _module(file: Path, root: Path, package: str) -> str:

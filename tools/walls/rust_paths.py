@@ -34,8 +34,9 @@ class _Module:
 def rust_arrows(src: Path) -> Arrows:
     """For each file of the crate in `src`, the files that define what it uses.
 
-    Names that a module only hands on (`pub use`) count for the file that defines them, and handing
-    on is no use. Code for tests alone does not count.
+    Names that a module hands on (`pub use`) count for the file that defines them. Handing on is no
+    use as long as the name comes from the module's own files and is not used beside it. Code for
+    tests alone does not count.
     """
     modules = _modules(src)
     macros = {
@@ -88,6 +89,7 @@ def _used(modules: dict[_Path, _Module], module: _Module) -> Iterator[_Path]:
     rest = module.code
     for use in _USE.finditer(module.code):
         rest = rest[: use.start()] + " " * len(use[0]) + rest[use.end() :]
+    for use in _USE.finditer(module.code):
         around = _around(inside, use.start())
         for target, name in _leaves(use["tree"]):
             full = _absolute(target, module.path, around)
@@ -96,7 +98,9 @@ def _used(modules: dict[_Path, _Module], module: _Module) -> Iterator[_Path]:
             if full in modules:
                 # A module alone is no use yet; what is taken from it below is.
                 brought[name] = full
-            elif full is not None and not (use["public"] and wiring):
+            elif full is not None and not (
+                use["public"] and wiring and _below(module, full) and not _named(rest, name)
+            ):
                 yield full
     for found in _PATH.finditer(rest):
         path = tuple(re.split(r"\s*::\s*", found[0]))
@@ -105,6 +109,18 @@ def _used(modules: dict[_Path, _Module], module: _Module) -> Iterator[_Path]:
             yield full
         elif path[0] in brought:
             yield (*brought[path[0]], *path[1:])
+
+
+def _below(module: _Module, path: _Path) -> bool:
+    """Whether a path leads into one of the module's own files."""
+    here = len(module.path)
+    return (
+        path[:here] == module.path and path[here : here + 1] != () and path[here] in module.children
+    )
+
+
+def _named(code: str, name: str) -> bool:
+    return name != "*" and re.search(rf"\b{name}\b", code) is not None
 
 
 def _around(inside: list[tuple[int, int, str]], at: int) -> _Path:

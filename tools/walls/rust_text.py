@@ -16,8 +16,8 @@ _SKIPPED = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_TEST_ITEM = re.compile(r"#\[cfg\([^\]]*\btest\b[^\]]*\)\]\s*(?:#\[[^\]]*\]\s*)*")
-_NEGATED = re.compile(r"not\(\s*test\s*\)")
+# What a condition with `any` or `not` lets through is compiled without tests as well.
+_TEST_ITEM = re.compile(r"#\[cfg\(\s*(?:test|all\(\s*test\b[^\]]*\))\s*\)\]\s*(?:#\[[^\]]*\]\s*)*")
 _MODULE = re.compile(r"\bmod\s+(\w+)\s*\{")
 
 
@@ -58,10 +58,8 @@ def _test_items(code: str) -> list[tuple[int, int]]:
     items = []
     at = 0
     while found := _TEST_ITEM.search(code, at):
-        at = found.end()
-        if not _NEGATED.search(found[0]):
-            at = _item_end(code, at)
-            items.append((found.start(), at))
+        at = _item_end(code, found.end())
+        items.append((found.start(), at))
     return items
 
 
