@@ -22,12 +22,12 @@ default in words.
 const REQUESTS: &str = "
 ## Requests
 
-Every API takes these for each request: fields of `sampling`, `stopping`, `output` and `speculation`
-in gRPC, fields of the body in HTTP, keywords of `Client`, `AsyncClient` and `LLM`, flags of
-`spectrie generate`.
+gRPC and HTTP take these for each request ([docs/http-api.md](http-api.md), `proto/`). `Client`,
+`AsyncClient` and `LLM` take them as keywords, `max_draft_tokens` inside `speculation`. The last column
+names the flag of `spectrie generate`.
 
-| option | values | default | meaning |
-|---|---|---|---|
+| option | values | default | meaning | flag |
+|---|---|---|---|---|
 ";
 
 /// The page.
@@ -47,11 +47,12 @@ pub(crate) fn page() -> String {
     for row in SamplingParameters::rows().iter().chain(REQUEST) {
         let _ = writeln!(
             text,
-            "| `{}` | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} |",
             row.field,
             values(row),
             default(row),
-            meaning(row)
+            meaning(row),
+            flag(row)
         );
     }
     text
@@ -81,6 +82,13 @@ fn push_row(text: &mut String, row: &OptionRow) {
         row.commands.join(", "),
         meaning(row)
     );
+}
+
+/// Its flag of `spectrie generate`, if there is one.
+fn flag(row: &OptionRow) -> String {
+    let is_flag = row.commands.contains(&"generate");
+    let key = row.key.filter(|_| is_flag);
+    key.map_or_else(String::new, |key| format!("`--{}`", key.replace('_', "-")))
 }
 
 fn values(row: &OptionRow) -> String {

@@ -87,14 +87,15 @@ rows! {
     seed = Value::None => row(SEED).flag("seed", GENERATE).shown("random");
     /// Number of independent answers to the prompt.
     n = Value::Integer(1) => row(integer(1, MAX_CHOICES)).unit("answers");
-    /// Return the log-probability of each token, and those of this many likeliest ones.
+    /// Return the log-probability of each token, and those of this many likeliest ones; `spectrie
+    /// generate` prints them with --json.
     logprobs = Value::None => row(integer(0, MAX_TOP_LOGPROBS)).flag("logprobs", GENERATE);
     /// The same for the tokens of the prompt.
     prompt_logprobs = Value::None => row(integer(0, MAX_TOP_LOGPROBS));
     /// Maximum draft tokens per step.
     max_draft_tokens = Value::None => row(integer(0, MAX_DRAFT_TOKENS as u32))
         .shown("the server's").unit("tokens");
-    /// Larger values run first.
+    /// Larger values run first; values outside the range count as its nearest end.
     priority = Value::Integer(0) => row(Kind::Integer(Range::new(-100.0, 100.0)));
 }
 
