@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections import Counter
@@ -123,8 +124,8 @@ class House:
         return len((self.root / "README.md").read_text(encoding="utf-8").split())
 
     def source_lines(self) -> int:
-        """Lines of the crates and the package, without tests inside and generated code."""
-        texts = self._texts(("rust/*/src", "python/spectrie"), SOURCES)
+        """Lines of the crates, their stubs and the package, without tests inside and generated code."""
+        texts = self._texts(("rust/*/src", "rust/*/stubs", "python/spectrie"), SOURCES)
         return sum(
             len((without_tests(text) if file.suffix == ".rs" else text).splitlines())
             for file, text in texts
@@ -170,13 +171,19 @@ def rows(house: House) -> Iterator[tuple[str, str]]:
     yield "import circles between files", house.circles()
     yield "files with `impl Scheduler`; its fields", house.scheduler()
     yield "README words", f"{house.readme_words():,}"
-    yield "lines of `rust/*/src` and `python/spectrie`", f"{house.source_lines():,}"
+    yield "lines of `rust/*/{src,stubs}` and `python/spectrie`", f"{house.source_lines():,}"
 
 
-def main(checkouts: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Prints one table, a column for each checkout."""
-    columns = [dict(rows(House(Path(one).resolve()))) for one in checkouts or ["."]]
-    print(f"| | {' | '.join(checkouts or ['.'])} |")
+    parser = argparse.ArgumentParser(description="Prints the figures of the house.")
+    parser.add_argument("checkouts", nargs="*", metavar="CHECKOUT", help="by default this folder")
+    checkouts: list[str] = parser.parse_args(arguments).checkouts or ["."]
+    for one in checkouts:
+        if not (Path(one) / "python" / "spectrie").is_dir():
+            parser.error(f"{one} is no checkout of Spectrie: it has no folder python/spectrie")
+    columns = [dict(rows(House(Path(one).resolve()))) for one in checkouts]
+    print(f"| | {' | '.join(checkouts)} |")
     print(f"|---|{'---|' * len(columns)}")
     for name in columns[0]:
         print(f"| {name} | {' | '.join(column[name] for column in columns)} |")

@@ -22,6 +22,7 @@ FILES = {
     "rust/engine/src/rank.rs": "use crate::scheduler::Scheduler;\npub struct Rank;\nimpl Scheduler {}\n",
     "rust/engine/src/budget.rs": "pub const MEMORY: usize = 256 << 20;\n" * 401,
     "rust/proto/src/generated/wire.rs": "pub max_step_ms: f32,\n",
+    "rust/python/stubs/engine.pyi": "class Engine:\n    def step(self) -> None: ...\n",
     "python/spectrie/__init__.py": "",
     "python/spectrie/flags.py": 'FLAG = "--max-step-ms"\n',
     "python/spectrie/table.py": "# @generated from the table of options\nmax_step_ms: float\n",
@@ -50,7 +51,7 @@ def test_an_option_counts_where_it_is_written_by_hand(house: House) -> None:
 
 
 def test_tests_and_generated_code_are_no_lines(house: House) -> None:
-    assert house.source_lines() == 5 + 7 + 3 + 401 + 1 + 2
+    assert house.source_lines() == 5 + 7 + 3 + 401 + 1 + 2 + 2
     assert house.request_lines() == (2, "worker/request.py")
 
 
@@ -67,3 +68,14 @@ def test_each_checkout_gets_a_column(house: House, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 9
     assert all(line.count("|") == 4 for line in lines)
+
+
+@pytest.mark.parametrize(("given", "code"), [("--help", 0), ("no-such-folder", 2)])
+def test_a_wrong_argument_gets_an_answer(
+    given: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([given])
+    assert ended.value.code == code
+    shown = capsys.readouterr()
+    assert "CHECKOUT" in shown.out or f"{given} is no checkout of Spectrie" in shown.err

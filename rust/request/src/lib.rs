@@ -1,8 +1,9 @@
 //! One understanding of a request, for the router and for `spectrie.LLM`.
 //!
 //! A request is checked ([`validate`]), given tokens, defaults and seeds ([`resolve`]) and sent to an
-//! engine; the tokens that come back become text, usage and a reason to finish ([`answer`]). It knows
-//! neither a network nor a thread: whoever calls decides where the work is done.
+//! engine; the tokens that come back become text, usage and a reason to finish ([`answer`]). It has no
+//! server, socket, async runtime or thread of its own: the messages come from `spectrie-proto`, and
+//! the caller decides where the work is done.
 
 pub mod answer;
 mod model;
