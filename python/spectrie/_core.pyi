@@ -791,7 +791,7 @@ class AnswerPiece:
         """Log-probabilities of each token; None unless requested."""
     @property
     def stopped(self) -> int | None:
-        """Tokens that count, when a stop text was found and the engine must be told to end."""
+        """Tokens that count, when a stop text was found; tell the engine to end the request."""
     @property
     def end(self) -> AnswerEnd | None:
         """The end of the answer, with its last piece."""
@@ -1007,7 +1007,7 @@ class TextStream:
         cls, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
     ) -> TextStream: ...
     def push(self, ids: Sequence[int]) -> TextDelta:
-        """Takes the next output tokens; after a stop string it takes none and tells it again."""
+        """Takes the next output tokens; after a stop string it takes none and reports the stop again."""
 
     def finish(self) -> str:
         """Gives the text that was held back; empty after a stop string."""

@@ -1,4 +1,4 @@
-"""What commands that operate a running server share: where it is, and how failures are told."""
+"""What commands that operate a running server share: its address, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "add_server", "operate", "rows"]
 
 VARIABLE = "SPECTRIE_ADMIN"
-"""The same variable tells a server where to listen for operators."""
+"""The environment variable of `--server`; a server reads from it where to listen for operators."""
 
 EXIT_FAILURE = 1
 

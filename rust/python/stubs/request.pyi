@@ -151,7 +151,7 @@ class AnswerPiece:
         """Log-probabilities of each token; None unless requested."""
     @property
     def stopped(self) -> int | None:
-        """Tokens that count, when a stop text was found and the engine must be told to end."""
+        """Tokens that count, when a stop text was found; tell the engine to end the request."""
     @property
     def end(self) -> AnswerEnd | None:
         """The end of the answer, with its last piece."""

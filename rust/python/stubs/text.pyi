@@ -91,7 +91,7 @@ class TextStream:
         cls, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
     ) -> TextStream: ...
     def push(self, ids: Sequence[int]) -> TextDelta:
-        """Takes the next output tokens; after a stop string it takes none and tells it again."""
+        """Takes the next output tokens; after a stop string it takes none and reports the stop again."""
 
     def finish(self) -> str:
         """Gives the text that was held back; empty after a stop string."""

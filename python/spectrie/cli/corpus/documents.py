@@ -171,7 +171,7 @@ def build_from_records(path: str, built: Path, vocabulary: Callable[[], Vocabula
 
     Args:
         path: Lines of `{"ids": [...]}`, `{"text": "..."}` or recorded requests.
-        built: The file to write; its name is the corpus's, behind `replay-`.
+        built: The file to write; the corpus is called `replay-` and the file's name.
         vocabulary: Called when there is text.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a forward of so many rows costs, and the speed-up that a replay projects from it."""
+"""The cost of a forward by its number of rows, and the speed-up that a replay projects from it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PUBLISHED: tuple[CostCurve, ...] = (
         ((1, 4.2), (4, 4.24), (8, 4.28), (16, 4.37), (32, 4.54), (64, 4.83)),
     ),
 )
-"""Curves for whoever has none: two measured ones and one from the roofline of a GPU."""
+"""Curves to use without measurements of your own: two measured, one from the roofline of a GPU."""
 
 
 def parse_curve(text: str) -> CostCurve:
