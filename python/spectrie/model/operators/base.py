@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
+from spectrie import _core
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.plan import PlanArrays
 
 __all__ = ["TOP_K", "OperatorSettings", "Operators"]
 
-TOP_K = 8
+TOP_K = _core.CPU_TOP_K
 """Tokens per row returned by `Operators.top_k`."""
 
 

@@ -29,8 +29,6 @@ from spectrie.model.runner.runner import Runner, RunnerInfo
 
 __all__ = ["Loaded", "assemble", "load"]
 
-PAGE_SIZE = 16
-
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -199,7 +197,7 @@ def assemble(
     cache = size_cache(
         _with_all_heads(config, size),
         itemsize=place.dtype.itemsize,
-        page_size=PAGE_SIZE,
+        page_size=_core.CPU_PAGE_SIZE,
         num_pages=num_pages,
         memory_bytes=kv_memory_bytes,
         max_context=max_context,
@@ -247,7 +245,7 @@ def _gpu_decoder(
         dtype=place.dtype,
         device=place.device,
         num_pages=size.num_pages,
-        page_size=PAGE_SIZE,
+        page_size=_core.CPU_PAGE_SIZE,
         max_context=size.max_context,
         head_norms=parts.head_norms,
     )
@@ -311,7 +309,7 @@ def _info(
         bigram_prefix=partial(bigram_prefix_of, folder, config),
         max_context=size.max_context,
         num_pages=size.num_pages,
-        page_size=PAGE_SIZE,
+        page_size=_core.CPU_PAGE_SIZE,
         max_batch_rows=max_batch_rows,
         kv_bytes=size.bytes,
         dtype_name=dtype_name,
