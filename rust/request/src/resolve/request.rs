@@ -118,27 +118,23 @@ pub fn resolve(
 
     let prediction = speculation.prediction.as_ref();
     let prediction = prediction.and_then(|prediction| prediction.content.clone());
-    let mut num_tokens = 1;
-    let mut ids = Vec::new();
-    match prompt_ids(model, request.prompt) {
-        Ok(prompt_ids) => {
-            ids = prompt_ids;
-            let fits = max_tokens(ids.len(), &stopping, model.max_context);
-            num_tokens = refusals.value_or_default(fits);
-            refusals.value_or_default(check_prompt_logprobs(ids.len(), output.prompt_logprobs));
-        }
-        Err(refusal) => refusals.add(refusal),
-    }
+    let ids = refusals.value_or_default(prompt_ids(model, request.prompt).map(Some));
     let prediction_ids = prediction
         .map(|content| prediction_ids(model, content))
         .transpose();
     let prediction_ids = refusals.value_or_default(prediction_ids);
+    let mut num_tokens = 1;
+    if let Some(ids) = &ids {
+        let fits = max_tokens(ids.len(), &stopping, model.max_context);
+        num_tokens = refusals.value_or_default(fits);
+        refusals.value_or_default(check_prompt_logprobs(ids.len(), output.prompt_logprobs));
+    }
     let bad_words = std::mem::take(&mut sampling.bad_words);
     let bad_words = refusals.value_or_default(bad_word_ids(model.text, &bad_words));
     refusals.into_result()?;
     Ok(ResolvedRequest {
         request_id,
-        prompt_ids: ids,
+        prompt_ids: ids.unwrap_or_default(),
         prediction_ids,
         seed: sampling.seed.unwrap_or_else(rand::random),
         num_choices: sampling.n.unwrap_or(1),

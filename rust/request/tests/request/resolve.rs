@@ -179,8 +179,8 @@ fn everything_that_needs_tokens_is_refused_at_once() {
         fields(&refusal),
         [
             "namespace",
-            "prompt",
             "speculation.prediction.text",
+            "prompt",
             "sampling.bad_words[1]",
             "sampling.bad_words[2]"
         ]
