@@ -9,6 +9,9 @@ use spectrie_types::options::SamplingParameters;
 
 use super::checker::Checker;
 
+/// Most entries of `logit_bias` that are named as bad: a status holds few kilobytes.
+const MAX_NAMED_BIASES: usize = 16;
+
 /// Refuses the numbers that are out of the range of their row.
 macro_rules! check_numbers {
     ($checker:expr, $sampling:expr; $($field:ident: $type:ty,)+) => {
@@ -34,11 +37,10 @@ pub(super) fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
         "sampling.logit_bias",
         || format!("given {count} entries, allowed up to {MAX_LOGIT_BIAS_ENTRIES}"),
     );
-    if let Some((id, bias)) = sampling
-        .logit_bias
-        .iter()
-        .find(|(_, bias)| !(-100.0..=100.0).contains(*bias))
-    {
+    let mut biases: Vec<_> = sampling.logit_bias.iter().collect();
+    biases.retain(|(_, bias)| !(-100.0..=100.0).contains(*bias));
+    biases.sort_unstable_by_key(|(id, _)| **id);
+    for (id, bias) in biases.into_iter().take(MAX_NAMED_BIASES) {
         let field = format!("sampling.logit_bias[{id}]");
         checker.refuse(field, format!("given {bias}, allowed -100 to 100"));
     }
@@ -106,6 +108,23 @@ mod tests {
         };
         assert!(check(0.5) && check(1.0));
         assert!(!check(0.0) && !check(1.5) && !check(f32::NAN));
+    }
+
+    #[test]
+    fn biases_out_of_range_are_each_named_by_token() {
+        let check = |logit_bias: &[(u32, f32)]| {
+            let sampling = v1::Sampling {
+                logit_bias: logit_bias.iter().copied().collect(),
+                ..Default::default()
+            };
+            fields(|checker| check_sampling(checker, &sampling))
+        };
+        assert_eq!(
+            check(&[(8, -500.0), (5, 100.0), (7, 101.0)]),
+            ["sampling.logit_bias[7]", "sampling.logit_bias[8]"]
+        );
+        let many: Vec<_> = (0..100).map(|id| (id, 101.0)).collect();
+        assert_eq!(check(&many).len(), MAX_NAMED_BIASES);
     }
 
     #[test]
