@@ -155,7 +155,7 @@ impl From<Refusal> for RequestError {
         let mut error = Self::of_fields(kind, refusal.violations);
         match (kind, error.violations.as_slice()) {
             (ErrorKind::ContextLength, [only]) => error.message = only.message.clone(),
-            (ErrorKind::PermissionDenied, _) => {
+            (ErrorKind::PermissionDenied, [_]) => {
                 error.message = "naming a namespace is not allowed, the server runs without \
                                  --allow-client-namespaces"
                     .into();
@@ -191,6 +191,21 @@ mod tests {
         let delay = details.retry_info().unwrap().retry_delay;
         assert_eq!(delay, Some(Duration::from_secs(2)));
         assert_eq!(details.request_info().unwrap().request_id, "r1");
+    }
+
+    #[test]
+    fn refused_namespace_has_a_sentence_of_its_own_unless_more_is_wrong() {
+        let namespace = || Violation::new("namespace", "given \"a\", allowed only to be absent");
+        let message = |violations| {
+            let kind = RefusalKind::PermissionDenied;
+            RequestError::from(Refusal { kind, violations }).message
+        };
+        assert!(message(vec![namespace()]).ends_with("--allow-client-namespaces"));
+        let prompt = Violation::new("prompt", "given too much");
+        assert_eq!(
+            message(vec![namespace(), prompt]),
+            "namespace: given \"a\", allowed only to be absent; prompt: given too much"
+        );
     }
 
     #[test]
