@@ -144,6 +144,22 @@ impl Integer for u32 {
     const RANGE: &'static str = "from 0 to 4294967295";
 }
 
+/// A whole number of 31 bits.
+pub(super) struct Count(pub(super) u32);
+
+impl TryFrom<i128> for Count {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(integer: i128) -> Result<Self, Self::Error> {
+        let integer = i32::try_from(integer)?;
+        Ok(Self(u32::try_from(integer)?))
+    }
+}
+
+impl Integer for Count {
+    const RANGE: &'static str = "from 0 to 2147483647";
+}
+
 impl Integer for i32 {
     const RANGE: &'static str = "from -2147483648 to 2147483647";
 }

@@ -6,9 +6,10 @@ use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::structured::Constraint;
 use spectrie_request::Violation;
+use spectrie_types::options::SamplingParameters;
 use spectrie_types::{SpeculationMode, each_sampling_option};
 
-use super::fields::Fields;
+use super::fields::{Count, Fields};
 
 /// Options of which a request may set one.
 const CONSTRAINTS: [&str; 5] = ["json_schema", "json_object", "regex", "grammar", "choice"];
@@ -60,7 +61,8 @@ pub(super) fn read_request<'py>(
             prediction: read_prediction(fields)?,
             ..read_speculation(fields)?
         }),
-        namespace: fields.text("namespace"),
+        // An empty one is none, as ever.
+        namespace: fields.text("namespace").filter(|name| !name.is_empty()),
         priority: fields.integer("priority"),
         structured: read_constraint(fields)?,
     })
@@ -115,10 +117,6 @@ fn read_messages<'py>(
             fields.text_of(&format!("messages[{index}].{name}"), &value)
         };
         let (role, content) = (part("role"), part("content"));
-        if message.len().is_ok_and(|len| len > 2) && role.is_some() && content.is_some() {
-            let allowed = "a mapping of 'role' and 'content'";
-            fields.refuse(&format!("messages[{index}]"), message.as_any(), allowed);
-        }
         read.push(v1::ChatMessage {
             role: role.unwrap_or_default(),
             content: content.unwrap_or_default(),
@@ -143,13 +141,25 @@ trait Number: Sized {
 
 impl Number for f32 {
     fn read(fields: &mut Fields<'_, '_>, name: &str) -> Option<Self> {
-        fields.number(name).map(|number| number as Self)
+        let number = fields.number(name)?;
+        let mut rows = SamplingParameters::rows().iter();
+        let row = rows.find(|row| row.field == name)?;
+        let rounded = number as Self;
+        match (row.refusal(number), row.allows(f64::from(rounded))) {
+            // Rounding must not turn a bad number into a good one, nor a good one into a bad one.
+            (Some(message), true) => {
+                fields.violations.push(Violation::new(name, message));
+                None
+            }
+            (None, false) => Some(Self::MIN_POSITIVE),
+            _ => Some(rounded),
+        }
     }
 }
 
 impl Number for u32 {
     fn read(fields: &mut Fields<'_, '_>, name: &str) -> Option<Self> {
-        fields.integer(name)
+        fields.integer(name).map(|Count(count)| count)
     }
 }
 
