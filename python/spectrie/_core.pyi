@@ -680,6 +680,22 @@ def constraint_of(start: bytes) -> tuple[str, str | list[str] | None] | None:
     """
 
 @final
+class GenerationConfig:
+    """A model's own sampling numbers.
+
+    Args:
+        content: Content of its generation_config.json.
+
+    Raises:
+        ModelError: `content` is not a JSON object, or a member is not a finite number.
+    """
+
+    def __new__(cls, content: bytes) -> Self: ...
+    @property
+    def unused(self) -> list[tuple[str, float]]:
+        """Members that no request may ask for, with their numbers; they are left out."""
+
+@final
 class RequestResolver:
     """Converts the options of `LLM` to requests of the engine, as the server does.
 
@@ -690,11 +706,7 @@ class RequestResolver:
         max_context: Longest prompt plus answer, in tokens.
         compile: Compiles a constraint: `(kind, text or texts)`.
         speculate: Whether anything may be drafted.
-        generation_config: Content of the model's generation_config.json; numbers in it that a
-            request may not ask for are left out. None without the file.
-
-    Raises:
-        ModelError: `generation_config` is not a JSON object of numbers.
+        generation_config: The model's own numbers; None without the file.
     """
 
     def __new__(
@@ -706,7 +718,7 @@ class RequestResolver:
         max_context: int,
         compile: Callable[[str, str | list[str] | None], Grammar],
         speculate: bool = True,
-        generation_config: bytes | None = None,
+        generation_config: GenerationConfig | None = None,
     ) -> Self: ...
     def resolve(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spectrie import _core
+from spectrie import LLM, _core
 from spectrie.errors import InvalidArgument, ModelError
 from spectrie.types import SpeculationOptions
 from tests.tiny_model import write_tiny_model
@@ -31,7 +32,7 @@ def resolver(
         vocabulary_size=tokenizer.vocabulary_size,
         max_context=64,
         compile=refuse,
-        generation_config=generation_config,
+        generation_config=_core.GenerationConfig(generation_config) if generation_config else None,
     )
 
 
@@ -39,7 +40,10 @@ def resolver(
     ("options", "field", "given"),
     [
         ({"temperature": "hot"}, "temperature", "'hot', allowed a number"),
-        ({"top_k": 1.5}, "top_k", "1.5, allowed a whole number from 0 to 4294967295"),
+        ({"top_k": 1.5}, "top_k", "1.5, allowed a whole number from 0 to 2147483647"),
+        ({"top_k": 2**31}, "top_k", "2147483648, allowed a whole number from 0 to 2147483647"),
+        ({"top_p": 1.00000001}, "top_p", "1.00000001, allowed above 0, up to 1"),
+        ({"temperature": -1e-60}, "temperature", "allowed 0 to 100"),
         ({"seed": -1}, "seed", "-1, allowed a whole number"),
         ({"logprobs": True}, "logprobs", "True"),
         ({"ignore_eos": 1}, "ignore_eos", "1, allowed True or False"),
@@ -86,10 +90,62 @@ def test_choices_share_a_request_and_have_its_seed(tokenizer: _core.Tokenizer) -
     assert (choices[0].text, choices[0].token_ids, choices[0].logprobs) == ("", [], None)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"top_p": 1e-60}, {"top_k": 2**31 - 1}, {"temperature": 100.0}, {"namespace": ""}],
+    ids=str,
+)
+def test_value_at_its_limit_is_taken(tokenizer: _core.Tokenizer, options: dict[str, Any]) -> None:
+    assert len(resolver(tokenizer).resolve("a", None, None, options)) == 1
+
+
+def test_every_bias_out_of_range_is_named(tokenizer: _core.Tokenizer) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        resolver(tokenizer).resolve("a", None, None, {"logit_bias": {7: 101, 9: 1, 8: -500.0}})
+    violations = {
+        violation.field: violation.description for violation in caught.value.field_violations
+    }
+    assert violations == {
+        "logit_bias[7]": "given 101, allowed -100 to 100",
+        "logit_bias[8]": "given -500, allowed -100 to 100",
+    }
+
+
+def test_other_members_of_a_message_are_not_looked_at(tokenizer: _core.Tokenizer) -> None:
+    message = {"role": "user", "content": "two", "name": "ann", "tags": [1]}
+    assert len(resolver(tokenizer).resolve(None, None, [message], {})) == 1
+
+
 @pytest.mark.parametrize("content", [b"{", b"[1]", b'{"top_p": "high"}', b'{"top_k": true}'])
 def test_unreadable_generation_config_is_an_error_that_names_it(
-    tokenizer: _core.Tokenizer, content: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    with pytest.raises(ModelError, match=r"generation_config\.json"):
-        resolver(tokenizer, content)
-    assert resolver(tokenizer, b'{"temperature": 0.2, "top_p": 7}').resolve("a", None, None, {})
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("the model is loaded before its generation_config.json is read")
+
+    monkeypatch.setattr("spectrie.llm.llm.EngineHost", start)
+    path = write_tiny_model(tmp_path) / "generation_config.json"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=f"^{re.escape(str(path))}: "):
+        LLM(tmp_path)
+
+
+def test_generation_config_decides_what_a_request_leaves_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_tiny_model(tmp_path) / "generation_config.json"
+    path.write_bytes(b'{"temperature": 0, "top_p": 7}')
+    with LLM(tmp_path, dtype="float32", threads=1, kv_memory_bytes=64 << 20) as llm:
+        (warning,) = [record.message for record in caplog.records if record.name == "spectrie.llm"]
+        assert "top_p is 7.0" in warning
+
+        def answers(temperature: float | None = None) -> set[tuple[int, ...]]:
+            given = [
+                llm.generate("one two", seed=seed, max_tokens=16, temperature=temperature)
+                for seed in (1, 2)
+            ]
+            return {answer.token_ids for answer in given}
+
+        assert answers() == answers(0.0)
+        assert len(answers()) == 1
+        assert len(answers(1.0)) == 2

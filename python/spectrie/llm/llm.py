@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import itertools
+import logging
 import threading
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Self, Unpack, overload
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.host import EngineHost
 from spectrie.engine.options import EngineOptions
-from spectrie.errors import Cancelled, Internal, SpectrieError
+from spectrie.errors import Cancelled, Internal, ModelError, SpectrieError
 from spectrie.llm.keywords import EngineKeywords
 from spectrie.llm.stream import LocalStream
 from spectrie.options import GenerateOptions, check_names
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from spectrie import _core
 
 __all__ = ["LLM"]
+
+log = logging.getLogger("spectrie.llm")
 
 # Concurrent choices of one call: enough to keep any engine full, and far below its limit.
 _MAX_STREAMS = 1024
@@ -75,6 +78,7 @@ class LLM:
         """Name of the model."""
         self.tokenizer: _core.Tokenizer = _core.Tokenizer.from_folder(str(resolved.folder))
         """The model's tokenizer: `encode`, `decode`, `apply_chat_template`."""
+        generation_config = _read_generation_config(resolved.folder / "generation_config.json")
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
@@ -89,16 +93,17 @@ class LLM:
         # A step must not run while the interpreter takes torch down.
         atexit.register(self._host.close)
         try:
-            self._resolver = self._open_resolver()
+            self._resolver = self._open_resolver(generation_config)
         except BaseException:
             self.close()
             raise
 
-    def _open_resolver(self) -> _core.RequestResolver:
+    def _open_resolver(
+        self, generation_config: _core.GenerationConfig | None
+    ) -> _core.RequestResolver:
         from spectrie import _core
 
         runner = self._host.runner
-        config = self.model_path / "generation_config.json"
         return _core.RequestResolver(
             self.tokenizer,
             model=self.model_name,
@@ -107,7 +112,7 @@ class LLM:
             # Drafts need rows that do not depend on the others of their batch.
             speculate=runner.exact,
             compile=Grammars(lambda: self.tokenizer, runner.eos_token_ids).compile,
-            generation_config=config.read_bytes() if config.is_file() else None,
+            generation_config=generation_config,
         )
 
     @property
@@ -328,6 +333,23 @@ class LLM:
             self._streams.clear()
         for stream in streams:
             stream.push(error)
+
+
+def _read_generation_config(path: Path) -> _core.GenerationConfig | None:
+    """The model's own sampling numbers; what no request may ask for is logged."""
+    from spectrie import _core
+
+    if not path.is_file():
+        return None
+    try:
+        config = _core.GenerationConfig(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+    for name, given in config.unused:
+        log.warning("%s: %s is %s, which is not allowed and not used", path, name, given)
+    return config
 
 
 def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:

@@ -10,7 +10,8 @@ use spectrie_request::validate::check_request;
 use spectrie_request::{Caller, Model, SamplingDefaults, Violation};
 
 use super::choice::Choice;
-use super::error::{ModelError, invalid_argument, named, refused};
+use super::defaults::GenerationConfig;
+use super::error::{invalid_argument, named, refused};
 use super::fields::Fields;
 use super::options::{GivenPrompt, read_request};
 use crate::errors::EngineError;
@@ -42,25 +43,18 @@ impl RequestResolver {
         max_context: u32,
         compile: Py<PyAny>,
         speculate: bool,
-        generation_config: Option<&[u8]>,
-    ) -> PyResult<Self> {
-        let defaults = match generation_config.map(SamplingDefaults::read) {
-            None => SamplingDefaults::default(),
-            Some(Ok((defaults, _))) => defaults,
-            Some(Err(error)) => {
-                let message = format!("generation_config.json: {error}");
-                return Err(ModelError::new_err(message));
-            }
-        };
-        Ok(Self {
+        generation_config: Option<&GenerationConfig>,
+    ) -> Self {
+        let defaults = generation_config.map(|config| config.defaults.clone());
+        Self {
             tokenizer,
             model,
             compile,
             vocabulary_size,
             max_context,
             speculate,
-            defaults,
-        })
+            defaults: defaults.unwrap_or_default(),
+        }
     }
 
     #[pyo3(signature = (prompt, prompt_token_ids, messages, options, n=None))]
