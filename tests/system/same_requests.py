@@ -120,6 +120,7 @@ _BAD = [
     _bad("sampling.repetition_penalty", repetition_penalty=0),
     _bad("sampling.n", n=9),
     _bad("sampling.logit_bias[7]", logit_bias={7: 101}),
+    _bad("sampling.logit_bias[7]", "sampling.logit_bias[8]", logit_bias={7: 101, 8: -500}),
     _bad("sampling.logit_bias", logit_bias={352: 1}),
     _bad("sampling.bad_words", bad_words=["a"] * 65),
     _bad("sampling.bad_words[1]", bad_words=["a", ""]),

@@ -17,7 +17,13 @@ from spectrie.errors import InvalidArgument
 from spectrie.types import Completion, SpeculationOptions, Usage
 from tests.system.same_requests import REQUESTS, Request, name_in_process, name_over_http
 
-Answers = tuple[list[tuple[int, ...]], list[str], tuple[int | None, ...]]
+# Tokens, texts, (finish reason, what stopped it) and counts.
+Answers = tuple[
+    list[tuple[int, ...]],
+    list[str],
+    list[tuple[str, str | int | None]],
+    tuple[int | None, ...],
+]
 GOOD = [request for request in REQUESTS if not request.fields]
 BAD = [request for request in REQUESTS if request.fields]
 STRUCTURED = {"json_schema": "json", "regex": "regex", "grammar": "grammar", "choice": "choice"}
@@ -50,7 +56,8 @@ def over_grpc(client: spectrie.Client, options: dict[str, Any]) -> Answers:
 def answers_of(choices: list[Completion]) -> Answers:
     return (
         [choice.token_ids for choice in choices],
-        [choice.finish_reason for choice in choices],
+        [choice.text for choice in choices],
+        [(choice.finish_reason, choice.stop_text or choice.stop_token_id) for choice in choices],
         (
             choices[0].usage.prompt_tokens,
             total(choices, "completion_tokens"),
@@ -72,7 +79,8 @@ def over_http(server: dict[str, Any], options: dict[str, Any]) -> Answers:
     details = answer["usage"].get("completion_tokens_details") or {}
     return (
         [tuple(choice["token_ids"]) for choice in answer["choices"]],
-        [choice["finish_reason"] for choice in answer["choices"]],
+        [choice["message"]["content"] if chat else choice["text"] for choice in answer["choices"]],
+        [(choice["finish_reason"], choice.get("stop_reason")) for choice in answer["choices"]],
         (
             answer["usage"]["prompt_tokens"],
             answer["usage"]["completion_tokens"],
@@ -110,7 +118,7 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("request_", GOOD, ids=lambda request: request.name)
-def test_good_requests_give_the_same_tokens_and_usage(
+def test_good_requests_give_the_same_answers_and_usage(
     llm: spectrie.LLM, client: spectrie.Client, server: dict[str, Any], request_: Request
 ) -> None:
     here = in_process(llm, request_.options)
@@ -140,6 +148,32 @@ def test_bad_requests_break_the_same_limits(
         "; ".join(sentences),
         name_over_http(next(iter(wire))),
     )
+
+
+def test_other_members_of_a_message_change_nothing(
+    llm: spectrie.LLM, server: dict[str, Any]
+) -> None:
+    message = {"role": "user", "content": "two one"}
+    options: dict[str, Any] = {"max_tokens": 12, "seed": 7}
+    plain = in_process(llm, {"messages": [message]} | options)
+    named = {"messages": [message | {"name": "ann"}]} | options
+    assert in_process(llm, named) == over_http(server, named) == plain
+
+
+def test_two_constraints_at_once_are_refused(
+    llm: spectrie.LLM, client: spectrie.Client, server: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {"prompt": "one", "regex": "a", "grammar": 'start: "a"'}
+    with pytest.raises(InvalidArgument, match="given together with regex"):
+        in_process(llm, options)
+    with pytest.raises(InvalidArgument, match=r"at most one of .*regex"):
+        over_grpc(client, options)
+    constraints = {"regex": "a", "grammar": 'start: "a"'}
+    body = {"model": "tiny", "prompt": "one", "structured_outputs": constraints}
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        post(f"http://{server['http']}/v1/completions", body)
+    with refused.value as response:
+        assert "given 2 constraints" in json.load(response)["error"]["message"]
 
 
 def test_absent_max_tokens_is_the_rest_of_the_context_but_for_openais_completions(
