@@ -169,7 +169,7 @@ def test_words_mark_only_own_ancestors() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"heads": 3}, "no multiple"),
+        ({"heads": 3}, "3 query heads are not a multiple of 2"),
         ({"value_heads": 1}, "value_cache has shape"),
         ({"rows": -1}, "the layout"),
         ({"dtype": torch.float16}, "key_cache is torch.float16"),
