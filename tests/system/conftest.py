@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import spectrie
 from tests.system.server import serve
 from tests.tiny_model import write_tiny_model
 
@@ -23,3 +24,17 @@ def server(tiny: Path) -> Iterator[dict[str, Any]]:
     """Facts of a running server."""
     with serve(tiny) as program:
         yield program.wait_ready()
+
+
+@pytest.fixture(scope="module")
+def llm(tiny: Path) -> Iterator[spectrie.LLM]:
+    """The tiny model in this process."""
+    with spectrie.LLM(tiny, dtype="float32", threads=1, kv_memory_bytes=64 << 20) as llm:
+        yield llm
+
+
+@pytest.fixture(scope="module")
+def client(server: dict[str, Any]) -> Iterator[spectrie.Client]:
+    """A client of the shared server."""
+    with spectrie.Client(server["grpc"]) as client:
+        yield client

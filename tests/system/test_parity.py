@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,18 +25,6 @@ CASES: dict[str, dict[str, Any]] = {
     "ended by a token": {"max_tokens": 64, "stop_token_ids": [7, 8, 9, 10, 11], "seed": 9},
     "held to an expression": {"max_tokens": 40, "regex": "[a-f]{4,9}", "logprobs": 1, "seed": 8},
 }
-
-
-@pytest.fixture(scope="module")
-def llm(tiny: Path) -> Iterator[spectrie.LLM]:
-    with spectrie.LLM(tiny, dtype="float32", threads=1, kv_memory_bytes=64 << 20) as llm:
-        yield llm
-
-
-@pytest.fixture(scope="module")
-def client(server: dict[str, Any]) -> Iterator[spectrie.Client]:
-    with spectrie.Client(server["grpc"]) as client:
-        yield client
 
 
 def facts(answer: Completion) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,18 +25,6 @@ Answers = tuple[
 GOOD = [request for request in REQUESTS if not request.fields]
 BAD = [request for request in REQUESTS if request.fields]
 STRUCTURED = {"json_schema": "json", "regex": "regex", "grammar": "grammar", "choice": "choice"}
-
-
-@pytest.fixture(scope="module")
-def llm(tiny: Path) -> Iterator[spectrie.LLM]:
-    with spectrie.LLM(tiny, dtype="float32", threads=1, kv_memory_bytes=64 << 20) as llm:
-        yield llm
-
-
-@pytest.fixture(scope="module")
-def client(server: dict[str, Any]) -> Iterator[spectrie.Client]:
-    with spectrie.Client(server["grpc"]) as client:
-        yield client
 
 
 def in_process(llm: spectrie.LLM, options: dict[str, Any]) -> Answers:
