@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from spectrie import _core
+
 __all__ = ["TOP_K", "TRACES", "Request", "read", "verify", "write", "write_lines", "write_sums"]
 
 TRACES = Path(__file__).resolve().parent / "traces"
-TOP_K = 8
+TOP_K = _core.CPU_TOP_K
 _SUMS = "SHA256SUMS"
 
 
