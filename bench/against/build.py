@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.support.json_child import JsonChild
 from bench.support.machine import ROOT, commit_of
 
 __all__ = ["Build", "Child", "busy_seconds"]
@@ -62,15 +62,13 @@ class Child:
     ) -> None:
         self._cache = tempfile.TemporaryDirectory(prefix="spectrie-bench-")
         arguments = [sampler, str(folder), str(threads), json.dumps(more)]
-        self._process = subprocess.Popen(
+        self._process = JsonChild(
+            "the measuring process",
             [sys.executable, "-m", "bench.against.child", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
             cwd=self._cache.name,
             env=build.environment(self._cache.name),
         )
-        package = Path(self._reply()["package"])
+        package = Path(self._process.read()["package"])
         if package != build.checkout / "python" / "spectrie":
             self.close()
             raise RuntimeError(f"measuring {build.checkout} would have measured {package}")
@@ -82,24 +80,13 @@ class Child:
 
     def take(self, number: int) -> tuple[dict[str, float], dict[str, Any]]:
         """Rates and facts of one sample."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{number}\n")
-        self._process.stdin.flush()
-        reply = self._reply()
+        reply = self._process.ask(number)
         return reply["rates"], reply["facts"]
 
     def close(self) -> None:
         """Ends it."""
-        self._process.communicate()
+        self._process.close()
         self._cache.cleanup()
-
-    def _reply(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the measuring process ended with {self._process.wait()}")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
 
 
 def busy_seconds(pid: int) -> float:

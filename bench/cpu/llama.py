@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.cpu.lines import Line, against_rival
+from bench.support.json_child import JsonChild
 from bench.support.packages import Package, cache_folder, fetch
 from bench.support.pairs import Comparison, compare
 from bench.support.prompt_ids import prompt_ids
@@ -42,37 +42,19 @@ class Llama:
     """
 
     def __init__(self, gguf: Path, threads: int) -> None:
-        self._process = subprocess.Popen(
-            [str(_environment()), str(_CHILD), str(gguf), str(threads), str(LOOKUP_TOKENS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._read()
+        command = [str(_environment()), str(_CHILD), str(gguf), str(threads), str(LOOKUP_TOKENS)]
+        self._process = JsonChild("llama.cpp", command, stderr=subprocess.DEVNULL)
+        self._process.read()
 
     def run(self, ids: list[int], eos: list[int], *, lookup: bool) -> tuple[list[int], float]:
         """Continues a prompt greedily; gives the tokens and the seconds of all."""
-        assert self._process.stdin is not None
         call = {"ids": ids, "eos": eos, "max_tokens": NEW_TOKENS, "lookup": lookup}
-        self._process.stdin.write(json.dumps(call) + "\n")
-        self._process.stdin.flush()
-        reply = self._read()
+        reply = self._process.ask(call)
         return reply["tokens"], reply["seconds"]
-
-    def _read(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"llama.cpp ended with code {self._process.wait()}")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
 
     def close(self) -> None:
         """Ends the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.close()
 
 
 def _environment() -> Path:
