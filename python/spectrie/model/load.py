@@ -50,9 +50,9 @@ def load_runner(
         ModelError: The model cannot be read or is not supported.
         RankLost: One of several processes ended while loading.
     """
-    from spectrie.model.runner.loading import load
+    from spectrie.model.runner.loading import LoadOptions, load
 
-    return load(
+    options = LoadOptions(
         Path(folder),
         dtype=dtype,
         device=device,
@@ -61,7 +61,7 @@ def load_runner(
         kv_memory_bytes=kv_memory_bytes,
         max_context=max_context,
         max_batch_rows=max_batch_rows,
-        tensor_parallel=tensor_parallel,
-        rank_timeout_s=rank_timeout_s,
-        progress=progress,
+    )
+    return load(
+        options, tensor_parallel=tensor_parallel, rank_timeout_s=rank_timeout_s, progress=progress
     )

@@ -33,10 +33,10 @@ def main() -> int:
 
 
 def _follow(seat: Seat, arguments: dict[str, Any]) -> None:
-    from spectrie.model.runner.loading import assemble
+    from spectrie.model.runner.loading import LoadOptions, assemble
 
-    folder = Path(arguments.pop("folder"))
-    loaded = assemble(folder, seat=seat, ready=_say_ready, **arguments)
+    options = LoadOptions(**(arguments | {"folder": Path(arguments["folder"])}))
+    loaded = assemble(options, seat=seat, ready=_say_ready)
     group, decoder = loaded.group, loaded.decoder
     if group is None:
         raise RankLost("a follower without a group")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -27,7 +26,21 @@ from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, 
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.runner import Runner, RunnerInfo
 
-__all__ = ["Loaded", "assemble", "load"]
+__all__ = ["LoadOptions", "Loaded", "assemble", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What every rank of a model must be given alike; see `spectrie.model.load_runner`."""
+
+    folder: Path
+    dtype: str
+    device: str
+    threads: int | None
+    num_pages: int | None
+    kv_memory_bytes: int | None
+    max_context: int | None
+    max_batch_rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +72,8 @@ class Loaded:
 
 
 def load(
-    folder: Path,
+    options: LoadOptions,
     *,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    num_pages: int | None,
-    kv_memory_bytes: int | None,
-    max_context: int | None,
-    max_batch_rows: int,
     tensor_parallel: int,
     rank_timeout_s: float,
     progress: Callable[[str], None] | None,
@@ -75,23 +81,15 @@ def load(
     """See `spectrie.model.load_runner`."""
     if tensor_parallel < 1:
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
-    chosen = _device(device)
-    options: dict[str, Any] = {
-        # Every rank must take the same ones.
-        "dtype": str(_dtype(dtype, chosen)).removeprefix("torch."),
-        "device": chosen.type,
-        "threads": threads,
-        "num_pages": num_pages,
-        "kv_memory_bytes": kv_memory_bytes,
-        "max_context": max_context,
-        "max_batch_rows": max_batch_rows,
-    }
+    chosen = _device(options.device)
+    dtype = str(_dtype(options.dtype, chosen)).removeprefix("torch.")
+    options = replace(options, dtype=dtype, device=chosen.type)
     if tensor_parallel == 1:
-        loaded = assemble(folder, progress=progress, **options)
+        loaded = assemble(options, progress=progress)
         runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
     else:
-        runner = _load_ranks(folder, tensor_parallel, rank_timeout_s, options, progress)
-    if threads is None and chosen.type == "cpu":
+        runner = _load_ranks(options, tensor_parallel, rank_timeout_s, progress)
+    if options.threads is None and chosen.type == "cpu":
         if progress is not None:
             progress("choosing the number of threads")
         runner.choose_threads(max(1, machine.num_cores() // tensor_parallel))
@@ -99,28 +97,22 @@ def load(
 
 
 def _load_ranks(
-    folder: Path,
-    size: int,
-    timeout_s: float,
-    options: dict[str, Any],
-    progress: Callable[[str], None] | None,
+    options: LoadOptions, size: int, timeout_s: float, progress: Callable[[str], None] | None
 ) -> Runner:
     # Before anything is started.
-    Split.of(ModelConfig.from_folder(folder), 0, size)
-    if options["device"] == "cpu" and machine.num_cores() < size:
+    Split.of(ModelConfig.from_folder(options.folder), 0, size)
+    if options.device == "cpu" and machine.num_cores() < size:
         raise ConfigError(
             f"tensor_parallel is {size}, but this process may use {machine.num_cores()} cores, and "
             f"each rank needs one: use at most {machine.num_cores()}"
         )
-    if options["device"] == "cuda" and torch.cuda.device_count() < size:
+    if options.device == "cuda" and torch.cuda.device_count() < size:
         raise ConfigError(
             f"tensor_parallel is {size}, but torch sees {torch.cuda.device_count()} CUDA devices"
         )
-    ranks = Ranks(size, timeout_s, {"folder": str(folder), **options})
+    ranks = Ranks(size, timeout_s, asdict(options) | {"folder": str(options.folder)})
     try:
-        loaded = assemble(
-            folder, seat=ranks.seat, ready=ranks.wait_ready, progress=progress, **options
-        )
+        loaded = assemble(options, seat=ranks.seat, ready=ranks.wait_ready, progress=progress)
         if loaded.group is None:
             raise RankLost("rank 0 without a group")
         lead = LeadDecoder(loaded.decoder, loaded.group, ranks)
@@ -133,15 +125,8 @@ def _load_ranks(
 
 
 def assemble(
-    folder: Path,
+    options: LoadOptions,
     *,
-    dtype: str,
-    device: str,
-    threads: int | None,
-    num_pages: int | None,
-    kv_memory_bytes: int | None,
-    max_context: int | None,
-    max_batch_rows: int,
     seat: Seat | None = None,
     ready: Callable[[], None] = lambda: None,
     progress: Callable[[str], None] | None = None,
@@ -149,14 +134,8 @@ def assemble(
     """Loads a model, or the part of it that one rank computes.
 
     Args:
-        folder: As for `spectrie.model.load_runner`, like the following arguments.
-        dtype: Any but `auto`.
-        device: Any but `auto`.
-        threads: Threads of this rank.
-        num_pages: The same on all ranks.
-        kv_memory_bytes: Sum of all ranks.
-        max_context: Maximum prompt plus answer, in tokens.
-        max_batch_rows: Maximum rows of one forward.
+        options: With neither dtype nor device `auto`; threads are those of this rank, the cache's
+            bytes the sum of all ranks.
         seat: This rank's place; None for a single rank.
         ready: Called once the weights are read, before this rank waits for the others.
         progress: Receives one line per stage.
@@ -167,20 +146,20 @@ def assemble(
         RankLost: Another rank did not join.
     """
     report = progress or (lambda line: None)
-    config = ModelConfig.from_folder(folder)
+    config = ModelConfig.from_folder(options.folder)
     size = 1 if seat is None else seat.size
-    on_cpu = device == "cpu"
+    on_cpu = options.device == "cpu"
     place = _Place(
         torch.device("cpu" if on_cpu else f"cuda:{0 if seat is None else seat.rank}"),
-        _dtype(dtype, torch.device(device)),
+        _dtype(options.dtype, torch.device(options.device)),
         _open_measurements(),
     )
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads is {threads}, expected at least 1")
+    if options.threads is not None and options.threads < 1:
+        raise ConfigError(f"threads is {options.threads}, expected at least 1")
     split = None if seat is None else Split.of(config, seat.rank, size)
     report("reading weights")
-    weights = Weights(folder)
-    team = threads or max(1, machine.num_cores() // size)
+    weights = Weights(options.folder)
+    team = options.threads or max(1, machine.num_cores() // size)
     parts: CpuWeights | DecoderWeights
     if on_cpu:
         parts = CpuWeights(
@@ -192,15 +171,15 @@ def assemble(
     weights.check_all_taken([HEAD] if config.tied_head else [])
     del weights
     ready()
-    group = None if seat is None else Group(seat, place.device, max_batch_rows)
+    group = None if seat is None else Group(seat, place.device, options.max_batch_rows)
     partition = None if group is None else Partition(config, group)
     cache = size_cache(
         _with_all_heads(config, size),
         itemsize=place.dtype.itemsize,
         page_size=_core.CPU_PAGE_SIZE,
-        num_pages=num_pages,
-        memory_bytes=kv_memory_bytes,
-        max_context=max_context,
+        num_pages=options.num_pages,
+        memory_bytes=options.kv_memory_bytes,
+        max_context=options.max_context,
         available_bytes=_available_bytes(place.device) * (1 if on_cpu else size),
     )
     if group is not None:
@@ -213,15 +192,15 @@ def assemble(
                 config,
                 parts,
                 cache,
-                max_batch_rows=max_batch_rows,
+                max_batch_rows=options.max_batch_rows,
                 threads=team,
                 partition=partition,
             )
         else:
             decoder = _gpu_decoder(config, parts, cache, place, partition)
     except ValueError as error:
-        raise ModelError(f"{folder}: {error}") from error
-    info = _info(folder, config, place, cache, max_batch_rows, size)
+        raise ModelError(f"{options.folder}: {error}") from error
+    info = _info(options, config, place, cache, size)
     return Loaded(decoder, info, place.measurements, team, group)
 
 
@@ -288,14 +267,9 @@ def _available_bytes(device: torch.device) -> int:
 
 
 def _info(
-    folder: Path,
-    config: ModelConfig,
-    place: _Place,
-    size: CacheSize,
-    max_batch_rows: int,
-    ranks: int,
+    options: LoadOptions, config: ModelConfig, place: _Place, size: CacheSize, ranks: int
 ) -> RunnerInfo:
-    digest = model_hash(folder, place.measurements)
+    digest = model_hash(options.folder, place.measurements)
     dtype_name = str(place.dtype).removeprefix("torch.")
     if place.device.type == "cpu":
         device_name = "cpu"
@@ -306,11 +280,11 @@ def _info(
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
-        bigram_prefix=partial(bigram_prefix_of, folder, config),
+        bigram_prefix=partial(bigram_prefix_of, options.folder, config),
         max_context=size.max_context,
         num_pages=size.num_pages,
         page_size=_core.CPU_PAGE_SIZE,
-        max_batch_rows=max_batch_rows,
+        max_batch_rows=options.max_batch_rows,
         kv_bytes=size.bytes,
         dtype_name=dtype_name,
         device=place.device,
