@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypedDict
@@ -229,7 +229,3 @@ class ModelInfo:
     vocabulary_size: int
     workers: int
     numeric_fingerprint: str
-
-
-StopTexts = str | Sequence[str] | None
-"""Texts that end an answer and are not part of it."""

@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from spectrie.supervise.ready_line import read_ready
@@ -99,12 +98,7 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Its children end with it: they watch a pipe that it holds.
         self.process.kill()
         self.process.wait(END_S)

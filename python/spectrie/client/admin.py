@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from spectrie._proto import admin_pb2 as pb
@@ -77,9 +77,7 @@ class AdminClient(BlockingClient):
 
     def list_corpora(self) -> list[CorpusReport]:
         """The loaded corpora, by name."""
-        reply: pb.ListCorporaResponse = self._ask(
-            "ListCorpora", pb.ListCorporaRequest(model=self._config.model)
-        )
+        reply: pb.ListCorporaResponse = self._ask("ListCorpora", pb.ListCorporaRequest())
         return _checked([_corpus(corpus) for corpus in reply.corpora], reply.failures)
 
     def add_corpus(self, corpus: str, *, readers: Sequence[str] | None = None) -> CorpusReport:
@@ -94,7 +92,7 @@ class AdminClient(BlockingClient):
             AlreadyExists: A corpus of this name is loaded.
             FailedPrecondition: The corpus is damaged or was built with another tokenizer.
         """
-        request = pb.AddCorpusRequest(model=self._config.model, corpus=corpus)
+        request = pb.AddCorpusRequest(corpus=corpus)
         if readers is not None:
             request.readers.names.extend(readers)
             request.readers.SetInParent()
@@ -110,25 +108,14 @@ class AdminClient(BlockingClient):
             NotFound: No corpus of this name is loaded; the message lists the loaded ones.
         """
         reply: pb.RemoveCorpusResponse = self._ask(
-            "RemoveCorpus", pb.RemoveCorpusRequest(model=self._config.model, name=name)
+            "RemoveCorpus", pb.RemoveCorpusRequest(name=name)
         )
         return _checked(reply.workers, reply.failures)
 
     def list_namespaces(self) -> list[NamespaceReport]:
         """The namespaces that hold learned text, by name."""
-        reply: pb.ListNamespacesResponse = self._ask(
-            "ListNamespaces", pb.ListNamespacesRequest(model=self._config.model)
-        )
-        found = [
-            NamespaceReport(
-                name=one.name,
-                num_tokens=one.num_tokens,
-                bytes=one.bytes,
-                accepted_tokens=one.accepted_tokens,
-                workers=one.workers,
-            )
-            for one in reply.namespaces
-        ]
+        reply: pb.ListNamespacesResponse = self._ask("ListNamespaces", pb.ListNamespacesRequest())
+        found = [_report(NamespaceReport, namespace) for namespace in reply.namespaces]
         return _checked(found, reply.failures)
 
     def forget_namespace(self, name: str) -> int:
@@ -140,7 +127,7 @@ class AdminClient(BlockingClient):
             NotFound: No worker holds its text; the message lists the existing namespaces.
         """
         reply: pb.ForgetNamespaceResponse = self._ask(
-            "ForgetNamespace", pb.ForgetNamespaceRequest(model=self._config.model, name=name)
+            "ForgetNamespace", pb.ForgetNamespaceRequest(name=name)
         )
         return _checked(reply.workers, reply.failures)
 
@@ -150,29 +137,18 @@ class AdminClient(BlockingClient):
         Raises:
             FailedPrecondition: The server runs without `--state-dir`.
         """
-        reply: pb.SaveSnapshotResponse = self._ask(
-            "SaveSnapshot", pb.SaveSnapshotRequest(model=self._config.model)
-        )
-        found = [
-            SnapshotReport(
-                worker=one.worker,
-                folder=one.folder,
-                num_namespaces=one.num_namespaces,
-                num_tokens=one.num_tokens,
-                bytes=one.bytes,
-            )
-            for one in reply.snapshots
-        ]
+        reply: pb.SaveSnapshotResponse = self._ask("SaveSnapshot", pb.SaveSnapshotRequest())
+        found = [_report(SnapshotReport, snapshot) for snapshot in reply.snapshots]
         return _checked(found, reply.failures)
 
     def stats(self) -> list[WorkerReport]:
         """Totals of each worker since its start."""
-        reply: pb.GetStatsResponse = self._ask(
-            "GetStats", pb.GetStatsRequest(model=self._config.model)
-        )
+        reply: pb.GetStatsResponse = self._ask("GetStats", pb.GetStatsRequest())
         return [_worker(worker) for worker in reply.workers]
 
     def _ask(self, method: str, request: Any) -> Any:
+        if self._config.model is not None:
+            request.model = self._config.model
         stub = AdminStub(self._connected())
         return self._call(getattr(stub, method), request, self._attempts())
 
@@ -185,41 +161,26 @@ def _checked(result: _Result, failures: Iterable[pb.WorkerFailure]) -> _Result:
     return result
 
 
+def _report(kind: Callable[..., _Result], message: Any, **converted: object) -> _Result:
+    """A report of a message's values, but for the converted ones."""
+    names = set(kind.__annotations__) - set(converted)
+    return kind(**{name: getattr(message, name) for name in names}, **converted)
+
+
 def _corpus(corpus: pb.Corpus) -> CorpusReport:
-    return CorpusReport(
-        name=corpus.name,
-        num_tokens=corpus.num_tokens,
-        num_documents=corpus.num_documents,
-        bytes=corpus.bytes,
-        readers=tuple(corpus.readers.names) if corpus.HasField("readers") else None,
-        accepted_tokens=corpus.accepted_tokens,
-        workers=corpus.workers,
-    )
+    readers = tuple(corpus.readers.names) if corpus.HasField("readers") else None
+    return _report(CorpusReport, corpus, readers=readers)
 
 
 def _worker(stats: pb.WorkerStats) -> WorkerReport:
     sources = {int(source): source.label for source in Source}
-    return WorkerReport(
-        worker=stats.worker,
-        process_id=stats.process_id,
-        running=stats.running,
-        waiting=stats.waiting,
-        steps=stats.steps,
-        generated_tokens=stats.generated_tokens,
-        drafted_tokens=stats.drafted_tokens,
-        accepted_tokens=stats.accepted_tokens,
-        expected_accepted_tokens=stats.expected_accepted_tokens,
+    return _report(
+        WorkerReport,
+        stats,
         accepted_by_source={
             sources.get(total.source, Source.MODEL.label): total.tokens
             for total in stats.accepted_by_source
         },
-        calibration=tuple(
-            CalibrationBin(one.trials, one.expected, one.accepted) for one in stats.calibration
-        ),
+        calibration=tuple(_report(CalibrationBin, one) for one in stats.calibration),
         net_gain=stats.net_gain if stats.HasField("net_gain") else None,
-        memory_bytes=stats.memory_bytes,
-        memory_tokens=stats.memory_tokens,
-        evicted_tokens=stats.evicted_tokens,
-        corpus_bytes=stats.corpus_bytes,
-        recycling=stats.recycling,
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import grpc
 
 from spectrie._proto import inference_pb2 as pb
-from spectrie._proto.inference_pb2_grpc import InferenceStub
 from spectrie.client.base import BaseClient
 from spectrie.client.channel import channel_options, credentials
 from spectrie.client.policy import Attempts
@@ -72,17 +70,9 @@ class AsyncClient(BaseClient):
         **options: Unpack[GenerateOptions],
     ) -> AsyncGenerationStream:
         """Continues a prompt or answers a chat; yields pieces as tokens are verified."""
-        request = self._generate_request(prompt, prompt_token_ids, messages, options)
-        attempts = self._attempts(**options)
-        stub = InferenceStub(self._connected())
-
-        def open_call(timeout_s: float | None) -> Any:
-            return stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata())
-
-        def read_error(failure: grpc.RpcError) -> Any:
-            return self._error_of(failure, attempts.timeout_s)
-
-        return AsyncGenerationStream(open_call, read_error, attempts)
+        return AsyncGenerationStream(
+            *self._stream_call(prompt, prompt_token_ids, messages, options)
+        )
 
     async def tokenize(
         self, text: str, *, add_special_tokens: bool = False, model: str | None = None
@@ -91,8 +81,9 @@ class AsyncClient(BaseClient):
         request = pb.TokenizeRequest(
             text=text, add_special_tokens=add_special_tokens, model=model or self._config.model
         )
-        stub = InferenceStub(self._connected())
-        reply: pb.TokenizeResponse = await self._call(stub.Tokenize, request, self._attempts())
+        reply: pb.TokenizeResponse = await self._call(
+            self._stub().Tokenize, request, self._attempts()
+        )
         return list(reply.token_ids)
 
     async def detokenize(
@@ -107,8 +98,9 @@ class AsyncClient(BaseClient):
             skip_special_tokens=skip_special_tokens, model=model or self._config.model
         )
         set_ids(request.token_ids, token_ids, "token_ids")
-        stub = InferenceStub(self._connected())
-        reply: pb.DetokenizeResponse = await self._call(stub.Detokenize, request, self._attempts())
+        reply: pb.DetokenizeResponse = await self._call(
+            self._stub().Detokenize, request, self._attempts()
+        )
         return reply.text
 
     async def apply_chat_template(
@@ -118,17 +110,15 @@ class AsyncClient(BaseClient):
         request = pb.ApplyChatTemplateRequest(
             chat=chat_prompt(messages), model=model or self._config.model
         )
-        stub = InferenceStub(self._connected())
         reply: pb.ApplyChatTemplateResponse = await self._call(
-            stub.ApplyChatTemplate, request, self._attempts()
+            self._stub().ApplyChatTemplate, request, self._attempts()
         )
         return reply.text
 
     async def list_models(self) -> list[ModelInfo]:
         """Lists the models that can answer now."""
-        stub = InferenceStub(self._connected())
         reply: pb.ListModelsResponse = await self._call(
-            stub.ListModels, pb.ListModelsRequest(), self._attempts()
+            self._stub().ListModels, pb.ListModelsRequest(), self._attempts()
         )
         return [model_of(model) for model in reply.models]
 
@@ -141,12 +131,7 @@ class AsyncClient(BaseClient):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _generate(
@@ -158,9 +143,8 @@ class AsyncClient(BaseClient):
         options: GenerateOptions,
     ) -> list[Completion]:
         request = self._generate_request(prompt, prompt_token_ids, messages, options, n)
-        stub = InferenceStub(self._connected())
         reply: pb.GenerateResponse = await self._call(
-            stub.Generate, request, self._attempts(**options)
+            self._stub().Generate, request, self._attempts(**options)
         )
         return [completion_of(reply.started, choice) for choice in reply.choices]
 

@@ -13,10 +13,12 @@ from typing import Any, Self, Unpack, cast
 import grpc
 
 from spectrie._proto import inference_pb2 as pb
+from spectrie._proto.inference_pb2_grpc import InferenceStub
 from spectrie.client.channel import metadata
 from spectrie.client.policy import Attempts, ClientConfig
 from spectrie.client.requests import generate_request
 from spectrie.client.status import error_of
+from spectrie.client.stream import OpenCall, ReadError
 from spectrie.errors import ConfigError, SpectrieError
 from spectrie.options import GenerateOptions
 from spectrie.types import Message
@@ -139,6 +141,9 @@ class BaseClient(ABC):
     def _make_channel(self) -> Any:
         """A synchronous or asynchronous channel to the target."""
 
+    def _stub(self) -> Any:
+        return InferenceStub(self._connected())
+
     def _generate_request(
         self,
         prompt: str | None,
@@ -150,6 +155,26 @@ class BaseClient(ABC):
         if options.get("model") is None:
             options = cast(GenerateOptions, {**options, "model": self._config.model})
         return generate_request(prompt, prompt_token_ids, messages, options, n)
+
+    def _stream_call(
+        self,
+        prompt: str | None,
+        prompt_token_ids: Sequence[int] | None,
+        messages: Sequence[Message] | None,
+        options: GenerateOptions,
+    ) -> tuple[OpenCall, ReadError, Attempts]:
+        """The arguments of a stream."""
+        request = self._generate_request(prompt, prompt_token_ids, messages, options)
+        attempts = self._attempts(**options)
+        stub = self._stub()
+
+        def open_call(timeout_s: float | None) -> Any:
+            return stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata())
+
+        def read_error(failure: grpc.RpcError) -> SpectrieError:
+            return self._error_of(failure, attempts.timeout_s)
+
+        return open_call, read_error, attempts
 
     def _attempts(self, **options: Unpack[GenerateOptions]) -> Attempts:
         timeout = options.get("timeout")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from types import TracebackType
 from typing import Any, Self
 
 import grpc
@@ -122,12 +121,7 @@ class GenerationStream(_Progress, Iterator[Delta]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._ended:
             self.cancel()
 
@@ -180,11 +174,6 @@ class AsyncGenerationStream(_Progress, AsyncIterator[Delta]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if not self._ended:
             self.cancel()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
-
-import grpc
+from typing import Unpack
 
 from spectrie._proto import inference_pb2 as pb
-from spectrie._proto.inference_pb2_grpc import InferenceStub
 from spectrie.client.blocking import BlockingClient
 from spectrie.client.replies import completion_of, model_of
 from spectrie.client.requests import chat_prompt, set_ids
@@ -65,17 +62,7 @@ class Client(BlockingClient):
         **options: Unpack[GenerateOptions],
     ) -> GenerationStream:
         """Continues a prompt or answers a chat; yields pieces as tokens are verified."""
-        request = self._generate_request(prompt, prompt_token_ids, messages, options)
-        attempts = self._attempts(**options)
-        stub = InferenceStub(self._connected())
-
-        def open_call(timeout_s: float | None) -> Any:
-            return stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata())
-
-        def read_error(failure: grpc.RpcError) -> Any:
-            return self._error_of(failure, attempts.timeout_s)
-
-        return GenerationStream(open_call, read_error, attempts)
+        return GenerationStream(*self._stream_call(prompt, prompt_token_ids, messages, options))
 
     def tokenize(
         self, text: str, *, add_special_tokens: bool = False, model: str | None = None
@@ -84,8 +71,7 @@ class Client(BlockingClient):
         request = pb.TokenizeRequest(
             text=text, add_special_tokens=add_special_tokens, model=model or self._config.model
         )
-        stub = InferenceStub(self._connected())
-        reply: pb.TokenizeResponse = self._call(stub.Tokenize, request, self._attempts())
+        reply: pb.TokenizeResponse = self._call(self._stub().Tokenize, request, self._attempts())
         return list(reply.token_ids)
 
     def detokenize(
@@ -100,8 +86,9 @@ class Client(BlockingClient):
             skip_special_tokens=skip_special_tokens, model=model or self._config.model
         )
         set_ids(request.token_ids, token_ids, "token_ids")
-        stub = InferenceStub(self._connected())
-        reply: pb.DetokenizeResponse = self._call(stub.Detokenize, request, self._attempts())
+        reply: pb.DetokenizeResponse = self._call(
+            self._stub().Detokenize, request, self._attempts()
+        )
         return reply.text
 
     def apply_chat_template(self, messages: Sequence[Message], *, model: str | None = None) -> str:
@@ -109,17 +96,15 @@ class Client(BlockingClient):
         request = pb.ApplyChatTemplateRequest(
             chat=chat_prompt(messages), model=model or self._config.model
         )
-        stub = InferenceStub(self._connected())
         reply: pb.ApplyChatTemplateResponse = self._call(
-            stub.ApplyChatTemplate, request, self._attempts()
+            self._stub().ApplyChatTemplate, request, self._attempts()
         )
         return reply.text
 
     def list_models(self) -> list[ModelInfo]:
         """Lists the models that can answer now."""
-        stub = InferenceStub(self._connected())
         reply: pb.ListModelsResponse = self._call(
-            stub.ListModels, pb.ListModelsRequest(), self._attempts()
+            self._stub().ListModels, pb.ListModelsRequest(), self._attempts()
         )
         return [model_of(model) for model in reply.models]
 
@@ -132,6 +117,7 @@ class Client(BlockingClient):
         options: GenerateOptions,
     ) -> list[Completion]:
         request = self._generate_request(prompt, prompt_token_ids, messages, options, n)
-        stub = InferenceStub(self._connected())
-        reply: pb.GenerateResponse = self._call(stub.Generate, request, self._attempts(**options))
+        reply: pb.GenerateResponse = self._call(
+            self._stub().Generate, request, self._attempts(**options)
+        )
         return [completion_of(reply.started, choice) for choice in reply.choices]

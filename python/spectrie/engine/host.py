@@ -6,8 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.loop import StepLoop
@@ -169,15 +168,10 @@ class EngineHost:
         if self.snapshots is not None:
             self.snapshots.close()
 
-    def __enter__(self) -> EngineHost:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
