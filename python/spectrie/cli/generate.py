@@ -14,7 +14,7 @@ from typing import Any
 from spectrie.cli.flags.arguments import read_value
 from spectrie.cli.flags.options import REQUEST, add_option, add_options
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.terminal import Painter
+from spectrie.cli.terminal import Painter, print_progress
 from spectrie.errors import ConfigError
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion
@@ -140,17 +140,8 @@ def _backend(server: str | None, model: str, settings: Settings) -> Iterator[Cal
             yield client.stream
         return
     LLM = _import_llm()
-    show = sys.stderr.isatty()
-
-    def progress(line: str) -> None:
-        if show:
-            print(line, file=sys.stderr)
-
-    with LLM(
-        model,
-        **settings.keywords(),
-        progress=progress,
-    ) as llm:
+    progress = print_progress if sys.stderr.isatty() else None
+    with LLM(model, **settings.keywords(), progress=progress) as llm:
         yield llm.stream
 
 

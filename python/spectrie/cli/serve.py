@@ -16,6 +16,7 @@ from typing import Any
 from spectrie.cli.flags.options import add_options, options_of
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.logs import configure_logs
+from spectrie.cli.terminal import print_progress
 from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
 from spectrie.supervise.ready_line import print_ready
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     need_torch()
     from spectrie.model import resolve as resolve_model
 
-    resolved = resolve_model(args.model, lambda line: print(line, file=sys.stderr, flush=True))
+    resolved = resolve_model(args.model, print_progress)
     name = settings.served_model_name or resolved.name
     with (
         tempfile.TemporaryDirectory(prefix="spectrie-") as folder,

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from spectrie.types import Source
 
-__all__ = ["Painter"]
+__all__ = ["Painter", "print_progress"]
 
 _COLOURS = {
     Source.MODEL: "",
@@ -20,6 +20,11 @@ _COLOURS = {
     Source.GRAMMAR: "91",
 }
 _RESET = "\x1b[0m"
+
+
+def print_progress(line: str) -> None:
+    """Prints a line of progress on stderr."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class Painter:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from spectrie._proto import worker_pb2
 from spectrie.errors import ConfigError
+from spectrie.worker.messages import message_of
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -144,13 +145,7 @@ class AdminDesk:
 
     def _list_namespaces(self, _call: Any, reply: worker_pb2.AdminReply) -> None:
         namespaces = [
-            worker_pb2.NamespaceInfo(
-                name=info.name,
-                num_tokens=info.num_tokens,
-                bytes=info.bytes,
-                accepted_tokens=info.accepted_tokens,
-            )
-            for info in self._engine.namespaces()
+            message_of(worker_pb2.NamespaceInfo, info) for info in self._engine.namespaces()
         ]
         reply.namespaces.CopyFrom(worker_pb2.NamespaceList(namespaces=namespaces))
 
@@ -171,12 +166,7 @@ class AdminDesk:
         except _core.EngineError as error:
             raise _Refusal(_INTERNAL, str(error)) from error
         reply.snapshot.CopyFrom(
-            worker_pb2.SnapshotInfo(
-                folder=str(self._state_folder),
-                num_namespaces=info.num_namespaces,
-                num_tokens=info.num_tokens,
-                bytes=info.bytes,
-            )
+            message_of(worker_pb2.SnapshotInfo, info, folder=str(self._state_folder))
         )
 
     def _save(self) -> _core.SnapshotInfo:
@@ -196,13 +186,7 @@ class AdminDesk:
 
 
 def _corpus_message(info: _core.CorpusInfo) -> worker_pb2.CorpusInfo:
-    message = worker_pb2.CorpusInfo(
-        name=info.name,
-        num_tokens=info.num_tokens,
-        num_documents=info.num_documents,
-        bytes=info.bytes,
-        accepted_tokens=info.accepted_tokens,
-    )
+    message = message_of(worker_pb2.CorpusInfo, info, readers=None)
     if info.readers is not None:
         message.readers.namespaces.extend(info.readers)
         message.readers.SetInParent()

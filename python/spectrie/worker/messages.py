@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import Message
 
 from spectrie._proto import worker_pb2
 from spectrie.engine.grammars import Grammars
@@ -16,11 +18,14 @@ __all__ = [
     "engine_request",
     "finish_kind",
     "load_message",
+    "message_of",
     "prompt_logprobs",
     "refusal",
     "request_stats",
     "token_logprobs",
 ]
+
+_Message = TypeVar("_Message", bound=Message)
 
 
 def engine_request(
@@ -55,18 +60,7 @@ def engine_request(
 
 def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:
     """Converts the figures of a finished request to their message."""
-    return worker_pb2.RequestStats(
-        verify_steps=finish.verify_steps,
-        drafted_tokens=finish.drafted_tokens,
-        accepted_tokens=finish.accepted_tokens,
-        accepted_by_source=finish.accepted_by_source,
-        queue_ns=finish.queue_ns,
-        prefill_ns=finish.prefill_ns,
-        decode_ns=finish.decode_ns,
-        cached_tokens=finish.cached_tokens,
-        preemptions=finish.preemptions,
-        accepted_prediction_tokens=finish.accepted_prediction_tokens,
-    )
+    return message_of(worker_pb2.RequestStats, finish)
 
 
 def finish_kind(finish: _core.Finish) -> worker_pb2.FinishKind.ValueType:
@@ -111,37 +105,20 @@ def refusal(
 
 def load_message(load: _core.Load, recycling: bool) -> worker_pb2.Load:
     """Converts the engine's load to its message; `recycling` is the worker's setting."""
-    return worker_pb2.Load(
-        running=load.running,
-        waiting=load.waiting,
-        pages_used=load.pages_used,
-        pages_total=load.pages_total,
-        memory_bytes=load.memory_bytes,
-        steps=load.steps,
-        drafted_tokens=load.drafted_tokens,
-        accepted_tokens=load.accepted_tokens,
-        prompt_tokens=load.prompt_tokens,
-        generated_tokens=load.generated_tokens,
-        preemptions=load.preemptions,
-        expected_accepted=load.expected_accepted,
-        offered_steps=load.offered_steps,
-        offered_tokens=load.offered_tokens,
+    return message_of(
+        worker_pb2.Load,
+        load,
         offered_ms=load.step_ms_total,
-        holdout_steps=load.holdout_steps,
-        holdout_tokens=load.holdout_tokens,
         holdout_ms=load.holdout_ms_total,
-        choices_total=load.choices_total,
-        choices_right=load.choices_right,
         calibration=[
             worker_pb2.CalibrationBin(trials=trials, expected=expected, accepted=accepted)
             for trials, expected, accepted in load.calibration
         ],
-        accepted_by_source=load.accepted_by_source,
-        memory_tokens=load.memory_tokens,
-        evicted_tokens=load.evicted_tokens,
-        corpus_bytes=load.corpus_bytes,
         recycling=recycling,
-        pages_cached=load.pages_cached,
-        prefix_query_tokens=load.prefix_query_tokens,
-        prefix_hit_tokens=load.prefix_hit_tokens,
     )
+
+
+def message_of(kind: type[_Message], source: object, **given: object) -> _Message:
+    """A message with the values of `source` by the names of its fields, but for the given ones."""
+    names = kind.DESCRIPTOR.fields_by_name
+    return kind(**{name: getattr(source, name) for name in names if name not in given}, **given)

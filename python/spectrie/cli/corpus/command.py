@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from spectrie.cli.corpus.vocabulary import Vocabulary, load_vocabulary, stored_m
 from spectrie.cli.flags import values
 from spectrie.cli.flags.arguments import add_value, read_value
 from spectrie.cli.flags.parser import add_command
+from spectrie.cli.terminal import print_progress
 from spectrie.errors import ConfigError
 from spectrie.model.files.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
 from spectrie.progress import Progress
@@ -104,7 +104,7 @@ def _build(args: argparse.Namespace) -> int:
     if target.exists() and not args.force:
         raise ConfigError(f"{target} exists: choose another name, or replace it with --force")
     files = list(_files(args.files, args.include))
-    vocabulary = load_vocabulary(args.model, _report)
+    vocabulary = load_vocabulary(args.model, print_progress)
     try:
         builder = CorpusBuilder(target.name.removesuffix(CORPUS_SUFFIX), vocabulary.fingerprint)
     except ValueError as error:
@@ -115,7 +115,7 @@ def _build(args: argparse.Namespace) -> int:
         _check_ids(reader, vocabulary)
         if builder.num_tokens < 2:
             raise ConfigError("the files hold no document of two tokens: there is nothing to build")
-        _report(f"indexing {builder.num_tokens:,} tokens")
+        print_progress(f"indexing {builder.num_tokens:,} tokens")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             corpus = builder.finish(target)
@@ -123,7 +123,7 @@ def _build(args: argparse.Namespace) -> int:
             raise ConfigError(f"cannot store the corpus: {error}") from error
         seconds = progress.elapsed_s
     skipped = f"; skipped {reader.num_skipped:,} binary files"
-    _report(
+    print_progress(
         f"{corpus.name}: {corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens, "
         f"{corpus.bytes / 1e6:,.1f} MB, {corpus.bytes / corpus.num_tokens:.1f} bytes/token, "
         f"{corpus.num_tokens / seconds:,.0f} tokens/s{skipped if reader.num_skipped else ''}"
@@ -203,7 +203,7 @@ def _list(args: argparse.Namespace) -> int:
             f"{path.stem:24} {corpus.num_documents:>9,} documents {corpus.num_tokens:>13,} tokens"
             f" {corpus.bytes / 1e6:>9,.1f} MB  {model}"
         )
-    _report(f"built in {corpora_folder()}")
+    print_progress(f"built in {corpora_folder()}")
     return 0
 
 
@@ -217,7 +217,7 @@ def _remove(args: argparse.Namespace) -> int:
         ) from None
     except OSError as error:
         raise ConfigError(f"cannot remove {path}: {error.strerror}") from error
-    _report(f"removed {path.stem}")
+    print_progress(f"removed {path.stem}")
     return 0
 
 
@@ -236,7 +236,7 @@ def _remove_from_server(args: argparse.Namespace) -> int:
     return operate(
         args,
         lambda client: client.remove_corpus(args.corpus),
-        lambda workers: _report(f"{args.corpus}: {_removed_from(workers)}"),
+        lambda workers: print_progress(f"{args.corpus}: {_removed_from(workers)}"),
     )
 
 
@@ -259,7 +259,3 @@ def _show_loaded(corpora: Sequence[CorpusReport]) -> None:
         for one in corpora
     ]
     rows(table, "no corpus is loaded")
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -23,6 +22,7 @@ from spectrie.cli.replay.bigrams import load_bigrams
 from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
 from spectrie.cli.replay.table import render_report
 from spectrie.cli.replay.trace import read_request
+from spectrie.cli.terminal import print_progress
 from spectrie.errors import ConfigError
 from spectrie.model.files.corpora import find_corpus
 from spectrie.progress import Progress
@@ -150,7 +150,7 @@ class _Session:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The tokenizer, loaded when the first text asks for it."""
-        return load_vocabulary(self._args.model, _progress)
+        return load_vocabulary(self._args.model, print_progress)
 
     @property
     def _model_folder(self) -> Path | None:
@@ -181,7 +181,7 @@ class _Session:
                 for index, corpus in enumerate(self._args.corpus, start=1)
             ]
             try:
-                bigrams = load_bigrams(self._bigrams, self._model_folder, _progress)
+                bigrams = load_bigrams(self._bigrams, self._model_folder, print_progress)
                 replays = [
                     Replay(corpora=paths, costs=one, bigrams=bigrams, **self._settings)
                     for one in costs
@@ -252,10 +252,6 @@ class _Session:
             raise ConfigError(f"{message} (--skip-bad skips such lines)")
         self.skipped_lines += 1
         if self.skipped_lines <= _MOST_COMPLAINTS:
-            _progress(f"skipped: {message}")
+            print_progress(f"skipped: {message}")
         if self.skipped_lines == _MOST_COMPLAINTS:
-            _progress("further invalid lines are only counted")
-
-
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+            print_progress("further invalid lines are only counted")
