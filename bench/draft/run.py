@@ -97,7 +97,7 @@ def _ours(
             online=condition.online,
             corpora=files,
             recycle=recycle,
-            # What stands in a file is no answer of the model: it is drafted from text alone.
+            # The text of a file is no answer of the model: it is drafted from text alone.
             bigrams=table if requests[0].topk else None,
         )
         for name, requests in traces.items()

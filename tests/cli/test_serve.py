@@ -1,4 +1,4 @@
-"""What `spectrie serve` tells its router and its workers."""
+"""The options that `spectrie serve` gives its router and its workers."""
 
 from __future__ import annotations
 

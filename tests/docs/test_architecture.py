@@ -1,4 +1,4 @@
-"""The table of rooms in ARCHITECTURE says what the boundary test allows."""
+"""The table of rooms in ARCHITECTURE matches what the boundary test allows."""
 
 from __future__ import annotations
 

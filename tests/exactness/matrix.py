@@ -219,7 +219,7 @@ def _answer(choice: Completion) -> Answer:
         text=choice.text,
         finish_reason=choice.finish_reason,
         stop_text=choice.stop_text,
-        # What was cached depends on who came before, and is told for that reason.
+        # What was cached depends on who came before, and is reported for that reason.
         usage=dataclasses.replace(choice.usage, cached_tokens=0),
         logprobs=choice.logprobs,
         prompt_logprobs=choice.prompt_logprobs,

@@ -62,7 +62,7 @@ class Runners:
         self._ranks: tuple[tuple[str, int], Runner] | None = None
 
     def get(self, dtype: str, ranks: int) -> Runner:
-        """The model in a number format, on so many ranks."""
+        """The model in a number format, on a number of ranks."""
         if ranks == 1:
             if dtype not in self._single:
                 self._single[dtype] = self._load(dtype, 1)

@@ -1,4 +1,4 @@
-"""On the real model no answer depends on speculation, company, chunks, pages, threads, ranks or overlap."""
+"""On the real model no answer depends on speculation, batch, chunks, pages, threads, ranks or overlap."""
 
 from __future__ import annotations
 

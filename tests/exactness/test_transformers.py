@@ -14,7 +14,7 @@ from tests.exactness.matrix import Outcome
 pytestmark = [pytest.mark.model, pytest.mark.timeout(1800)]
 
 GENERATED = 16
-"""Tokens that transformers generates one by one: enough to tell that its cache changes nothing."""
+"""Tokens that transformers generates one by one: enough to show that its cache changes nothing."""
 
 MAX_GAP = 1e-4
 """Logits closer than this may change places between two right implementations in fp32."""

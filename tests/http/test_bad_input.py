@@ -1,4 +1,4 @@
-"""Bad input over both APIs: a precise error each, and nobody else is touched."""
+"""Bad input over both APIs: a precise error each, and no other request is affected."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def llm() -> Iterator[LLM]:
 
 
 def ask(llm: LLM, **options: Any) -> Completion:
-    """An answer, which must be the same with drafts as without, and in company."""
+    """An answer, which must be the same with drafts as without, and in a batch."""
     options = {"temperature": 0.0, "max_tokens": 120, **options}
     # What one request learns, another would draft from.
     off, on = (SpeculationOptions(enabled=drafts, learn=False) for drafts in (False, True))

@@ -1,4 +1,4 @@
-"""A model on two ranks says what it says on one, with speculation on, and says so when a rank is lost."""
+"""A model on two ranks answers as on one, with speculation on, and reports a lost rank."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_logit_bytes_do_not_depend_on_company(folder: Path, ids: list[int], dtyp
     assert torch.equal(whole, in_pieces(runner, ids, [7, 1, 120, 2, 170], list(range(40, 20, -1))))
     for threads in (1, 2):
         runner.set_threads(threads)
-        # One row, and one row among others, at every size of company up to a chunk.
+        # One row, and one row among others, at every batch size up to a chunk.
         pages = list(range(60, 80))
         in_pieces(runner, ids[:120], [120], pages)
         for rows in (1, 2, 3, 5, 8, 16, 17, 33, 64, 129) if threads == 1 else (1, 9, 130):

@@ -28,7 +28,7 @@ class Tally:
     Attributes:
         ends: Requests by how they ended: `answered`, `cancelled`, `late`, `refused`.
         wrong: Answers that were not those of the same request alone; must stay empty.
-        failures: Errors that nobody asked for; must stay empty.
+        failures: Unexpected errors; must stay empty.
         cached_tokens: Prompt tokens found in the cache.
         accepted_tokens: Draft tokens that became output.
     """
@@ -45,7 +45,7 @@ class Traffic:
 
     Args:
         llm: The model; its few pages force preemption.
-        alone: The same model without speculation or company, for answers to compare with.
+        alone: The same model without speculation or other requests, for answers to compare with.
     """
 
     def __init__(self, llm: LLM, alone: LLM) -> None:

@@ -33,7 +33,7 @@ with supervisor.Supervisor(drain_s=5.0) as host:
     sys.exit(host.run())
 """
 
-# Ready at once, ends with 0 on SIGTERM, and says so.
+# Ready at once, ends with 0 on SIGTERM, and reports both.
 GOOD = """
 import json, os, signal, sys, time
 def end(*_):

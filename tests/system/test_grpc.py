@@ -1,4 +1,4 @@
-"""The served gRPC API, as clients see it that know nothing of this package."""
+"""The served gRPC API, as seen by clients that do not have this package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def channel(server: dict[str, Any]) -> Iterator[grpc.Channel]:
 
 
 class Reflected:
-    """A client made of what reflection tells, and nothing else."""
+    """A client built from reflection alone."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (

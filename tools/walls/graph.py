@@ -48,7 +48,7 @@ def _walk(start: Path, arrows: Arrows, seen: set[Path], order: list[Path]) -> No
 
 
 def room_of(file: Path, root: Path) -> str:
-    """The room a file stands in: its folder below `root`, or its own name where it has none."""
+    """The room of a file: its folder below `root`, or its own name where it has none."""
     parts = file.relative_to(root).parts
     return parts[0] if len(parts) > 1 else file.stem
 

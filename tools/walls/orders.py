@@ -22,7 +22,7 @@ GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spect
 """Checked in, compared in `make lint`, not read as source."""
 
 # From the bottom: a room uses those above its line in this list, never its neighbours or those below.
-# A file that stands in no folder is a room of its own.
+# A file outside all folders is its own room.
 ORDERS: dict[str, tuple[str, ...]] = {
     "python/spectrie/model": (
         "machine plan",

@@ -16,7 +16,7 @@ from spectrie_kernels.layout import TreeLayout
 __all__ = ["MAX_SPLITS", "MIN_SPLIT_TOKENS", "split_tokens", "tree_attention"]
 
 # A split covers 256 keys, twice that for each doubling beyond 8192: partial results stay bounded
-# and the boundaries depend on the request's own length alone, never on its company.
+# and the boundaries depend on the request's own length alone, never on the rest of the batch.
 MIN_SPLIT_TOKENS = 256
 MAX_SPLITS = 32
 

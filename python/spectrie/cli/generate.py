@@ -177,7 +177,7 @@ def _options_of(args: argparse.Namespace) -> GenerateOptions:
 
 
 def _form_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The option that says what form the answer must have, if one was given."""
+    """The option that restricts the answer's form, if one was given."""
     if args.json_schema is not None:
         if args.json_schema.lstrip().startswith("{"):
             return {"json_schema": args.json_schema}

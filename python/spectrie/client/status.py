@@ -25,7 +25,7 @@ _CLASSES: dict[str, type[StatusError]] = {
     for cls in (getattr(errors, name) for name in errors.__all__)
     if isinstance(cls, type) and issubclass(cls, StatusError) and cls is not StatusError
 }
-# gRPC reports a failed connection with the server's own code, told apart only by its text.
+# gRPC reports a failed connection with the server's own code, distinguished only by its text.
 _CONNECT_FAILURES = ("failed to connect", "dns resolution failed", "name resolution", "no address")
 _DETAILS_KEY = "grpc-status-details-bin"
 

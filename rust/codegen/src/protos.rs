@@ -24,7 +24,7 @@ pub(crate) fn write(includes: &Path, output: &Path) -> Result<()> {
         .build_transport(false)
         .out_dir(output)
         .compile_fds(compiler.file_descriptor_set())?;
-    // The worker protocol is nobody else's business, and the public listener has no Admin.
+    // The worker protocol is private, and the public listener has no Admin.
     write_descriptors(includes, PUBLIC_PROTO, &output.join("spectrie.v1.bin"))?;
     write_descriptors(includes, ADMIN_PROTO, &output.join("spectrie.v1.admin.bin"))
 }

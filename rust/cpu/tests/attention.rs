@@ -181,7 +181,7 @@ fn check_trees<E: Dtype>(shape: Shape, seed: u64) {
         pages: pages.clone(),
         parents: Some(parents.clone()),
     };
-    // Company: another request, before and behind.
+    // The rest of the batch: another request, before and after.
     let other_pages: Vec<i32> = (0..NUM_PAGES as i32)
         .filter(|page| !pages.contains(page))
         .collect();

@@ -1,4 +1,4 @@
-//! A whole forward on small random weights: its rows alone, in company and on several threads.
+//! A whole forward on small random weights: its rows alone, in a batch and on several threads.
 #![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
 mod support;
@@ -325,7 +325,7 @@ fn check_company<E: Dtype>(kind: Kind) {
         let mut done = 0;
         for size in [1, 2, 37, 1, 200, 59] {
             let piece = &tokens[done..done + size];
-            // Company: another request before, whose rows are not wanted.
+            // The rest of the batch: an earlier request whose rows are not wanted.
             let requests = [chunk(0, 5, &[95]), chunk(done, size, &pages)];
             let given = [&tokens[..5], piece].concat();
             let wanted: Vec<i32> = (5..5 + size as i32).collect();

@@ -206,8 +206,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets what a forward of so many rows costs, as measured at start-up, and what reading the cache
-    /// adds; later steps correct it.
+    /// Sets the cost of a forward by its number of rows, as measured at start-up, and what reading
+    /// the cache adds; later steps correct it.
     ///
     /// # Errors
     /// [`EngineError::Config`] unless both lists have the same length, rows ascend, times are above 0,

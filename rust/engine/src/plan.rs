@@ -61,7 +61,7 @@ pub enum RowKind {
 }
 
 impl Plan {
-    /// A plan with room for so many rows, requests and pages.
+    /// A plan with room for the given numbers of rows, requests and pages.
     pub(crate) fn new(plan_id: u64, rows: usize, requests: usize, pages: usize) -> Self {
         let of_rows = || Vec::with_capacity(rows);
         let of_requests = || Vec::with_capacity(requests);

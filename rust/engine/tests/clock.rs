@@ -38,7 +38,7 @@ fn waiting_in_the_inbox_counts_by_the_clock_and_the_rest_by_the_callers_times() 
     let mut now_s = 100.0;
     let mut finishes = Vec::new();
     while let Some(plan) = engine.plan(now_s).unwrap() {
-        // What passes on the clock between two calls is nobody's time.
+        // Time between two calls is charged to no request.
         clock.advance_ms(7_000);
         now_s += 1.0;
         let values = model.forward(&plan);

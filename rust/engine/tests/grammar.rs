@@ -70,7 +70,7 @@ fn exactly_the_tokens_that_the_grammar_allows_can_be_drawn() {
         }
         driver.run();
         for token in 0..40 {
-            // Where nothing but the end is left, not even the token that says so is drawn.
+            // If only the end is left, not even its token is drawn.
             let allowed = place.allows(token) && place.goes_on();
             let drawn = driver.tokens[&u64::from(token)] == [token];
             prop_assert_eq!(drawn, allowed, "token {} after {:?}", token, &tokens);

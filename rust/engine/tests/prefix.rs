@@ -172,7 +172,7 @@ fn a_forgotten_namespace_is_computed_again() {
     driver.step();
     assert_eq!(driver.engine.load().prefix_hit_tokens, 0);
     driver.run();
-    // What was computed since is found again, but nothing of the request that was running.
+    // What was computed since is found again, but nothing from the request that was running.
     let load = driver.engine.load();
     assert_eq!((load.pages_used, load.pages_cached), (0, 5));
 }

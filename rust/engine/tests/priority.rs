@@ -1,4 +1,4 @@
-//! Who goes first, and that nobody waits indefinitely.
+//! Which request goes first, and that none waits indefinitely.
 
 #[cfg(test)]
 mod support;
@@ -252,7 +252,7 @@ fn prompts_take_what_the_step_time_leaves_where_answers_wait() {
         .unwrap();
     let long: Vec<u32> = (0..60).map(|id| id % 39 + 1).collect();
     driver.submit(request(1, &long, 2));
-    // Nobody waits: the whole prompt.
+    // No request waits: the whole prompt.
     assert_eq!(driver.step().unwrap().request_row_count, [60]);
     driver
         .engine

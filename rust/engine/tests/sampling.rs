@@ -158,7 +158,7 @@ fn told(handle: u64) -> Request {
     }
 }
 
-/// What is told of the prompt, and the sampled rows of each chunk.
+/// The reported prompt log-probabilities, and the sampled rows of each chunk.
 fn prompt_logprobs(config: EngineConfig) -> (Option<Vec<Option<TokenLogprobs>>>, Vec<i32>) {
     let mut driver = Driver::new(config);
     driver.submit(told(1));

@@ -1,6 +1,6 @@
 //! Generated protobuf messages of Spectrie.
 //!
-//! `src/generated/` is written by `cargo run --release -p spectrie-codegen`; nobody edits it.
+//! `src/generated/` is written by `cargo run --release -p spectrie-codegen`; do not edit it.
 
 /// Messages and services of the public API, package `spectrie.v1`.
 #[allow(

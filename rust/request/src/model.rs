@@ -51,7 +51,7 @@ impl SamplingDefaults {
     /// out; the second value names each with its number.
     ///
     /// # Errors
-    /// It is not a JSON object, or a member is not a finite number; the text says what it is.
+    /// It is not a JSON object, or a member is not a finite number; the text names it.
     pub fn read(json: &[u8]) -> Result<(Self, Unused), String> {
         let content: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         let Value::Object(members) = content else {

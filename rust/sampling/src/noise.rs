@@ -78,7 +78,7 @@ pub fn gumbel(bits: u32) -> f32 {
     (-(-uniform.ln()).ln()) as f32
 }
 
-/// A value that [`gumbel`] of a hash with so many leading ones never exceeds, without a logarithm:
+/// A value that [`gumbel`] of a hash with that many leading ones never exceeds, without logarithm:
 /// −ln(−ln u) ≤ −ln(1 − u).
 #[inline(always)]
 fn gumbel_bound(leading_ones: u32) -> f32 {

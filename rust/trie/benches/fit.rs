@@ -1,5 +1,5 @@
 //! Fits the weights that ship: the first, third, fifth… recorded request trains them, again and
-//! again at falling rates; the others then tell whether they keep what they promise.
+//! again at falling rates; the others then check their calibration.
 //!
 //! `cargo bench -p spectrie-trie --bench fit -- OUT [--all] [--test] [--from WEIGHTS]
 //! [--corpus NAME.corpus] [--bigrams TABLE] [--neither] TRACE…`
@@ -58,7 +58,7 @@ impl Trace {
         Ok(replay)
     }
 
-    /// Replays one request, if there are so many, from `weights`, and gives what it made of them.
+    /// Replays one request, if it exists, from `weights`, and returns the updated ones.
     fn push(
         &self,
         replay: &mut Replay,

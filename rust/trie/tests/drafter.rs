@@ -337,7 +337,7 @@ fn training_that_waits_teaches_the_same() {
     late.draft(8, 0.0);
     late.train();
     assert!(late.weights() == now.weights());
-    // What nobody had time for is learned in the end.
+    // What there was no time for is learned in the end.
     let mut never = start(true);
     for drafter in [&mut now, &mut never] {
         drafter.draft(0, 1.0);

@@ -19,7 +19,7 @@ pub enum FinishKind {
     Refused = 6,
     /// Failed inside the worker; the message says why.
     Failed = 7,
-    /// The grammar leaves nothing that may follow: an end without a token that says so.
+    /// The grammar leaves nothing that may follow: an end without an end token.
     Complete = 9,
 }
 

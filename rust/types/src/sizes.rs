@@ -3,5 +3,5 @@
 /// Likeliest tokens that a forward reports for a row.
 pub const TOP_K: usize = 8;
 
-/// Slots of a page of the cache: keys and values of so many tokens.
+/// Slots of a page of the cache: keys and values of this many tokens.
 pub const PAGE_SIZE: usize = 16;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// A name that is none of an enum's.
+/// A name that an enum does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     /// What is named, such as `speculation`.
@@ -15,7 +15,7 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// `given` is none of `allowed`.
+    /// `given` is not one of `allowed`.
     pub(crate) fn new(
         what: &'static str,
         given: &str,

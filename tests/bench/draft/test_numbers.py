@@ -1,4 +1,4 @@
-"""The table says what the replays counted, losses too."""
+"""The table shows what the replays counted, losses too."""
 
 from __future__ import annotations
 

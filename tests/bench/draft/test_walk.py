@@ -10,7 +10,7 @@ from bench.draft.walk import accepted_tokens, replay
 
 
 class _Scripted(Rival):
-    """Drafts what it was given, step by step, and notes what it was told."""
+    """Drafts what it was given, step by step, and notes what it received."""
 
     def __init__(self, drafts: list[Draft]) -> None:
         self.drafts = drafts

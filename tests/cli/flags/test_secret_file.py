@@ -1,4 +1,4 @@
-"""Secrets from files: what is one, and how a user is told that a file holds none."""
+"""Secrets from files: what counts as one, and the error for a file without one."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ REQUESTS: list[dict[str, Any]] = [
         "output_ids": [41, 42, 43, 44, 45],
         "prediction_ids": [41, 42, 43, 44, 45],
     },
-    # 5. Drafts 52 53 51, all that ever followed 51, in vain, and nothing after 59: 2 steps,
+    # 5. Drafts 52 53 51, all that ever followed 51, without success, and nothing after 59: 2 steps,
     #    3 drafted, 0 accepted. With recycling it also drafts 59, which the model itself had given
     #    after 51, and emits 60 behind it: 1 step, 1 accepted. The entry of the last 51 is that of
     #    the step to come: to use it, 60 for 59, would be to look ahead.
@@ -47,7 +47,7 @@ REQUESTS: list[dict[str, Any]] = [
     },
     # 6. Nothing is known: 5 steps.
     {"prompt_ids": [*range(100, 130)], "output_ids": [600, 601, 602, 603, 604]},
-    # 7. The same in another namespace, which knows nothing of 6: 5 steps, online too.
+    # 7. The same in another namespace, which has not seen 6: 5 steps, online too.
     {
         "prompt_ids": [*range(100, 130)],
         "output_ids": [600, 601, 602, 603, 604],

@@ -1,4 +1,4 @@
-"""Cost curves: what a forward of so many rows takes, and where curves come from."""
+"""Cost curves: the time of a forward by its rows, and where curves come from."""
 
 from __future__ import annotations
 

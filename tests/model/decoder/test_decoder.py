@@ -1,4 +1,4 @@
-"""Every family against transformers, and the same bits in whatever company a row comes."""
+"""Every family against transformers, and the same bits whatever the other rows of the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures of experts: what `config.json` says about them, and the same bits in every company."""
+"""Mixtures of experts: what `config.json` says about them, and the same bits in every batch."""
 
 from __future__ import annotations
 

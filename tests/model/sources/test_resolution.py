@@ -1,4 +1,4 @@
-"""What may stand for MODEL, and what each mistake is told."""
+"""What MODEL may be, and the error for each mistake."""
 
 from __future__ import annotations
 

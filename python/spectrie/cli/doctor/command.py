@@ -1,4 +1,4 @@
-"""`spectrie doctor`: checks this machine and says what is missing."""
+"""`spectrie doctor`: checks this machine and reports what is missing."""
 
 from __future__ import annotations
 

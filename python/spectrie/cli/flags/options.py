@@ -1,6 +1,6 @@
 """Options at the command line: flag, environment variable, configuration key, default and help.
 
-The options themselves stand in the tables of the core (`rust/types/src/options`). All names derive
+The options themselves are in the tables of the core (`rust/types/src/options`). All names derive
 from the key: `max_context` is the flag `--max-context`, the environment variable
 `SPECTRIE_MAX_CONTEXT` and the key `max_context` of the `--config` file.
 """
@@ -30,7 +30,7 @@ class Option:
     Attributes:
         key: Its name in a configuration file; flag and variable derive from it.
         field: Its name in code, such as that of the field of `EngineOptions`.
-        table: The table that it stands in, such as `server` or `engine`.
+        table: Its table, such as `server` or `engine`.
         kind: How its text is read.
         default: The value when nothing sets it; None where that follows from something else.
         default_text: The default as help shows it.

@@ -12,7 +12,7 @@ __all__ = ["CacheSize", "size_cache"]
 # Of the memory that is free after loading, what the cache takes by default; the rest is for draft
 # memory, activations and everybody else.
 _SHARE = 0.4
-# More full contexts than this serve nobody on one worker.
+# One worker has no use for more full contexts than this.
 _MAX_CONTEXTS = 32
 
 

@@ -132,7 +132,7 @@ def _lock(name: str, report: Report) -> Iterator[None]:
 
 
 def _remove_leftovers(name: str) -> None:
-    # Under the lock nobody else can be writing them.
+    # Under the lock no other process can be writing them.
     for folder in models_folder().glob(f"{_PARTIAL}{name}-*"):
         if folder.name.removeprefix(f"{_PARTIAL}{name}-").isdigit():
             shutil.rmtree(folder)

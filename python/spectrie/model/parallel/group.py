@@ -63,7 +63,7 @@ class Group:
         self.seat = seat
         self._device = device
         self._max_rows = max_rows
-        # Nobody outside this machine takes part.
+        # No other machine takes part.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         with self._losses("did not come"):
             distributed.init_process_group(

@@ -78,7 +78,7 @@ impl<'a, E: Dtype> CacheWriter<'a, E> {
     /// All keys and all values.
     ///
     /// # Safety
-    /// Nobody writes a slot of the pages that are read while the results live.
+    /// No slot of the pages read is written while the results live.
     pub(crate) unsafe fn read(&self) -> (&'a [E], &'a [E]) {
         // SAFETY: by the caller's promise.
         unsafe { (self.keys.all(), self.values.all()) }

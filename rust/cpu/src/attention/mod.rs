@@ -1,4 +1,4 @@
-//! Attention over the paged key-value cache, and the batch that says which row sees what.
+//! Attention over the paged key-value cache, and the batch that defines which row sees what.
 
 #[allow(clippy::module_inception)] // the file of the room's main type
 mod attention;

@@ -4,7 +4,7 @@
 //! running maximum m, sum l and weighted values a, a block B updates
 //! `m' = max(m, max_B s)`, `l' = l 2^(m-m') + sum_B 2^(s-m')`, `a' = a 2^(m-m') + sum_B 2^(s-m') v`,
 //! and the result is `a / l` (online softmax: Milakov and Gimelshein 2018). Nothing in this order
-//! depends on other rows, and a key's place in the cache only says where its bytes are read.
+//! depends on other rows, and a key's place in the cache only decides where its bytes are read.
 
 // Loops over the heads of a tile index several arrays; iterators would hide which.
 #![allow(clippy::needless_range_loop)]

@@ -164,8 +164,8 @@ impl<E: Dtype> Mixture<E> {
         split.gather(member, Whole::Expert, buffers.gated, choices.len());
         for (expert, start, rows) in busy {
             let out = buffers.gathered.offset(start * hidden + split.hidden.first);
-            // SAFETY: gated before the barrier; each expert writes its own rows, which nobody reads as
-            // input any more.
+            // SAFETY: gated before the barrier; each expert writes its own rows, which no
+            // member reads as input any more.
             unsafe {
                 let x = buffers.gated.read(start * inner.total, rows * inner.total);
                 expert.down.run(member, x, rows, out, hidden);

@@ -168,7 +168,7 @@ fn padded(rest: &[f32]) -> [f32; LANES] {
     part
 }
 
-/// A value that [`TOP_K`] values of the row reach: the greatest of so many lanes do.
+/// A value that [`TOP_K`] values of the row reach: the greatest of as many lanes do.
 #[inline(always)]
 fn floor_of(mut greatest: [f32; LANES]) -> f32 {
     greatest.sort_unstable_by(|a, b| b.total_cmp(a));

@@ -122,7 +122,7 @@ impl<E: Dtype> Linear<E> {
     /// apart; `x: [rows, in]`. Every member of a run calls it; it ends without a barrier.
     ///
     /// # Safety
-    /// From the moment the first member calls this to the next barrier, nobody else touches those
+    /// From the moment the first member calls this to the next barrier, no other code touches those
     /// elements of `out`.
     ///
     /// # Panics
@@ -139,7 +139,7 @@ impl<E: Dtype> Linear<E> {
         assert!(x.len() >= rows * self.in_features, "x ends before its rows");
         let steps = self.in_features.div_ceil(E::STEP);
         let panels = self.bias.len();
-        // Large enough that taking one costs nothing, many enough that nobody waits long at the end.
+        // Large enough that taking one costs nothing, many enough that no wait at the end is long.
         let max_chunk = PART_BYTES / (steps * size_of::<[E::Cell; CELLS]>());
         let chunk = (panels / (member.threads() * PARTS_EACH))
             .min(max_chunk)

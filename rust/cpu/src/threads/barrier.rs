@@ -16,21 +16,21 @@ pub(crate) struct Barrier {
     pub(super) arrived: CachePadded<AtomicUsize>,
     /// The newest share that somebody began, in the upper half, and the parts of it handed out.
     pub(super) parts: CachePadded<AtomicU64>,
-    /// Set when a member panicked: nobody may wait for it.
+    /// Set when a member panicked: no member may wait for it.
     broken: AtomicBool,
     /// Where members sleep whose partners have no core.
     pub(super) park: Park,
 }
 
 impl Barrier {
-    /// Makes ready for a run; nobody may be in one.
+    /// Prepares for a run; none may be under way.
     pub(crate) fn reset(&self) {
         self.arrived.0.store(0, Ordering::Relaxed);
         self.parts.0.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
     }
 
-    /// Tells all members that one of them will not come to the next barrier.
+    /// Informs all members that one of them will not reach the next barrier.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::Release);
         self.park.wake();

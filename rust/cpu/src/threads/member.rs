@@ -84,7 +84,7 @@ impl Member<'_> {
     /// The next part of the run's `share`th share.
     ///
     /// One word serves all shares: a member goes on to the next share only when no part of this one is
-    /// left, so whoever meets a newer share in it is late and has nothing to do.
+    /// left, so a member that finds a newer share in it is late and has nothing to do.
     #[inline]
     fn take(&self, share: u32, parts: usize) -> Option<usize> {
         let word = &self.barrier.parts.0;

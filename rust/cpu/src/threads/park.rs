@@ -22,7 +22,7 @@ pub(crate) struct Park {
 }
 
 impl Park {
-    /// Waits until `is_ready`; whoever makes it so calls [`Park::wake`] after that.
+    /// Waits until `is_ready`; the thread that makes it so calls [`Park::wake`] afterwards.
     #[inline]
     pub(crate) fn until(&self, is_ready: impl Fn() -> bool) {
         for _ in 0..LOOKS {
@@ -53,7 +53,7 @@ impl Park {
     pub(crate) fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.num_asleep.load(Ordering::Relaxed) > 0 {
-            // Whoever looked before and found nothing sleeps once the lock is free.
+            // A thread that looked before and found nothing sleeps once the lock is free.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.woken.notify_all();
         }

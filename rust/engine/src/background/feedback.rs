@@ -29,7 +29,7 @@ pub(crate) struct Feedback {
 }
 
 impl Feedback {
-    /// What a forward gave, for nobody yet. It is copied: the next forward overwrites it.
+    /// The result of a forward, not yet evaluated. It is copied: the next forward overwrites it.
     pub(crate) fn new(top: Option<TopTokens<'_>>) -> Self {
         let mut feedback = Self::default();
         if let Some(top) = top {

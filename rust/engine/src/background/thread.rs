@@ -14,7 +14,7 @@ const REST: Duration = Duration::from_micros(250);
 /// Empty polls after which the thread parks.
 const MAX_VAIN: u32 = 400;
 
-/// A thread that works while nobody waits for the scheduler.
+/// A thread that works while no thread waits for the scheduler.
 #[derive(Debug)]
 pub(crate) struct BackgroundThread {
     signal: Arc<Signal>,
@@ -38,10 +38,10 @@ struct State {
 }
 
 impl BackgroundThread {
-    /// Starts the thread; `chore` does one piece of work and says whether there may be more.
+    /// Starts the thread; `chore` does one piece of work and returns whether there may be more.
     ///
     /// # Errors
-    /// What the system says where it gives no thread.
+    /// The system's error if it gives no thread.
     pub(crate) fn start(chore: impl Fn() -> bool + Send + 'static) -> std::io::Result<Self> {
         let signal = Arc::new(Signal::default());
         let thread = std::thread::Builder::new()
@@ -56,7 +56,7 @@ impl BackgroundThread {
         })
     }
 
-    /// Nobody waits from now on; call `nudge` where there is work.
+    /// No thread waits from now on; call `nudge` if there is work.
     pub(crate) fn resume(&self) {
         self.signal.is_wanted.store(false, Ordering::Relaxed);
     }
@@ -102,7 +102,7 @@ impl Signal {
             drop(state);
             vain += 1;
             if vain == MAX_VAIN {
-                // Before the last look: work that comes after it finds nobody awake and says so.
+                // Before the last look: later work finds no thread awake and wakes one.
                 self.is_awake.store(false, Ordering::Release);
             }
             while !self.is_wanted.load(Ordering::Relaxed) && chore() {
@@ -123,7 +123,7 @@ impl Drop for BackgroundThread {
         self.signal.lock().is_over = true;
         self.signal.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It fails only where a chore panicked, and then the engine already says so.
+            // It fails only if a chore panicked, which the engine already reports.
             let _ = thread.join();
         }
     }

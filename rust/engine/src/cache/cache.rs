@@ -29,7 +29,7 @@ pub(crate) struct Cache {
 pub(crate) struct Occupancy {
     /// Held by requests.
     pub(crate) held: usize,
-    /// Kept for the prefix they hold, by nobody.
+    /// Kept for their prefix, held by no request.
     pub(crate) idle: usize,
     /// All there are.
     pub(crate) total: usize,
@@ -209,7 +209,7 @@ impl Cache {
         self.pool.forget(namespace);
     }
 
-    /// Up to `count` pages that nobody holds and whose content nobody wants; they stay free.
+    /// Up to `count` pages that no request holds or needs the content of; they stay free.
     pub(crate) fn scratch(&mut self, count: usize) -> Vec<u32> {
         self.pool.scratch(count)
     }

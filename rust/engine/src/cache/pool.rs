@@ -23,10 +23,10 @@ impl FoundPages {
     }
 }
 
-/// Hands out pages. Each is free, held by one or more requests, or idle: kept, held by nobody.
+/// Hands out pages. Each is free, held by one or more requests, or idle: kept, held by none.
 ///
 /// Several requests hold a page only where all of its slots are committed and their texts up to its
-/// end are the same; nobody writes to it then.
+/// end are the same; none writes to it then.
 #[derive(Debug)]
 pub(crate) struct PagePool {
     free: Vec<u32>,
@@ -57,7 +57,7 @@ impl PagePool {
         self.total() - self.num_available()
     }
 
-    /// Pages kept for their prefix that nobody holds.
+    /// Pages kept for their prefix that no request holds.
     pub(crate) fn num_idle(&self) -> usize {
         self.prefixes.num_idle()
     }
@@ -149,9 +149,9 @@ impl PagePool {
         found.number = pages.last().and_then(|&last| self.prefixes.number(last));
     }
 
-    /// How many of `pages`, which follow one another in a text, nobody holds.
+    /// How many of `pages`, which follow one another in a text, no request holds.
     pub(crate) fn num_idle_of(&self, pages: &[u32]) -> usize {
-        // Whoever holds a page holds those before it.
+        // A request that holds a page holds those before it.
         pages.len() - pages.partition_point(|&page| !self.prefixes.is_idle(page))
     }
 
@@ -197,7 +197,7 @@ impl PagePool {
         self.free.extend(idle);
     }
 
-    /// Up to `count` pages that nobody holds and whose content nobody wants; they stay free.
+    /// Up to `count` pages that no request holds or needs the content of; they stay free.
     pub(crate) fn scratch(&mut self, count: usize) -> Vec<u32> {
         while self.free.len() < count {
             match self.prefixes.evict() {

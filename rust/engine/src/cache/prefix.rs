@@ -45,7 +45,7 @@ pub(crate) struct PrefixCache {
 }
 
 impl PrefixCache {
-    /// Pages that nobody holds.
+    /// Pages that no request holds.
     pub(crate) fn num_idle(&self) -> usize {
         self.num_idle
     }
@@ -137,7 +137,7 @@ impl PrefixCache {
         }
     }
 
-    /// Says whether anybody holds a page.
+    /// Notes whether any request holds a page.
     pub(crate) fn set_idle(&mut self, page: u32, is_idle: bool) {
         let Some(entry) = self.entries.get_mut(&page) else {
             return;
@@ -190,7 +190,7 @@ impl PrefixCache {
         }
     }
 
-    /// Takes out all pages of a namespace; gives those that nobody holds.
+    /// Removes all pages of a namespace; returns those that no request holds.
     pub(crate) fn forget(&mut self, namespace: &str) -> Vec<u32> {
         let mut found: Vec<u32> = Vec::new();
         let mut next: Vec<u32> = self

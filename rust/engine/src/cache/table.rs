@@ -75,7 +75,7 @@ impl PageTable {
         }
     }
 
-    /// Lets nobody find its pages from now on, nor those it shared so far.
+    /// Hides its pages from other requests from now on, and those it shared so far.
     pub(crate) fn forget(&mut self) {
         self.shares = false;
         self.num_shared = 0;

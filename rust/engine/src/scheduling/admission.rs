@@ -91,7 +91,7 @@ impl Admission {
         self.waiting.iter().map(|(&key, one)| (key, one))
     }
 
-    /// Lets nobody find the pages of those of a namespace.
+    /// Hides the pages of a namespace's requests from others.
     pub(crate) fn forget(&mut self, namespace: &str) {
         let members = self.waiting.values_mut();
         for sequence in members.filter(|one| **one.table.namespace() == *namespace) {
@@ -99,7 +99,7 @@ impl Admission {
         }
     }
 
-    /// Notes that so many tokens were computed for a tenant.
+    /// Notes how many tokens were computed for a tenant.
     pub(crate) fn charge(&mut self, tenant: &str, tokens: usize) {
         self.share.charge(tenant, tokens);
     }
@@ -229,7 +229,7 @@ impl Admission {
         (keys, preempted)
     }
 
-    /// Takes the pages of a request; it waits and computes again what nobody else keeps.
+    /// Takes the pages of a request; it waits and recomputes what no other request keeps.
     fn preempt(&mut self, key: RequestKey, running: &mut Running, cache: &mut Cache, now_s: f64) {
         if let Some(mut sequence) = running.remove(&key) {
             sequence.vacate(key, cache);

@@ -49,7 +49,7 @@ pub(crate) fn assemble(
     }
     (plan.kv_move_src, plan.kv_move_dst) = cache.take_copies();
     if !running.values().any(|one| one.drafting.recycles()) {
-        // Nobody would read them.
+        // They would not be read.
         plan.top_rows.clear();
         for part in &mut parts {
             part.tops = 0..0;

@@ -28,7 +28,7 @@ impl Chunks {
         let most = config
             .chunk_tokens
             .min(config.max_batch_rows - num_decoding);
-        // Where nobody waits for the step, it may take its time.
+        // If no request waits for the step, it may take its time.
         let least = if decoding.is_empty() {
             most
         } else {

@@ -37,7 +37,7 @@ pub(crate) struct Part {
 /// What one request's rows compute.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// So many further tokens of a prompt.
+    /// The number of further tokens of a prompt.
     Chunk(usize),
     /// The last emitted token and its drafts.
     Tree(SentTree),
@@ -63,7 +63,7 @@ impl OpenPlan {
         })
     }
 
-    /// Checks that results fit the plan, in a vocabulary of so many tokens.
+    /// Checks that results fit the plan and the size of the vocabulary.
     pub(crate) fn check(
         &self,
         results: &StepResults<'_>,

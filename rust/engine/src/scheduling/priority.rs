@@ -28,7 +28,7 @@ pub(crate) struct Rank {
 
 impl Rank {
     /// The place of a request that has waited for so long, where one level of priority is worth
-    /// `age_s`; its tenant was `served` so many tokens.
+    /// `age_s`; its tenant has received `served` tokens.
     pub(crate) fn new(
         key: RequestKey,
         sequence: &Sequence,

@@ -71,7 +71,7 @@ impl Queue {
         let name = line_of(&sequence);
         if let Some(line) = self.lines.get_mut(&name) {
             line.members.remove(&(sequence.due_us(), *key));
-            // Whoever comes next to an empty line came after it was last left.
+            // The next request of an empty line arrived after the last one left it.
             if line.members.is_empty() {
                 self.lines.remove(&name);
             }

@@ -93,7 +93,7 @@ impl Scheduler {
         }
     }
 
-    /// Drops the kept pages of a namespace; nobody finds those of its requests any more.
+    /// Drops the kept pages of a namespace and hides those of its requests.
     pub(crate) fn forget(&mut self, namespace: &str) {
         self.cache.forget(namespace);
         self.admission.forget(namespace);
@@ -254,7 +254,7 @@ impl Scheduler {
         !self.chores.is_empty()
     }
 
-    /// Does what nobody came to do, so that no more than some steps' chores ever wait.
+    /// Does overdue chores, so that those of a few steps wait at most.
     pub(crate) fn catch_up(&mut self) {
         while self.chores.is_behind() {
             self.do_chore();

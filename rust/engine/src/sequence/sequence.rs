@@ -241,7 +241,7 @@ impl Sequence {
         Some(self.cached_tokens)
     }
 
-    /// Notes that so many drafts were sent for it.
+    /// Notes how many drafts were sent for it.
     pub(crate) fn note_drafts(&mut self, count: usize) {
         self.drafted_tokens += count as u32;
     }

@@ -60,7 +60,7 @@ impl Backoff {
         };
     }
 
-    /// Notes that of drafts that promised so many tokens so many became output.
+    /// Notes how many tokens drafts promised and how many became output.
     pub(crate) fn note_tree(&mut self, promised: f64, kept: usize) {
         self.promised = RECORD_DECAY * self.promised + promised;
         self.kept = RECORD_DECAY * self.kept + kept as f64;

@@ -138,7 +138,7 @@ impl CostCurve {
     }
 
     /// Expected milliseconds of `from` alone and with one, two ... of `more` rows, each of which
-    /// reads so many cached tokens; in time proportional to their number.
+    /// reads this many cached tokens; in time proportional to their number.
     pub(crate) fn milliseconds_with(
         &self,
         from: ForwardSize,

@@ -116,7 +116,7 @@ impl Drafting {
     }
 
     /// Whether the drafter takes the likeliest tokens after each row. One that was not asked for
-    /// drafts has no use for it, and the model would look for the likeliest tokens in vain.
+    /// drafts has no use for it, and the model would search for the likeliest tokens for nothing.
     pub(crate) fn recycles(&self) -> bool {
         self.recycle != Recycle::Off && self.is_asked
     }
@@ -133,7 +133,7 @@ impl Drafting {
         }
     }
 
-    /// Tells the drafter what the model gave after `last`, which followed `before`.
+    /// Gives the drafter the model's result after `last`, which followed `before`.
     pub(crate) fn recycle(&mut self, before: Option<u32>, last: u32, top: &[(u32, f32)]) {
         if let Some(drafter) = self
             .drafter

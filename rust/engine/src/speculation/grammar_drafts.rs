@@ -84,7 +84,7 @@ fn children(tree: &DraftTree) -> Vec<Vec<u32>> {
 /// A node that is being visited, or the root.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Its index among the offered nodes; `None` for the root and for nodes nobody offered.
+    /// Its index among the offered nodes; `None` for the root and for nodes that were not offered.
     offered: Option<u32>,
     /// Its index among the shaped nodes; `None` for the root.
     shaped: Option<u32>,

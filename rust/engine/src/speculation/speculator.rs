@@ -22,7 +22,7 @@ use crate::output::Load;
 use crate::request::Request;
 
 /// Owns the cost curve and all evidence of what drafts gain. It knows numbers of tokens and rows,
-/// nothing of pages.
+/// nothing about pages.
 #[derive(Debug)]
 pub(crate) struct Speculator {
     config: Arc<EngineConfig>,
@@ -74,7 +74,7 @@ impl Speculator {
         }
     }
 
-    /// The drafting of a new request of so many prompt tokens; `tokens` are prompt ++ output.
+    /// The drafting of a new request of `num_prompt` prompt tokens; `tokens` are prompt ++ output.
     pub(crate) fn drafting(
         &self,
         request: &Request,
@@ -227,7 +227,7 @@ impl Speculator {
     }
 }
 
-/// Tells the requests that were asked what their drafts should save.
+/// Gives the requests that were asked the expected saving of their drafts.
 fn note_earnings(candidates: &mut [Candidate<'_>], offers: &[Offer], purchase: Purchase) {
     for (candidate, offer) in candidates.iter_mut().zip(offers) {
         if !offer.is_fixed() && candidate.drafting.is_asked {

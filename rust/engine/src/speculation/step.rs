@@ -11,7 +11,7 @@ use super::drafting::Drafting;
 use super::tree::SentTree;
 use super::trial::Trial;
 
-/// A request whose drafts could not pay still scores the first token of one in so many steps: what
+/// A request whose drafts could not pay still scores a first token once in a number of steps: what
 /// follows then shows whether it has become more predictable.
 const SCORE_EVERY: u64 = 8;
 

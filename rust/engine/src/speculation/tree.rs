@@ -14,7 +14,7 @@ pub(crate) struct SentTree {
 }
 
 impl SentTree {
-    /// Sends the nodes of `offered` for which `keep` says so and whose parent is sent.
+    /// Sends the nodes of `offered` that `keep` accepts and whose parent is sent.
     pub(crate) fn new(offered: DraftTree, keep: impl Fn(usize) -> bool) -> Self {
         let mut taken = Vec::new();
         let mut parents = Vec::new();

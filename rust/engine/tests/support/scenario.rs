@@ -147,7 +147,7 @@ fn visit() -> impl Strategy<Value = Visit> {
         )
 }
 
-/// So many choices of one request.
+/// The number of choices of one request.
 fn siblings((visit, num_choices): (Visit, u64)) -> Vec<Visit> {
     let choice = |index: u64| {
         let mut choice = visit.clone();
@@ -393,7 +393,7 @@ pub(crate) fn check_visit(scenario: &Scenario, visit: &Visit, seen: &Seen) {
     check_logprobs(visit, seen, &expected[..resumed]);
 }
 
-/// Checks that what was told of the model is so, and that its bits are those of decoding alone.
+/// Checks the reported log-probabilities, and that their bits are those of decoding alone.
 fn check_logprobs(visit: &Visit, seen: &Seen, resumed: &[u32]) {
     let request = &visit.request;
     let whole = [&request.prompt_ids[..], resumed, &seen.tokens].concat();

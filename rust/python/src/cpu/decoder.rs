@@ -161,7 +161,7 @@ impl CpuDecoder {
         let view = ArrayView2::from_shape((rows, vocabulary), &logits[..rows * vocabulary])
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         // SAFETY: the logits stay where they are for as long as the decoder lives, which the array
-        // keeps alive; that the next forward overwrites them is what the wrapper tells its callers.
+        // keeps alive; the wrapper's documentation says that the next forward overwrites them.
         let logits = unsafe { PyArray2::borrow_from_array(&view, slf.clone().into_any()) };
         Ok((
             logits,

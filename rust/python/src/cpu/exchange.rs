@@ -1,4 +1,4 @@
-//! What the parts of a divided decoder tell each other, through a Python function.
+//! The exchange between the parts of a divided decoder, through a Python function.
 
 use std::sync::{Arc, Mutex};
 

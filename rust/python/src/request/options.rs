@@ -255,7 +255,7 @@ fn read_speculation(fields: &mut Fields<'_, '_>) -> PyResult<v1::Speculation> {
     Ok(speculation)
 }
 
-/// What the answer is held to: the one option that says so.
+/// The constraint on the answer, from the one option that gives it.
 fn read_constraint(fields: &mut Fields<'_, '_>) -> PyResult<Option<v1::Structured>> {
     let mut given = Vec::new();
     for name in CONSTRAINTS {

@@ -137,7 +137,7 @@ impl RequestResolver {
     }
 }
 
-/// Seconds for the whole request, when it says so.
+/// Seconds for the whole request, if it sets them.
 fn read_timeout(fields: &mut Fields<'_, '_>) -> Option<f64> {
     const ALLOWED: &str = "a number of seconds above 0, up to 1e9";
     let timeout_s = fields.number("timeout")?;

@@ -51,7 +51,7 @@ fn check_ids(checker: &mut Checker, field: &str, ids: &[u32], vocabulary_size: u
     }
 }
 
-/// Says which ids there are.
+/// Describes the allowed ids.
 fn refuse_id(checker: &mut Checker, field: String, id: u32, vocabulary_size: u32) {
     let largest = vocabulary_size.saturating_sub(1);
     checker.refuse(

@@ -36,7 +36,7 @@ pub(super) enum Change {
 /// What was done about corpora, by model and name.
 ///
 /// The file holds what was added. What was removed is not in it: a worker opens such a corpus only
-/// by its own options, and those of a new start say what is wanted now.
+/// by its own options, and those of a new start are the ones wanted now.
 #[derive(Debug, Default)]
 pub(crate) struct CorpusList {
     changes: BTreeMap<String, BTreeMap<String, Change>>,

@@ -23,7 +23,7 @@ impl ServedModel {
     /// Builds tokenizer and template from a worker's files.
     ///
     /// # Errors
-    /// Says which file is bad, and how.
+    /// Names the bad file and its fault.
     pub(crate) fn build(
         hello: &Hello,
         artifacts: &Artifacts,

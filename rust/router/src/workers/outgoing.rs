@@ -39,7 +39,7 @@ impl Sender {
 
     /// Queues an order after all learned text that waits, as soon as there is room.
     pub(crate) async fn order_after_learnt(&self, message: Message) {
-        // A worker that already went is told nothing more.
+        // A worker that has already left receives nothing more.
         let _ = self.learnt.send(message).await;
     }
 
@@ -81,7 +81,7 @@ impl Stream for Outgoing {
             Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(RouterMessage {
                 message: Some(message),
             }))),
-            // The senders live together: the orders' end tells when the stream is over.
+            // The senders live together: the end of the orders marks the end of the stream.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }

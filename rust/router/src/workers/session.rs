@@ -39,7 +39,7 @@ pub(crate) async fn run(
         ended = serve(&context, &worker, &mut inbound, loading) => ended,
         () = context.shutdown.cancelled() => Status::unavailable("the router is shutting down"),
     };
-    // Leaving first: nobody may choose a worker that is about to refuse.
+    // Leaving first: no request may choose a worker that is about to refuse.
     context.registry.leave(&worker);
     let hello = &worker.hello;
     context

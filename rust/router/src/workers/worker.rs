@@ -134,7 +134,7 @@ impl Worker {
     /// Ends the worker: notifies every choice it held and accepts no more.
     pub(crate) fn lose(&self, status: tonic::Status) {
         let mut routes = lock(&self.routes);
-        // Told under the lock: whoever finds the routes gone may reset an inbox and try elsewhere.
+        // Sent under the lock: a request without a route may reset its inbox and try elsewhere.
         for route in routes.take().into_iter().flat_map(HashMap::into_values) {
             route.mailbox.lose(route.index);
         }

@@ -1,4 +1,4 @@
-//! What a worker is told of a request's options, and what becomes of those it cannot serve.
+//! The options of a request that a worker receives, and the fate of those it cannot serve.
 
 use crate::support::fake_worker::FakeWorker;
 use crate::support::{TestRouter, TestWorker, request, within};

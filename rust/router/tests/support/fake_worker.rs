@@ -51,7 +51,7 @@ pub struct FakeWorker {
     pub refusal: Option<String>,
     /// Says of every choice that no worker can run it, with this message.
     pub fault: Option<String>,
-    /// Tells no log-probabilities, whatever is asked for.
+    /// Returns no log-probabilities, even if requested.
     pub hides_logprobs: bool,
     /// Sends a token outside the vocabulary instead of the first one.
     pub bad_token: bool,
@@ -352,7 +352,7 @@ impl FakeWorker {
 }
 
 impl Running {
-    /// The next tokens: the prompt once more, then the end; for ever when the end is ignored.
+    /// The next tokens: the prompt once more, then the end; endlessly if the end is ignored.
     fn step(&mut self, tokens_per_step: usize) -> (Vec<u32>, FinishKind) {
         let mut token_ids = Vec::with_capacity(tokens_per_step);
         self.steps += 1;
@@ -422,7 +422,7 @@ fn send(sender: &mpsc::UnboundedSender<WorkerMessage>, message: Message) -> Resu
 /// A channel to `unix:PATH` or `HOST:PORT`.
 ///
 /// # Errors
-/// `UNAVAILABLE` when nobody listens there.
+/// `UNAVAILABLE` if nothing listens there.
 pub async fn connect(address: &str) -> Result<Channel, Status> {
     let unavailable = |error: tonic::transport::Error| Status::unavailable(error.to_string());
     let Some(path) = address.strip_prefix("unix:") else {

@@ -171,7 +171,7 @@ impl Drop for TestWorker {
     }
 }
 
-/// Waits for `future`, not for ever.
+/// Waits for `future`, but not indefinitely.
 pub async fn within<F: Future>(future: F) -> F::Output {
     timeout(PATIENCE, future)
         .await

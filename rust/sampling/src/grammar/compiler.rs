@@ -155,7 +155,7 @@ fn compile_apart(spec: &GrammarSpec, turn: Turn) -> Result<Grammar, SamplingErro
         .spawn(move || {
             let grammar = turn.0.compile(&wanted);
             drop(turn);
-            // Nobody waits any more where the time is over.
+            // After its time limit, no request waits for it any more.
             let _ = sender.send(grammar);
         })
         .map_err(|error| refused(format!("no thread to compile on: {error}")))?;

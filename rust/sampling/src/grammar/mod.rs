@@ -1,6 +1,6 @@
 //! Answers held to a grammar: what may follow at every token, and what must.
 //!
-//! The grammar of a request only says which tokens may be drawn, a function of the answer so far.
+//! The grammar of a request only restricts the tokens to draw, a function of the answer so far.
 //! Every token is still drawn from the model's logits, so drafts change nothing about an answer.
 
 mod compiler;

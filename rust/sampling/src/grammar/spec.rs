@@ -126,7 +126,7 @@ fn json_grammar(mut schema: Value) -> Result<TopLevelGrammar, String> {
     let Some(fields) = schema.as_object_mut() else {
         return Err(format!("the schema is {schema}; it must be a JSON object"));
     };
-    // Free white space would let a model write it for ever, and would force far fewer tokens.
+    // Free white space would let a model write it endlessly, and would force far fewer tokens.
     fields.entry("x-guidance").or_insert_with(|| {
         json!({
             "whitespace_flexible": false,

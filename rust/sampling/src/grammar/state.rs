@@ -98,7 +98,7 @@ impl GrammarState {
     /// Finds out what may follow.
     ///
     /// # Errors
-    /// Nothing may, or nobody knows.
+    /// None may, or it is unknown.
     pub fn prepare(&mut self) -> Result<(), GrammarEnd> {
         if self.end.is_none() && self.mask.is_none() {
             match self.machine.mask() {

@@ -1,4 +1,4 @@
-//! Candidate (c): a suffix automaton, which tells matches of any length apart.
+//! Candidate (c): a suffix automaton, which distinguishes matches of any length.
 //!
 //! A state stands for all runs of tokens that end at the same positions; its link leads to the
 //! state of the longest run that ends at more. The states on the way of links from the end of the

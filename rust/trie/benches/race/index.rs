@@ -2,7 +2,7 @@
 
 use crate::TokenId;
 
-/// Match lengths, in tokens, that the score tells apart: those of `src/evidence.rs`.
+/// Match lengths, in tokens, that the score distinguishes: those of `src/evidence.rs`.
 pub(crate) const LEVELS: [usize; 13] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 40, 64];
 
 /// Number of levels that a match of `matched` tokens reaches.

@@ -3,13 +3,13 @@
 //! Every run of up to `depth` tokens of a document is a path from the root. While text comes, a
 //! point stands at the end of each suffix that occurred before. A suffix that did not gets a leaf,
 //! whose edge is the text to come: it costs no further work. A node counts how often its edge was
-//! entered; whoever has not come to the end of the edge is still a point, and is subtracted.
+//! entered; those not yet at the end of the edge are still points, and are subtracted.
 
 use crate::index::{Counts, Index, LEVELS, levels_of};
 use crate::table::Table;
 use crate::{SEPARATOR, TokenId};
 
-/// The root, which is nobody's child; so 0 also means "none" in lists.
+/// The root, which is no node's child; so 0 also means "none" in lists.
 const ROOT: u32 = 0;
 
 #[derive(Clone, Copy, Default)]

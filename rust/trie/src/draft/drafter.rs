@@ -202,7 +202,7 @@ impl Drafter {
         }
     }
 
-    /// Lays what the last draft expected aside, for labels that nobody had time for.
+    /// Lays what the last draft expected aside, for labels that there was no time for.
     fn lay_labels_aside(&mut self) {
         if self.labels.is_empty() {
             return;

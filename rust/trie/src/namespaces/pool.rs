@@ -27,11 +27,11 @@ pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     fn num_segments(&self) -> usize;
     /// The [`Pool::tick`] of its last use.
     fn last_used(&self) -> u64;
-    /// Drops its least useful segment and says whether there was one.
+    /// Drops its least useful segment; returns whether there was one.
     fn evict(&self) -> bool;
 }
 
-/// Grants bytes under one bound and says which segment makes room.
+/// Grants bytes under one bound and chooses the segment that makes room.
 #[derive(Debug)]
 pub(crate) struct Pool {
     capacity_bytes: usize,
@@ -102,7 +102,7 @@ impl Pool {
         }
         let live = self.live();
         let share = self.capacity_bytes / live.len().max(1);
-        // Whoever holds this lock is the only one who raises the count.
+        // Only the holder of this lock raises the count.
         let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
         let max_bytes = self.capacity_bytes - bytes;
         while self.used_bytes() > max_bytes {

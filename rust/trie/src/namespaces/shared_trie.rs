@@ -112,7 +112,7 @@ impl SharedTrie {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all text at once and for good: whoever holds this trie neither reads nor extends it
+    /// Drops all text at once and for good: holders of this trie neither read nor extend it
     /// any more.
     pub(crate) fn forget(&self) {
         let _turn = self.turn();

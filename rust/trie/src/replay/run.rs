@@ -18,7 +18,7 @@ use crate::{
     Weights,
 };
 
-/// Tells the files of corpora built here apart.
+/// Distinguishes the files of corpora built here.
 static NEXT_FILE: AtomicUsize = AtomicUsize::new(0);
 
 /// Replays requests in the order of their arrival and counts drafted and accepted tokens.

@@ -10,7 +10,7 @@ use crate::sources::recycled::Answer;
 use crate::store::chains::Occurrence;
 use crate::{MAX_MATCH, TokenId};
 
-/// Match lengths, in tokens, that are told apart.
+/// Match lengths, in tokens, that are distinguished.
 pub(crate) const LEVELS: [u16; 13] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 40, 64];
 
 /// Index of the longest level that a match of each length reaches.

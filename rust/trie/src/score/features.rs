@@ -8,7 +8,7 @@ use crate::score::inputs::{
 };
 use crate::sources::hints::KINDS;
 
-/// More occurrences than this are not told apart.
+/// More occurrences than this are not distinguished.
 const NUM_LOGS: usize = 256;
 
 /// Logarithms of small counts, which scores need by the hundred.

@@ -28,7 +28,7 @@ const HEADER_BYTES: usize = 20 + FINGERPRINT_BYTES;
 
 /// The model's likeliest next tokens after each token of the vocabulary, as far as computed.
 ///
-/// Belongs to a model, not to a namespace: it holds nothing of any request.
+/// Belongs to a model, not to a namespace: it holds nothing from any request.
 ///
 /// # Example
 ///

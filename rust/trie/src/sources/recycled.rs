@@ -1,6 +1,6 @@
 //! Recycled tokens: the model's latest runner-up tokens by the last token and by the last pair.
 //!
-//! Every row that a forward computes, accepted or not, tells the model's likeliest next tokens in
+//! Every row that a forward computes, accepted or not, gives the model's likeliest next tokens in
 //! its own words (Token Recycling, arXiv 2408.08696, keyed by pairs as well). The newest answer
 //! for a key replaces the older one.
 
@@ -117,7 +117,7 @@ impl Recycled {
         let slot = ways
             .iter()
             .find(|slot| matches!(slot.key.load(Relaxed), 0) || slot.key.load(Relaxed) == key)
-            // All taken: which one goes depends on the newcomer, so that no key stays for ever.
+            // All taken: which one goes depends on the newcomer, so that no key stays indefinitely.
             .unwrap_or(&ways[(key >> 16) as usize % WAYS]);
         slot.key.store(key, Relaxed);
         for (index, cell) in slot.entries.iter().enumerate() {

@@ -107,13 +107,13 @@ pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Whoever the process's mask allows.
+    /// As the process's mask allows.
     Shared,
     /// The user of the process alone.
     Private,
 }
 
-/// Writes the file at `path`: whoever opens it, even after a crash or a power cut at any moment,
+/// Writes the file at `path`: a reader, even after a crash or a power cut at any moment,
 /// finds the old file or the whole new one. Gives its bytes.
 pub(crate) fn replace(
     path: &Path,
@@ -175,7 +175,7 @@ pub(crate) fn remove_partials(path: &Path) {
             .to_str()
             .is_some_and(|left| left.starts_with(name) && left.ends_with(".partial"));
         if stale && entry.path() != ours {
-            // Whoever cannot remove it can still write beside it.
+            // A process that cannot remove it can still write beside it.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -33,7 +33,7 @@ impl Grant {
         self.bytes
     }
 
-    /// Returns the bytes now: nobody owns them any more, though a draft that is running may read
+    /// Returns the bytes now: they have no owner any more, though a draft that is running may read
     /// them for some microseconds.
     pub(crate) fn release(&self) {
         if !self.released.swap(true, Relaxed) {

@@ -18,7 +18,7 @@ pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
     (0..count).map(|_| AtomicU32::new(0)).collect()
 }
 
-/// Sets a word that nobody else sees yet.
+/// Sets a word that no other thread sees yet.
 #[cfg(not(all(test, loom)))]
 pub(crate) fn set(word: &mut AtomicU32, value: u32) {
     *word.get_mut() = value;
@@ -29,7 +29,7 @@ pub(crate) fn set(word: &mut AtomicU32, value: u32) {
     word.with_mut(|word| *word = value);
 }
 
-/// Sets the first of `words`, which nobody else sees yet, to `values`, as far as both go.
+/// Sets the first of `words`, which no other thread sees yet, to `values`, as far as both go.
 pub(crate) fn fill(words: &mut [AtomicU32], values: impl Iterator<Item = u32>) {
     for (word, value) in words.iter_mut().zip(values) {
         set(word, value);

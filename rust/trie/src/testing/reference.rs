@@ -107,8 +107,8 @@ impl Truth {
         })
     }
 
-    /// The blend of the score's formula for `token` at the root, straight from the counts of which
-    /// `weights` says how much each counts.
+    /// The blend of the score's formula for `token` at the root, straight from the counts,
+    /// weighted by `weights`.
     fn blend(&self, token: TokenId, weights: [f32; 2]) -> f32 {
         let mut probability = 0.0;
         for (level, &length) in LEVELS.iter().enumerate() {

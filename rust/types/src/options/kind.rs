@@ -44,7 +44,7 @@ impl Range {
     /// In words, such as `0 to 100`, `above 0, up to 1` or `1 or more`.
     #[must_use]
     pub fn text(&self) -> String {
-        /// Beyond this, a bound is that of the type and nobody meets it.
+        /// A bound beyond this is that of the type and never reached.
         const FAR: f64 = (1_u64 << 53) as f64;
         let Self { low, is_open, high } = *self;
         match (is_open, high < FAR) {

@@ -21,7 +21,7 @@ pub enum Group {
     Request,
     /// Set by who builds an engine in code; no flag.
     Engine,
-    /// A fact about the model or the machine: nobody sets it.
+    /// A fact about the model or the machine: not an option to set.
     Fact,
 }
 

@@ -34,7 +34,7 @@ const MAX_CONTEXT: usize = 90;
 const STEP_S: f64 = 0.01;
 /// More are not held at once: waiting is bounded only where those who came before are.
 const MAX_HELD: usize = 24;
-/// Far above what anybody waits; whoever does is starved.
+/// Far above any normal wait; a request that waits this long is starved.
 const MAX_WAIT_STEPS: usize = 2_500;
 
 /// Numbers that look random, the same on every machine.
@@ -72,7 +72,7 @@ struct Traffic {
     counts: Counts,
 }
 
-/// What happened, to tell that the traffic reached what it is there to reach.
+/// Counts of events, to check that the traffic reached the intended cases.
 #[derive(Debug, Default)]
 struct Counts {
     ended: u64,

@@ -50,7 +50,7 @@ pub(crate) struct Table<'a> {
     text_offset: Vec<usize>,
 }
 
-/// The likeliest tokens by name, and the token itself where it is none of them.
+/// The likeliest tokens by name, and the token itself if it is not among them.
 #[derive(Debug)]
 struct ByName<'a>(&'a TokenLogprob);
 

@@ -147,7 +147,7 @@ pub(super) struct Stops {
     pub(super) max_tokens_name: &'static str,
 }
 
-/// Reads when a completion ends. `default_max_tokens` stands in for an absent length.
+/// Reads when a completion ends. `default_max_tokens` replaces an absent length.
 ///
 /// # Errors
 /// A field of the wrong type; `max_tokens` and `max_completion_tokens` that disagree.

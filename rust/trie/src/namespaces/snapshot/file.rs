@@ -2,7 +2,7 @@
 //!
 //! A header, one block per segment, an index of namespaces and their segments, and the position
 //! of the index. Each of these ends with its checksum; numbers are little-endian. The index comes
-//! last because it says what was written.
+//! last because it describes what was written.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -82,7 +82,7 @@ fn blocks() -> Vec<Vec<u8>> {
     blocks
 }
 
-/// The blocks and the footer that says where the last of them is.
+/// The blocks and the footer with the position of the last one.
 fn assemble(blocks: &[Vec<u8>]) -> Vec<u8> {
     let mut file = blocks.concat();
     let index = blocks.last().map_or(0, |index| index.as_slice().len());
@@ -126,7 +126,7 @@ fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     file
 }
 
-/// Restores `file` and works with what came of it. Says whether it was accepted.
+/// Restores `file` and works with the result. Returns whether it was accepted.
 fn restores(file: &Vec<u8>) -> bool {
     let memory = memory();
     let restored = restore(&memory, file);

@@ -34,7 +34,7 @@ pub(crate) fn save_again(place: &SnapshotPlace, tries: &[Arc<SharedTrie>]) {
     }
 }
 
-/// Writes the text of `tries` with its index, and says what that is.
+/// Writes the text of `tries` with its index, and returns a summary.
 pub(super) fn write<W: Write>(
     writer: &mut Checked<W>,
     tries: &[Arc<SharedTrie>],

@@ -72,7 +72,7 @@ impl CorpusBuilder {
     ///
     /// # Errors
     ///
-    /// [`TrieError::CorpusFull`] if it does not fit; nothing of it is kept.
+    /// [`TrieError::CorpusFull`] if it does not fit; no part of it is kept.
     pub fn push(&mut self, document: &[TokenId]) -> Result<(), TrieError> {
         if self.cells.len() + document.len() >= MAX_CELLS {
             return Err(TrieError::CorpusFull {

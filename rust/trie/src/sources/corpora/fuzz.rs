@@ -18,7 +18,7 @@ use crate::{
 const CYCLE: TokenId = 23;
 /// Where the contexts start that are drafted for. Miri takes seconds for each.
 const STARTS: &[TokenId] = if cfg!(miri) { &[7] } else { &[0, 7, 17] };
-/// Where the header says how many cells there are.
+/// Position of the number of cells in the header.
 const NUM_CELLS: usize = 16;
 
 fn cycle(start: TokenId, tokens: TokenId) -> Vec<TokenId> {
@@ -62,7 +62,7 @@ fn damaged(file: &[u8], random: &mut StdRng) -> Vec<u8> {
     file
 }
 
-/// Opens `file` and drafts from it. Says whether it was accepted.
+/// Opens `file` and drafts from it. Returns whether it was accepted.
 fn opens(file: &[u8]) -> bool {
     let map = Map::of(file).unwrap();
     let Ok(corpus) = Corpus::verify(map, Path::new("any")) else {

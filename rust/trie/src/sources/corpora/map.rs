@@ -22,7 +22,7 @@ impl Map {
         let file = std::fs::File::open(path)?;
         // SAFETY: the bytes must not change while they are mapped. Corpus files are immutable:
         // `atomic_file::replace` writes another file and renames it, which leaves the mapped one as
-        // it is. Whoever rewrites a file in place breaks the documented rule of `Corpus::open`.
+        // it is. Rewriting a file in place breaks the documented rule of `Corpus::open`.
         let bytes = unsafe { memmap2::Mmap::map(&file)? };
         Ok(Self { bytes })
     }
