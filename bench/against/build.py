@@ -54,7 +54,7 @@ class Child:
         sampler: Name in `SAMPLERS`.
         folder: The model.
         threads: Threads of a forward.
-        more: What the sampler needs besides.
+        more: Further arguments of the sampler.
     """
 
     def __init__(

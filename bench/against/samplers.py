@@ -29,7 +29,7 @@ class Sampler(ABC):
     Args:
         folder: The model.
         threads: Threads of a forward.
-        more: What this sampler needs besides.
+        more: Further arguments of this sampler.
     """
 
     def __init__(self, folder: Path, threads: int, more: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ class RecordingEngine:
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
-    # Whatever else runs on this machine.
+    # Independent of other load on this machine.
     monkeypatch.setattr(idle_bigrams, "waited_s", lambda: 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The requests that must be answered alike however they are run."""
+"""The requests whose answers must not depend on how they are run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Case:
             **FORMS[self.form],
         }
         if self.prompt.text is not None:
-            # A stop text here and there: what lies behind it must not count.
+            # A stop text here and there: what lies after it must not count.
             options["stop"] = ["\nclass", "\nprint("]
         return options
 

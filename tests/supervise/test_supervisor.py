@@ -144,7 +144,7 @@ def test_killed_child_is_started_again_with_the_facts_of_its_first_start(
         line = run.process.stderr.readline()
         assert line, "the supervisor ended"
     assert f"'pid': {pid}" in line
-    # A killed supervisor would leave this child behind: it does not watch for that.
+    # A killed supervisor would leave this child running: it does not watch for that.
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 0
 

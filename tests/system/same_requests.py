@@ -18,7 +18,7 @@ class Request:
     """One request.
 
     Attributes:
-        name: What it is about.
+        name: Its subject.
         options: Prompt and options, as `LLM.generate` and `LLM.chat` take them.
         fields: The fields at fault, as the proto file names them; none in a good request.
     """

@@ -101,7 +101,7 @@ def test_namespace_is_listed_until_it_is_forgotten() -> None:
 
 
 class BrokenEngine:
-    """An engine whose disk is full, and that knows nothing else."""
+    """An engine whose disk is full, without other functions."""
 
     def save(self, folder: str, fingerprint: str) -> Any:
         raise _core.EngineError("no space left")

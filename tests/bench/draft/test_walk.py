@@ -1,4 +1,4 @@
-"""Every drafter is walked alike: counts checked by hand."""
+"""Every drafter is walked the same way: counts checked by hand."""
 
 from __future__ import annotations
 

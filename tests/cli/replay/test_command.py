@@ -21,7 +21,7 @@ from tests.tiny_model import write_tiny_model
 # what they accept are the same, but for the beginning of a prediction and recycling, of which the
 # fixed modes know nothing.
 REQUESTS: list[dict[str, Any]] = [
-    # 1. Drafts 7 8 9 10, takes all and emits 11 behind them: 1 step, 4 drafted, 4 accepted.
+    # 1. Drafts 7 8 9 10, takes all and emits 11 after them: 1 step, 4 drafted, 4 accepted.
     {"prompt_ids": [*range(1, 13), *range(1, 7)], "output_ids": [7, 8, 9, 10, 11]},
     # 2. Nothing repeats: 2 steps, 0 drafted.
     {"prompt_ids": [13, 14], "output_ids": [15, 16]},
@@ -38,7 +38,7 @@ REQUESTS: list[dict[str, Any]] = [
     },
     # 5. Drafts 52 53 51, all that ever followed 51, without success, and nothing after 59: 2 steps,
     #    3 drafted, 0 accepted. With recycling it also drafts 59, which the model itself had given
-    #    after 51, and emits 60 behind it: 1 step, 1 accepted. The entry of the last 51 is that of
+    #    after 51, and emits 60 after it: 1 step, 1 accepted. The entry of the last 51 is that of
     #    the step to come: to use it, 60 for 59, would be to look ahead.
     {
         "prompt_ids": [51, 52, 53, 51],
@@ -123,7 +123,7 @@ def test_every_draft_of_ten_requests_is_as_counted_by_hand(
     # Steps that drafted nothing (2 in request 2, 1 in 3, 4, 5 and 9, 15 in 6 to 8), 3 and 4 tokens.
     assert report["steps_by_drafted"] == [21, 0, 0, 1, 5]
     # Nodes with a reached parent and a known answer: 4 of 4 came in 1; 22 and not 23 in 3; 4 of 4
-    # in 4; not 52 in 5; 4 of 4 in 9; 82 in 10, whose other nodes lie behind the end.
+    # in 4; not 52 in 5; 4 of 4 in 9; 82 in 10, whose other nodes lie after the end.
     overall = report["calibration_overall"]
     assert (overall["trials"], overall["actual"]) == (4 + 2 + 4 + 1 + 4 + 1, 14)
     assert sum(bin["trials"] for bin in report["calibration"]) == overall["trials"]

@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 def _projection(
     curve: CostCurve, report: dict[str, Any], budgeted: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What a curve makes of the replay as it was asked for, and of one that minds the curve."""
+    """The projection of a curve for the replay as requested, and for one that follows the curve."""
     projection: dict[str, Any] = {
         "curve": curve.name,
         "milliseconds_by_rows": {str(rows): cost for rows, cost in curve.points},

@@ -51,7 +51,7 @@ def _follow(seat: Seat, arguments: dict[str, Any]) -> None:
                 try:
                     decoder.forward(message.plan)
                 except ValueError:
-                    # Refused before anything was computed, and on rank 0 alike, which says why.
+                    # Refused before anything was computed, and on rank 0 too, which reports why.
                     continue
     finally:
         group.close()

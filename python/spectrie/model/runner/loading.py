@@ -31,7 +31,7 @@ __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What every rank of a model must be given alike; see `spectrie.model.load_runner`."""
+    """Options that must be equal on every rank of a model; see `spectrie.model.load_runner`."""
 
     folder: Path
     dtype: str

@@ -1,7 +1,7 @@
 //! The thread that does an engine's chores while a forward runs.
 //!
 //! Waking a thread costs the one that wakes it some ten microseconds, which would lie between two
-//! forwards. So while there are steps it looks for work by itself, every so often.
+//! forwards. So while there are steps it polls for work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -27,7 +27,7 @@ struct Signal {
     changed: Condvar,
     /// Somebody waits for what the chores hold.
     is_wanted: AtomicBool,
-    /// It looks for work by itself.
+    /// It polls for work.
     is_awake: AtomicBool,
 }
 

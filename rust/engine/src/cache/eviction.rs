@@ -92,7 +92,7 @@ mod tests {
                 break;
             }
         }
-        // Eight uses count, whatever more there were.
+        // At most eight uses count.
         assert_eq!(gone, [1, 2, 3, 4, 5, 6, 7, 0]);
     }
 }

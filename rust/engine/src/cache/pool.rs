@@ -133,7 +133,7 @@ impl PagePool {
     /// What was found before and is still there is not looked up again.
     pub(crate) fn find(&self, namespace: &Arc<str>, tokens: &[u32], found: &mut FoundPages) {
         let pages = &mut found.pages;
-        // A page stays as long as there are pages behind it: the last one speaks for all.
+        // A page stays as long as there are pages after it: the last one stands for all.
         let number = pages.last().and_then(|&last| self.prefixes.number(last));
         if number != found.number {
             pages.clear();
@@ -155,7 +155,7 @@ impl PagePool {
         pages.len() - pages.partition_point(|&page| !self.prefixes.is_idle(page))
     }
 
-    /// Lets others find the held page `page`, which holds `tokens` behind `parent`; `keep` makes it
+    /// Lets others find the held page `page`, which holds `tokens` after `parent`; `keep` makes it
     /// outlive those who hold it. Where another page holds the same, that one is held instead.
     pub(crate) fn share(
         &mut self,
@@ -181,7 +181,7 @@ impl PagePool {
         self.prefixes.touch(page, keep);
     }
 
-    /// The kept page behind `parent` that begins with most of `tokens`, and with how many.
+    /// The kept page after `parent` that begins with most of `tokens`, and with how many.
     pub(crate) fn find_beginning(
         &self,
         namespace: &str,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::eviction::{EvictionOrder, Standing};
 
-/// What a page holds: a page full of tokens, behind those of its parent. The tokens themselves are
+/// What a page holds: a page full of tokens, after those of its parent. The tokens themselves are
 /// compared, so equal hashes cannot mix up texts; a parent's page stands for what it holds, because a
 /// page that has children stays.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ impl PrefixCache {
         self.entries.get(&page).is_some_and(|entry| entry.is_kept)
     }
 
-    /// The page with exactly `tokens` behind `parent`.
+    /// The page with exactly `tokens` after `parent`.
     pub(crate) fn find(
         &self,
         namespace: &Arc<str>,
@@ -79,7 +79,7 @@ impl PrefixCache {
         self.entries.get(&page).map(|entry| entry.number)
     }
 
-    /// The page behind `parent` that begins with most of `tokens`, and with how many; `None` where
+    /// The page after `parent` that begins with most of `tokens`, and with how many; `None` where
     /// none begins with any.
     pub(crate) fn find_beginning(
         &self,
@@ -204,7 +204,7 @@ impl PrefixCache {
             found.push(page);
         }
         let mut idle = Vec::new();
-        // Children come behind their parents.
+        // Children come after their parents.
         for &page in found.iter().rev() {
             if self.is_idle(page) {
                 idle.push(page);
@@ -225,7 +225,7 @@ impl PrefixCache {
     }
 }
 
-/// Tokens that `a` and `b` begin with alike.
+/// Tokens that both `a` and `b` begin with.
 pub(crate) fn num_common(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -54,7 +54,7 @@ pub(super) fn computing<'a>(
         .map(|one| one.key)
 }
 
-/// The page that begins with most of the tokens behind the full pages of `table`, and with how many.
+/// The page that begins with most of the tokens after the full pages of `table`, and with how many.
 pub(super) fn longest_beginning<'a>(
     pool: &PagePool,
     table: &PageTable,

@@ -106,7 +106,7 @@ impl Admission {
 
     /// Admits waiting requests, in order, while their tokens fit and everybody who runs has room to
     /// grow. One whose next tokens a running request computes is passed over until they are there;
-    /// one that does not fit holds up those behind it, so that its pages come together.
+    /// one that does not fit holds up those after it, so that its pages come together.
     pub(crate) fn admit(
         &mut self,
         running: &mut Running,

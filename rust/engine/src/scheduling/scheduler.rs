@@ -1,4 +1,4 @@
-//! The state machine behind an engine: composes who waits, who runs, what a step computes.
+//! The state machine behind an engine: which requests wait and run, and what a step computes.
 
 use std::sync::Arc;
 

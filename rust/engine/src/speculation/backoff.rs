@@ -1,6 +1,6 @@
 //! How much a request's drafts have earned lately, and so how often it is asked for some.
 
-/// Milliseconds that asking a request for drafts takes, whatever becomes of them: what 16 nodes
+/// Milliseconds that asking a request for drafts takes, used or not: what 16 nodes
 /// take on one core of a server.
 pub(crate) const DRAFTING_MS: f64 = 0.05;
 

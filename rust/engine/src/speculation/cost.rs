@@ -25,7 +25,7 @@ const WINDOW: usize = 15;
 /// Rows that cost as much as one while nothing was measured.
 const FLAT_ROWS: f64 = 16.0;
 
-/// Share of a measured time that is left to the rows, whatever their keys are said to cost.
+/// Share of a measured time that is left to the rows, however much their keys are said to cost.
 const LEAST_OF_ROWS: f64 = 0.1;
 
 /// What reading the cache costs.

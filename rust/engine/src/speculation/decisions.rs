@@ -4,7 +4,7 @@
 //!
 //! - A step with drafts was right while such steps emit at least as many tokens a millisecond as
 //!   those without: holdout steps and those whose drafts were not bought. Without drafts every
-//!   request emits one token, whatever the text, so the two may be compared.
+//!   request emits one token on any text, so the two may be compared.
 //! - A step that bought none of the drafts it was offered was right while the likeliest first token
 //!   of such offers comes true too seldom to pay for its row. The model says whether it does
 //!   although it was not sent.

@@ -9,7 +9,7 @@ pub(crate) struct ForwardSize {
 }
 
 impl ForwardSize {
-    /// This forward with `rows` prompt rows more, behind `kv_len` cached tokens.
+    /// This forward with `rows` prompt rows more, after `kv_len` cached tokens.
     pub(crate) fn with_chunk(self, kv_len: usize, rows: usize) -> Self {
         Self {
             rows: self.rows + rows,

@@ -4,7 +4,7 @@ use spectrie_sampling::{Grammar, GrammarCursor};
 use spectrie_trie::{DraftNode, DraftTree};
 use spectrie_types::Source;
 
-/// Paths less likely than this are not followed to what the grammar forces behind them.
+/// Paths less likely than this are not followed to what the grammar forces after them.
 const MIN_FORCED_VALUE: f32 = 0.25;
 
 /// How often the model spells forced text in the longest tokens where it is free to do otherwise:

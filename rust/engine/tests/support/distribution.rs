@@ -161,7 +161,7 @@ fn sample(case: &Case, exact: &HashMap<Vec<u32>, f64>, samples: u64) -> HashMap<
             engine.learn(namespace, &text).unwrap();
         }
     }
-    // Noise of its own, so that one unlucky case says nothing about the others.
+    // Noise of its own, so that one unlucky case implies nothing about the others.
     let letters = case.name.bytes().map(u64::from);
     let first_seed = letters.fold(0, |seed, letter| (seed * 31 + letter) % (1 << 40));
     let mut outputs: HashMap<u64, Vec<u32>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! A model that knows nothing but a plan's arrays and its own cache, and answers with a hash of
+//! A model that knows only a plan's arrays and its own cache, and answers with a hash of
 //! what each row sees.
 
 use std::collections::HashSet;

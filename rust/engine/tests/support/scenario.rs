@@ -437,7 +437,7 @@ fn check_told(tokens: &[u32], index: usize, num_top: u32, told: &TokenLogprobs) 
     }
 }
 
-/// What the request of a visit gives in an engine of its own, without drafts.
+/// The output of a visit's request in an engine of its own, without drafts.
 fn alone(visit: &Visit) -> Seen {
     let mut visit = visit.clone();
     visit.arrives_at_step = 0;

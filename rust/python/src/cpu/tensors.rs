@@ -80,7 +80,7 @@ pub(super) struct MixtureTensors<'py> {
     pub(super) normalised: bool,
 }
 
-/// What a layer has behind its second norm.
+/// The part of a layer after its second norm.
 #[derive(FromPyObject)]
 pub(super) enum MlpTensors<'py> {
     Mixture(MixtureTensors<'py>),

@@ -16,7 +16,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// A stop text ends an answer whatever the engine says of it; `None` when nothing completed it.
+    /// A stop text ends an answer whatever the engine reports; `None` if nothing completed it.
     pub(super) fn of(
         kind: FinishKind,
         stop_text: Option<&str>,

@@ -55,7 +55,7 @@ fn what_follows_a_stop_text_neither_counts_nor_is_returned() {
     );
     assert_eq!(answer.take(tokens("more"), None), AnswerDelta::default());
     assert_eq!(answer.num_tokens(), 5);
-    // Whatever the engine says of an answer that was cut: it has ended well.
+    // Whatever the engine reports of an answer that was cut: it has ended well.
     let ending = answer.ending(FinishKind::FinishCancelled).unwrap();
     assert_eq!(ending.reason, FinishReason::Stop);
     assert_eq!(ending.stop, Some(StopReason::StopText("END".into())));

@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) result: Result<Reply, Failure>,
 }
 
-/// Why a worker did not do what it was asked to.
+/// Why a worker did not carry out a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: Code,

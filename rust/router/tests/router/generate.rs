@@ -102,7 +102,7 @@ async fn choices_have_their_own_seeds_and_ends() {
 #[tokio::test]
 async fn stop_text_ends_the_answer_and_what_is_behind_it_does_not_count() {
     let router = TestRouter::start().await;
-    // Slow and endless, so that the stop is found before the worker ends by itself.
+    // Slow and endless, so that the stop is found before the worker ends on its own.
     let step_time = Duration::from_millis(50);
     let mut worker = router
         .worker(FakeWorker {

@@ -11,7 +11,7 @@ use tokio_stream::StreamExt as _;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// A request that never ends by itself.
+/// A request that never ends on its own.
 fn endless(text: &str) -> v1::GenerateRequest {
     let mut asked = request(text);
     asked.stopping = Some(v1::Stopping {

@@ -41,7 +41,7 @@ pub struct FakeWorker {
     pub tokens_per_step: usize,
     /// Time of one step.
     pub step_time: Duration,
-    /// Choices at once, as its hello says; the others are taken all the same.
+    /// Choices at once, as its hello says; the others are accepted anyway.
     pub max_running: u32,
     /// Prompt plus answer.
     pub max_context: u32,
@@ -59,7 +59,7 @@ pub struct FakeWorker {
     pub is_frozen: bool,
     /// Never answers questions about draft memory.
     pub is_silent: bool,
-    /// Corpora that it opens by itself.
+    /// Corpora that it opens at its start.
     pub corpora: Vec<String>,
     /// Token of a TCP listener.
     pub worker_token: Option<String>,

@@ -86,7 +86,7 @@ impl TestRouter {
         worker
     }
 
-    /// Lets a worker dial, whatever comes of it.
+    /// Lets a worker dial, successfully or not.
     pub fn dial(&self, worker: FakeWorker) -> TestWorker {
         let (sender, heard) = unbounded_channel();
         let address = self.bound.worker.clone();

@@ -16,7 +16,7 @@ pub struct GrammarCursor {
 pub struct ForcedTokens {
     /// These cannot be spelt otherwise.
     pub certain: Vec<u32>,
-    /// A spelling of the text behind them, the last token of which could also spell what follows.
+    /// A spelling of the text after them, the last token of which could also spell what follows.
     pub open_end: Vec<u32>,
 }
 

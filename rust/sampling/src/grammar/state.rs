@@ -90,7 +90,7 @@ impl GrammarState {
         self.end == Some(GrammarEnd::Complete)
     }
 
-    /// Whether nothing more can be drawn, for whatever reason.
+    /// Whether nothing more can be drawn, for any reason.
     pub fn has_ended(&self) -> bool {
         self.end.is_some()
     }

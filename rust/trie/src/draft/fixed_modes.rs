@@ -219,7 +219,7 @@ fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
     branches
 }
 
-/// Scores every chosen node from all the occurrences behind its parent.
+/// Scores every chosen node from all the occurrences after its parent.
 fn give_values(builder: &mut TreeBuilder) {
     let mixer = Mixer::default();
     for parent in 0..builder.nodes.len() as u32 {

@@ -117,7 +117,7 @@ impl Replay {
         let path = std::env::temp_dir().join(format!("spectrie-{process}-{number}.corpus"));
         builder.finish(&path)?;
         let corpus = Corpus::open(&path);
-        // What stays behind in the folder for temporary files does no harm.
+        // Files left in the folder for temporary files do no harm.
         let _ = std::fs::remove_file(&path);
         self.add_corpus(corpus?)
     }

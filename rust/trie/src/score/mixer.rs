@@ -2,7 +2,7 @@
 //!
 //! `logit p = (w_common + w_own + w_shared + w_recycled) · x`: the last three are picked by how far
 //! the request's own text, the shared text and the model's earlier answers match, because the same
-//! count means more behind a long match than behind a short one. This is the mixing of the PAQ
+//! count means more after a long match than after a short one. This is the mixing of the PAQ
 //! compressors (Mahoney, "Adaptive weighing of context models for lossless data compression",
 //! 2005) over candidates instead of bits.
 

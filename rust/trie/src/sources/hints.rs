@@ -2,7 +2,7 @@
 //!
 //! Text that repeats itself seldom does so word by word: a name changes and the rest stays. So a
 //! node also asks what followed its last token anywhere, what came two tokens after its parent
-//! (whatever stood between), and which tokens were used a moment ago. Compressors call the second
+//! (whatever was between), and which tokens were used a moment ago. Compressors call the second
 //! kind sparse contexts.
 
 use spectrie_types::sizes::TOP_K;

@@ -262,7 +262,7 @@ mod tests {
         let predicted = [7, 8, 1, 50, 51, 52, 7, 8, 2, 60, 61, 7, 8, 3];
         let near = follow(&predicted, &[7, 8, 1, 50, 51, 99, 7, 8]);
         assert_eq!(near.cursor().map(|cursor| cursor.next), Some(8));
-        // `44` comes soon after the loss, and forty tokens later behind three more that match.
+        // `44` comes soon after the loss, and forty tokens later after three more that match.
         let far = [numbers(0..8), vec![44], numbers(100..140), numbers(41..46)].concat();
         let longer = follow(&far, &[0, 1, 2, 99, 41, 42, 43, 44]);
         assert_eq!(longer.cursor().map(|cursor| cursor.next), Some(53));

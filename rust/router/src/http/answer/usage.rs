@@ -79,7 +79,7 @@ impl Totals {
         }
     }
 
-    /// Counts a prompt that was accepted: once, whatever the number of its choices.
+    /// Counts an accepted prompt: once for all its choices.
     pub(crate) fn add_started(&mut self, started: &v1::Started) {
         self.usage.prompt_tokens += u64::from(started.prompt_tokens);
         self.report.seed.get_or_insert(started.seed);

@@ -92,7 +92,7 @@ const REFUSED: &[Refused] = &[
     ),
 ];
 
-/// What `/v1/completions` refuses besides.
+/// The other fields that `/v1/completions` refuses.
 const REFUSED_IN_COMPLETIONS: &[Refused] = &[
     refused(
         "echo",

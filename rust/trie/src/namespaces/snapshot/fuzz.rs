@@ -104,7 +104,7 @@ fn seal_segments(file: &mut [u8], index: &[file::SavedNamespace]) {
 }
 
 /// Half of the inputs are damaged anywhere; in the others one block is, and the checksums fit, so
-/// that what is behind them is reached.
+/// that what follows them is reached.
 fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     if random.random() {
         let mut file = assemble(blocks);

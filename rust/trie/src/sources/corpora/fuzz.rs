@@ -37,7 +37,7 @@ fn corpus() -> Vec<u8> {
 }
 
 /// Half of the inputs are damaged anywhere; the others keep the length that their header asks for
-/// and have a checksum that fits, so that what is behind it is reached.
+/// and have a checksum that fits, so that what follows it is reached.
 fn damaged(file: &[u8], random: &mut StdRng) -> Vec<u8> {
     let mut file = file.to_vec();
     if random.random() {
