@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["PlanArrays", "StepPlan", "StepResult"]
+__all__ = ["Forward", "PlanArrays", "StepPlan", "StepResult"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -195,3 +195,10 @@ class StepResult:
     top_ids: Int32
     top_probabilities: Float32
     tokens: Int32 | None = None
+
+
+class Forward(Protocol):
+    """A decoder with its cache."""
+
+    def forward(self, plan: PlanArrays, /) -> StepResult: ...
+    def set_threads(self, threads: int, /) -> None: ...

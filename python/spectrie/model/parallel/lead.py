@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from spectrie.errors import RankLost
 from spectrie.model.parallel.group import Group
 from spectrie.model.parallel.message import Command, Message
 from spectrie.model.parallel.ranks import Ranks
-from spectrie.model.plan import PlanArrays, StepResult
+from spectrie.model.plan import Forward, PlanArrays, StepResult
 
 __all__ = ["LeadDecoder"]
-
-
-class _Forward(Protocol):
-    def forward(self, plan: PlanArrays, /) -> StepResult: ...
-    def set_threads(self, threads: int, /) -> None: ...
 
 
 class LeadDecoder:
     """A slice of a model whose other slices run the same plans on other ranks."""
 
-    def __init__(self, decoder: _Forward, group: Group, ranks: Ranks) -> None:
+    def __init__(self, decoder: Forward, group: Group, ranks: Ranks) -> None:
         """Wraps rank 0's slice, the group, and the processes of the other ranks."""
         self._decoder = decoder
         self._group = group

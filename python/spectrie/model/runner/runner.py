@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import torch
 
 from spectrie.model import machine
 from spectrie.model.files.measurements import Measurements
-from spectrie.model.plan import PlanArrays, StepPlan, StepResult
+from spectrie.model.plan import Forward, PlanArrays, StepPlan, StepResult
 
 __all__ = ["Runner", "RunnerInfo"]
 
@@ -51,13 +50,6 @@ class RunnerInfo:
     arithmetic: str
     exact: bool
     ranks: int = 1
-
-
-class Forward(Protocol):
-    """A decoder with its cache."""
-
-    def forward(self, plan: PlanArrays, /) -> StepResult: ...
-    def set_threads(self, threads: int, /) -> None: ...
 
 
 class Runner:
