@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spectrie._core import TextStream, Tokenizer, tokenizer_fingerprint
+from spectrie._core import Tokenizer, tokenizer_fingerprint
 
 GOLDEN = Path(__file__).parents[1] / "golden/smollm2_tokens.json"
 # Of the weights that were compared bit for bit with the state that transformers makes of the GGUF.
@@ -59,15 +59,6 @@ def test_source_files_round_trip_as_in_transformers(tokenizer: Tokenizer, refere
             ids = tokenizer.encode(text)
             assert ids == reference(text).input_ids, path
             assert tokenizer.decode(ids) == text, path
-
-
-def test_streamed_text_equals_decoded_text(tokenizer: Tokenizer) -> None:
-    text = source_files()[0].read_text("utf-8") + "naïve 中文字符 🙂👩‍👩‍👧 हिन्दी\r\n"
-    ids = tokenizer.encode(text)
-    stream = TextStream(tokenizer)
-    deltas = [stream.push([token]).text for token in ids]
-    assert "".join([*deltas, stream.finish()]) == text
-    assert not any("\ufffd" in delta for delta in deltas)
 
 
 @pytest.mark.parametrize("generation", [True, False])

@@ -1,7 +1,6 @@
 //! Python face of `spectrie-text`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -95,57 +94,6 @@ impl Tokenizer {
     fn vocabulary_size(&self) -> usize {
         self.files.tokenizer.vocabulary_size()
     }
-
-    #[getter]
-    fn has_chat_template(&self) -> bool {
-        self.files.template.is_some()
-    }
-}
-
-/// Text that became certain.
-#[pyclass(frozen, get_all, module = "spectrie._core")]
-struct TextDelta {
-    text: String,
-    stop: Option<String>,
-    keep_tokens: Option<usize>,
-}
-
-/// Token ids to text as they come.
-#[pyclass(frozen, module = "spectrie._core")]
-struct TextStream {
-    stream: Mutex<spectrie_text::TextStream>,
-}
-
-#[pymethods]
-impl TextStream {
-    #[new]
-    #[pyo3(signature = (tokenizer, stop = Vec::new(), skip_special_tokens = true))]
-    #[allow(clippy::needless_pass_by_value)] // pyo3 extracts an owned list
-    fn new(tokenizer: &Tokenizer, stop: Vec<String>, skip_special_tokens: bool) -> PyResult<Self> {
-        let tokenizer = &tokenizer.files.tokenizer;
-        let stream =
-            spectrie_text::TextStream::new(tokenizer, &stop, skip_special_tokens).map_err(to_py)?;
-        Ok(Self {
-            stream: Mutex::new(stream),
-        })
-    }
-
-    #[allow(clippy::needless_pass_by_value)] // pyo3 extracts an owned list
-    fn push(&self, ids: Vec<u32>) -> TextDelta {
-        // A few tokens: shorter than letting go of the interpreter and taking it again.
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let delta = stream.push(&ids);
-        TextDelta {
-            text: delta.text,
-            stop: delta.stop,
-            keep_tokens: delta.keep_tokens,
-        }
-    }
-
-    fn finish(&self) -> String {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.finish()
-    }
 }
 
 /// Identity of a tokenizer; see the stub file.
@@ -158,7 +106,5 @@ fn tokenizer_fingerprint(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tokenizer>()?;
-    module.add_class::<TextDelta>()?;
-    module.add_class::<TextStream>()?;
     module.add_function(wrap_pyfunction!(tokenizer_fingerprint, module)?)
 }

@@ -39,9 +39,6 @@ class Load:
     def prefix_hit_tokens(self) -> int:
         """Prompt tokens found there."""
     @property
-    def draft_calls(self) -> int:
-        """Times that a request was asked for drafts."""
-    @property
     def drafting_ms_total(self) -> float:
         """Milliseconds that drafting took."""
     @property
@@ -123,8 +120,6 @@ class NamespaceInfo:
     @property
     def accepted_tokens(self) -> int:
         """Draft tokens from its text that became output."""
-    @property
-    def num_segments(self) -> int: ...
 
 @final
 class SnapshotInfo:

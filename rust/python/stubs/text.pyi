@@ -56,46 +56,6 @@ class Tokenizer:
     def vocabulary_size(self) -> int:
         """One more than the largest token id; the model's own vocabulary may be larger."""
 
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether `apply_chat_template` can be called."""
-
-@final
-class TextDelta:
-    """Text that became certain by a push."""
-
-    @property
-    def text(self) -> str:
-        """May be empty while a character or a stop string is undecided."""
-
-    @property
-    def stop(self) -> str | None:
-        """The stop string that ended the answer; the text ends before it."""
-
-    @property
-    def keep_tokens(self) -> int | None:
-        """With `stop`: output tokens of the answer, the one completing the stop string included."""
-
-@final
-class TextStream:
-    """Turns output tokens into text as they come, up to the first stop string.
-
-    The texts of all deltas and `finish()`, joined, equal `decode` of all ids, or its beginning up
-    to the first stop string. No delta ends within a character.
-
-    Raises:
-        ValueError: A stop string is empty.
-    """
-
-    def __new__(
-        cls, tokenizer: Tokenizer, stop: Sequence[str] = ..., skip_special_tokens: bool = True
-    ) -> TextStream: ...
-    def push(self, ids: Sequence[int]) -> TextDelta:
-        """Takes the next output tokens; after a stop string it takes none and reports the stop again."""
-
-    def finish(self) -> str:
-        """Gives the text that was held back; empty after a stop string."""
-
 def tokenizer_fingerprint(path: str | PathLike[str]) -> str:
     """Names a tokenizer, so that ids of one are never read as those of another.
 

@@ -59,7 +59,8 @@ proptest! {
     #[test]
     fn multibyte_sequences_never_split(
         picks in prop::collection::vec(prop_oneof![
-            Just("中文"), Just("é"), Just("🙂"), Just(" the"), Just("\r\n"), Just("x")], 0..8),
+            Just("中文"), Just("é"), Just("🙂"), Just("👩‍👩‍👧"), Just("हिन्दी"),
+            Just(" the"), Just("\r\n"), Just("x")], 0..8),
         fallback in any::<bool>(),
     ) {
         let (tokenizer, text) = (common::byte_level(), picks.concat());

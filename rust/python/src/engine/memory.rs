@@ -37,7 +37,6 @@ pub(super) struct NamespaceInfo {
     num_tokens: u64,
     bytes: usize,
     accepted_tokens: u64,
-    num_segments: usize,
 }
 
 impl NamespaceInfo {
@@ -47,7 +46,6 @@ impl NamespaceInfo {
             num_tokens: info.num_tokens,
             bytes: info.bytes,
             accepted_tokens: info.accepted_tokens,
-            num_segments: info.num_segments,
         }
     }
 }

@@ -108,12 +108,6 @@ impl RequestError {
             .map(|violation| violation.field.as_str())
     }
 
-    /// Seconds for the `Retry-After` header, at least 1.
-    pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.retry_after
-            .map(|delay| (delay.as_secs_f64().ceil() as u64).max(1))
-    }
-
     fn details(&self) -> ErrorDetails {
         let mut details = ErrorDetails::new();
         let mut metadata = std::collections::HashMap::new();
