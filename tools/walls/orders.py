@@ -125,8 +125,9 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "lib",
     ),
     "rust/types/src": (
-        "finish_kind limits seed sizes unknown_name",
-        "recycle source speculation_mode",
+        "limits seed sizes unknown_name",
+        "named",
+        "finish_kind recycle source speculation_mode",
         "options",
         "lib",
     ),

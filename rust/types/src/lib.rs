@@ -2,6 +2,7 @@
 
 mod finish_kind;
 pub mod limits;
+mod named;
 pub mod options;
 mod recycle;
 pub mod seed;

@@ -1,77 +1,39 @@
 //! Where a token came from.
 
-use std::fmt;
-
 /// Numbers of sources, 0 (unspecified) included: the length of a table that is indexed by them.
 pub const NUM_SOURCES: usize = 8;
 
-/// The source a drafted (or emitted) token is credited to.
-///
-/// The numbers are those of `Source` in `proto/spectrie/v1/inference.proto`. Credit is exclusive:
-/// a token that several sources proposed belongs to the first of prediction, request, shared,
-/// corpus, recycled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Source {
-    /// The model alone: no draft carried the token.
-    Model = 1,
-    /// The caller's `prediction`.
-    Prediction = 2,
-    /// The request's own prompt and output.
-    Request = 3,
-    /// What the namespace learned from other requests.
-    Shared = 4,
-    /// A corpus the operator loaded.
-    Corpus = 5,
-    /// The model's own earlier runner-up tokens.
-    Recycled = 6,
-    /// Tokens a grammar forces.
-    Grammar = 7,
+crate::named::named! {
+    /// The source a drafted (or emitted) token is credited to.
+    ///
+    /// The numbers are those of `Source` in `proto/spectrie/v1/inference.proto`. Credit is
+    /// exclusive: a token that several sources proposed belongs to the first of prediction,
+    /// request, shared, corpus, recycled.
+    #[derive(PartialOrd, Ord)]
+    pub enum Source: u8 {
+        /// The model alone: no draft carried the token.
+        Model = 1 => "model",
+        /// The caller's `prediction`.
+        Prediction = 2 => "prediction",
+        /// The request's own prompt and output.
+        Request = 3 => "request",
+        /// What the namespace learned from other requests.
+        Shared = 4 => "shared",
+        /// A corpus the operator loaded.
+        Corpus = 5 => "corpus",
+        /// The model's own earlier runner-up tokens.
+        Recycled = 6 => "recycled",
+        /// Tokens a grammar forces.
+        Grammar = 7 => "grammar",
+    }
 }
 
 impl Source {
-    /// Every source, in the order of the numbers.
-    pub const ALL: [Self; NUM_SOURCES - 1] = [
-        Self::Model,
-        Self::Prediction,
-        Self::Request,
-        Self::Shared,
-        Self::Corpus,
-        Self::Recycled,
-        Self::Grammar,
-    ];
-
-    /// The name used in JSON, metrics and the demo.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Prediction => "prediction",
-            Self::Request => "request",
-            Self::Shared => "shared",
-            Self::Corpus => "corpus",
-            Self::Recycled => "recycled",
-            Self::Grammar => "grammar",
-        }
-    }
-
-    /// The number on the wire.
-    #[must_use]
-    pub const fn number(self) -> u8 {
-        self as u8
-    }
-
     /// The source of a number; `None` for 0 and above 7.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         let index = usize::from(number).checked_sub(1)?;
         Self::ALL.get(index).copied()
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
