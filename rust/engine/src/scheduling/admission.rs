@@ -93,10 +93,7 @@ impl Admission {
 
     /// Hides the pages of a namespace's requests from others.
     pub(crate) fn forget(&mut self, namespace: &str) {
-        let members = self.waiting.values_mut();
-        for sequence in members.filter(|one| **one.table.namespace() == *namespace) {
-            sequence.table.forget();
-        }
+        self.waiting.forget(namespace);
     }
 
     /// Notes how many tokens were computed for a tenant.

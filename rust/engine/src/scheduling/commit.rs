@@ -124,6 +124,7 @@ impl Scheduler {
             ..output
         })
     }
+
     /// Takes the results of a request's chunk; no end yet where more of its prompt is to come.
     fn commit_chunk(
         &mut self,
@@ -135,10 +136,7 @@ impl Scheduler {
         now_s: f64,
     ) -> (Share, Option<Ended>) {
         let vocabulary_size = self.config.vocabulary_size;
-        let verdicts = results.verdicts;
-        let mut sampled = self
-            .flight
-            .read(verdicts, vocabulary_size, part.first_sample);
+        let mut sampled = self.flight.read(results, part, vocabulary_size);
         // The row of the last token gives the next one, the others those of the prompt.
         let prompt = sequence.sampled_indices(rows);
         let prompt = prompt.start + 1..(prompt.end + 1).min(sequence.tokens.len());
@@ -186,10 +184,7 @@ impl Scheduler {
         now_s: f64,
     ) -> (Share, Option<Ended>) {
         let vocabulary_size = self.config.vocabulary_size;
-        let verdicts = results.verdicts;
-        let mut sampled = self
-            .flight
-            .read(verdicts, vocabulary_size, part.first_sample);
+        let mut sampled = self.flight.read(results, part, vocabulary_size);
         sequence.note_drafts(tree.num_nodes());
         let base = sequence.kv_len();
         let walk = walk(sequence, tree, &mut sampled, now_s);

@@ -2,9 +2,9 @@
 
 use spectrie_sampling::Sampler;
 
-use super::open_plan::OpenPlan;
+use super::open_plan::{OpenPlan, Part};
 use crate::error::EngineError;
-use crate::forward::Verdicts;
+use crate::forward::StepResults;
 use crate::sequence::SampledRows;
 
 /// At most one plan is open; its number was never used before.
@@ -75,18 +75,18 @@ impl Flight {
         self.open.take()
     }
 
-    /// One request's rows of the results, from the `first` of all sampled ones on.
+    /// One request's sampled rows of the results.
     pub(crate) fn read<'a>(
         &'a mut self,
-        verdicts: Verdicts<'a>,
+        results: &StepResults<'a>,
+        part: &Part,
         vocabulary_size: usize,
-        first: usize,
     ) -> SampledRows<'a> {
         SampledRows {
             sampler: &mut self.sampler,
-            verdicts,
+            verdicts: results.verdicts,
             vocabulary_size,
-            first,
+            first: part.first_sample,
         }
     }
 }

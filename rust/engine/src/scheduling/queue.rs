@@ -56,8 +56,12 @@ impl Queue {
         self.sequences.get_mut(key).map(|one| &mut **one)
     }
 
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Sequence> {
-        self.sequences.values_mut().map(|one| &mut **one)
+    /// Lets nobody find the pages of those of a namespace.
+    pub(crate) fn forget(&mut self, namespace: &str) {
+        let members = self.sequences.values_mut();
+        for sequence in members.filter(|one| **one.table.namespace() == *namespace) {
+            sequence.table.forget();
+        }
     }
 
     pub(crate) fn insert(&mut self, key: RequestKey, sequence: Box<Sequence>) {
