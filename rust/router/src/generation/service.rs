@@ -97,17 +97,20 @@ impl Generation {
         let shared = &self.shared;
         let begun = Instant::now();
         let known = shared.registry.find(request.model.as_deref()).ok();
-        let vocabulary_size = known.map(|(model, _)| model.vocabulary_size);
+        let vocabulary_size = known.as_ref().map(|(model, _)| model.vocabulary_size);
         check(&request, vocabulary_size)?;
         self.check_draining()?;
         let live = shared.live.claim(&request_id)?;
         let tracked = shared.running.token();
         let deadline = self.deadline(caller.deadline, begun);
         let mut wait = self.wait(deadline);
-        let (model, max_context) = self.find_model(request.model.as_deref(), &mut wait).await?;
-        if vocabulary_size != Some(model.vocabulary_size) {
-            check(&request, Some(model.vocabulary_size))?;
-        }
+        let (model, max_context) = if let Some(known) = known {
+            known
+        } else {
+            let found = self.find_model(request.model.as_deref(), &mut wait).await?;
+            check(&request, Some(found.0.vocabulary_size))?;
+            found
+        };
         let facts = Facts {
             request_id,
             model,
