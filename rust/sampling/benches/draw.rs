@@ -9,17 +9,6 @@ use spectrie_sampling::noise::gumbel;
 use spectrie_sampling::{Draw, History, Sampler, SamplingParameters};
 use spectrie_types::seed::splitmix;
 
-fn draw(parameters: &SamplingParameters) -> Draw<'_> {
-    Draw {
-        parameters,
-        history: None,
-        masked: &[],
-        allowed: None,
-        choice_seed: 3,
-        position: 5,
-    }
-}
-
 fn greedy() -> SamplingParameters {
     SamplingParameters {
         temperature: 0.0,
@@ -90,7 +79,7 @@ fn main() {
             let draw = Draw {
                 history: penalised.then_some(&history),
                 position,
-                ..draw(&parameters)
+                ..Draw::new(&parameters, 3, 5)
             };
             black_box(sampler.draw(row, &draw).unwrap());
         });

@@ -56,6 +56,21 @@ pub struct Draw<'a> {
     pub position: u32,
 }
 
+impl<'a> Draw<'a> {
+    /// A draw from all tokens, without a history.
+    #[must_use]
+    pub fn new(parameters: &'a SamplingParameters, choice_seed: u64, position: u32) -> Self {
+        Self {
+            parameters,
+            history: None,
+            masked: &[],
+            allowed: None,
+            choice_seed,
+            position,
+        }
+    }
+}
+
 /// Draws tokens; holds scratch memory of one row.
 ///
 /// The order is: `logit_bias`, repetition, frequency and presence penalty, masks, temperature,
@@ -336,17 +351,6 @@ mod tests {
 
     use super::*;
 
-    fn draw(parameters: &SamplingParameters) -> Draw<'_> {
-        Draw {
-            parameters,
-            history: None,
-            masked: &[],
-            allowed: None,
-            choice_seed: 3,
-            position: 5,
-        }
-    }
-
     fn work<'a>(sampler: &'a mut Sampler, logits: &'a [f32]) -> LogprobsWork<'a> {
         LogprobsWork {
             sampler,
@@ -380,10 +384,7 @@ mod tests {
             let (mut wide, mut narrow) = (Sampler::default(), Sampler::default());
             for isa in Isa::supported() {
                 for parameters in [&plain, &every] {
-                    let draw = Draw {
-                        position: seed as u32,
-                        ..draw(parameters)
-                    };
+                    let draw = Draw::new(parameters, 3, seed as u32);
                     let drawn = isa.run(DrawWork {
                         sampler: &mut wide,
                         logits: &row,

@@ -2,17 +2,6 @@
 
 use spectrie_sampling::{Draw, History, NoToken, Sampler, SamplingParameters};
 
-fn draw(parameters: &SamplingParameters) -> Draw<'_> {
-    Draw {
-        parameters,
-        history: None,
-        masked: &[],
-        allowed: None,
-        choice_seed: 3,
-        position: 5,
-    }
-}
-
 fn greedy() -> SamplingParameters {
     SamplingParameters {
         temperature: 0.0,
@@ -29,7 +18,7 @@ fn drawn(
     let draw = Draw {
         history,
         masked,
-        ..draw(parameters)
+        ..Draw::new(parameters, 3, 5)
     };
     Sampler::default().draw(&row, &draw)
 }
@@ -45,7 +34,7 @@ fn only_allowed_tokens_are_drawn_and_none_past_the_last_word() {
         let draw = Draw {
             allowed: Some(&words),
             position,
-            ..draw(&parameters)
+            ..Draw::new(&parameters, 3, 5)
         };
         let token = sampler.draw(&row, &draw).unwrap();
         assert!(token < 32 || [32, 33, 35, 64].contains(&token), "{token}");
@@ -54,7 +43,7 @@ fn only_allowed_tokens_are_drawn_and_none_past_the_last_word() {
     assert_eq!(seen.len(), 36);
     let none = Draw {
         allowed: Some(&[]),
-        ..draw(&parameters)
+        ..Draw::new(&parameters, 3, 5)
     };
     assert_eq!(sampler.draw(&row, &none), Err(NoToken::Banned));
 }
@@ -64,13 +53,13 @@ fn rows_without_a_finite_greatest_logit_give_no_token() {
     let parameters = greedy();
     for value in [f32::NEG_INFINITY, f32::INFINITY, f32::NAN] {
         assert_eq!(
-            Sampler::default().draw(&[value; 40], &draw(&parameters)),
+            Sampler::default().draw(&[value; 40], &Draw::new(&parameters, 3, 5)),
             Err(NoToken::Model)
         );
     }
     let noisy = SamplingParameters::default();
     assert_eq!(
-        Sampler::default().draw(&[f32::NAN; 40], &draw(&noisy)),
+        Sampler::default().draw(&[f32::NAN; 40], &Draw::new(&noisy, 3, 5)),
         Err(NoToken::Model)
     );
 }
@@ -83,10 +72,7 @@ fn drawn_tokens_follow_the_softmax() {
     let mut counts = [0_u32; 4];
     let draws = 40_000;
     for position in 0..draws {
-        let draw = Draw {
-            position,
-            ..draw(&parameters)
-        };
+        let draw = Draw::new(&parameters, 3, position);
         counts[sampler.draw(&row, &draw).unwrap() as usize] += 1;
     }
     let total: f64 = row.iter().map(|&value| f64::from(value).exp()).sum();

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)] // helpers of tests fail by panicking
 
 mod answer;
+mod byte_tokenizer;
 mod resolve;
 mod support;

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub(crate) use super::byte_tokenizer::END_TOKEN;
+use super::byte_tokenizer::{CHAT_TEMPLATE, tokenizer_json};
 use super::fake_memory::FakeMemory;
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
@@ -22,8 +24,6 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-/// End of sequence; ids below it are bytes.
-pub const END_TOKEN: u32 = 256;
 /// Ids of the fake vocabulary.
 pub const VOCABULARY_SIZE: u32 = 257;
 
@@ -438,40 +438,4 @@ pub async fn connect(address: &str) -> Result<Channel, Status> {
         .connect_with_connector(connector)
         .await
         .map_err(unavailable)
-}
-
-const CHAT_TEMPLATE: &str = "{% for message in messages %}{% if message['role'] == 'robot' %}\
-    {{ raise_exception('robots may not speak') }}{% endif %}\
-    {{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}\
-    {% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}";
-
-/// A tokenizer whose tokens are single bytes, and the end.
-fn tokenizer_json() -> String {
-    let mut vocabulary = serde_json::Map::new();
-    let mut next = 0;
-    for byte in 0..=255u8 {
-        let is_printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
-        // The byte-level alphabet: bytes that do not print take the letters from 256 on.
-        let letter = if is_printable {
-            char::from(byte)
-        } else {
-            next += 1;
-            char::from_u32(255 + next).unwrap_or('?')
-        };
-        vocabulary.insert(letter.to_string(), u32::from(byte).into());
-    }
-    let byte_level = serde_json::json!({
-        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false
-    });
-    serde_json::json!({
-        "version": "1.0",
-        "added_tokens": [{
-            "id": END_TOKEN, "content": "<|end|>", "single_word": false, "lstrip": false,
-            "rstrip": false, "normalized": false, "special": true
-        }],
-        "pre_tokenizer": byte_level,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": []}
-    })
-    .to_string()
 }

@@ -1,6 +1,8 @@
 //! A router on real sockets, with fake workers, for tests.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 
+#[path = "../../../request/tests/request/byte_tokenizer.rs"]
+mod byte_tokenizer;
 pub mod fake_memory;
 pub mod fake_worker;
 
