@@ -151,33 +151,15 @@ class Plan:
 
 @final
 class Finish:
-    """Why and how a request ended; the fields after `message` are those of `RequestStats`."""
+    """Why and how a request ended."""
 
     @property
     def kind(self) -> FinishKind: ...
     @property
     def message(self) -> str | None: ...
     @property
-    def verify_steps(self) -> int: ...
-    @property
-    def drafted_tokens(self) -> int: ...
-    @property
-    def accepted_tokens(self) -> int: ...
-    @property
-    def accepted_by_source(self) -> list[int]:
-        """Index = source number."""
-    @property
-    def queue_ns(self) -> int: ...
-    @property
-    def prefill_ns(self) -> int: ...
-    @property
-    def decode_ns(self) -> int: ...
-    @property
-    def cached_tokens(self) -> int: ...
-    @property
-    def preemptions(self) -> int: ...
-    @property
-    def accepted_prediction_tokens(self) -> int: ...
+    def stats(self) -> bytes:
+        """Counts and durations: a serialized `spectrie.worker.v1.RequestStats`."""
 
 @final
 class StepOutput:
@@ -593,10 +575,10 @@ class OptionRow:
     def forms(self) -> list[str]:
         """What an address may be beside TCP: unix, off."""
     @property
-    def minimum(self) -> int | float | None:
+    def minimum(self) -> float | None:
         """The minimum; None without one."""
     @property
-    def maximum(self) -> int | float | None:
+    def maximum(self) -> float | None:
         """The maximum; None without one."""
     @property
     def is_open(self) -> bool:

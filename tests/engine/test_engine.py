@@ -72,7 +72,8 @@ def test_requests_emit_tokens_until_their_end() -> None:
     tokens, finishes = run(engine)
     assert tokens == {1: [8, 9, 10, 11], 2: [47, 48, 49, 0]}
     assert (finishes[1].kind, finishes[2].kind) == (FinishKind.LENGTH, FinishKind.EOS)
-    assert finishes[1].verify_steps + finishes[1].accepted_tokens == 3
+    stats = worker_pb2.RequestStats.FromString(finishes[1].stats)
+    assert stats.verify_steps + stats.accepted_tokens == 3
     load = engine.load()
     assert (load.running, load.waiting, load.pages_used, load.generated_tokens) == (0, 0, 0, 8)
 

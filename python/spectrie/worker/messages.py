@@ -21,7 +21,6 @@ __all__ = [
     "message_of",
     "prompt_logprobs",
     "refusal",
-    "request_stats",
     "token_logprobs",
 ]
 
@@ -56,11 +55,6 @@ def engine_request(
         speculate=speculate,
         grammar=grammar,
     )
-
-
-def request_stats(finish: _core.Finish) -> worker_pb2.RequestStats:
-    """Converts the figures of a finished request to their message."""
-    return message_of(worker_pb2.RequestStats, finish)
 
 
 def finish_kind(finish: _core.Finish) -> worker_pb2.FinishKind.ValueType:

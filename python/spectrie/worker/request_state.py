@@ -7,12 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spectrie._proto import worker_pb2
-from spectrie.worker.messages import (
-    finish_kind,
-    prompt_logprobs,
-    request_stats,
-    token_logprobs,
-)
+from spectrie.worker.messages import finish_kind, prompt_logprobs, token_logprobs
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -64,7 +59,7 @@ def request_output(
     )
     if finish is not None:
         message.finish = finish_kind(finish)
-        message.stats.CopyFrom(request_stats(finish))
+        message.stats.ParseFromString(finish.stats)
         if finish.message is not None:
             message.message = finish.message
     if running.tells_logprobs:

@@ -17,8 +17,8 @@ struct OptionRow {
     kind: &'static str,
     names: Vec<&'static str>,
     forms: Vec<&'static str>,
-    minimum: Option<Py<PyAny>>,
-    maximum: Option<Py<PyAny>>,
+    minimum: Option<f64>,
+    maximum: Option<f64>,
     is_open: bool,
     default: Option<Py<PyAny>>,
     default_text: String,
@@ -33,14 +33,6 @@ impl OptionRow {
     fn new(py: Python<'_>, table: &'static str, row: &options::OptionRow) -> PyResult<Self> {
         let kind = row.flag_kind;
         let range = kind.range();
-        let bound = |number: f64| -> PyResult<Option<Py<PyAny>>> {
-            let is_integer = matches!(kind, Kind::Integer(_));
-            match (number.is_finite(), is_integer) {
-                (false, _) => Ok(None),
-                (true, true) => object(py, &Value::Integer(number as i128)),
-                (true, false) => object(py, &Value::Number(number)),
-            }
-        };
         Ok(Self {
             table,
             field: row.field,
@@ -59,8 +51,10 @@ impl OptionRow {
                 }
                 _ => Vec::new(),
             },
-            minimum: range.map(|range| bound(range.low)).transpose()?.flatten(),
-            maximum: range.map(|range| bound(range.high)).transpose()?.flatten(),
+            minimum: range.map(|range| range.low).filter(|low| low.is_finite()),
+            maximum: range
+                .map(|range| range.high)
+                .filter(|high| high.is_finite()),
             is_open: range.is_some_and(|range| range.is_open),
             default: object(py, &(row.default)())?,
             default_text: row.default_text(),

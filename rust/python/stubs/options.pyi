@@ -24,10 +24,10 @@ class OptionRow:
     def forms(self) -> list[str]:
         """What an address may be beside TCP: unix, off."""
     @property
-    def minimum(self) -> int | float | None:
+    def minimum(self) -> float | None:
         """The minimum; None without one."""
     @property
-    def maximum(self) -> int | float | None:
+    def maximum(self) -> float | None:
         """The maximum; None without one."""
     @property
     def is_open(self) -> bool:

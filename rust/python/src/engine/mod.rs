@@ -1,7 +1,9 @@
 //! Python face of `spectrie-engine`.
 
+mod load;
 mod logits;
 mod memory;
+mod mirror;
 mod output;
 pub(crate) mod plan;
 
@@ -16,10 +18,11 @@ use spectrie_engine::{StepResults, TopTokens, Verdicts};
 use spectrie_trie::Readers;
 use spectrie_types::options::EngineConfig;
 
+use self::load::Load;
 use self::logits::LogitsAddress;
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
-use self::output::Load;
-pub(crate) use self::output::{Finish, StepOutput, TokenLogprobs};
+use self::output::Finish;
+pub(crate) use self::output::{StepOutput, TokenLogprobs, wire_stats};
 use self::plan::Plan;
 use crate::bigrams::Bigrams;
 use crate::errors::{EngineError, engine_error};
@@ -116,11 +119,8 @@ impl Engine {
     }
 
     fn take_outputs(&self, py: Python<'_>) -> PyResult<StepOutput> {
-        StepOutput::new(
-            py,
-            py.detach(|| self.engine.take_outputs())
-                .map_err(engine_error)?,
-        )
+        let outputs = py.detach(|| self.engine.take_outputs());
+        outputs.map(StepOutput).map_err(engine_error)
     }
 
     #[pyo3(signature = (plan_id, logits_pointer, num_rows, row_stride, elapsed_ms, now_s, top_ids=None,
@@ -152,7 +152,7 @@ impl Engine {
             let results = StepResults { verdicts, top };
             self.engine.commit(plan_id, &results, elapsed_ms, now_s)
         });
-        StepOutput::new(py, outputs.map_err(engine_error)?)
+        outputs.map(StepOutput).map_err(engine_error)
     }
 
     #[pyo3(signature = (plan_id, argmax, elapsed_ms, now_s, top_ids=None, top_probabilities=None))]
@@ -180,7 +180,7 @@ impl Engine {
             };
             self.engine.commit(plan_id, &results, elapsed_ms, now_s)
         });
-        StepOutput::new(py, outputs.map_err(engine_error)?)
+        outputs.map(StepOutput).map_err(engine_error)
     }
 
     fn fail(
@@ -191,11 +191,11 @@ impl Engine {
         now_s: f64,
     ) -> PyResult<StepOutput> {
         let outputs = py.detach(|| self.engine.fail(plan_id, message, now_s));
-        StepOutput::new(py, outputs.map_err(engine_error)?)
+        outputs.map(StepOutput).map_err(engine_error)
     }
 
     fn load(&self, py: Python<'_>) -> Load {
-        Load::new(&py.detach(|| self.engine.load()))
+        Load::new(py.detach(|| self.engine.load()))
     }
 
     #[pyo3(signature = (path, readers=None))]

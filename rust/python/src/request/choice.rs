@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::prelude::*;
-use spectrie_proto::worker_v1::{FinishKind, RequestStats};
+use spectrie_engine::Finish;
+use spectrie_proto::worker_v1::FinishKind;
 use spectrie_request::{Answer, AnswerDelta, Refusal, ResolvedRequest, answer};
 use spectrie_sampling as sampling;
 use spectrie_text::TextFiles;
 
 use super::error::ended_badly;
 use super::piece::{AnswerEnd, AnswerPiece};
-use crate::engine::{Finish, StepOutput, TokenLogprobs};
+use crate::engine::{StepOutput, TokenLogprobs, wire_stats};
 use crate::grammar::Grammar;
 use crate::lock::lock;
 use crate::start::{Request, engine_request};
@@ -19,8 +20,10 @@ use crate::start::{Request, engine_request};
 #[pyclass(frozen, module = "spectrie._core")]
 pub(super) struct Choice {
     request: Arc<ResolvedRequest>,
+    #[pyo3(get)]
     index: u32,
     grammar: Option<sampling::Grammar>,
+    #[pyo3(get)]
     timeout_s: Option<f64>,
     progress: Mutex<Progress>,
 }
@@ -31,7 +34,7 @@ struct Progress {
     text: String,
     token_ids: Vec<u32>,
     sources: Vec<u32>,
-    logprobs: Option<Vec<sampling::TokenLogprobs>>,
+    logprobs: Option<Vec<TokenLogprobs>>,
     prompt_logprobs: Option<Vec<Option<sampling::TokenLogprobs>>>,
 }
 
@@ -68,7 +71,7 @@ impl Choice {
     /// # Errors
     /// The request ended without an answer.
     fn end(&self, py: Python<'_>, answer: &Answer, finish: &Finish) -> PyResult<AnswerEnd> {
-        let kind = kind_of(py, finish)?;
+        let kind = wire_kind(finish);
         let Some(ending) = answer.ending(kind) else {
             let message = finish.message.clone();
             return Err(ended_badly(
@@ -79,18 +82,7 @@ impl Choice {
                 &self.request.request_id,
             ));
         };
-        let stats = RequestStats {
-            verify_steps: finish.verify_steps,
-            drafted_tokens: finish.drafted_tokens,
-            accepted_tokens: finish.accepted_tokens,
-            accepted_by_source: finish.accepted_by_source.clone(),
-            queue_ns: finish.queue_ns,
-            prefill_ns: finish.prefill_ns,
-            decode_ns: finish.decode_ns,
-            cached_tokens: finish.cached_tokens,
-            preemptions: finish.preemptions,
-            accepted_prediction_tokens: finish.accepted_prediction_tokens,
-        };
+        let stats = wire_stats(&finish.stats);
         let num_tokens = answer.num_tokens();
         let end = answer::finished(&self.request, self.index, num_tokens, ending, &stats);
         Ok(AnswerEnd(end))
@@ -100,11 +92,6 @@ impl Choice {
 #[pymethods]
 impl Choice {
     #[getter]
-    fn index(&self) -> u32 {
-        self.index
-    }
-
-    #[getter]
     fn seed(&self) -> u64 {
         self.request.seed
     }
@@ -112,11 +99,6 @@ impl Choice {
     #[getter]
     fn request_id(&self) -> &str {
         &self.request.request_id
-    }
-
-    #[getter]
-    fn timeout_s(&self) -> Option<f64> {
-        self.timeout_s
     }
 
     fn request(&self, handle: u64, now_s: f64) -> Request {
@@ -133,15 +115,11 @@ impl Choice {
     fn take(&self, py: Python<'_>, output: &StepOutput, index: usize) -> PyResult<AnswerPiece> {
         let step = output.of_request(index)?;
         let mut progress = self.progress();
-        let kind = step.finish.map(|finish| kind_of(py, finish)).transpose()?;
+        let kind = step.finish.as_ref().map(wire_kind);
         let had_stopped = progress.answer.stop_text().is_some();
         let delta = AnswerDelta {
-            token_ids: step.token_ids.to_vec(),
-            sources: step
-                .sources
-                .iter()
-                .map(|source| u32::from(*source))
-                .collect(),
+            token_ids: step.token_ids.clone(),
+            sources: step.sources.iter().copied().map(u32::from).collect(),
             ..Default::default()
         };
         let mut delta = progress.answer.take(delta, kind);
@@ -149,28 +127,31 @@ impl Choice {
             delta.sources.clear();
         }
         let mut logprobs = None;
-        if let Some(known) = step.logprobs.filter(|_| !delta.token_ids.is_empty()) {
-            let kept = &known[..delta.token_ids.len().min(known.len())];
+        if let Some(known) = &step.logprobs
+            && !delta.token_ids.is_empty()
+        {
+            let kept = TokenLogprobs::all(&known[..delta.token_ids.len().min(known.len())]);
             progress
                 .logprobs
                 .get_or_insert_default()
-                .extend_from_slice(kept);
-            logprobs = Some(kept.to_vec());
+                .extend(kept.clone());
+            logprobs = Some(kept);
         }
-        if let Some(known) = step.prompt_logprobs {
-            progress.prompt_logprobs = Some(known.to_vec());
+        if let Some(known) = &step.prompt_logprobs {
+            progress.prompt_logprobs = Some(known.clone());
         }
         progress.text.push_str(&delta.text);
         progress.token_ids.extend_from_slice(&delta.token_ids);
         progress.sources.extend_from_slice(&delta.sources);
         let stopped =
             progress.answer.stop_text().is_some() && !had_stopped && step.finish.is_none();
-        let end = step
-            .finish
-            .map(|finish| self.end(py, &progress.answer, finish));
+        let end = step.finish.as_ref();
+        let end = end.map(|finish| self.end(py, &progress.answer, finish));
         Ok(AnswerPiece {
             stopped: stopped.then(|| progress.answer.num_tokens()),
-            delta,
+            text: delta.text,
+            token_ids: delta.token_ids,
+            sources: delta.sources,
             logprobs,
             end: end.transpose()?,
         })
@@ -193,7 +174,7 @@ impl Choice {
 
     #[getter]
     fn logprobs(&self) -> Option<Vec<TokenLogprobs>> {
-        TokenLogprobs::list(self.progress().logprobs.as_deref())
+        self.progress().logprobs.clone()
     }
 
     #[getter]
@@ -202,7 +183,6 @@ impl Choice {
     }
 }
 
-fn kind_of(py: Python<'_>, finish: &Finish) -> PyResult<FinishKind> {
-    let number: i32 = finish.kind.extract(py)?;
-    Ok(FinishKind::try_from(number).unwrap_or(FinishKind::FinishFailed))
+fn wire_kind(finish: &Finish) -> FinishKind {
+    FinishKind::try_from(i32::from(finish.kind.number())).unwrap_or(FinishKind::FinishFailed)
 }

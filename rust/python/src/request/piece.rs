@@ -4,52 +4,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spectrie_proto::v1;
 use spectrie_proto::v1::finished::StopReason;
-use spectrie_request::AnswerDelta;
-use spectrie_sampling as sampling;
 use spectrie_types::Source;
 
 use crate::engine::TokenLogprobs;
 
 /// What one step gave a choice; see the stub file.
-#[pyclass(frozen, module = "spectrie._core")]
+#[pyclass(frozen, get_all, module = "spectrie._core")]
 pub(super) struct AnswerPiece {
-    pub(super) delta: AnswerDelta,
-    pub(super) logprobs: Option<Vec<sampling::TokenLogprobs>>,
+    pub(super) text: String,
+    pub(super) token_ids: Vec<u32>,
+    pub(super) sources: Vec<u32>,
+    pub(super) logprobs: Option<Vec<TokenLogprobs>>,
     pub(super) stopped: Option<u32>,
     pub(super) end: Option<AnswerEnd>,
-}
-
-#[pymethods]
-impl AnswerPiece {
-    #[getter]
-    fn text(&self) -> &str {
-        &self.delta.text
-    }
-
-    #[getter]
-    fn token_ids(&self) -> &[u32] {
-        &self.delta.token_ids
-    }
-
-    #[getter]
-    fn sources(&self) -> &[u32] {
-        &self.delta.sources
-    }
-
-    #[getter]
-    fn logprobs(&self) -> Option<Vec<TokenLogprobs>> {
-        TokenLogprobs::list(self.logprobs.as_deref())
-    }
-
-    #[getter]
-    fn stopped(&self) -> Option<u32> {
-        self.stopped
-    }
-
-    #[getter]
-    fn end(&self) -> Option<AnswerEnd> {
-        self.end.clone()
-    }
 }
 
 /// The end of a complete answer; see the stub file.

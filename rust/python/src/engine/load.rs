@@ -1,0 +1,44 @@
+//! An engine's load as Python reads it.
+
+use pyo3::prelude::*;
+use spectrie_engine as core;
+
+use super::mirror::mirror;
+
+mirror! {
+    /// How busy an engine is.
+    pub(super) struct Load of load: core::Load {
+        running: usize,
+        waiting: usize,
+        pages_used: usize,
+        pages_cached: usize,
+        pages_total: usize,
+        memory_bytes: usize,
+        steps: u64,
+        drafted_tokens: u64,
+        accepted_tokens: u64,
+        prompt_tokens: u64,
+        generated_tokens: u64,
+        preemptions: u64,
+        prefix_query_tokens: u64,
+        prefix_hit_tokens: u64,
+        drafting_ms_total: f64,
+        choices_total: u64,
+        choices_right: u64,
+        corpus_bytes: usize,
+        memory_tokens: u64,
+        evicted_tokens: u64,
+        expected_accepted: f64,
+        accepted_by_source: Vec<u64> = load.accepted_by_source.to_vec(),
+        calibration: Vec<(u64, f64, u64)> = load
+            .calibration
+            .map(|bin| (bin.trials, bin.expected, bin.actual))
+            .to_vec(),
+        offered_steps: u64,
+        offered_tokens: u64,
+        step_ms_total: f64,
+        holdout_steps: u64,
+        holdout_tokens: u64,
+        holdout_ms_total: f64,
+    }
+}
