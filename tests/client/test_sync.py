@@ -161,10 +161,10 @@ def test_refusal_carries_fields_reason_and_request_id(server: Server) -> None:
 
 
 def test_text_of_a_refusal_names_each_field_once() -> None:
-    one = (errors.FieldViolation("stopping.stop", "given 20, allowed 16"),)
-    shown = str(errors.InvalidArgument("given 20, allowed 16", field_violations=one))
-    assert shown == "stopping.stop: given 20, allowed 16"
-    whole = "stopping.stop: given 20, allowed 16"
+    one = (errors.FieldViolation("stopping.stop", "given 20; allowed: 16"),)
+    shown = str(errors.InvalidArgument("given 20; allowed: 16", field_violations=one))
+    assert shown == "stopping.stop: given 20; allowed: 16"
+    whole = "stopping.stop: given 20; allowed: 16"
     assert str(errors.InvalidArgument(whole, field_violations=one)) == whole
     assert str(errors.InvalidArgument("no", field_violations=one)) == f"no ({whole})"
     assert str(errors.Unavailable("loading")) == "loading"

@@ -96,7 +96,7 @@ def violations(call: grpc.Call) -> list[error_details_pb2.BadRequest.FieldViolat
     ("content", "message"),
     [
         (b"", "body: empty, expected a JSON object"),
-        (b"[1]", "body: given a list of 1, allowed a JSON object"),
+        (b"[1]", "body: given a list of 1; allowed: a JSON object"),
         (b'{"n": }', "body: not valid JSON: expected value at line 1 column 7"),
         (b'{"n": 1', "body: not valid JSON: EOF while parsing an object at line 1 column 7"),
         (
@@ -132,7 +132,7 @@ def test_other_content_types_are_refused(http: httpx.Client) -> None:
     assert response.status_code == 400
     error = error_of(response)
     assert error["param"] == "content-type"
-    assert error["message"] == 'content-type: given "text/plain", allowed "application/json"'
+    assert error["message"] == 'content-type: given "text/plain"; allowed: "application/json"'
 
 
 def test_large_body_is_413_with_the_limit(http: httpx.Client) -> None:
@@ -140,13 +140,13 @@ def test_large_body_is_413_with_the_limit(http: httpx.Client) -> None:
     assert response.status_code == 413
     error = error_of(response)
     assert error["code"] == "request_too_large"
-    assert error["message"].endswith("allowed up to 4194304 bytes")
+    assert error["message"].endswith("allowed: up to 4194304 bytes")
 
 
 def test_large_header_is_431_with_the_limit(http: httpx.Client) -> None:
     response = http.get("/v1/models", headers={"x-large": "x" * (17 << 10)})
     assert response.status_code == 431
-    assert error_of(response)["message"].endswith("allowed up to 16384 bytes")
+    assert error_of(response)["message"].endswith("allowed: up to 16384 bytes")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_other_methods_are_405_with_the_allowed_ones(
     response = http.request(method, path)
     assert response.status_code == 405
     assert response.headers["allow"] == allow
-    assert error_of(response)["message"] == f"{path}: given method {method}, allowed {allow}"
+    assert error_of(response)["message"] == f"{path}: given method {method}; allowed: {allow}"
 
 
 def test_bytes_that_are_no_http_end_the_connection_and_nothing_else(

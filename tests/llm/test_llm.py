@@ -256,7 +256,7 @@ def test_unknown_option_is_refused_with_the_nearest_name(llm: LLM) -> None:
         ({}, "exactly one"),
         ({"prompt": ""}, "given no text"),
         ({"prompt_token_ids": [1, -5]}, "given -5"),
-        ({"prompt_token_ids": [1] * 512}, "given a prompt of 512 tokens, allowed 1 to 511"),
+        ({"prompt_token_ids": [1] * 512}, "given a prompt of 512 tokens; allowed: 1 to 511"),
         ({"messages": []}, "given 0 messages"),
         ({"messages": [{"role": "user"}]}, "messages\\[0\\].content"),
     ],

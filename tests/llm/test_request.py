@@ -39,25 +39,25 @@ def resolver(
 @pytest.mark.parametrize(
     ("options", "field", "given"),
     [
-        ({"temperature": "hot"}, "temperature", "'hot', allowed a number"),
-        ({"top_k": 1.5}, "top_k", "1.5, allowed a whole number from 0 to 2147483647"),
-        ({"top_k": 2**31}, "top_k", "2147483648, allowed a whole number from 0 to 2147483647"),
-        ({"top_p": 1.00000001}, "top_p", "1.00000001, allowed above 0, up to 1"),
-        ({"temperature": -1e-60}, "temperature", "allowed 0 to 100"),
-        ({"seed": -1}, "seed", "-1, allowed a whole number"),
+        ({"temperature": "hot"}, "temperature", "'hot'; allowed: a number"),
+        ({"top_k": 1.5}, "top_k", "1.5; allowed: a whole number from 0 to 2147483647"),
+        ({"top_k": 2**31}, "top_k", "2147483648; allowed: a whole number from 0 to 2147483647"),
+        ({"top_p": 1.00000001}, "top_p", "1.00000001; allowed: above 0, up to 1"),
+        ({"temperature": -1e-60}, "temperature", "allowed: 0 to 100"),
+        ({"seed": -1}, "seed", "-1; allowed: a whole number"),
         ({"logprobs": True}, "logprobs", "True"),
-        ({"ignore_eos": 1}, "ignore_eos", "1, allowed True or False"),
-        ({"stop": 3}, "stop", "3, allowed a text or a list of texts"),
-        ({"stop": ["a", 3]}, "stop[1]", "3, allowed text"),
-        ({"stop_token_ids": "ab"}, "stop_token_ids", "'ab', allowed a list of token ids"),
+        ({"ignore_eos": 1}, "ignore_eos", "1; allowed: True or False"),
+        ({"stop": 3}, "stop", "3; allowed: a text or a list of texts"),
+        ({"stop": ["a", 3]}, "stop[1]", "3; allowed: text"),
+        ({"stop_token_ids": "ab"}, "stop_token_ids", "'ab'; allowed: a list of token ids"),
         ({"stop_token_ids": [1, None]}, "stop_token_ids[1]", "None"),
-        ({"logit_bias": {"x": 1}}, "logit_bias", "{'x': 1}, allowed numbers by token id"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "{'x': 1}; allowed: numbers by token id"),
         ({"prediction": Path("/no/such/file")}, "prediction", "/no/such/file"),
         ({"speculation": "yes"}, "speculation", "'yes'"),
         ({"speculation": SpeculationOptions(mode="fast")}, "speculation.mode", "'fast'"),  # type: ignore[arg-type]
         ({"json_schema": {"a": {1}}}, "json_schema", "{'a': {1}}"),
         ({"regex": "a", "grammar": "b"}, "grammar", "together with regex"),
-        ({"model": 3}, "model", "3, allowed text"),
+        ({"model": 3}, "model", "3; allowed: text"),
         ({"request_id": "a b"}, "request_id", "not printable"),
         ({"timeout": float("inf")}, "timeout", "inf"),
         ({"regex": "("}, "regex", "cannot be used: ("),
@@ -106,8 +106,8 @@ def test_every_bias_out_of_range_is_named(tokenizer: _core.Tokenizer) -> None:
         violation.field: violation.description for violation in caught.value.field_violations
     }
     assert violations == {
-        "logit_bias[7]": "given 101, allowed -100 to 100",
-        "logit_bias[8]": "given -500, allowed -100 to 100",
+        "logit_bias[7]": "given 101; allowed: -100 to 100",
+        "logit_bias[8]": "given -500; allowed: -100 to 100",
     }
 
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum CpuError {
     /// A size given at construction is not supported.
-    #[error("{what} is {given}, allowed: {allowed}")]
+    #[error("{what} is {given}; allowed: {allowed}")]
     Size {
         /// Name of the size.
         what: &'static str,

@@ -296,8 +296,8 @@ fn unsupported_geometry_is_refused_with_what_is_allowed() {
             .map(|error| error.to_string())
             .unwrap_or_default()
     };
-    assert!(refused(|c| c.kv_heads = 2).contains("kv_heads is 2, allowed: a divisor of heads"));
-    assert!(refused(|c| c.head_dim = 300).contains("head_dim is 300, allowed: 1..=256"));
+    assert!(refused(|c| c.kv_heads = 2).contains("kv_heads is 2; allowed: a divisor of heads"));
+    assert!(refused(|c| c.head_dim = 300).contains("head_dim is 300; allowed: 1..=256"));
     assert!(refused(|c| c.num_pages = 0).contains("num_pages is 0"));
     assert!(refused(|c| c.sines.truncate(3)).contains("sines has 3 elements"));
     assert!(refused(|c| c.layers[0].key_norm = Some(vec![1.0])).contains("head norm has 1"));

@@ -72,7 +72,7 @@ fn read(
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value
             .as_f64()
-            .ok_or_else(|| format!("{name} is {value}, allowed a finite number"))?,
+            .ok_or_else(|| format!("{name} is {value}; allowed: a finite number"))?,
     };
     let mut rows = SamplingParameters::rows().iter();
     let row = rows.find(|row| row.field == name);

@@ -49,7 +49,7 @@ impl RouterConfig {
             ("runtime.drain_s", config.runtime.drain_s),
         ] {
             if !(0.0..=MAX_SECONDS).contains(&seconds) {
-                let message = format!("{name}: given {seconds}, allowed 0 to {MAX_SECONDS}");
+                let message = format!("{name}: given {seconds}; allowed: 0 to {MAX_SECONDS}");
                 return Err(RouterError::Config(message));
             }
         }

@@ -101,7 +101,7 @@ pub(crate) fn unix_path(address: &str) -> Option<&Path> {
 fn bind_unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let length = path.as_os_str().len();
     if length == 0 || length > MAX_SOCKET_PATH {
-        let message = format!("the path has {length} bytes, allowed 1 to {MAX_SOCKET_PATH}");
+        let message = format!("the path has {length} bytes; allowed: 1 to {MAX_SOCKET_PATH}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     if std::os::unix::net::UnixStream::connect(path).is_ok() {

@@ -61,7 +61,7 @@ def test_a_context_that_the_model_or_the_cache_does_not_have_is_refused_with_the
     config: ModelConfig,
 ) -> None:
     most = config.max_context
-    with pytest.raises(ConfigError, match=f"max_context is {most + 1}, allowed .*: 1 to {most}"):
+    with pytest.raises(ConfigError, match=f"max_context is {most + 1}; allowed .*: 1 to {most}"):
         size(config, max_context=most + 1)
     with pytest.raises(ConfigError, match=r"3 pages holds 48 tokens, expected at least .* 49"):
         size(config, num_pages=3, max_context=49)

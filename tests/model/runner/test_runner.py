@@ -58,11 +58,11 @@ def test_dtype_auto_follows_the_cpu_features(tiny: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "int8"}, "dtype is 'int8', allowed: auto, float32"),
-        ({"dtype": "float16"}, "dtype is 'float16', allowed on a CPU"),
-        ({"device": "tpu"}, "device is 'tpu', allowed: auto, cpu, cuda"),
+        ({"dtype": "int8"}, "dtype is 'int8'; allowed: auto, float32"),
+        ({"dtype": "float16"}, "dtype is 'float16'; allowed on a CPU"),
+        ({"device": "tpu"}, "device is 'tpu'; allowed: auto, cpu, cuda"),
         ({"threads": 0}, "threads is 0, expected at least 1"),
-        ({"max_context": 9999}, "max_context is 9999, allowed for this model: 1 to 512"),
+        ({"max_context": 9999}, "max_context is 9999; allowed for this model: 1 to 512"),
         ({"max_context": 100, "num_pages": 2}, "holds 32 tokens, expected at least .* 100"),
         ({"kv_memory_bytes": 100}, "kv_memory_bytes is 100, but one page takes"),
     ],
@@ -78,7 +78,7 @@ def test_too_many_rows_and_foreign_tokens_are_refused(tiny: Path) -> None:
     runner = load_runner(tiny, dtype="float32", threads=1, num_pages=8, max_batch_rows=4)
     with pytest.raises(ValueError, match="plan has 5 rows, at most 4"):
         runner.forward(StepPlan.single([0] * 5, kv_len=0, pages=[0]))
-    with pytest.raises(ValueError, match=r"row_token holds -1\.\.3, allowed: 0\.\.199"):
+    with pytest.raises(ValueError, match=r"row_token holds -1\.\.3; allowed: 0\.\.199"):
         runner.forward(StepPlan.single([3, -1], kv_len=0, pages=[0]))
 
 

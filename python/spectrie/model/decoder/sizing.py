@@ -53,7 +53,7 @@ def size_cache(
     """
     if max_context is not None and not 1 <= max_context <= config.max_context:
         raise ConfigError(
-            f"max_context is {max_context}, allowed for this model: 1 to {config.max_context}"
+            f"max_context is {max_context}; allowed for this model: 1 to {config.max_context}"
         )
     width = -(-config.head_dim // 16) * 16
     page_bytes = 2 * config.num_layers * config.num_kv_heads * width * itemsize * page_size

@@ -240,7 +240,7 @@ def _open_measurements() -> Measurements:
 
 def _device(name: str) -> torch.device:
     if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device is {name!r}, allowed: auto, cpu, cuda")
+        raise ConfigError(f"device is {name!r}; allowed: auto, cpu, cuda")
     has_cuda = torch.cuda.is_available()
     if name == "cuda" and not has_cuda:
         raise ConfigError("device is 'cuda', but torch sees no CUDA device")
@@ -254,9 +254,9 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
         fast = device.type == "cuda" or machine.bf16_flags()
         return torch.bfloat16 if fast else torch.float32
     if name not in dtypes:
-        raise ConfigError(f"dtype is {name!r}, allowed: auto, float32, bfloat16, float16")
+        raise ConfigError(f"dtype is {name!r}; allowed: auto, float32, bfloat16, float16")
     if name == "float16" and device.type == "cpu":
-        raise ConfigError("dtype is 'float16', allowed on a CPU: auto, float32, bfloat16")
+        raise ConfigError("dtype is 'float16'; allowed on a CPU: auto, float32, bfloat16")
     return dtypes[name]
 
 

@@ -171,7 +171,7 @@ class Runner:
             raise ValueError(f"plan has {len(tokens)} rows, at most {self.info.max_batch_rows}")
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.info.vocabulary_size:
             raise ValueError(
-                f"row_token holds {tokens.min()}..{tokens.max()}, "
+                f"row_token holds {tokens.min()}..{tokens.max()}; "
                 f"allowed: 0..{self.info.vocabulary_size - 1}"
             )
         return self._decoder.forward(plan)

@@ -34,7 +34,7 @@ pub(super) fn stored<'a>((address, dtype, len): &Tensor) -> PyResult<Stored<'a>>
             "bfloat16" => Ok(Stored::Bf16(read(*address, *len)?)),
             "float16" => Ok(Stored::F16(read(*address, *len)?)),
             _ => Err(PyValueError::new_err(format!(
-                "dtype is {dtype:?}, allowed: float32, bfloat16, float16"
+                "dtype is {dtype:?}; allowed: float32, bfloat16, float16"
             ))),
         }
     }

@@ -27,7 +27,7 @@ impl<'a, 'py> Fields<'a, 'py> {
     }
 
     pub(super) fn refuse(&mut self, field: &str, given: &Bound<'py, PyAny>, allowed: &str) {
-        let message = format!("given {}, allowed {allowed}", shown(given));
+        let message = format!("given {}; allowed: {allowed}", shown(given));
         self.violations.push(Violation::new(field, message));
     }
 

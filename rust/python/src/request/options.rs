@@ -274,7 +274,7 @@ fn read_constraint(fields: &mut Fields<'_, '_>) -> PyResult<Option<v1::Structure
     };
     for (other, _) in given {
         let all = CONSTRAINTS.join(", ");
-        let message = format!("given together with {name}, allowed one of {all}");
+        let message = format!("given together with {name}; allowed: one of {all}");
         fields.violations.push(Violation::new(other, message));
     }
     let constraint = match name {

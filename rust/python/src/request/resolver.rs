@@ -144,7 +144,7 @@ fn read_timeout(fields: &mut Fields<'_, '_>) -> Option<f64> {
     if timeout_s > 0.0 && timeout_s <= 1e9 {
         return Some(timeout_s);
     }
-    let message = format!("given {timeout_s}, allowed {ALLOWED}");
+    let message = format!("given {timeout_s}; allowed: {ALLOWED}");
     fields.violations.push(Violation::new("timeout", message));
     None
 }

@@ -17,14 +17,14 @@ pub(super) fn max_tokens(
     let prompt_tokens = u32::try_from(num_prompt_tokens).unwrap_or(u32::MAX);
     if prompt_tokens >= max_context {
         let longest = max_context.saturating_sub(1);
-        let message = format!("given a prompt of {prompt_tokens} tokens, allowed 1 to {longest}");
+        let message = format!("given a prompt of {prompt_tokens} tokens; allowed: 1 to {longest}");
         return Err(too_long("prompt", message));
     }
     let rest = max_context - prompt_tokens;
     let max_tokens = stopping.max_tokens.unwrap_or(rest);
     if max_tokens > rest {
         let message = format!(
-            "given {max_tokens} after a prompt of {prompt_tokens} tokens, allowed 1 to {rest} \
+            "given {max_tokens} after a prompt of {prompt_tokens} tokens; allowed: 1 to {rest} \
              (the context is {max_context} tokens)"
         );
         return Err(too_long("stopping.max_tokens", message));
@@ -33,7 +33,7 @@ pub(super) fn max_tokens(
     if min_tokens > max_tokens {
         return Err(Refusal::invalid(
             "stopping.min_tokens",
-            format!("given {min_tokens}, allowed up to {max_tokens}, the rest of the context"),
+            format!("given {min_tokens}; allowed: up to {max_tokens}, the rest of the context"),
         ));
     }
     Ok(max_tokens)
@@ -50,7 +50,7 @@ pub(super) fn check_prompt_logprobs(
     let num_values = num_prompt_tokens.saturating_mul(num_top as usize + 1);
     if num_values > MAX_PROMPT_LOGPROBS {
         let message = format!(
-            "given {num_top} for a prompt of {num_prompt_tokens} tokens, allowed up to \
+            "given {num_top} for a prompt of {num_prompt_tokens} tokens; allowed: up to \
              {MAX_PROMPT_LOGPROBS} log-probabilities in all, one and {num_top} for each token"
         );
         return Err(Refusal::invalid("output.prompt_logprobs", message));
@@ -78,14 +78,14 @@ mod tests {
                 stopping(Some(91), None),
                 RefusalKind::ContextLength,
                 "stopping.max_tokens",
-                "given 91 after a prompt of 10 tokens, allowed 1 to 90",
+                "given 91 after a prompt of 10 tokens; allowed: 1 to 90",
             ),
             (
                 10,
                 stopping(None, Some(91)),
                 RefusalKind::InvalidField,
                 "stopping.min_tokens",
-                "given 91, allowed up to 90",
+                "given 91; allowed: up to 90",
             ),
         ] {
             let refusal = max_tokens(num_prompt_tokens, &stopping, 100).unwrap_err();

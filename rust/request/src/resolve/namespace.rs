@@ -18,7 +18,7 @@ pub(super) fn namespace(
         (Some(namespace), _) => Err(Refusal::new(
             RefusalKind::PermissionDenied,
             "namespace",
-            format!("given {namespace:?}, allowed only to be absent"),
+            format!("given {namespace:?}; allowed: only to be absent"),
         )),
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn prompt_ids(model: Model<'_>, prompt: Option<Prompt>) -> Result<Vec
         None => return Err(Refusal::invalid("prompt", "required")),
     };
     if ids.is_empty() {
-        let message = "given 0 tokens, allowed 1 or more";
+        let message = "given 0 tokens; allowed: 1 or more";
         return Err(Refusal::invalid(field, message));
     }
     Ok(ids)
@@ -45,7 +45,7 @@ pub(super) fn prediction_ids(
     };
     if ids.len() > model.max_context as usize {
         let most = model.max_context;
-        let message = format!("given {} tokens, allowed up to {most}", ids.len());
+        let message = format!("given {} tokens; allowed: up to {most}", ids.len());
         return Err(Refusal::new(RefusalKind::ContextLength, field, message));
     }
     Ok(ids)
@@ -67,7 +67,7 @@ pub(super) fn bad_word_ids(
                     return Ok(ids);
                 }
                 let count = ids.len();
-                let message = format!("given {count} tokens, allowed 1 to {MAX_BAD_WORD_IDS}");
+                let message = format!("given {count} tokens; allowed: 1 to {MAX_BAD_WORD_IDS}");
                 Err(Refusal::invalid(&field, message))
             });
             match ids {

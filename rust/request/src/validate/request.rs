@@ -56,12 +56,12 @@ pub fn check_chat(chat: Option<&v1::ChatPrompt>) -> Vec<Violation> {
 
 fn check_name(checker: &mut Checker, field: &str, name: &str) {
     checker.check((1..=MAX_NAME_BYTES).contains(&name.len()), field, || {
-        format!("given {} bytes, allowed 1 to {MAX_NAME_BYTES}", name.len())
+        format!("given {} bytes; allowed: 1 to {MAX_NAME_BYTES}", name.len())
     });
     checker.check(
         name.bytes().all(|byte| byte.is_ascii_graphic()),
         field,
-        || "given characters that are not printable ascii, allowed ! to ~".into(),
+        || "given characters that are not printable ascii; allowed: ! to ~".into(),
     );
 }
 
@@ -71,12 +71,12 @@ fn check_prompt(checker: &mut Checker, prompt: Option<&v1::generate_request::Pro
         None => checker.refuse("prompt", "required, give one of text, token_ids and chat"),
         Some(Prompt::Text(text)) => {
             checker.check(!text.is_empty(), "text", || {
-                "given no text, allowed 1 byte or more".into()
+                "given no text; allowed: 1 byte or more".into()
             });
         }
         Some(Prompt::TokenIds(prompt)) => {
             checker.check(!prompt.ids.is_empty(), "token_ids.ids", || {
-                "given 0 ids, allowed 1 or more".into()
+                "given 0 ids; allowed: 1 or more".into()
             });
         }
         Some(Prompt::Chat(chat)) => check_chat_prompt(checker, chat),
@@ -86,14 +86,14 @@ fn check_prompt(checker: &mut Checker, prompt: Option<&v1::generate_request::Pro
 fn check_chat_prompt(checker: &mut Checker, chat: &v1::ChatPrompt) {
     let count = chat.messages.len();
     checker.check((1..=MAX_MESSAGES).contains(&count), "chat.messages", || {
-        format!("given {count} messages, allowed 1 to {MAX_MESSAGES}")
+        format!("given {count} messages; allowed: 1 to {MAX_MESSAGES}")
     });
     for (index, message) in chat.messages.iter().enumerate() {
         if message.role.is_empty() || message.role.len() > MAX_NAME_BYTES {
             checker.refuse(
                 format!("chat.messages[{index}].role"),
                 format!(
-                    "given {} bytes, allowed 1 to {MAX_NAME_BYTES}",
+                    "given {} bytes; allowed: 1 to {MAX_NAME_BYTES}",
                     message.role.len()
                 ),
             );
@@ -104,23 +104,23 @@ fn check_chat_prompt(checker: &mut Checker, chat: &v1::ChatPrompt) {
 fn check_stopping(checker: &mut Checker, stopping: &v1::Stopping) {
     if let Some(max_tokens) = stopping.max_tokens {
         checker.check(max_tokens >= 1, "stopping.max_tokens", || {
-            "given 0, allowed 1 or more".into()
+            "given 0; allowed: 1 or more".into()
         });
         let min_tokens = stopping.min_tokens.unwrap_or(0);
         checker.check(min_tokens <= max_tokens, "stopping.min_tokens", || {
-            format!("given {min_tokens}, allowed up to max_tokens ({max_tokens})")
+            format!("given {min_tokens}; allowed: up to max_tokens ({max_tokens})")
         });
     }
     let count = stopping.stop.len();
     checker.check(count <= MAX_STOP_TEXTS, "stopping.stop", || {
-        format!("given {count} texts, allowed up to {MAX_STOP_TEXTS}")
+        format!("given {count} texts; allowed: up to {MAX_STOP_TEXTS}")
     });
     for (index, text) in stopping.stop.iter().take(MAX_STOP_TEXTS).enumerate() {
         if !(1..=MAX_STOP_TEXT_BYTES).contains(&text.len()) {
             checker.refuse(
                 format!("stopping.stop[{index}]"),
                 format!(
-                    "given {} bytes, allowed 1 to {MAX_STOP_TEXT_BYTES}",
+                    "given {} bytes; allowed: 1 to {MAX_STOP_TEXT_BYTES}",
                     text.len()
                 ),
             );
@@ -130,7 +130,7 @@ fn check_stopping(checker: &mut Checker, stopping: &v1::Stopping) {
     checker.check(
         count <= MAX_STOP_TOKEN_IDS,
         "stopping.stop_token_ids",
-        || format!("given {count} ids, allowed up to {MAX_STOP_TOKEN_IDS}"),
+        || format!("given {count} ids; allowed: up to {MAX_STOP_TOKEN_IDS}"),
     );
 }
 
@@ -139,7 +139,7 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
         checker.check(
             nodes as usize <= MAX_DRAFT_TOKENS,
             "speculation.max_draft_tokens",
-            || format!("given {nodes}, allowed 0 to {MAX_DRAFT_TOKENS}"),
+            || format!("given {nodes}; allowed: 0 to {MAX_DRAFT_TOKENS}"),
         );
     }
     let mode = speculation.mode;
@@ -148,7 +148,7 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
         "speculation.mode",
         || {
             format!(
-                "given {mode}, allowed 0 (the server's), 1 (auto), 2 (off), 3 (bfs), 4 (prob) or 5 (tiers)"
+                "given {mode}; allowed: 0 (the server's), 1 (auto), 2 (off), 3 (bfs), 4 (prob) or 5 (tiers)"
             )
         },
     );
@@ -156,7 +156,7 @@ fn check_speculation(checker: &mut Checker, speculation: &v1::Speculation) {
         checker.check(
             prediction.content.is_some(),
             "speculation.prediction",
-            || "given no content, allowed one of text and token_ids".into(),
+            || "given no content; allowed: one of text and token_ids".into(),
         );
     }
 }

@@ -28,21 +28,21 @@ pub(super) fn check_sampling(checker: &mut Checker, sampling: &v1::Sampling) {
     each_sampling_option!(check_numbers, checker, sampling);
     if let Some(n) = sampling.n {
         checker.check((1..=MAX_CHOICES).contains(&n), "sampling.n", || {
-            format!("given {n}, allowed 1 to {MAX_CHOICES}")
+            format!("given {n}; allowed: 1 to {MAX_CHOICES}")
         });
     }
     let count = sampling.logit_bias.len();
     checker.check(
         count <= MAX_LOGIT_BIAS_ENTRIES,
         "sampling.logit_bias",
-        || format!("given {count} entries, allowed up to {MAX_LOGIT_BIAS_ENTRIES}"),
+        || format!("given {count} entries; allowed: up to {MAX_LOGIT_BIAS_ENTRIES}"),
     );
     let mut biases: Vec<_> = sampling.logit_bias.iter().collect();
     biases.retain(|(_, bias)| !(-100.0..=100.0).contains(*bias));
     biases.sort_unstable_by_key(|(id, _)| **id);
     for (id, bias) in biases.into_iter().take(MAX_NAMED_BIASES) {
         let field = format!("sampling.logit_bias[{id}]");
-        checker.refuse(field, format!("given {bias}, allowed -100 to 100"));
+        checker.refuse(field, format!("given {bias}; allowed: -100 to 100"));
     }
     check_bad_words(checker, &sampling.bad_words);
 }
@@ -58,14 +58,14 @@ fn check_number(checker: &mut Checker, name: &str, value: f64) {
 fn check_bad_words(checker: &mut Checker, words: &[String]) {
     let count = words.len();
     checker.check(count <= MAX_BAD_WORDS, "sampling.bad_words", || {
-        format!("given {count} texts, allowed up to {MAX_BAD_WORDS}")
+        format!("given {count} texts; allowed: up to {MAX_BAD_WORDS}")
     });
     for (index, word) in words.iter().take(MAX_BAD_WORDS).enumerate() {
         if !(1..=MAX_BAD_WORD_BYTES).contains(&word.len()) {
             checker.refuse(
                 format!("sampling.bad_words[{index}]"),
                 format!(
-                    "given {} bytes, allowed 1 to {MAX_BAD_WORD_BYTES}",
+                    "given {} bytes; allowed: 1 to {MAX_BAD_WORD_BYTES}",
                     word.len()
                 ),
             );
@@ -81,7 +81,7 @@ pub(super) fn check_output(checker: &mut Checker, output: &v1::Output) {
     ] {
         let count = count.unwrap_or(0);
         checker.check(count <= MAX_TOP_LOGPROBS, field, || {
-            format!("given {count}, allowed 0 to {MAX_TOP_LOGPROBS}")
+            format!("given {count}; allowed: 0 to {MAX_TOP_LOGPROBS}")
         });
     }
 }

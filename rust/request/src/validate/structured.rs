@@ -12,13 +12,13 @@ pub(super) fn check_structured(checker: &mut Checker, structured: &v1::Structure
         None => {
             return checker.refuse(
                 "structured",
-                "given no constraint, allowed one of json_schema, json_object, regex, grammar and \
+                "given no constraint; allowed: one of json_schema, json_object, regex, grammar and \
                  choice",
             );
         }
         Some(Constraint::JsonObject(wanted)) => {
             return checker.check(*wanted, "structured.json_object", || {
-                "given false, allowed true or no constraint at all".into()
+                "given false; allowed: true or no constraint at all".into()
             });
         }
         Some(Constraint::Choice(choices)) => return check_choices(checker, &choices.texts),
@@ -30,7 +30,7 @@ pub(super) fn check_structured(checker: &mut Checker, structured: &v1::Structure
     checker.check(
         (1..=MAX_STRUCTURED_BYTES).contains(&num_bytes),
         field,
-        || format!("given {num_bytes} bytes, allowed 1 to {MAX_STRUCTURED_BYTES}"),
+        || format!("given {num_bytes} bytes; allowed: 1 to {MAX_STRUCTURED_BYTES}"),
     );
 }
 
@@ -38,17 +38,17 @@ fn check_choices(checker: &mut Checker, texts: &[String]) {
     const FIELD: &str = "structured.choice.texts";
     let count = texts.len();
     checker.check((1..=MAX_STRUCTURED_CHOICES).contains(&count), FIELD, || {
-        format!("given {count} texts, allowed 1 to {MAX_STRUCTURED_CHOICES}")
+        format!("given {count} texts; allowed: 1 to {MAX_STRUCTURED_CHOICES}")
     });
     if let Some(index) = texts.iter().position(String::is_empty) {
         checker.refuse(
             format!("{FIELD}[{index}]"),
-            "given no text, allowed 1 byte or more",
+            "given no text; allowed: 1 byte or more",
         );
     }
     let num_bytes: usize = texts.iter().map(String::len).sum();
     checker.check(num_bytes <= MAX_STRUCTURED_BYTES, FIELD, || {
-        format!("given {num_bytes} bytes in all, allowed up to {MAX_STRUCTURED_BYTES}")
+        format!("given {num_bytes} bytes in all; allowed: up to {MAX_STRUCTURED_BYTES}")
     });
 }
 

@@ -48,7 +48,7 @@ fn all_violations_are_gathered() {
             "stopping.max_tokens"
         ]
     );
-    assert_eq!(violations[2].message, "given 9, allowed 1 to 8");
+    assert_eq!(violations[2].message, "given 9; allowed: 1 to 8");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn token_ids_are_checked_against_the_vocabulary() {
         fields(&violations),
         ["token_ids.ids[2]", "stopping.stop_token_ids[0]"]
     );
-    assert_eq!(violations[0].message, "given token id 10, allowed 0 to 9");
+    assert_eq!(violations[0].message, "given token id 10; allowed: 0 to 9");
 }
 
 #[test]

@@ -56,6 +56,6 @@ fn refuse_id(checker: &mut Checker, field: String, id: u32, vocabulary_size: u32
     let largest = vocabulary_size.saturating_sub(1);
     checker.refuse(
         field,
-        format!("given token id {id}, allowed 0 to {largest}"),
+        format!("given token id {id}; allowed: 0 to {largest}"),
     );
 }

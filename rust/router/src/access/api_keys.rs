@@ -45,7 +45,7 @@ impl ApiKeys {
                 let words = line.split_whitespace().count();
                 let line = index + 1;
                 return Err(format!(
-                    "line {line} has {words} words, allowed 2: KEY TENANT"
+                    "line {line} has {words} words; allowed: 2: KEY TENANT"
                 ));
             };
             if tenant.contains('/') {

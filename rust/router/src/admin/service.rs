@@ -275,6 +275,6 @@ fn check_name(field: &str, name: &str) -> Result<(), RequestError> {
     }
     Err(RequestError::invalid(
         field,
-        format!("given {} bytes, allowed 1 to {MAX_NAME_BYTES}", name.len()),
+        format!("given {} bytes; allowed: 1 to {MAX_NAME_BYTES}", name.len()),
     ))
 }

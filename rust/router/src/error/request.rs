@@ -66,7 +66,7 @@ impl RequestError {
     /// No such model among `served`.
     pub fn model_not_found(model: &str, served: &[String]) -> Self {
         let message = format!(
-            "model {model:?} is not served, allowed {}",
+            "model {model:?} is not served; allowed: {}",
             served.join(", ")
         );
         let resource = Some(Box::new(("model", model.to_owned())));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn refused_namespace_has_a_sentence_of_its_own_unless_more_is_wrong() {
-        let namespace = || Violation::new("namespace", "given \"a\", allowed only to be absent");
+        let namespace = || Violation::new("namespace", "given \"a\"; allowed: only to be absent");
         let message = |violations| {
             let kind = RefusalKind::PermissionDenied;
             RequestError::from(Refusal { kind, violations }).message
@@ -198,18 +198,18 @@ mod tests {
         let prompt = Violation::new("prompt", "given too much");
         assert_eq!(
             message(vec![namespace(), prompt]),
-            "namespace: given \"a\", allowed only to be absent; prompt: given too much"
+            "namespace: given \"a\"; allowed: only to be absent; prompt: given too much"
         );
     }
 
     #[test]
     fn invalid_fields_become_field_violations_and_the_first_is_the_param() {
-        let error = RequestError::invalid("sampling.top_p", "given 2, allowed above 0, up to 1");
+        let error = RequestError::invalid("sampling.top_p", "given 2; allowed: above 0, up to 1");
         assert_eq!(error.field(), Some("sampling.top_p"));
         let status = tonic::Status::from(error);
         assert_eq!(
             status.message(),
-            "sampling.top_p: given 2, allowed above 0, up to 1"
+            "sampling.top_p: given 2; allowed: above 0, up to 1"
         );
         let details = status.get_error_details();
         assert_eq!(

@@ -20,7 +20,7 @@ pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
         ),
         Refusal::Full { in_flight, limit } => RequestError::retry(
             ErrorKind::QueueFull,
-            format!("{in_flight} completions are running or waiting, allowed up to {limit}"),
+            format!("{in_flight} completions are running or waiting; allowed: up to {limit}"),
             RETRY_DELAY,
         ),
         Refusal::Coming | Refusal::NoWorker => {

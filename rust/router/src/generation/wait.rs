@@ -92,7 +92,7 @@ impl<'a> Wait<'a> {
         self.until = Some(until);
         if waiting >= self.bounds.max_waiting {
             let max = self.bounds.max_waiting;
-            let message = format!("{waiting} requests wait for a worker, allowed up to {max}");
+            let message = format!("{waiting} requests wait for a worker; allowed: up to {max}");
             return Err(RequestError::retry(
                 ErrorKind::QueueFull,
                 message,

@@ -84,7 +84,7 @@ fn too_large(headers: &HeaderMap, max_message_bytes: usize) -> Option<Status> {
     }
     let original = Status::from_header_map(headers)?;
     let message = format!(
-        "{}; allowed up to {max_message_bytes} bytes",
+        "{}; allowed: up to {max_message_bytes} bytes",
         original.message().trim_start_matches("Error, ")
     );
     Some(RequestError::new(ErrorKind::TooLarge, message).into())

@@ -49,7 +49,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), HttpError> {
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(HttpError::invalid(
             "content-type",
-            format!("content-type: given {essence:?}, allowed \"application/json\""),
+            format!("content-type: given {essence:?}; allowed: \"application/json\""),
         ));
     }
     match text(CONTENT_ENCODING).as_deref() {
@@ -103,7 +103,7 @@ fn too_large(length: Option<usize>, limit: usize) -> HttpError {
         "invalid_request_error",
         Some("request_too_large"),
         None,
-        format!("body: given {given}, allowed up to {limit} bytes"),
+        format!("body: given {given}; allowed: up to {limit} bytes"),
     )
 }
 
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(error.code, Some("request_too_large"));
         assert_eq!(
             error.message,
-            "body: given 20 bytes, allowed up to 10 bytes"
+            "body: given 20 bytes; allowed: up to 10 bytes"
         );
     }
 

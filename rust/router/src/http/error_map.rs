@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn message_names_the_fields_of_the_client_and_param_the_first() {
-        let error = RequestError::invalid("stopping.max_tokens", "given 0, allowed 1 or more");
+        let error = RequestError::invalid("stopping.max_tokens", "given 0; allowed: 1 or more");
         let error = HttpError::of_core(error, NAMES);
         assert_eq!(error.status, 400);
         assert_eq!(error.param.as_deref(), Some("max_completion_tokens"));
         assert_eq!(
             error.message,
-            "max_completion_tokens: given 0, allowed 1 or more"
+            "max_completion_tokens: given 0; allowed: 1 or more"
         );
     }
 
@@ -149,13 +149,13 @@ mod tests {
         let error = RequestError::from(Refusal::new(
             RefusalKind::ContextLength,
             "stopping.max_tokens",
-            "given 9, allowed 1 to 5",
+            "given 9; allowed: 1 to 5",
         ));
         let error = HttpError::of_core(error, NAMES);
         assert_eq!(error.code, Some("context_length_exceeded"));
         assert_eq!(
             error.message,
-            "max_completion_tokens: given 9, allowed 1 to 5"
+            "max_completion_tokens: given 9; allowed: 1 to 5"
         );
     }
 

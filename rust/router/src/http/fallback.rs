@@ -59,7 +59,7 @@ fn not_allowed(request: &Request, allow: &'static str) -> HttpError {
             Some("method_not_allowed"),
             None,
             format!(
-                "{}: given method {}, allowed {allow}",
+                "{}: given method {}; allowed: {allow}",
                 request.uri().path(),
                 request.method()
             ),

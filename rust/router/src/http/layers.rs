@@ -72,7 +72,7 @@ fn request_id(request: &Request) -> Result<String, HttpError> {
         _ => Err(HttpError::invalid(
             "x-request-id",
             format!(
-                "x-request-id: given {} bytes, allowed 1 to {MAX_NAME_BYTES} printable ascii characters without blanks",
+                "x-request-id: given {} bytes; allowed: 1 to {MAX_NAME_BYTES} printable ascii characters without blanks",
                 bytes.len()
             ),
         )),
@@ -121,7 +121,7 @@ pub(super) async fn bound_headers(
             "invalid_request_error",
             Some("headers_too_large"),
             None,
-            format!("headers: given {size} bytes, allowed up to {limit} bytes"),
+            format!("headers: given {size} bytes; allowed: up to {limit} bytes"),
         ));
     }
     Ok(next.run(request).await)

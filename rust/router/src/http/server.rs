@@ -112,7 +112,7 @@ mod tests {
         let large = format!("x-large: {}\r\n", "a".repeat(LIMIT));
         let answer = exchange(address, &request("/", &large)).await;
         assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-        assert!(answer.contains("allowed up to 16384 bytes"), "{answer}");
+        assert!(answer.contains("allowed: up to 16384 bytes"), "{answer}");
     }
 
     #[tokio::test]

@@ -40,7 +40,7 @@ impl Artifacts {
         if !NAMES.contains(&name) {
             let allowed = NAMES.join(", ");
             return Err(Status::invalid_argument(format!(
-                "artifact {name:?} is unknown, allowed {allowed}"
+                "artifact {name:?} is unknown; allowed: {allowed}"
             )));
         }
         if self.files.contains_key(name) {

@@ -143,7 +143,7 @@ async fn prompt_too_long_to_be_told_is_refused_with_the_limit() {
     let status = generate(worker, asked).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(
-        status.message().contains("allowed up to 262144"),
+        status.message().contains("allowed: up to 262144"),
         "{}",
         status.message()
     );

@@ -151,7 +151,7 @@ async fn too_large_message_is_resource_exhausted_with_the_limit() {
     let status = status.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(
-        status.message().contains("allowed up to 1000 bytes"),
+        status.message().contains("allowed: up to 1000 bytes"),
         "{}",
         status.message()
     );

@@ -153,7 +153,7 @@ async fn full_queue_is_refused_with_its_limit() {
         (Code::ResourceExhausted, "QUEUE_FULL")
     );
     assert!(
-        status.message().contains("allowed up to 2"),
+        status.message().contains("allowed: up to 2"),
         "{}",
         status.message()
     );
@@ -179,7 +179,7 @@ async fn number_of_queued_requests_replaces_the_factor() {
     let status = refused(&router, request("abc")).await;
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(
-        status.message().contains("allowed up to 1"),
+        status.message().contains("allowed: up to 1"),
         "{}",
         status.message()
     );

@@ -126,13 +126,13 @@ mod tests {
         assert_eq!(row("temperature").refusal(0.0), None);
         assert_eq!(
             row("top_p").refusal(1.5).as_deref(),
-            Some("given 1.5, allowed above 0, up to 1")
+            Some("given 1.5; allowed: above 0, up to 1")
         );
         assert_eq!(
             row("presence_penalty")
                 .refusal(f64::from(-2.1_f32))
                 .as_deref(),
-            Some("given -2.1, allowed -2 to 2")
+            Some("given -2.1; allowed: -2 to 2")
         );
         assert!(!row("typical_p").allows(f64::NAN));
     }

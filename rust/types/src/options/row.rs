@@ -182,7 +182,7 @@ impl OptionRow {
     pub fn refusal(&self, number: f64) -> Option<String> {
         (!self.allows(number)).then(|| {
             format!(
-                "given {}, allowed {}",
+                "given {}; allowed: {}",
                 Value::Number(number),
                 self.allowed()
             )

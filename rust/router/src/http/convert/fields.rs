@@ -30,7 +30,7 @@ impl Fields {
                 param: None,
                 ..HttpError::invalid(
                     "",
-                    format!("body: given {}, allowed a JSON object", given(&other)),
+                    format!("body: given {}; allowed: a JSON object", given(&other)),
                 )
             }),
             other => Err(wrong(path, &other, "an object")),
@@ -69,7 +69,7 @@ impl Fields {
         }
     }
 
-    /// Takes a field that must be a string. `allowed` ends the sentence "given …, allowed …".
+    /// Takes a field that must be a string. `allowed` ends the sentence "given …; allowed: …".
     pub(super) fn take_string(&mut self, name: &str, allowed: &str) -> Field<Option<String>> {
         match self.take(name) {
             None => Ok(None),
@@ -194,7 +194,7 @@ fn to_u32(path: &str, value: &Value, allowed: &str) -> Field<u32> {
 pub(super) fn wrong(path: &str, value: &Value, allowed: &str) -> HttpError {
     HttpError::invalid(
         path,
-        format!("{path}: given {}, allowed {allowed}", given(value)),
+        format!("{path}: given {}; allowed: {allowed}", given(value)),
     )
 }
 

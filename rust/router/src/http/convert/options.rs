@@ -99,7 +99,7 @@ fn take_chat_logprobs(body: &mut Fields) -> Field<Option<u32>> {
     match num_top {
         Some(num_top) if num_top > 0 && !wanted => Err(HttpError::invalid(
             "top_logprobs",
-            format!("top_logprobs: given {num_top} without logprobs, allowed with logprobs true"),
+            format!("top_logprobs: given {num_top} without logprobs; allowed: with logprobs true"),
         )),
         num_top => Ok(wanted.then(|| num_top.unwrap_or(0))),
     }
@@ -128,7 +128,7 @@ fn take_logit_bias(body: &mut Fields) -> Field<BTreeMap<u32, f32>> {
             let token = key.parse::<u32>().map_err(|_| {
                 HttpError::invalid(
                     "logit_bias",
-                    format!("logit_bias: given the key {key:?}, allowed {ALLOWED}"),
+                    format!("logit_bias: given the key {key:?}; allowed: {ALLOWED}"),
                 )
             })?;
             let bias = to_f32(
@@ -161,7 +161,7 @@ pub(super) fn take_stopping(body: &mut Fields, default_max_tokens: Option<u32>) 
         return Err(HttpError::invalid(
             "max_completion_tokens",
             format!(
-                "max_completion_tokens: given {new} together with max_tokens {old}, allowed one of them"
+                "max_completion_tokens: given {new} together with max_tokens {old}; allowed: one of them"
             ),
         ));
     }

@@ -68,7 +68,7 @@ fn to_message(
         "tool" | "function" => {
             return Err(HttpError::unsupported(
                 &role_path,
-                format!("{role_path}: given {role:?}, allowed {ROLES}: tools are not supported"),
+                format!("{role_path}: given {role:?}; allowed: {ROLES}: tools are not supported"),
             ));
         }
         _ => return Err(wrong(&role_path, &Value::String(role), ROLES)),
@@ -121,7 +121,7 @@ fn to_part(path: &str, value: Value) -> Field<String> {
         Some(other) => {
             return Err(HttpError::unsupported(
                 &kind_path,
-                format!("{kind_path}: given {other:?}, allowed \"text\""),
+                format!("{kind_path}: given {other:?}; allowed: \"text\""),
             ));
         }
         None => {
@@ -167,7 +167,7 @@ pub(super) fn take_prompts(body: &mut Fields) -> Field<Vec<Prompt>> {
         return Err(HttpError::invalid(
             "prompt",
             format!(
-                "prompt: given {} prompts, allowed up to {MAX_PROMPTS}",
+                "prompt: given {} prompts; allowed: up to {MAX_PROMPTS}",
                 items.len()
             ),
         ));
@@ -192,7 +192,7 @@ fn to_prompt(path: &str, value: Value) -> Field<Prompt> {
 fn both(name: &str) -> HttpError {
     HttpError::invalid(
         "prompt_token_ids",
-        format!("prompt_token_ids: given together with {name}, allowed one of them"),
+        format!("prompt_token_ids: given together with {name}; allowed: one of them"),
     )
 }
 
@@ -212,7 +212,7 @@ pub(super) fn take_prediction(
         Some(other) => {
             return Err(HttpError::unsupported(
                 "prediction.type",
-                format!("prediction.type: given {other:?}, allowed \"content\""),
+                format!("prediction.type: given {other:?}; allowed: \"content\""),
             ));
         }
         None => {

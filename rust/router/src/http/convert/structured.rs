@@ -32,7 +32,7 @@ pub(super) fn take_structured(
         (Some(_), Some(_)) => {
             return Err(HttpError::invalid(
                 "structured_outputs",
-                "structured_outputs: given together with response_format, allowed one of them",
+                "structured_outputs: given together with response_format; allowed: one of them",
             ));
         }
         (Some(constraint), None) => (Some(constraint), RESPONSE_FORMAT_SCHEMA),
@@ -132,7 +132,7 @@ fn take_structured_outputs(
     let Some(constraint) = given.pop().filter(|_| count == 1) else {
         return Err(HttpError::invalid(
             "structured_outputs",
-            format!("structured_outputs: given {count} constraints, allowed {KINDS}"),
+            format!("structured_outputs: given {count} constraints; allowed: {KINDS}"),
         ));
     };
     Ok(Some(constraint))

@@ -14,67 +14,67 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"temperature": "hot"}),
             "temperature",
             INVALID,
-            "temperature: given the string \"hot\", allowed a number from 0 to 100",
+            "temperature: given the string \"hot\"; allowed: a number from 0 to 100",
         ),
         (
             json!({"top_p": 1e300}),
             "top_p",
             INVALID,
-            "top_p: given 1e+300, allowed a number above 0, up to 1",
+            "top_p: given 1e+300; allowed: a number above 0, up to 1",
         ),
         (
             json!({"max_tokens": 5.5}),
             "max_tokens",
             INVALID,
-            "max_tokens: given 5.5, allowed an integer, 1 or more",
+            "max_tokens: given 5.5; allowed: an integer, 1 or more",
         ),
         (
             json!({"n": -1}),
             "n",
             INVALID,
-            "n: given -1, allowed an integer from 1 to 8",
+            "n: given -1; allowed: an integer from 1 to 8",
         ),
         (
             json!({"n": 4_294_967_296_u64}),
             "n",
             INVALID,
-            "n: given 4294967296, allowed an integer from 1 to 8",
+            "n: given 4294967296; allowed: an integer from 1 to 8",
         ),
         (
             json!({"seed": 1.5}),
             "seed",
             INVALID,
-            "seed: given 1.5, allowed an integer from -9223372036854775808 to 18446744073709551615",
+            "seed: given 1.5; allowed: an integer from -9223372036854775808 to 18446744073709551615",
         ),
         (
             json!({"stop": [1]}),
             "stop[0]",
             INVALID,
-            "stop[0]: given 1, allowed a string",
+            "stop[0]: given 1; allowed: a string",
         ),
         (
             json!({"stream": "yes"}),
             "stream",
             INVALID,
-            "stream: given the string \"yes\", allowed true or false",
+            "stream: given the string \"yes\"; allowed: true or false",
         ),
         (
             json!({"logit_bias": {"x": 1}}),
             "logit_bias",
             INVALID,
-            "logit_bias: given the key \"x\", allowed an object from token ids to numbers from -100 to 100",
+            "logit_bias: given the key \"x\"; allowed: an object from token ids to numbers from -100 to 100",
         ),
         (
             json!({"logit_bias": [1]}),
             "logit_bias",
             INVALID,
-            "logit_bias: given a list of 1, allowed an object from token ids to numbers from -100 to 100",
+            "logit_bias: given a list of 1; allowed: an object from token ids to numbers from -100 to 100",
         ),
         (
             json!({"max_tokens": 4, "max_completion_tokens": 5}),
             "max_completion_tokens",
             INVALID,
-            "max_completion_tokens: given 5 together with max_tokens 4, allowed one of them",
+            "max_completion_tokens: given 5 together with max_tokens 4; allowed: one of them",
         ),
         (
             json!({"messages": []}),
@@ -86,7 +86,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"messages": ["hi"]}),
             "messages[0]",
             INVALID,
-            "messages[0]: given the string \"hi\", allowed an object",
+            "messages[0]: given the string \"hi\"; allowed: an object",
         ),
         (
             json!({"messages": [{"content": "x"}]}),
@@ -98,19 +98,19 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"messages": [{"role": "robot", "content": "x"}]}),
             "messages[0].role",
             INVALID,
-            "messages[0].role: given the string \"robot\", allowed \"system\", \"developer\", \"user\" or \"assistant\"",
+            "messages[0].role: given the string \"robot\"; allowed: \"system\", \"developer\", \"user\" or \"assistant\"",
         ),
         (
             json!({"messages": [{"role": "tool", "content": "x"}]}),
             "messages[0].role",
             UNSUPPORTED,
-            "messages[0].role: given \"tool\", allowed \"system\", \"developer\", \"user\" or \"assistant\": tools are not supported",
+            "messages[0].role: given \"tool\"; allowed: \"system\", \"developer\", \"user\" or \"assistant\": tools are not supported",
         ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
             "messages[0].content[0].type",
             UNSUPPORTED,
-            "messages[0].content[0].type: given \"image_url\", allowed \"text\"",
+            "messages[0].content[0].type: given \"image_url\"; allowed: \"text\"",
         ),
         (
             json!({"messages": [{"role": "user", "content": null}]}),
@@ -122,61 +122,61 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"prompt_token_ids": [1]}),
             "prompt_token_ids",
             INVALID,
-            "prompt_token_ids: given together with messages, allowed one of them",
+            "prompt_token_ids: given together with messages; allowed: one of them",
         ),
         (
             json!({"prediction": "x"}),
             "prediction",
             INVALID,
-            "prediction: given the string \"x\", allowed an object",
+            "prediction: given the string \"x\"; allowed: an object",
         ),
         (
             json!({"prediction": {"type": "file", "content": "x"}}),
             "prediction.type",
             UNSUPPORTED,
-            "prediction.type: given \"file\", allowed \"content\"",
+            "prediction.type: given \"file\"; allowed: \"content\"",
         ),
         (
             json!({"prediction": {"type": "content", "content": 5}}),
             "prediction.content",
             INVALID,
-            "prediction.content: given 5, allowed a string or a list of {\"type\": \"text\", \"text\": ...} parts",
+            "prediction.content: given 5; allowed: a string or a list of {\"type\": \"text\", \"text\": ...} parts",
         ),
         (
             json!({"speculation": true}),
             "speculation",
             INVALID,
-            "speculation: given true, allowed an object",
+            "speculation: given true; allowed: an object",
         ),
         (
             json!({"speculation": {"mode": "fast"}}),
             "speculation.mode",
             INVALID,
-            "speculation.mode: given the string \"fast\", allowed \"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"",
+            "speculation.mode: given the string \"fast\"; allowed: \"auto\", \"off\", \"bfs\", \"prob\" or \"tiers\"",
         ),
         (
             json!({"logprobs": 5}),
             "logprobs",
             INVALID,
-            "logprobs: given 5, allowed true or false",
+            "logprobs: given 5; allowed: true or false",
         ),
         (
             json!({"top_logprobs": 5}),
             "top_logprobs",
             INVALID,
-            "top_logprobs: given 5 without logprobs, allowed with logprobs true",
+            "top_logprobs: given 5 without logprobs; allowed: with logprobs true",
         ),
         (
             json!({"logprobs": true, "top_logprobs": -1}),
             "top_logprobs",
             INVALID,
-            "top_logprobs: given -1, allowed an integer from 0 to 20",
+            "top_logprobs: given -1; allowed: an integer from 0 to 20",
         ),
         (
             json!({"bad_words": "no"}),
             "bad_words",
             INVALID,
-            "bad_words: given the string \"no\", allowed a list of strings",
+            "bad_words: given the string \"no\"; allowed: a list of strings",
         ),
         (
             json!({"tools": [{}]}),
@@ -188,7 +188,7 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"response_format": {"type": "xml"}}),
             "response_format.type",
             INVALID,
-            "response_format.type: given the string \"xml\", allowed \"text\", \"json_object\" or \"json_schema\"",
+            "response_format.type: given the string \"xml\"; allowed: \"text\", \"json_object\" or \"json_schema\"",
         ),
         (
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}),
@@ -200,19 +200,19 @@ fn refusals() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             json!({"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}}),
             "structured_outputs",
             INVALID,
-            "structured_outputs: given together with response_format, allowed one of them",
+            "structured_outputs: given together with response_format; allowed: one of them",
         ),
         (
             json!({"structured_outputs": {"regex": "a", "choice": ["b"]}}),
             "structured_outputs",
             INVALID,
-            "structured_outputs: given 2 constraints, allowed one of json, json_object, regex, grammar and choice",
+            "structured_outputs: given 2 constraints; allowed: one of json, json_object, regex, grammar and choice",
         ),
         (
             json!({"structured_outputs": {"choice": ["b", 1]}}),
             "structured_outputs.choice[1]",
             INVALID,
-            "structured_outputs.choice[1]: given 1, allowed a string",
+            "structured_outputs.choice[1]: given 1; allowed: a string",
         ),
         (
             json!({"guided_regex": "a+"}),
@@ -252,22 +252,22 @@ fn wrong_completion_fields_are_refused_by_name() {
         (
             json!({"prompt": []}),
             "prompt",
-            "prompt: given an empty list, allowed a string, a list of token ids, or a list of strings or of lists of token ids",
+            "prompt: given an empty list; allowed: a string, a list of token ids, or a list of strings or of lists of token ids",
         ),
         (
             json!({"prompt": [1, -2]}),
             "prompt[1]",
-            "prompt[1]: given -2, allowed a token id",
+            "prompt[1]: given -2; allowed: a token id",
         ),
         (
             json!({"prompt": ["a", 1]}),
             "prompt[1]",
-            "prompt[1]: given 1, allowed a string or a list of token ids",
+            "prompt[1]: given 1; allowed: a string or a list of token ids",
         ),
         (
             json!({"prompt": vec!["a"; 65]}),
             "prompt",
-            "prompt: given 65 prompts, allowed up to 64",
+            "prompt: given 65 prompts; allowed: up to 64",
         ),
         (
             json!({"echo": true}),
@@ -287,7 +287,7 @@ fn wrong_completion_fields_are_refused_by_name() {
         (
             json!({"logprobs": true}),
             "logprobs",
-            "logprobs: given true, allowed an integer from 0 to 20",
+            "logprobs: given true; allowed: an integer from 0 to 20",
         ),
     ] {
         let error = completion(extra).unwrap_err();
@@ -302,7 +302,7 @@ fn body_that_is_no_object_is_refused_without_a_param() {
     assert_eq!(error.param, None);
     assert_eq!(
         error.message,
-        "body: given a list of 1, allowed a JSON object"
+        "body: given a list of 1; allowed: a JSON object"
     );
 }
 
