@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -158,6 +159,8 @@ def _num_parts(one: Combination) -> int:
 COVERING = _with_cases(_covering(), _num_parts)
 """With the references every pair of values of two dimensions, with a part of the cases each."""
 
+SUBMITTED_WITHIN_S = 120.0
+
 FULL = _with_cases(_product(), lambda one: MOST_PARTS)
 """The full product but for the other crowded ones, with a small part of the cases each: some hours."""
 
@@ -188,7 +191,12 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
         # Each waits for its answer: all are submitted, and the engine runs some of them.
         ThreadPoolExecutor(len(order)) as callers,
     ):
-        completions = list(callers.map(lambda case: _ask(llm, case), order))
+        asked = callers.map(lambda case: _ask(llm, case), order)
+        try:
+            _await_requests(llm, sum(case.options().get("n", 1) for case in order))
+        finally:
+            shared.open()
+        completions = list(asked)
         preemptions = llm.load().preemptions
     choices = [choice for completion in completions for choice in completion.choices]
     by_source: dict[str, int] = {}
@@ -205,6 +213,17 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
         preemptions=preemptions,
         most_requests=shared.most_requests,
     )
+
+
+def _await_requests(llm: LLM, number: int) -> None:
+    """Waits until so many were submitted: how crowded the pages are must not depend on the machine."""
+    deadline_s = time.monotonic() + SUBMITTED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        load = llm.load()
+        if load.running + load.waiting >= number:
+            return
+        time.sleep(0.005)
+    raise TimeoutError(f"fewer than {number} requests after {SUBMITTED_WITHIN_S:g} seconds")
 
 
 def _ask(llm: LLM, case: Case) -> Completion:

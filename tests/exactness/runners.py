@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ SCARCE_PAGES = 32
 
 MAX_CONTEXT = SCARCE_PAGES * 16
 
+OPENED_WITHIN_S = 300.0
+
 
 def native(dtype: str) -> str:
     """A number format, or `float32` where this CPU does not compute it natively."""
@@ -37,14 +40,21 @@ class SharedRunner:
         self.num_pages = num_pages
         self.most_requests = 0
         """Most requests of one forward so far."""
+        self._open = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
     def step(self, plan: PlanArrays) -> StepResult:
-        """As the model gives it."""
+        """As the model gives it, once it was opened."""
+        if not self._open.wait(OPENED_WITHIN_S):
+            raise TimeoutError(f"no `open` in {OPENED_WITHIN_S:g} seconds")
         self.most_requests = max(self.most_requests, len(plan.request_kind))
         return self._runner.step(plan)
+
+    def open(self) -> None:
+        """Lets forwards run. Until then requests gather, however slowly they are submitted."""
+        self._open.set()
 
     def close(self) -> None:
         """Leaves the model to the next combination."""
