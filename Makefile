@@ -149,6 +149,10 @@ bench-routing: bigrams  ## measure intent routing with a warm memory, one to fou
 bench-against: bigrams  ## measure this build and another in turn: BASE=CHECKOUT, built (15 minutes; QUICK=1 takes 3)
 	$(BIN)/python -m bench against --base $(BASE) $(if $(QUICK),--quick)
 
+.PHONY: bench-scale
+bench-scale: model  ## measure draft memory at size; BASE=CHECKOUT beside it (30 minutes; QUICK=1 takes 3)
+	$(BIN)/python -m bench scale $(if $(BASE),--base $(BASE)) $(if $(QUICK),--quick)
+
 .PHONY: wheel
 wheel: setup  ## build both wheels into dist/
 	$(BIN)/maturin build --release --locked --out dist

@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|against|pages ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|against|scale|pages ...]`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.recording.tasks import ROUTED
 from bench.router import latency as router
+from bench.scale import run as scale
 from bench.support.pages import fill_pages
 from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing", "overlap", "against", "pages")
+NAMED = ("draft", "routing", "overlap", "against", "scale", "pages")
 """Those that run only when named: they take long, or fetch other projects' packages. `pages` measures
 nothing: it fills README and docs/benchmarks.md from the results that are there."""
 
@@ -40,8 +41,12 @@ def main() -> int:
         action="store_true",
         help="llama.cpp beside ours on the CPU (compiles 12 minutes)",
     )
-    parser.add_argument("--base", type=Path, help="built checkout that `against` compares with")
-    parser.add_argument("--quick", action="store_true", help="few pairs for `against`")
+    parser.add_argument(
+        "--base", type=Path, help="built checkout that `against` and `scale` compare with"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few samples for `against` and `scale`"
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
     unknown = set(args.benches) - {*BENCHES, *NAMED}
@@ -76,6 +81,8 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
         overlap.run()
     if "draft" in wanted:
         table.run(model)
+    if "scale" in wanted:
+        scale.run(args.base, model, threads=args.threads, quick=args.quick)
     if "against" in wanted:
         against.run(args.base, model, pairs=args.pairs, threads=args.threads, quick=args.quick)
 

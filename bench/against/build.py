@@ -51,17 +51,24 @@ class Child:
 
     Args:
         build: Whose package it imports.
-        sampler: Name in `SAMPLERS`.
+        sampler: Name in the `SAMPLERS` of its module.
         folder: The model.
         threads: Threads of a forward.
         more: Further arguments of the sampler.
+        module: Where the sampler is.
     """
 
     def __init__(
-        self, build: Build, sampler: str, folder: Path, threads: int, more: dict[str, Any]
+        self,
+        build: Build,
+        sampler: str,
+        folder: Path,
+        threads: int,
+        more: dict[str, Any],
+        module: str = "bench.against.samplers",
     ) -> None:
         self._cache = tempfile.TemporaryDirectory(prefix="spectrie-bench-")
-        arguments = [sampler, str(folder), str(threads), json.dumps(more)]
+        arguments = [module, sampler, str(folder), str(threads), json.dumps(more)]
         self._process = JsonChild(
             "the measuring process",
             [sys.executable, "-m", "bench.against.child", *arguments],

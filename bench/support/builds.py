@@ -25,12 +25,19 @@ def engine(**options: Any) -> _core.Engine:
     return made
 
 
-def greedy_request(handle: int, prompt_ids: list[int], max_tokens: int) -> _core.Request:
+def greedy_request(
+    handle: int,
+    prompt_ids: list[int],
+    max_tokens: int,
+    *,
+    namespace: str = "default",
+    learn: bool = True,
+) -> _core.Request:
     """A request whose answer has exactly `max_tokens` tokens, the likeliest ones."""
     kind: Any = _core.Request
     start = worker_pb2.Start(
-        namespace="default",
-        learn=True,
+        namespace=namespace,
+        learn=learn,
         prompt_ids=prompt_ids,
         max_tokens=max_tokens,
         ignore_eos=True,
@@ -43,6 +50,8 @@ def greedy_request(handle: int, prompt_ids: list[int], max_tokens: int) -> _core
     except TypeError:
         made = kind(
             handle=handle,
+            namespace=namespace,
+            learn=learn,
             prompt_ids=prompt_ids,
             max_tokens=max_tokens,
             temperature=0.0,

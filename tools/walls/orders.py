@@ -51,6 +51,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "cpu draft router",
         "overlap routing speculation",
         "against",
+        "scale",
         "__main__",
     ),
     "bench/draft": (

@@ -39,6 +39,9 @@ class Load:
     def prefix_hit_tokens(self) -> int:
         """Prompt tokens found there."""
     @property
+    def draft_calls(self) -> int:
+        """Times that a request was asked for drafts."""
+    @property
     def drafting_ms_total(self) -> float:
         """Milliseconds that drafting took."""
     @property

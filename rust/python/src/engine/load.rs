@@ -22,6 +22,7 @@ mirror! {
         preemptions: u64,
         prefix_query_tokens: u64,
         prefix_hit_tokens: u64,
+        draft_calls: u64,
         drafting_ms_total: f64,
         choices_total: u64,
         choices_right: u64,

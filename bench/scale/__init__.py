@@ -1,0 +1,1 @@
+"""What draft memory costs and holds at any size: tenants, tokens, contexts, files."""

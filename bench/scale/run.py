@@ -1,0 +1,111 @@
+"""Measures draft memory at size, this build and another in turn, and writes one table."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.against.build import Build, Child
+from bench.scale import samplers
+from bench.scale.figure import FIGURES, Figure, verdict
+from bench.support import machine, report
+from bench.support.pairs import MIN_PAIRS
+
+__all__ = ["run"]
+
+COUNTED = {"held": 1, "disk": 1}
+"""Samplers that count: one sample says it all."""
+LONG = {"ends": 5}
+QUICK = 2
+CORPUS_TOKENS = 1_000_000_000
+SMALLER_CORPUS_TOKENS = 200_000_000
+CORPUS_BYTES_FREE = 60 << 30
+"""Free bytes below which the smaller corpus is built."""
+QUICK_CORPUS_TOKENS = 2_000_000
+_SAMPLERS = ("held", "beside", "size", "scale-draft", "ends", "disk")
+_HEADER = ["what", "base", "ours", "floor", "goal", "samples", "verdict"]
+_Samples = dict[str, list[float]]
+
+
+def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
+    """Measures and writes `bench/results/scale.*`.
+
+    Args:
+        base: Another checkout, built; without it only this one is measured.
+        model: Folder of the model, for its tokenizer.
+        threads: As everywhere.
+        quick: Whether a few samples are enough, to see that everything runs.
+    """
+    checkouts = [*([base.resolve()] if base else []), machine.ROOT]
+    builds = [Build.of(checkout) for checkout in checkouts]
+    tokens = QUICK_CORPUS_TOKENS if quick else _corpus_tokens()
+    more = {"corpus_tokens": tokens, "every": 4, "corpora": []}
+    taken: list[_Samples] = [{} for _ in builds]
+    for sampler in _SAMPLERS:
+        count = QUICK if quick else LONG.get(sampler, MIN_PAIRS)
+        _take(builds, sampler, Path(model), threads, more, COUNTED.get(sampler, count), taken)
+    of_base = taken[0] if base else {}
+    ours = taken[-1]
+    facts = machine.facts(threads=threads)
+    rows = [_cells(figure, of_base, ours) for figure in FIGURES if figure.name in ours]
+    commits = [build.commit for build in builds]
+    notes = [
+        (f"Base: commit {commits[0]}. " if base else "")
+        + "Times are processor time of the engine's thread; forwards take none. A figure is the median of its"
+        " samples, taken in turn where there are two builds. Corpus:"
+        f" {tokens:,} generated tokens."
+    ]
+    data = {"commits": commits, "base": of_base, "ours": ours}
+    report.write("scale", "Draft memory at size", facts, _HEADER, rows, data, notes)
+
+
+def _corpus_tokens() -> int:
+    free = shutil.disk_usage(Path.home()).free
+    return CORPUS_TOKENS if free >= CORPUS_BYTES_FREE else SMALLER_CORPUS_TOKENS
+
+
+def _take(
+    builds: Sequence[Build],
+    sampler: str,
+    folder: Path,
+    threads: int,
+    more: dict[str, Any],
+    count: int,
+    taken: Sequence[_Samples],
+) -> None:
+    print(f"scale: {sampler}", file=sys.stderr, flush=True)
+    children = [Child(build, sampler, folder, threads, more, samplers.__name__) for build in builds]
+    try:
+        for number in range(count):
+            order = list(zip(children, taken, strict=True))
+            for child, figures in order if number % 2 == 0 else order[::-1]:
+                for name, value in child.take(number)[0].items():
+                    figures.setdefault(name, []).append(value)
+    finally:
+        for child in children:
+            child.close()
+
+
+def _cells(figure: Figure, base: Mapping[str, list[float]], ours: _Samples) -> list[str]:
+    mine, theirs = ours[figure.name], base.get(figure.name)
+    values: Sequence[float] = mine
+    judged = "" if figure.of_base and theirs is None else None
+    if figure.of_base and theirs is not None:
+        values = [one / other for one, other in zip(mine, theirs, strict=True)]
+    return [
+        figure.name,
+        _number(statistics.median(theirs)) if theirs else "",
+        _number(statistics.median(mine)),
+        "" if figure.floor is None else _number(figure.floor) + "x base" * figure.of_base,
+        "" if figure.goal is None else _number(figure.goal) + "x base" * figure.of_base,
+        str(len(mine)),
+        verdict(figure, values) if judged is None else judged,
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
