@@ -17,16 +17,28 @@ pub(crate) const LIMITS: [u32; 4] = [16, 32, 32, 16];
 /// Buckets visited per occurrence wanted, so that a crowded bucket cannot make a draft slow.
 const VISITS_PER_OCCURRENCE: u32 = 4;
 
+/// A link whose chain goes on where it cannot be read now.
+pub(crate) const CUT: u32 = u32::MAX;
+
 /// A token log with hash chains that readers can walk.
 pub(crate) trait Chains {
     /// Number of tokens that may be read.
     fn end(&self) -> u32;
     /// The token at `position`, which is below [`Chains::end`].
     fn token(&self, position: u32) -> TokenId;
-    /// The newest continuation in the bucket of `hash`; 0 = none.
+    /// The newest continuation in the bucket of `hash`; 0 = none, [`CUT`] = out of reach.
     fn head(&self, order: usize, hash: u32) -> u32;
-    /// The continuation before `position` in its bucket; 0 = none.
+    /// The continuation before `position` in its bucket; 0 = none, [`CUT`] = out of reach.
     fn previous(&self, order: usize, position: u32) -> u32;
+    /// Tokens before `position` that equal the end of `context`, at most `context.len()`.
+    fn matched_before(&self, position: u32, context: &[TokenId]) -> usize {
+        let max = context.len().min(position as usize);
+        (0..max)
+            .take_while(|&back| {
+                self.token(position - 1 - back as u32) == context[context.len() - 1 - back]
+            })
+            .count()
+    }
 }
 
 /// One place where the text before it equals the end of the context.
@@ -88,16 +100,6 @@ pub(crate) fn context_of(tokens: &[TokenId]) -> &[TokenId] {
     &tail[start..]
 }
 
-/// Tokens before `position` that equal the end of `context`, at most `context.len()`.
-fn matched_before<C: Chains>(chains: &C, position: u32, context: &[TokenId]) -> usize {
-    let max = context.len().min(position as usize);
-    (0..max)
-        .take_while(|&back| {
-            chains.token(position - 1 - back as u32) == context[context.len() - 1 - back]
-        })
-        .count()
-}
-
 /// Appends the occurrences of every suffix of `context` that has a chain, longest order first and
 /// newest first, each once.
 ///
@@ -122,10 +124,10 @@ pub(crate) fn collect<C: Chains>(
     for order in (0..count).rev() {
         let mut visits = limits[order] * VISITS_PER_OCCURRENCE;
         let mut position = chains.head(order, hashes[order]);
-        while position != 0 && limits[order] > 0 && visits > 0 {
+        while position != 0 && position != CUT && limits[order] > 0 && visits > 0 {
             visits -= 1;
             if position < end {
-                let matched = matched_before(chains, position, context);
+                let matched = chains.matched_before(position, context);
                 if matched >= ORDERS[order] {
                     limits[order] -= 1;
                     let taken = (order + 1..count)
