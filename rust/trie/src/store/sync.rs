@@ -2,10 +2,10 @@
 //! those of loom, for `testing/interleavings.rs`.
 
 #[cfg(not(all(test, loom)))]
-pub(crate) use std::sync::atomic::AtomicU32;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 #[cfg(all(test, loom))]
-pub(crate) use loom::sync::atomic::AtomicU32;
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 /// `count` words of zero. Costs no time: pages come zeroed when they are first touched.
 #[cfg(not(all(test, loom)))]
@@ -16,6 +16,17 @@ pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
 #[cfg(all(test, loom))]
 pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
     (0..count).map(|_| AtomicU32::new(0)).collect()
+}
+
+/// `count` words of zero like those of [`zeroed`]; `None` if the system has no addresses for them.
+#[cfg(not(all(test, loom)))]
+pub(crate) fn try_zeroed(count: usize) -> Option<Box<[AtomicU32]>> {
+    bytemuck::try_zeroed_slice_box(count).ok()
+}
+
+#[cfg(all(test, loom))]
+pub(crate) fn try_zeroed(count: usize) -> Option<Box<[AtomicU32]>> {
+    Some(zeroed(count))
 }
 
 /// Sets a word that no other thread sees yet.

@@ -3,7 +3,11 @@
 pub(crate) mod builder;
 pub(crate) mod corpus;
 mod file;
+mod frames;
 #[cfg(test)]
 mod fuzz;
+mod header;
+mod layout;
+mod loader;
 mod map;
 pub(crate) mod readers;
