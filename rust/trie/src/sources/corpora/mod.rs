@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 pub(crate) mod corpus;
+mod building;
 mod file;
 mod frames;
 #[cfg(test)]
