@@ -5,9 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spectrie_trie::{
-    Bigrams, Corpus, CorpusInfo, DraftMemory, NamespaceInfo, Readers, SnapshotInfo,
-};
+use spectrie_trie::{Bigrams, CorpusInfo, DraftMemory, NamespaceInfo, Readers, SnapshotInfo};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -21,7 +19,7 @@ impl Engine {
     /// changes then.
     pub fn add_corpus(&self, path: &Path, readers: Readers) -> Result<CorpusInfo, EngineError> {
         let memory = self.memory()?;
-        let corpus = Corpus::open(path)?;
+        let corpus = memory.open_corpus(path)?;
         if let Some(expected) = &self.tokenizer_fingerprint
             && corpus.fingerprint() != expected
         {
@@ -31,14 +29,7 @@ impl Engine {
                 expected: expected.clone(),
             });
         }
-        let info = CorpusInfo {
-            name: corpus.name().to_owned(),
-            num_tokens: corpus.num_tokens(),
-            num_documents: corpus.num_documents(),
-            bytes: corpus.bytes(),
-            readers: readers.clone(),
-            accepted_tokens: 0,
-        };
+        let info = corpus.info(readers.clone());
         memory.add_corpus(corpus, readers)?;
         Ok(info)
     }

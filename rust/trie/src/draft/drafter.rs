@@ -8,6 +8,7 @@ use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
 use crate::sources::all::{AllSources, SHARED_LIMITS};
+use crate::sources::corpora::read_budget::ReadBudget;
 use crate::sources::prediction::Prediction;
 use crate::sources::recycled::Recycled;
 use crate::sources::text::Text;
@@ -233,12 +234,14 @@ impl Drafter {
             None => (Segments::default(), Arc::default(), None, None),
         };
         self.corpus_order.sort(&corpora);
+        let reads = ReadBudget::default();
         let sources = AllSources {
             prediction: self.prediction.text(),
             request: &self.request,
             shared: &segments,
             excluded: &self.excluded,
             corpora: self.corpus_order.corpora(),
+            reads: &reads,
             recycled: [self.recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
         };

@@ -12,7 +12,8 @@ use crate::namespaces::snapshot::place::SnapshotPlace;
 use crate::namespaces::snapshot::save::{save, save_again};
 use crate::store::atomic_file::check_fingerprint;
 use crate::{
-    Bigrams, Corpus, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie, TrieError,
+    Bigrams, Corpus, CorpusCache, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie,
+    TrieError,
 };
 
 /// Named, separate shared tries under one byte budget.
@@ -22,6 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub struct DraftMemory {
     config: MemoryConfig,
+    /// Most bytes of corpora in memory.
+    corpus_bytes: usize,
     pool: Arc<Pool>,
     held: Mutex<Held>,
     /// Saves take turns; where the last snapshot is.
@@ -37,6 +40,8 @@ struct Held {
     /// In the order in which they were added.
     corpora: Vec<LoadedCorpus>,
     bigrams: Option<Arc<Bigrams>>,
+    /// Memory of all corpora, made for the first.
+    corpus_cache: Option<Arc<CorpusCache>>,
 }
 
 #[derive(Debug)]
@@ -74,10 +79,19 @@ impl DraftMemory {
         let pool = Arc::new(Pool::new(config.capacity_bytes));
         Ok(Self {
             config,
+            corpus_bytes: CorpusCache::DEFAULT_BYTES,
             pool,
             held: Mutex::default(),
             saving: Mutex::default(),
         })
+    }
+
+    /// Sets the bytes of memory that hold corpora opened here, beside the capacity: at least one
+    /// block of 64 KiB, taken as corpora are read. Default [`CorpusCache::DEFAULT_BYTES`].
+    #[must_use]
+    pub fn with_corpus_bytes(mut self, bytes: usize) -> Self {
+        self.corpus_bytes = bytes;
+        self
     }
 
     /// Returns the trie of a namespace, created empty on first use.
@@ -132,6 +146,36 @@ impl DraftMemory {
             shared.set_bigrams(bigrams.clone());
         }
         held.bigrams = bigrams;
+    }
+
+    /// Opens the corpus file at `path` in the memory that all corpora opened here share: see
+    /// [`Corpus::open_in`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Corpus::open`].
+    pub fn open_corpus(&self, path: &Path) -> Result<Arc<Corpus>, TrieError> {
+        let cache = Arc::clone(
+            self.held()
+                .corpus_cache
+                .get_or_insert_with(|| CorpusCache::new(self.corpus_bytes)),
+        );
+        Corpus::open_in(path, &cache)
+    }
+
+    /// Returns the bytes of corpora in memory, at most those of
+    /// [`DraftMemory::with_corpus_bytes`].
+    pub fn corpus_memory_bytes(&self) -> usize {
+        let held = self.held();
+        held.corpus_cache.as_ref().map_or(0, |cache| cache.bytes())
+    }
+
+    /// Waits until what corpora read ahead is read.
+    pub fn wait_for_corpora(&self) {
+        let cache = self.held().corpus_cache.clone();
+        if let Some(cache) = cache {
+            cache.wait();
+        }
     }
 
     /// Adds `corpus` for `readers`, running requests included, from their next step on.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spectrie_types::Source;
 
 use crate::sources::bigrams::Bigrams;
+use crate::sources::corpora::read_budget::ReadBudget;
 use crate::sources::recycled::{Answer, Recycled};
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, ORDERS, Occurrence, collect};
@@ -38,6 +39,8 @@ pub(crate) struct AllSources<'a> {
     pub(crate) excluded: &'a [InsertedRange],
     /// The most useful first.
     pub(crate) corpora: &'a [Arc<Corpus>],
+    /// Blocks of corpora that this draft may still read from files.
+    pub(crate) reads: &'a ReadBudget,
     /// The model's earlier answers: in this request, then in its namespace.
     pub(crate) recycled: [Option<&'a Recycled>; 2],
     /// What the model says after one token alone.
@@ -120,7 +123,8 @@ impl AllSources<'_> {
                 break;
             }
             let origin = CORPUS + index as u16;
-            collect(&**corpus, origin, context, &mut wanted, occurrences);
+            let corpus = corpus.reader(self.reads);
+            collect(&corpus, origin, context, &mut wanted, occurrences);
         }
     }
 
@@ -168,7 +172,7 @@ impl AllSources<'_> {
         let next = match occurrence.origin {
             PREDICTION => read(self.prediction, position)?,
             REQUEST => read(self.request, position)?,
-            origin if origin >= CORPUS => read(self.corpus(origin)?, position)?,
+            origin if origin >= CORPUS => read(&self.corpus(origin)?.reader(self.reads), position)?,
             origin => read(self.segment(origin)?, position)?,
         };
         let matched = occurrence.matched + 1;

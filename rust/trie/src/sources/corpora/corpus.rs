@@ -1,15 +1,20 @@
-//! An open corpus: read-only, memory-mapped, with its index.
+//! An open corpus: its file, and its blocks in memory.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
-use crate::sources::corpora::file::{Header, Sections};
-use crate::sources::corpora::map::Map;
+use crate::TrieError;
+use crate::sources::corpora::block_file::BlockFile;
+use crate::sources::corpora::blocks::Blocks;
+use crate::sources::corpora::corpus_cache::CorpusCache;
+use crate::sources::corpora::frames::Frames;
+use crate::sources::corpora::header::Header;
+use crate::sources::corpora::layout::BLOCK_BYTES;
+use crate::sources::corpora::read_budget::ReadBudget;
+use crate::sources::corpora::reader::CorpusReader;
 use crate::sources::corpora::readers::Readers;
-use crate::store::chains::{Chains, ORDERS, bucket};
-use crate::{SEPARATOR, TokenId, TrieError};
 
 /// Size and use of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,75 +31,153 @@ pub struct CorpusInfo {
     pub readers: Readers,
     /// Number of its tokens that the model accepted since it was opened.
     pub accepted_tokens: u64,
+    /// Blocks of 64 KiB of its file that were damaged or cut off when they were first read. Nothing
+    /// is drafted from them; the others stay in use.
+    pub lost_blocks: u64,
+    /// The first of them: its bytes in the file, and what was found there.
+    pub first_loss: Option<String>,
 }
 
-/// An open corpus file: text and its index, mapped and never changed.
+/// How much of its file a corpus has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CorpusReads {
+    /// Bytes, those read to open it included.
+    pub bytes: u64,
+    /// Blocks of 64 KiB read by drafts, which waited for them.
+    pub draft_blocks: u64,
+    /// Blocks of 64 KiB read ahead in the background.
+    pub background_blocks: u64,
+}
+
+/// An open corpus file: text and its index, never changed.
 ///
 /// It stays readable for all who hold it, even after it is removed from a [`crate::DraftMemory`] or
-/// its file is replaced.
+/// its file is replaced. Its blocks are read when they are first wanted, or ahead of that, and each
+/// is checked then: one that is damaged, or cut off, costs itself and nothing else.
 #[derive(Debug)]
 pub struct Corpus {
-    header: Header,
-    sections: Sections,
-    map: Map,
+    blocks: Arc<Blocks>,
+    /// Where it was opened with one; without, drafts read whatever they need.
+    cache: Option<Arc<CorpusCache>>,
     accepted_tokens: AtomicU64,
 }
 
 impl Corpus {
-    /// Maps the corpus file at `path` and verifies all of it: about 0.1 s for 10M tokens (270 MB)
-    /// in the page cache.
+    /// Opens the corpus file at `path` for tools: a draft waits for all that it reads, so what it
+    /// finds depends on nothing else. Holds at most [`CorpusCache::DEFAULT_BYTES`] of it in memory.
     ///
-    /// Do not rewrite the file in place while it is open; [`crate::CorpusBuilder::finish`] replaces
-    /// it safely.
+    /// Reads the header and a table of checksums: 4 MB for a billion tokens. A file of format 1 has
+    /// no table, so all of it is read and checked.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Io`] if it cannot be read; [`TrieError::Refused`] if it is damaged, of another
-    /// format version, or not a corpus. No bytes can make it panic.
+    /// [`TrieError::Io`] if it cannot be read; [`TrieError::Refused`] if its header or table is
+    /// damaged, it is cut short, of another format version, or not a corpus. No bytes can make it
+    /// panic.
     pub fn open(path: &Path) -> Result<Arc<Self>, TrieError> {
-        let map = Map::open(path).map_err(|error| TrieError::io("open", path, &error))?;
-        Self::verify(map, path)
+        Ok(Self::alone(BlockFile::open(path)?))
     }
 
-    /// The corpus that `map` holds. `path` is for messages.
-    pub(super) fn verify(map: Map, path: &Path) -> Result<Arc<Self>, TrieError> {
-        let header = Header::decode(&map, path)?;
-        let sections = Sections::of(header.num_cells);
-        Ok(Arc::new(Self {
-            header,
-            sections,
-            map,
+    /// Opens the corpus file at `path` for a server: its blocks are held in `cache`, and no draft
+    /// reads more than eight blocks itself; what else it misses counts as not found and is read in
+    /// the background. If all of it fits there, it is read ahead.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Corpus::open`].
+    pub fn open_in(path: &Path, cache: &Arc<CorpusCache>) -> Result<Arc<Self>, TrieError> {
+        Ok(Self::cached(BlockFile::open(path)?, cache))
+    }
+
+    /// The corpus of `file`, with memory of its own.
+    pub(super) fn alone(file: BlockFile) -> Arc<Self> {
+        let bytes = file
+            .layout()
+            .words()
+            .saturating_mul(size_of::<u32>() as u64) as usize;
+        let capacity = bytes
+            .saturating_add(BLOCK_BYTES)
+            .min(CorpusCache::DEFAULT_BYTES);
+        let frames = Arc::new(Frames::new(capacity));
+        Arc::new(Self {
+            blocks: Arc::new(Blocks::new(file, frames)),
+            cache: None,
             accepted_tokens: AtomicU64::new(0),
-        }))
+        })
+    }
+
+    /// The corpus of `file`, in memory that others share.
+    pub(super) fn cached(file: BlockFile, cache: &Arc<CorpusCache>) -> Arc<Self> {
+        let blocks = Arc::new(Blocks::new(file, Arc::clone(&cache.frames)));
+        if blocks.fit() {
+            let ahead: Weak<Blocks> = Arc::downgrade(&blocks);
+            cache.loader.preload(ahead);
+        }
+        Arc::new(Self {
+            blocks,
+            cache: Some(Arc::clone(cache)),
+            accepted_tokens: AtomicU64::new(0),
+        })
+    }
+
+    /// Reads all of it that finds room in memory, and checks it.
+    pub fn load(&self) {
+        self.blocks.load_all();
+    }
+
+    /// Returns how much of its file was read so far.
+    pub fn reads(&self) -> CorpusReads {
+        let [draft_blocks, background_blocks] = self.blocks.reads();
+        CorpusReads {
+            bytes: self.blocks.file().bytes_read(),
+            draft_blocks,
+            background_blocks,
+        }
+    }
+
+    fn header(&self) -> &Header {
+        self.blocks.file().header()
+    }
+
+    /// What a draft with `budget` reads of it.
+    #[inline]
+    pub(crate) fn reader<'a>(&'a self, budget: &'a ReadBudget) -> CorpusReader<'a> {
+        CorpusReader {
+            blocks: &self.blocks,
+            cache: self.cache.as_deref(),
+            budget,
+            num_cells: self.header().num_cells,
+        }
     }
 
     /// Returns its name, given when it was built.
     pub fn name(&self) -> &str {
-        &self.header.name
+        &self.header().name
     }
 
     /// Returns the fingerprint of the tokenizer whose ids it holds.
     pub fn fingerprint(&self) -> &str {
-        &self.header.fingerprint
+        &self.header().fingerprint
     }
 
     /// Returns the number of tokens of all documents.
     pub fn num_tokens(&self) -> u64 {
-        u64::from(self.header.num_cells - self.header.num_documents)
+        u64::from(self.header().num_cells - self.header().num_documents)
     }
 
     /// Returns the number of documents of at least two tokens.
     pub fn num_documents(&self) -> u64 {
-        u64::from(self.header.num_documents)
+        u64::from(self.header().num_documents)
     }
 
     /// Returns the size of its file in bytes.
     pub fn bytes(&self) -> usize {
-        self.map.len()
+        self.header().file_bytes() as usize
     }
 
-    /// What is known of it, with the readers it was loaded for.
-    pub(crate) fn info(&self, readers: Readers) -> CorpusInfo {
+    /// Returns what is known of it; `readers` are those it is loaded for.
+    pub fn info(&self, readers: Readers) -> CorpusInfo {
+        let loss = self.blocks.loss();
         CorpusInfo {
             name: self.name().to_owned(),
             num_tokens: self.num_tokens(),
@@ -102,6 +185,8 @@ impl Corpus {
             bytes: self.bytes(),
             readers,
             accepted_tokens: self.accepted_tokens(),
+            lost_blocks: loss.blocks,
+            first_loss: loss.first,
         }
     }
 
@@ -113,88 +198,5 @@ impl Corpus {
     /// Notes that drafts from it were accepted.
     pub(crate) fn credit(&self, tokens: u32) {
         self.accepted_tokens.fetch_add(u64::from(tokens), Relaxed);
-    }
-
-    /// The word at `index` of the section that starts at byte `start`.
-    fn word(&self, start: usize, index: usize) -> Option<u32> {
-        let words = self.map.get(start..)?;
-        let bytes = words.get(index * size_of::<u32>()..)?.first_chunk()?;
-        Some(u32::from_le_bytes(*bytes))
-    }
-}
-
-// Every index that is read from the file is checked when it is used, so even a file made to
-// deceive cannot lead outside it.
-impl Chains for Corpus {
-    fn end(&self) -> u32 {
-        self.header.num_cells
-    }
-
-    fn token(&self, position: u32) -> TokenId {
-        if position >= self.header.num_cells {
-            return SEPARATOR;
-        }
-        let start = self.sections.tokens.start;
-        self.word(start, position as usize).unwrap_or(SEPARATOR)
-    }
-
-    fn head(&self, order: usize, hash: u32) -> u32 {
-        let heads = &self.sections.heads[order];
-        let index = bucket(hash, heads.len() / size_of::<u32>());
-        self.word(heads.start, index).unwrap_or(0)
-    }
-
-    fn previous(&self, order: usize, position: u32) -> u32 {
-        if position >= self.header.num_cells {
-            return 0;
-        }
-        let index = position as usize * ORDERS.len() + order;
-        self.word(self.sections.links.start, index).unwrap_or(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::CorpusBuilder;
-    use crate::sources::text::Text;
-    use crate::store::chains::{Occurrence, collect};
-    use proptest::prelude::*;
-
-    /// All occurrences of the end of `context`, oldest first.
-    fn found<C: Chains>(chains: &C, context: &[TokenId]) -> Vec<Occurrence> {
-        let mut occurrences = Vec::new();
-        collect(
-            chains,
-            0,
-            context,
-            &mut [1 << 20; ORDERS.len()],
-            &mut occurrences,
-        );
-        occurrences.sort_by_key(|occurrence| occurrence.position);
-        occurrences
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn a_corpus_finds_what_a_text_finds(
-            documents in prop::collection::vec(prop::collection::vec(0_u32..4, 2..40), 1..20),
-            context in prop::collection::vec(0_u32..4, 1..12),
-        ) {
-            let mut builder = CorpusBuilder::new("a", "").unwrap();
-            let mut text = Text::default();
-            for document in &documents {
-                builder.push(document).unwrap();
-                text.extend(document);
-                text.extend(&[SEPARATOR]);
-            }
-            let path = std::env::temp_dir().join(format!("walk-{}.corpus", std::process::id()));
-            builder.finish(&path).unwrap();
-            let corpus = Corpus::open(&path).unwrap();
-            std::fs::remove_file(&path).unwrap();
-            prop_assert_eq!(found(&*corpus, &context), found(&text, &context));
-        }
     }
 }

@@ -1,14 +1,14 @@
 //! Corpora: named text with its index, built offline by an operator.
 
-pub(crate) mod builder;
+mod block_file;
+mod blocks;
+pub(crate) mod building;
 pub(crate) mod corpus;
-mod building;
-mod file;
+pub(crate) mod corpus_cache;
 mod frames;
-#[cfg(test)]
-mod fuzz;
 mod header;
 mod layout;
 mod loader;
-mod map;
+pub(crate) mod read_budget;
+mod reader;
 pub(crate) mod readers;
