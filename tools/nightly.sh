@@ -11,11 +11,10 @@ skipped=()
 filtered=(python3 tools/filtered_tests.py)
 
 if [[ $installed == *miri* && $installed == *rust-src* ]]; then
-  # Miri has no mmap: under it a corpus is read instead.
   export MIRIFLAGS=-Zmiri-disable-isolation
   echo "==> Miri: what publishes text and what reads files"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
-    segment:: corpora::fuzz snapshot::fuzz atomic_file:: chains:: recycled::tests::the
+    segment:: corpora::tests::fuzz corpora::tests::reads snapshot::fuzz atomic_file:: chains:: recycled::tests::the
   echo "==> Miri: readers beside writers, with weak memory"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency -- \
     readers_see_only_whole_text_while

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use common::Folder;
 use spectrie_trie::{
-    Corpus, CorpusBuilder, DraftMemory, MemoryConfig, Readers, SEPARATOR, TokenId, TrieError,
+    Corpus, CorpusBuilder, DraftConfig, DraftMemory, Drafter, MemoryConfig, Readers, SEPARATOR,
+    TokenId, TrieError,
 };
 
 fn path(folder: &Folder, name: &str) -> PathBuf {
@@ -82,16 +83,21 @@ fn names_that_are_no_file_names_are_refused() {
     }
 }
 
+/// Bytes before the words of a file, and those of the table and checksum of one with one block.
+const HEADER_BYTES: usize = 160;
+const TABLE_BYTES: usize = 16;
+
 #[test]
-fn every_damage_is_refused_with_what_was_found_and_what_to_do() {
+fn damage_to_header_or_table_and_every_cut_are_refused_with_what_was_found_and_what_to_do() {
     let folder = Folder::new();
     build(&folder, "a", &[&[1, 2, 3, 1, 2, 4]]);
     let whole = fs::read(path(&folder, "a")).expect("the file");
-    let refused = |bytes: &[u8]| {
-        let path = path(&folder, "damaged");
-        fs::write(&path, bytes).expect("a writable folder");
-        Corpus::open(&path).expect_err("damaged").to_string()
+    let damaged = path(&folder, "damaged");
+    let open = |bytes: &[u8]| {
+        fs::write(&damaged, bytes).expect("a writable folder");
+        Corpus::open(&damaged)
     };
+    let refused = |bytes: &[u8]| open(bytes).expect_err("damaged").to_string();
     for cut in 0..whole.len() {
         let message = refused(&whole[..cut]);
         assert!(
@@ -99,22 +105,88 @@ fn every_damage_is_refused_with_what_was_found_and_what_to_do() {
             "{message}"
         );
     }
+    let words = HEADER_BYTES..whole.len() - TABLE_BYTES;
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
-        assert!(refused(&bytes).contains("expected"));
+        if words.contains(&at) {
+            let corpus = open(&bytes).expect("a whole header and table");
+            corpus.load();
+            let info = corpus.info(Readers::All);
+            assert_eq!(info.lost_blocks, 1, "byte {at}");
+            let loss = info.first_loss.expect("a loss");
+            assert!(loss.starts_with("bytes 160 to "), "{loss}");
+        } else {
+            assert!(refused(&bytes).contains("expected"), "byte {at}");
+        }
     }
     let mut version = whole.clone();
-    version[8] = 2;
+    version[8] = 3;
     let message = refused(&version);
     assert!(
-        message.contains("format version 2, expected version 1"),
+        message.contains("format version 3, expected version 1 or 2"),
         "{message}"
     );
     let missing = Corpus::open(&path(&folder, "missing"))
         .expect_err("no file")
         .to_string();
     assert!(missing.starts_with("cannot open /"), "{missing}");
+}
+
+#[test]
+fn a_lost_block_drafts_nothing_and_is_counted_once() {
+    let folder = Folder::new();
+    build(&folder, "a", &[&[1, 2, 3, 4, 5, 6, 7, 8]]);
+    let file = path(&folder, "a");
+    let mut bytes = fs::read(&file).expect("the file");
+    bytes[HEADER_BYTES] ^= 1;
+    fs::write(&file, bytes).expect("a writable folder");
+    let memory = memory();
+    let corpus = memory.open_corpus(&file).expect("a whole header and table");
+    memory
+        .add_corpus(corpus, Readers::All)
+        .expect("a free name");
+    let config = DraftConfig {
+        hints: false,
+        ..DraftConfig::default()
+    };
+    for _ in 0..3 {
+        let mut drafter = Drafter::new(config, Some(memory.namespace("a")));
+        drafter.push_prompt(&[2, 3, 4]);
+        assert!(drafter.draft(8, 0.0).is_empty());
+    }
+    memory.wait_for_corpora();
+    assert_eq!(memory.corpora()[0].lost_blocks, 1);
+    assert_eq!(memory.corpus_memory_bytes(), 0);
+}
+
+#[test]
+fn corpora_of_a_memory_share_its_bound_and_are_drafted_from() {
+    let folder = Folder::new();
+    for name in ["a", "b", "c"] {
+        build(&folder, name, &[&[1, 2, 3, 4, 5, 6, 7, 8]]);
+    }
+    let memory = memory().with_corpus_bytes(2 << 16);
+    for name in ["a", "b", "c"] {
+        let corpus = memory.open_corpus(&path(&folder, name));
+        let corpus = corpus.expect("a whole file");
+        memory
+            .add_corpus(corpus, Readers::All)
+            .expect("a free name");
+    }
+    for _ in 0..10 {
+        let mut drafter = Drafter::new(DraftConfig::default(), Some(memory.namespace("a")));
+        drafter.push_prompt(&[2, 3, 4]);
+        assert_eq!(drafter.draft(8, 0.0).path_tokens(0), [5]);
+        assert!(memory.corpus_memory_bytes() <= 2 << 16);
+    }
+    memory.remove_corpus("a").expect("loaded");
+    memory.remove_corpus("b").expect("loaded");
+    memory.wait_for_corpora();
+    assert!(
+        memory.corpus_memory_bytes() <= 1 << 16,
+        "the rest came back"
+    );
 }
 
 #[test]

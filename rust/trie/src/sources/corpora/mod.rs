@@ -12,3 +12,5 @@ mod loader;
 pub(crate) mod read_budget;
 mod reader;
 pub(crate) mod readers;
+#[cfg(test)]
+mod tests;
