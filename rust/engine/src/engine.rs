@@ -76,8 +76,9 @@ impl Engine {
         let (max_held, vocabulary_size) = (config.max_held, config.vocabulary_size);
         let tokenizer_fingerprint = config.tokenizer_fingerprint.clone();
         let memory = (config.speculation != SpeculationMode::Off)
-            .then(|| DraftMemory::new(memory_config(&config)).map(Arc::new))
-            .transpose()?;
+            .then(|| DraftMemory::new(memory_config(&config)))
+            .transpose()?
+            .map(|memory| Arc::new(memory.with_corpus_bytes(config.corpus_memory_bytes)));
         let core = Scheduler::new(config, memory.clone())?;
         let inbox = Inbox {
             load: core.load(),

@@ -1,6 +1,6 @@
 //! What an engine is built with.
 
-use super::host::{MEMORY_BYTES, WORKERS};
+use super::host::{CORPUS_MEMORY_BYTES, MEMORY_BYTES, WORKERS};
 use super::kind::{Kind, Range, above, at_least, integer};
 use super::macros::options;
 use super::model::RUNNERS;
@@ -93,6 +93,9 @@ options! {
     /// Draft memory of each worker; 0 keeps none.
     memory_bytes: usize = MEMORY_BYTES => speculation(Kind::Size)
         .flag("memory", WORKERS).keyword();
+    /// Memory of each worker for corpora: what does not fit is read from disk again.
+    corpus_memory_bytes: usize = CORPUS_MEMORY_BYTES => speculation(Kind::Size)
+        .flag("corpus_memory", WORKERS).keyword();
     /// After which rows the model's runner-up tokens become drafts.
     ///
     /// `decode`: every sampled row; `all`: rows of prompts too, which makes prefill slower.

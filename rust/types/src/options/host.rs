@@ -8,6 +8,10 @@ use super::row::{Group, OptionRow};
 /// Default draft memory of an engine, in bytes: 256 MiB.
 pub const MEMORY_BYTES: usize = 256 << 20;
 
+/// Default memory for corpora of an engine, in bytes: 1 GiB, the text and index of about 39 million
+/// tokens.
+pub const CORPUS_MEMORY_BYTES: usize = 1 << 30;
+
 /// Commands that serve a model.
 pub(super) const WORKERS: &[&str] = &["serve", "worker"];
 

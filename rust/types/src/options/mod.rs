@@ -18,7 +18,7 @@ mod violation;
 
 pub use check::check;
 pub use engine::EngineConfig;
-pub use host::{HOST, MEMORY_BYTES};
+pub use host::{CORPUS_MEMORY_BYTES, HOST, MEMORY_BYTES};
 pub use kind::{Kind, Range};
 pub use model::MODEL;
 pub use nearest::nearest;
