@@ -42,6 +42,8 @@ class EngineOptions:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
+        corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
+            again. In bytes.
         recycle: After which rows the model's runner-up tokens become drafts. `decode`: every
             sampled row; `all`: rows of prompts too, which makes prefill slower.
         min_match: Minimum length of a match, in modes bfs and prob. 1 to 64 tokens.
@@ -76,6 +78,7 @@ class EngineOptions:
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] = "auto"
     max_draft_tokens: int = 16
     memory_bytes: int = 256 << 20
+    corpus_memory_bytes: int = 1024 << 20
     recycle: Literal["off", "decode", "all"] = "decode"
     min_match: int = 1
     max_match: int = 16
@@ -115,6 +118,7 @@ ENGINE = (
     "speculation",
     "max_draft_tokens",
     "memory_bytes",
+    "corpus_memory_bytes",
     "recycle",
     "min_match",
     "max_match",

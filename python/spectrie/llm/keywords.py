@@ -30,6 +30,8 @@ class EngineKeywords(TypedDict, total=False):
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
+        corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
+            again. In bytes.
         max_running: Maximum requests running at once. 1 or more requests. None: by free memory.
         bigrams: Draft from the model's bigrams, computed once in idle time.
         corpora: Built corpus to draft from, by name or path; repeat for several.
@@ -48,6 +50,7 @@ class EngineKeywords(TypedDict, total=False):
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool
     max_draft_tokens: int
     memory_bytes: int
+    corpus_memory_bytes: int
     max_running: int | None
     bigrams: Literal["auto", "off"]
     corpora: Sequence[str | Path]
