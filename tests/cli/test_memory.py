@@ -60,6 +60,12 @@ def test_corpora_of_a_server_are_added_by_absolute_path_listed_and_removed(
     assert main(["corpus", "list", *server]) == 0
     out = capsys.readouterr().out
     assert "for ann" in out and "for everyone" in out and "5.0 MB" in out
+    assert "lost" not in out
+    run.corpora["code"].lost_blocks = 3
+    run.corpora["code"].first_loss = "bytes 160 to 65695 of its file: cut off"
+    assert main(["corpus", "list", *server]) == 0
+    out = capsys.readouterr().out
+    assert "3 blocks lost: bytes 160 to 65695 of its file: cut off" in out
     assert main(["corpus", "remove", "code", *server]) == 0
     assert list(run.corpora) == [str(tmp_path / "here.corpus")]
 

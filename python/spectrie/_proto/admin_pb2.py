@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from spectrie._proto import inference_pb2 as spectrie_dot_v1_dot_inference__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17spectrie/v1/admin.proto\x12\x0bspectrie.v1\x1a\x1bspectrie/v1/inference.proto\">\n\rWorkerFailure\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x1b\n\nNamespaces\x12\r\n\x05names\x18\x01 \x03(\t\"\xa4\x01\n\x06\x43orpus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnum_tokens\x18\x02 \x01(\x04\x12\x15\n\rnum_documents\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12(\n\x07readers\x18\x05 \x01(\x0b\x32\x17.spectrie.v1.Namespaces\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x06 \x01(\x04\x12\x0f\n\x07workers\x18\x07 \x01(\r\"2\n\x12ListCorporaRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"i\n\x13ListCorporaResponse\x12$\n\x07\x63orpora\x18\x01 \x03(\x0b\x32\x13.spectrie.v1.Corpus\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"j\n\x10\x41\x64\x64\x43orpusRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x63orpus\x18\x02 \x01(\t\x12(\n\x07readers\x18\x03 \x01(\x0b\x32\x17.spectrie.v1.NamespacesB\x08\n\x06_model\"f\n\x11\x41\x64\x64\x43orpusResponse\x12#\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x13.spectrie.v1.Corpus\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"A\n\x13RemoveCorpusRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\tB\x08\n\x06_model\"U\n\x14RemoveCorpusResponse\x12\x0f\n\x07workers\x18\x01 \x01(\r\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"j\n\rNamespaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnum_tokens\x18\x02 \x01(\x04\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x04 \x01(\x04\x12\x0f\n\x07workers\x18\x05 \x01(\r\"5\n\x15ListNamespacesRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"v\n\x16ListNamespacesResponse\x12.\n\nnamespaces\x18\x01 \x03(\x0b\x32\x1a.spectrie.v1.NamespaceInfo\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"D\n\x16\x46orgetNamespaceRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\tB\x08\n\x06_model\"X\n\x17\x46orgetNamespaceResponse\x12\x0f\n\x07workers\x18\x01 \x01(\r\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"e\n\x08Snapshot\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0e\n\x06\x66older\x18\x02 \x01(\t\x12\x16\n\x0enum_namespaces\x18\x03 \x01(\r\x12\x12\n\nnum_tokens\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\"3\n\x13SaveSnapshotRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"n\n\x14SaveSnapshotResponse\x12(\n\tsnapshots\x18\x01 \x03(\x0b\x32\x15.spectrie.v1.Snapshot\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"D\n\x0e\x43\x61librationBin\x12\x0e\n\x06trials\x18\x01 \x01(\x04\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x01\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x04\"B\n\x0bSourceTotal\x12#\n\x06source\x18\x01 \x01(\x0e\x32\x13.spectrie.v1.Source\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\"\xc9\x03\n\x0bWorkerStats\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\x03\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12\r\n\x05steps\x18\x05 \x01(\x04\x12\x18\n\x10generated_tokens\x18\x06 \x01(\x04\x12\x16\n\x0e\x64rafted_tokens\x18\x07 \x01(\x04\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x08 \x01(\x04\x12 \n\x18\x65xpected_accepted_tokens\x18\t \x01(\x01\x12\x34\n\x12\x61\x63\x63\x65pted_by_source\x18\n \x03(\x0b\x32\x18.spectrie.v1.SourceTotal\x12\x30\n\x0b\x63\x61libration\x18\x0b \x03(\x0b\x32\x1b.spectrie.v1.CalibrationBin\x12\x15\n\x08net_gain\x18\x0c \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x04\x12\x15\n\rmemory_tokens\x18\x0e \x01(\x04\x12\x16\n\x0e\x65victed_tokens\x18\x0f \x01(\x04\x12\x14\n\x0c\x63orpus_bytes\x18\x10 \x01(\x04\x12\x11\n\trecycling\x18\x11 \x01(\x08\x42\x0b\n\t_net_gain\"/\n\x0fGetStatsRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"=\n\x10GetStatsResponse\x12)\n\x07workers\x18\x01 \x03(\x0b\x32\x18.spectrie.v1.WorkerStats2\xd1\x04\n\x05\x41\x64min\x12P\n\x0bListCorpora\x12\x1f.spectrie.v1.ListCorporaRequest\x1a .spectrie.v1.ListCorporaResponse\x12J\n\tAddCorpus\x12\x1d.spectrie.v1.AddCorpusRequest\x1a\x1e.spectrie.v1.AddCorpusResponse\x12S\n\x0cRemoveCorpus\x12 .spectrie.v1.RemoveCorpusRequest\x1a!.spectrie.v1.RemoveCorpusResponse\x12Y\n\x0eListNamespaces\x12\".spectrie.v1.ListNamespacesRequest\x1a#.spectrie.v1.ListNamespacesResponse\x12\\\n\x0f\x46orgetNamespace\x12#.spectrie.v1.ForgetNamespaceRequest\x1a$.spectrie.v1.ForgetNamespaceResponse\x12S\n\x0cSaveSnapshot\x12 .spectrie.v1.SaveSnapshotRequest\x1a!.spectrie.v1.SaveSnapshotResponse\x12G\n\x08GetStats\x12\x1c.spectrie.v1.GetStatsRequest\x1a\x1d.spectrie.v1.GetStatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17spectrie/v1/admin.proto\x12\x0bspectrie.v1\x1a\x1bspectrie/v1/inference.proto\">\n\rWorkerFailure\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x1b\n\nNamespaces\x12\r\n\x05names\x18\x01 \x03(\t\"\xe1\x01\n\x06\x43orpus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnum_tokens\x18\x02 \x01(\x04\x12\x15\n\rnum_documents\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12(\n\x07readers\x18\x05 \x01(\x0b\x32\x17.spectrie.v1.Namespaces\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x06 \x01(\x04\x12\x0f\n\x07workers\x18\x07 \x01(\r\x12\x13\n\x0blost_blocks\x18\x08 \x01(\x04\x12\x17\n\nfirst_loss\x18\t \x01(\tH\x00\x88\x01\x01\x42\r\n\x0b_first_loss\"2\n\x12ListCorporaRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"i\n\x13ListCorporaResponse\x12$\n\x07\x63orpora\x18\x01 \x03(\x0b\x32\x13.spectrie.v1.Corpus\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"j\n\x10\x41\x64\x64\x43orpusRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x63orpus\x18\x02 \x01(\t\x12(\n\x07readers\x18\x03 \x01(\x0b\x32\x17.spectrie.v1.NamespacesB\x08\n\x06_model\"f\n\x11\x41\x64\x64\x43orpusResponse\x12#\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x13.spectrie.v1.Corpus\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"A\n\x13RemoveCorpusRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\tB\x08\n\x06_model\"U\n\x14RemoveCorpusResponse\x12\x0f\n\x07workers\x18\x01 \x01(\r\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"j\n\rNamespaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nnum_tokens\x18\x02 \x01(\x04\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x04 \x01(\x04\x12\x0f\n\x07workers\x18\x05 \x01(\r\"5\n\x15ListNamespacesRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"v\n\x16ListNamespacesResponse\x12.\n\nnamespaces\x18\x01 \x03(\x0b\x32\x1a.spectrie.v1.NamespaceInfo\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"D\n\x16\x46orgetNamespaceRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\tB\x08\n\x06_model\"X\n\x17\x46orgetNamespaceResponse\x12\x0f\n\x07workers\x18\x01 \x01(\r\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"e\n\x08Snapshot\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0e\n\x06\x66older\x18\x02 \x01(\t\x12\x16\n\x0enum_namespaces\x18\x03 \x01(\r\x12\x12\n\nnum_tokens\x18\x04 \x01(\x04\x12\r\n\x05\x62ytes\x18\x05 \x01(\x04\"3\n\x13SaveSnapshotRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"n\n\x14SaveSnapshotResponse\x12(\n\tsnapshots\x18\x01 \x03(\x0b\x32\x15.spectrie.v1.Snapshot\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.spectrie.v1.WorkerFailure\"D\n\x0e\x43\x61librationBin\x12\x0e\n\x06trials\x18\x01 \x01(\x04\x12\x10\n\x08\x65xpected\x18\x02 \x01(\x01\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x04\"B\n\x0bSourceTotal\x12#\n\x06source\x18\x01 \x01(\x0e\x32\x13.spectrie.v1.Source\x12\x0e\n\x06tokens\x18\x02 \x01(\x04\"\xc9\x03\n\x0bWorkerStats\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x12\n\nprocess_id\x18\x02 \x01(\x03\x12\x0f\n\x07running\x18\x03 \x01(\r\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12\r\n\x05steps\x18\x05 \x01(\x04\x12\x18\n\x10generated_tokens\x18\x06 \x01(\x04\x12\x16\n\x0e\x64rafted_tokens\x18\x07 \x01(\x04\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x08 \x01(\x04\x12 \n\x18\x65xpected_accepted_tokens\x18\t \x01(\x01\x12\x34\n\x12\x61\x63\x63\x65pted_by_source\x18\n \x03(\x0b\x32\x18.spectrie.v1.SourceTotal\x12\x30\n\x0b\x63\x61libration\x18\x0b \x03(\x0b\x32\x1b.spectrie.v1.CalibrationBin\x12\x15\n\x08net_gain\x18\x0c \x01(\x01H\x00\x88\x01\x01\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x04\x12\x15\n\rmemory_tokens\x18\x0e \x01(\x04\x12\x16\n\x0e\x65victed_tokens\x18\x0f \x01(\x04\x12\x14\n\x0c\x63orpus_bytes\x18\x10 \x01(\x04\x12\x11\n\trecycling\x18\x11 \x01(\x08\x42\x0b\n\t_net_gain\"/\n\x0fGetStatsRequest\x12\x12\n\x05model\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_model\"=\n\x10GetStatsResponse\x12)\n\x07workers\x18\x01 \x03(\x0b\x32\x18.spectrie.v1.WorkerStats2\xd1\x04\n\x05\x41\x64min\x12P\n\x0bListCorpora\x12\x1f.spectrie.v1.ListCorporaRequest\x1a .spectrie.v1.ListCorporaResponse\x12J\n\tAddCorpus\x12\x1d.spectrie.v1.AddCorpusRequest\x1a\x1e.spectrie.v1.AddCorpusResponse\x12S\n\x0cRemoveCorpus\x12 .spectrie.v1.RemoveCorpusRequest\x1a!.spectrie.v1.RemoveCorpusResponse\x12Y\n\x0eListNamespaces\x12\".spectrie.v1.ListNamespacesRequest\x1a#.spectrie.v1.ListNamespacesResponse\x12\\\n\x0f\x46orgetNamespace\x12#.spectrie.v1.ForgetNamespaceRequest\x1a$.spectrie.v1.ForgetNamespaceResponse\x12S\n\x0cSaveSnapshot\x12 .spectrie.v1.SaveSnapshotRequest\x1a!.spectrie.v1.SaveSnapshotResponse\x12G\n\x08GetStats\x12\x1c.spectrie.v1.GetStatsRequest\x1a\x1d.spectrie.v1.GetStatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,45 +37,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NAMESPACES']._serialized_start=133
   _globals['_NAMESPACES']._serialized_end=160
   _globals['_CORPUS']._serialized_start=163
-  _globals['_CORPUS']._serialized_end=327
-  _globals['_LISTCORPORAREQUEST']._serialized_start=329
-  _globals['_LISTCORPORAREQUEST']._serialized_end=379
-  _globals['_LISTCORPORARESPONSE']._serialized_start=381
-  _globals['_LISTCORPORARESPONSE']._serialized_end=486
-  _globals['_ADDCORPUSREQUEST']._serialized_start=488
-  _globals['_ADDCORPUSREQUEST']._serialized_end=594
-  _globals['_ADDCORPUSRESPONSE']._serialized_start=596
-  _globals['_ADDCORPUSRESPONSE']._serialized_end=698
-  _globals['_REMOVECORPUSREQUEST']._serialized_start=700
-  _globals['_REMOVECORPUSREQUEST']._serialized_end=765
-  _globals['_REMOVECORPUSRESPONSE']._serialized_start=767
-  _globals['_REMOVECORPUSRESPONSE']._serialized_end=852
-  _globals['_NAMESPACEINFO']._serialized_start=854
-  _globals['_NAMESPACEINFO']._serialized_end=960
-  _globals['_LISTNAMESPACESREQUEST']._serialized_start=962
-  _globals['_LISTNAMESPACESREQUEST']._serialized_end=1015
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=1017
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=1135
-  _globals['_FORGETNAMESPACEREQUEST']._serialized_start=1137
-  _globals['_FORGETNAMESPACEREQUEST']._serialized_end=1205
-  _globals['_FORGETNAMESPACERESPONSE']._serialized_start=1207
-  _globals['_FORGETNAMESPACERESPONSE']._serialized_end=1295
-  _globals['_SNAPSHOT']._serialized_start=1297
-  _globals['_SNAPSHOT']._serialized_end=1398
-  _globals['_SAVESNAPSHOTREQUEST']._serialized_start=1400
-  _globals['_SAVESNAPSHOTREQUEST']._serialized_end=1451
-  _globals['_SAVESNAPSHOTRESPONSE']._serialized_start=1453
-  _globals['_SAVESNAPSHOTRESPONSE']._serialized_end=1563
-  _globals['_CALIBRATIONBIN']._serialized_start=1565
-  _globals['_CALIBRATIONBIN']._serialized_end=1633
-  _globals['_SOURCETOTAL']._serialized_start=1635
-  _globals['_SOURCETOTAL']._serialized_end=1701
-  _globals['_WORKERSTATS']._serialized_start=1704
-  _globals['_WORKERSTATS']._serialized_end=2161
-  _globals['_GETSTATSREQUEST']._serialized_start=2163
-  _globals['_GETSTATSREQUEST']._serialized_end=2210
-  _globals['_GETSTATSRESPONSE']._serialized_start=2212
-  _globals['_GETSTATSRESPONSE']._serialized_end=2273
-  _globals['_ADMIN']._serialized_start=2276
-  _globals['_ADMIN']._serialized_end=2869
+  _globals['_CORPUS']._serialized_end=388
+  _globals['_LISTCORPORAREQUEST']._serialized_start=390
+  _globals['_LISTCORPORAREQUEST']._serialized_end=440
+  _globals['_LISTCORPORARESPONSE']._serialized_start=442
+  _globals['_LISTCORPORARESPONSE']._serialized_end=547
+  _globals['_ADDCORPUSREQUEST']._serialized_start=549
+  _globals['_ADDCORPUSREQUEST']._serialized_end=655
+  _globals['_ADDCORPUSRESPONSE']._serialized_start=657
+  _globals['_ADDCORPUSRESPONSE']._serialized_end=759
+  _globals['_REMOVECORPUSREQUEST']._serialized_start=761
+  _globals['_REMOVECORPUSREQUEST']._serialized_end=826
+  _globals['_REMOVECORPUSRESPONSE']._serialized_start=828
+  _globals['_REMOVECORPUSRESPONSE']._serialized_end=913
+  _globals['_NAMESPACEINFO']._serialized_start=915
+  _globals['_NAMESPACEINFO']._serialized_end=1021
+  _globals['_LISTNAMESPACESREQUEST']._serialized_start=1023
+  _globals['_LISTNAMESPACESREQUEST']._serialized_end=1076
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=1078
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=1196
+  _globals['_FORGETNAMESPACEREQUEST']._serialized_start=1198
+  _globals['_FORGETNAMESPACEREQUEST']._serialized_end=1266
+  _globals['_FORGETNAMESPACERESPONSE']._serialized_start=1268
+  _globals['_FORGETNAMESPACERESPONSE']._serialized_end=1356
+  _globals['_SNAPSHOT']._serialized_start=1358
+  _globals['_SNAPSHOT']._serialized_end=1459
+  _globals['_SAVESNAPSHOTREQUEST']._serialized_start=1461
+  _globals['_SAVESNAPSHOTREQUEST']._serialized_end=1512
+  _globals['_SAVESNAPSHOTRESPONSE']._serialized_start=1514
+  _globals['_SAVESNAPSHOTRESPONSE']._serialized_end=1624
+  _globals['_CALIBRATIONBIN']._serialized_start=1626
+  _globals['_CALIBRATIONBIN']._serialized_end=1694
+  _globals['_SOURCETOTAL']._serialized_start=1696
+  _globals['_SOURCETOTAL']._serialized_end=1762
+  _globals['_WORKERSTATS']._serialized_start=1765
+  _globals['_WORKERSTATS']._serialized_end=2222
+  _globals['_GETSTATSREQUEST']._serialized_start=2224
+  _globals['_GETSTATSREQUEST']._serialized_end=2271
+  _globals['_GETSTATSRESPONSE']._serialized_start=2273
+  _globals['_GETSTATSRESPONSE']._serialized_end=2334
+  _globals['_ADMIN']._serialized_start=2337
+  _globals['_ADMIN']._serialized_end=2930
 # @@protoc_insertion_point(module_scope)

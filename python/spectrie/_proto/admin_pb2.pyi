@@ -84,15 +84,21 @@ class Corpus(_message.Message):
     READERS_FIELD_NUMBER: _builtins.int
     ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
     WORKERS_FIELD_NUMBER: _builtins.int
+    LOST_BLOCKS_FIELD_NUMBER: _builtins.int
+    FIRST_LOSS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     num_tokens: _builtins.int
     num_documents: _builtins.int
     bytes: _builtins.int
-    """Bytes of its file, which is mapped and not counted as draft memory."""
+    """Bytes of its file, which is not counted as draft memory."""
     accepted_tokens: _builtins.int
     """Draft tokens from it that the model accepted."""
     workers: _builtins.int
     """Workers that have it."""
+    lost_blocks: _builtins.int
+    """Blocks of 64 KiB of its file that were damaged or cut off: those of the worker that found most."""
+    first_loss: _builtins.str
+    """The first of them: its bytes in the file, and what was found there."""
     @_builtins.property
     def readers(self) -> Global___Namespaces:
         """The namespaces that may read it; all when absent."""
@@ -107,12 +113,16 @@ class Corpus(_message.Message):
         readers: Global___Namespaces | None = ...,
         accepted_tokens: _builtins.int = ...,
         workers: _builtins.int = ...,
+        lost_blocks: _builtins.int = ...,
+        first_loss: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["readers", b"readers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_loss", b"_first_loss", "first_loss", b"first_loss", "readers", b"readers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "bytes", b"bytes", "name", b"name", "num_documents", b"num_documents", "num_tokens", b"num_tokens", "readers", b"readers", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_loss", b"_first_loss", "accepted_tokens", b"accepted_tokens", "bytes", b"bytes", "first_loss", b"first_loss", "lost_blocks", b"lost_blocks", "name", b"name", "num_documents", b"num_documents", "num_tokens", b"num_tokens", "readers", b"readers", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__first_loss: _TypeAlias = _typing.Literal["first_loss"]  # noqa: Y015
+    _WhichOneofArgType__first_loss: _TypeAlias = _typing.Literal["_first_loss", b"_first_loss"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_loss) -> _WhichOneofReturnType__first_loss | None: ...
 
 Global___Corpus: _TypeAlias = Corpus  # noqa: Y015
 

@@ -938,7 +938,7 @@ class Load(_message.Message):
     memory_tokens: _builtins.int
     evicted_tokens: _builtins.int
     corpus_bytes: _builtins.int
-    """Mapped corpora; not part of memory_bytes."""
+    """Files of the corpora; not part of memory_bytes."""
     recycling: _builtins.bool
     pages_cached: _builtins.int
     """Pages in the prefix cache that no request holds."""
@@ -1319,11 +1319,17 @@ class CorpusInfo(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     READERS_FIELD_NUMBER: _builtins.int
     ACCEPTED_TOKENS_FIELD_NUMBER: _builtins.int
+    LOST_BLOCKS_FIELD_NUMBER: _builtins.int
+    FIRST_LOSS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     num_tokens: _builtins.int
     num_documents: _builtins.int
     bytes: _builtins.int
     accepted_tokens: _builtins.int
+    lost_blocks: _builtins.int
+    """Blocks of 64 KiB of its file that were damaged or cut off; nothing is drafted from them."""
+    first_loss: _builtins.str
+    """The first of them: its bytes in the file, and what was found there."""
     @_builtins.property
     def readers(self) -> Global___Readers:
         """All namespaces when absent."""
@@ -1337,12 +1343,16 @@ class CorpusInfo(_message.Message):
         bytes: _builtins.int = ...,
         readers: Global___Readers | None = ...,
         accepted_tokens: _builtins.int = ...,
+        lost_blocks: _builtins.int = ...,
+        first_loss: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["readers", b"readers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_loss", b"_first_loss", "first_loss", b"first_loss", "readers", b"readers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_tokens", b"accepted_tokens", "bytes", b"bytes", "name", b"name", "num_documents", b"num_documents", "num_tokens", b"num_tokens", "readers", b"readers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_loss", b"_first_loss", "accepted_tokens", b"accepted_tokens", "bytes", b"bytes", "first_loss", b"first_loss", "lost_blocks", b"lost_blocks", "name", b"name", "num_documents", b"num_documents", "num_tokens", b"num_tokens", "readers", b"readers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__first_loss: _TypeAlias = _typing.Literal["first_loss"]  # noqa: Y015
+    _WhichOneofArgType__first_loss: _TypeAlias = _typing.Literal["_first_loss", b"_first_loss"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_loss) -> _WhichOneofReturnType__first_loss | None: ...
 
 Global___CorpusInfo: _TypeAlias = CorpusInfo  # noqa: Y015
 

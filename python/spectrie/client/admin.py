@@ -169,7 +169,8 @@ def _report(kind: Callable[..., _Result], message: Any, **converted: object) -> 
 
 def _corpus(corpus: pb.Corpus) -> CorpusReport:
     readers = tuple(corpus.readers.names) if corpus.HasField("readers") else None
-    return _report(CorpusReport, corpus, readers=readers)
+    first_loss = corpus.first_loss if corpus.HasField("first_loss") else None
+    return _report(CorpusReport, corpus, readers=readers, first_loss=first_loss)
 
 
 def _worker(stats: pb.WorkerStats) -> WorkerReport:

@@ -22,10 +22,12 @@ class CorpusReport:
         name: Its name.
         num_tokens: Tokens in it.
         num_documents: Documents in it.
-        bytes: Size of its file, which is mapped and not counted as draft memory.
+        bytes: Size of its file, which is not counted as draft memory.
         readers: Namespaces that may draft from it; None for all.
         accepted_tokens: Draft tokens from it that the model accepted, over all workers.
         workers: Number of workers that have it.
+        lost_blocks: Blocks of 64 KiB of its file that were damaged or cut off.
+        first_loss: The first of them and what was found there; None if there is none.
     """
 
     name: str
@@ -35,6 +37,8 @@ class CorpusReport:
     readers: tuple[str, ...] | None
     accepted_tokens: int
     workers: int
+    lost_blocks: int = 0
+    first_loss: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class WorkerReport:
         memory_bytes: Draft memory in use.
         memory_tokens: Tokens in it.
         evicted_tokens: Tokens evicted to make room.
-        corpus_bytes: Size of the mapped corpora.
+        corpus_bytes: Size of the files of the corpora.
         recycling: Whether the model's runner-up tokens are a draft source.
     """
 

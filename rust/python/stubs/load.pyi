@@ -57,7 +57,7 @@ class Load:
         """
     @property
     def corpus_bytes(self) -> int:
-        """Size of the mapped corpora; not part of `memory_bytes`."""
+        """Size of the files of the corpora; not part of `memory_bytes`."""
     @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
@@ -109,6 +109,12 @@ class CorpusInfo:
     @property
     def accepted_tokens(self) -> int:
         """Draft tokens from it that became output, since it was loaded."""
+    @property
+    def lost_blocks(self) -> int:
+        """Blocks of 64 KiB of its file that were damaged or cut off; they draft nothing."""
+    @property
+    def first_loss(self) -> str | None:
+        """The first of them: its bytes in the file, and what was found there."""
 
 @final
 class NamespaceInfo:

@@ -1304,7 +1304,7 @@ pub struct Corpus {
     pub num_tokens: u64,
     #[prost(uint64, tag = "3")]
     pub num_documents: u64,
-    /// Bytes of its file, which is mapped and not counted as draft memory.
+    /// Bytes of its file, which is not counted as draft memory.
     #[prost(uint64, tag = "4")]
     pub bytes: u64,
     /// The namespaces that may read it; all when absent.
@@ -1316,6 +1316,12 @@ pub struct Corpus {
     /// Workers that have it.
     #[prost(uint32, tag = "7")]
     pub workers: u32,
+    /// Blocks of 64 KiB of its file that were damaged or cut off: those of the worker that found most.
+    #[prost(uint64, tag = "8")]
+    pub lost_blocks: u64,
+    /// The first of them: its bytes in the file, and what was found there.
+    #[prost(string, optional, tag = "9")]
+    pub first_loss: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListCorporaRequest {

@@ -386,7 +386,7 @@ pub struct Load {
     pub memory_tokens: u64,
     #[prost(uint64, tag = "22")]
     pub evicted_tokens: u64,
-    /// Mapped corpora; not part of memory_bytes.
+    /// Files of the corpora; not part of memory_bytes.
     #[prost(uint64, tag = "23")]
     pub corpus_bytes: u64,
     #[prost(bool, tag = "24")]
@@ -531,6 +531,12 @@ pub struct CorpusInfo {
     pub readers: ::core::option::Option<Readers>,
     #[prost(uint64, tag = "6")]
     pub accepted_tokens: u64,
+    /// Blocks of 64 KiB of its file that were damaged or cut off; nothing is drafted from them.
+    #[prost(uint64, tag = "7")]
+    pub lost_blocks: u64,
+    /// The first of them: its bytes in the file, and what was found there.
+    #[prost(string, optional, tag = "8")]
+    pub first_loss: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CorpusList {

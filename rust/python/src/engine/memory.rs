@@ -17,6 +17,8 @@ mirror! {
             trie::Readers::Namespaces(names) => Some(names),
         },
         accepted_tokens: u64,
+        lost_blocks: u64,
+        first_loss: Option<String>,
     }
 }
 

@@ -120,6 +120,8 @@ pub(super) fn corpora(
             Some(known) => {
                 known.accepted_tokens += info.accepted_tokens;
                 known.workers += 1;
+                known.lost_blocks = known.lost_blocks.max(info.lost_blocks);
+                known.first_loss = known.first_loss.take().or(info.first_loss);
             }
             None => {
                 merged.insert(info.name.clone(), corpus(info));
@@ -140,6 +142,8 @@ fn corpus(info: worker_v1::CorpusInfo) -> v1::Corpus {
         }),
         accepted_tokens: info.accepted_tokens,
         workers: 1,
+        lost_blocks: info.lost_blocks,
+        first_loss: info.first_loss,
     }
 }
 
@@ -264,13 +268,20 @@ mod tests {
             num_tokens: 10,
             bytes: 100,
             accepted_tokens,
+            lost_blocks: accepted_tokens - 1,
+            first_loss: (accepted_tokens > 1).then(|| "bytes 160 to 300: damaged".into()),
             ..Default::default()
         };
-        let merged = corpora([vec![info(1)], vec![], vec![info(4)]]);
+        let merged = corpora([vec![info(1)], vec![], vec![info(4)], vec![info(2)]]);
         let [corpus] = &merged[..] else {
             panic!("{merged:?}")
         };
         assert_eq!((corpus.num_tokens, corpus.bytes), (10, 100));
-        assert_eq!((corpus.accepted_tokens, corpus.workers), (5, 2));
+        assert_eq!((corpus.accepted_tokens, corpus.workers), (7, 3));
+        assert_eq!(corpus.lost_blocks, 3, "the workers read one file");
+        assert_eq!(
+            corpus.first_loss.as_deref(),
+            Some("bytes 160 to 300: damaged")
+        );
     }
 }

@@ -56,7 +56,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     ("trie_tokens", "Tokens of text in draft memory"),
     ("trie_evicted_tokens", "Tokens evicted from draft memory"),
-    ("corpus_bytes", "Bytes of mapped corpora"),
+    ("corpus_bytes", "Bytes of the files of corpora"),
     (
         "spec_expected_accepted_tokens",
         "Expected acceptances: sum of the probabilities of draft nodes sent in mode auto",
