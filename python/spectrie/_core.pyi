@@ -269,7 +269,7 @@ class Load:
         """
     @property
     def corpus_bytes(self) -> int:
-        """Size of the mapped corpora; not part of `memory_bytes`."""
+        """Size of the files of the corpora; not part of `memory_bytes`."""
     @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
@@ -321,6 +321,12 @@ class CorpusInfo:
     @property
     def accepted_tokens(self) -> int:
         """Draft tokens from it that became output, since it was loaded."""
+    @property
+    def lost_blocks(self) -> int:
+        """Blocks of 64 KiB of its file that were damaged or cut off; they draft nothing."""
+    @property
+    def first_loss(self) -> str | None:
+        """The first of them: its bytes in the file, and what was found there."""
 
 @final
 class NamespaceInfo:
@@ -389,6 +395,8 @@ class Engine:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
+        corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
+            again. In bytes.
         recycle: After which rows the model's runner-up tokens become drafts. `decode`: every
             sampled row; `all`: rows of prompts too, which makes prefill slower.
         min_match: Minimum length of a match, in modes bfs and prob. 1 to 64 tokens.
@@ -998,7 +1006,7 @@ class CorpusFile:
         """Size of the file."""
 
 def corpus_info(path: str | PathLike[str]) -> CorpusFile:
-    """Reads and verifies a corpus file.
+    """Reads a corpus file's header and table of checksums, and verifies these.
 
     Raises:
         ValueError: It cannot be read, is damaged, of another format version, or no corpus.
@@ -1044,30 +1052,44 @@ class Bigrams:
 
 @final
 class CorpusBuilder:
-    """Gathers documents and writes them as one indexed file; 4 bytes a token until then.
+    """Gathers documents and writes them as one indexed file, in at most 288 MiB of memory.
 
     Args:
         name: 1 to 64 letters, digits, `.`, `_` or `-`.
         fingerprint: Of the tokenizer whose ids will be pushed.
+        scratch: Folder for temporary files of up to 27 bytes a token, made when it is first needed;
+            that of the system by default.
 
     Raises:
         ValueError: A name that no corpus can have.
     """
 
-    def __new__(cls, name: str, fingerprint: str) -> CorpusBuilder: ...
+    def __new__(
+        cls, name: str, fingerprint: str, scratch: str | PathLike[str] | None = None
+    ) -> CorpusBuilder: ...
     def push(self, document: Sequence[int]) -> None:
         """Adds the ids of one document; drafts never cross its end.
 
         Raises:
-            ValueError: The corpus is full, or was written already.
+            ValueError: The corpus is full, a temporary file cannot be written, or the corpus was
+                written already.
         """
 
     @property
     def num_tokens(self) -> int:
         """Tokens so far."""
 
-    def finish(self, path: str | PathLike[str]) -> CorpusFile:
+    def finish(
+        self,
+        path: str | PathLike[str],
+        progress: Callable[[int, int], object] | None = None,
+    ) -> CorpusFile:
         """Indexes everything and writes `path`, whole or not at all.
+
+        Args:
+            path: The file to write.
+            progress: Called now and then with the tokens visited and those to visit. What it raises
+                ends the writing, as an interrupt does.
 
         Raises:
             ValueError: The file cannot be written, or was already.

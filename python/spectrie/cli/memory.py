@@ -99,7 +99,7 @@ def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
             f"{worker.memory_tokens:,} tokens in {worker.memory_bytes / 1e6:,.1f} MB, "
             f"{worker.evicted_tokens:,} evicted",
         ),
-        ("corpora", f"{worker.corpus_bytes / 1e6:,.1f} MB mapped"),
+        ("corpora", f"{worker.corpus_bytes / 1e6:,.1f} MB of files"),
         ("recycling", "on" if worker.recycling else "off"),
     ]
 

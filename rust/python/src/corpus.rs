@@ -1,13 +1,17 @@
 //! Python face of corpora: building files and reading their facts.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_trie::Corpus;
+use spectrie_trie::{BuildProgress, Corpus};
 
 use crate::errors::trie_error;
+
+/// Tokens between two reports of progress: some tenths of a second.
+const REPORTED_TOKENS: u64 = 1 << 20;
 
 /// What a corpus file holds; see the stub file.
 #[pyclass(frozen, get_all, module = "spectrie._core")]
@@ -40,8 +44,13 @@ fn finished() -> PyErr {
 #[pymethods]
 impl CorpusBuilder {
     #[new]
-    fn new(name: &str, fingerprint: &str) -> PyResult<Self> {
+    #[pyo3(signature = (name, fingerprint, scratch=None))]
+    fn new(name: &str, fingerprint: &str, scratch: Option<PathBuf>) -> PyResult<Self> {
         let builder = spectrie_trie::CorpusBuilder::new(name, fingerprint).map_err(trie_error)?;
+        let builder = match scratch {
+            Some(folder) => builder.scratch_in(folder),
+            None => builder,
+        };
         Ok(Self {
             fingerprint: fingerprint.to_owned(),
             builder: Mutex::new(Some(builder)),
@@ -63,9 +72,36 @@ impl CorpusBuilder {
             .ok_or_else(finished)
     }
 
-    fn finish(&self, py: Python<'_>, path: PathBuf) -> PyResult<CorpusFile> {
+    #[pyo3(signature = (path, progress=None))]
+    fn finish(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<CorpusFile> {
         let builder = self.lock().take().ok_or_else(finished)?;
-        let info = py.detach(|| builder.finish(&path)).map_err(trie_error)?;
+        let (mut raised, mut shown) = (None, 0);
+        let report = |now: BuildProgress| {
+            if now.done < shown + REPORTED_TOKENS && now.done < now.total {
+                return Ok(());
+            }
+            shown = now.done;
+            let told = Python::attach(|py| {
+                py.check_signals()?;
+                let call = progress.as_ref();
+                let called = call.map(|call| call.call1(py, (now.done, now.total)));
+                called.transpose().map(drop)
+            });
+            told.map_err(|error| {
+                raised = Some(error);
+                io::Error::other("stopped by its caller")
+            })
+        };
+        let built = py.detach(|| builder.finish_with(&path, report));
+        if let Some(raised) = raised {
+            return Err(raised);
+        }
+        let info = built.map_err(trie_error)?;
         Ok(CorpusFile {
             name: info.name,
             fingerprint: self.fingerprint.clone(),

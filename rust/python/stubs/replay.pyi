@@ -19,7 +19,7 @@ class CorpusFile:
         """Size of the file."""
 
 def corpus_info(path: str | PathLike[str]) -> CorpusFile:
-    """Reads and verifies a corpus file.
+    """Reads a corpus file's header and table of checksums, and verifies these.
 
     Raises:
         ValueError: It cannot be read, is damaged, of another format version, or no corpus.
@@ -65,30 +65,44 @@ class Bigrams:
 
 @final
 class CorpusBuilder:
-    """Gathers documents and writes them as one indexed file; 4 bytes a token until then.
+    """Gathers documents and writes them as one indexed file, in at most 288 MiB of memory.
 
     Args:
         name: 1 to 64 letters, digits, `.`, `_` or `-`.
         fingerprint: Of the tokenizer whose ids will be pushed.
+        scratch: Folder for temporary files of up to 27 bytes a token, made when it is first needed;
+            that of the system by default.
 
     Raises:
         ValueError: A name that no corpus can have.
     """
 
-    def __new__(cls, name: str, fingerprint: str) -> CorpusBuilder: ...
+    def __new__(
+        cls, name: str, fingerprint: str, scratch: str | PathLike[str] | None = None
+    ) -> CorpusBuilder: ...
     def push(self, document: Sequence[int]) -> None:
         """Adds the ids of one document; drafts never cross its end.
 
         Raises:
-            ValueError: The corpus is full, or was written already.
+            ValueError: The corpus is full, a temporary file cannot be written, or the corpus was
+                written already.
         """
 
     @property
     def num_tokens(self) -> int:
         """Tokens so far."""
 
-    def finish(self, path: str | PathLike[str]) -> CorpusFile:
+    def finish(
+        self,
+        path: str | PathLike[str],
+        progress: Callable[[int, int], object] | None = None,
+    ) -> CorpusFile:
         """Indexes everything and writes `path`, whole or not at all.
+
+        Args:
+            path: The file to write.
+            progress: Called now and then with the tokens visited and those to visit. What it raises
+                ends the writing, as an interrupt does.
 
         Raises:
             ValueError: The file cannot be written, or was already.

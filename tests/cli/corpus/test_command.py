@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from spectrie._core import Tokenizer, corpus_info, tokenizer_fingerprint
+from spectrie._core import CorpusBuilder, Tokenizer, corpus_info, tokenizer_fingerprint
 from spectrie.cli import main
+from spectrie.cli.corpus import command
+from spectrie.cli.corpus import documents as documents_module
 from spectrie.cli.corpus.documents import DocumentReader
 from spectrie.model.files.corpora import corpora_folder, corpus_file
+from spectrie.progress import Progress
 from tests.tiny_model import write_tiny_model
 
 
@@ -51,6 +54,49 @@ def test_text_lines_and_ids_become_documents(
     assert corpus.fingerprint == tokenizer_fingerprint(cache / "models" / "tiny")
     assert f"6 documents, {expected} tokens" in captured.err
     assert "bytes/token" in captured.err
+
+
+def test_ids_are_read_in_parts_that_end_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = tmp_path / "a.u32"
+    separator = 2**32 - 1
+    documents = [[1, 2, 3, 4, 5, 6, 7], [8, 9], [10, 11, 12]]
+    words = [token for document in documents for token in [*document, separator]]
+    ids.write_bytes(array.array("I", words[:-1]).tobytes())
+    whole = build(ids, "-o", "whole")
+    for part_bytes in (4, 8, 12, 36):
+        monkeypatch.setattr(documents_module, "_READ_BYTES", part_bytes)
+        assert build(ids, "-o", f"parts-{part_bytes}") == whole == 0
+        corpus = corpus_info(corpus_file(f"parts-{part_bytes}"))
+        assert (corpus.num_documents, corpus.num_tokens) == (3, 12)
+
+
+def test_indexing_shows_its_progress_and_ends_by_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = CorpusBuilder("a", "", scratch=tmp_path)
+    builder.push([1, 2, 3])
+    seen: list[tuple[int, int]] = []
+    builder.finish(tmp_path / "a.corpus", lambda done, total: seen.append((done, total)))
+    assert seen == [(4, 4)]
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "show", interrupt)
+    ids = tmp_path / "b.u32"
+    ids.write_bytes(array.array("I", [5, 6, 7]).tobytes())
+    monkeypatch.setattr(command, "_read", lambda reader, files, _: _read_all(reader, files))
+    assert build(ids, "-o", "name") == 130
+    assert not corpus_file("name").exists()
+    assert list(corpora_folder().iterdir()) == [], "nor anything else"
+
+
+def _read_all(reader: DocumentReader, files: list[tuple[Path, bool]]) -> None:
+    for path, named in files:
+        list(reader.read(path, named=named))
+    reader.flush()
 
 
 def test_a_folder_is_walked_without_what_is_hidden_binary_or_not_included(

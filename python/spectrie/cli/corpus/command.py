@@ -106,7 +106,8 @@ def _build(args: argparse.Namespace) -> int:
     files = list(_files(args.files, args.include))
     vocabulary = load_vocabulary(args.model, print_progress)
     try:
-        builder = CorpusBuilder(target.name.removesuffix(CORPUS_SUFFIX), vocabulary.fingerprint)
+        name = target.name.removesuffix(CORPUS_SUFFIX)
+        builder = CorpusBuilder(name, vocabulary.fingerprint, scratch=target.parent)
     except ValueError as error:
         raise ConfigError(f"-o {args.output}: {error}") from None
     reader = DocumentReader(builder, lambda: vocabulary, split)
@@ -115,13 +116,17 @@ def _build(args: argparse.Namespace) -> int:
         _check_ids(reader, vocabulary)
         if builder.num_tokens < 2:
             raise ConfigError("the files hold no document of two tokens: there is nothing to build")
-        print_progress(f"indexing {builder.num_tokens:,} tokens")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            corpus = builder.finish(target)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot store the corpus: {error}") from error
         seconds = progress.elapsed_s
+    print_progress(f"indexing {builder.num_tokens:,} tokens")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Progress(target.stem, 100) as progress:
+            corpus = builder.finish(
+                target, lambda done, total: progress.show(100 * done // total, "indexed")
+            )
+            seconds += progress.elapsed_s
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot store the corpus: {error}") from error
     skipped = f"; skipped {reader.num_skipped:,} binary files"
     print_progress(
         f"{corpus.name}: {corpus.num_documents:,} documents, {corpus.num_tokens:,} tokens, "
@@ -255,6 +260,7 @@ def _show_loaded(corpora: Sequence[CorpusReport]) -> None:
             f"{one.bytes / 1e6:,.1f} MB",
             f"{one.accepted_tokens:,} accepted",
             "for everyone" if one.readers is None else f"for {', '.join(one.readers)}",
+            f"{one.lost_blocks:,} blocks lost: {one.first_loss}" if one.lost_blocks else "",
         )
         for one in corpora
     ]

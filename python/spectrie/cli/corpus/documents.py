@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from spectrie.cli.corpus.records import (
     Record,
@@ -30,6 +30,8 @@ _BATCH_CHARACTERS = 1 << 22
 # Longer texts are tokenized in parts, cut at line ends, so that all cores have work.
 _PART_CHARACTERS = 1 << 17
 _SEPARATOR = 2**32 - 1
+_ID_BYTES = 4
+_READ_BYTES = 1 << 22
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\r?\n[ \t]*)+")
 _TEXT_FIELDS = ("text", "prompt", "output")
 
@@ -125,27 +127,27 @@ class DocumentReader:
         yield (records.total_bytes or before) - before
 
     def _ids_file(self, path: Path) -> None:
-        ids = array.array("I")
+        size = path.stat().st_size
+        if size % _ID_BYTES:
+            raise ConfigError(f"{path}: expected 4 bytes a token id, got {size} bytes")
+        document: list[int] = []
         try:
             with path.open("rb") as file:
-                ids.frombytes(file.read())
-        except ValueError:
-            raise ConfigError(
-                f"{path}: expected 4 bytes a token id, got {path.stat().st_size} bytes"
-            ) from None
+                for ids in _ids_of(file):
+                    start = 0
+                    for end in _separators(ids):
+                        document += ids[start:end]
+                        self._add_ids(document)
+                        document = []
+                        start = end + 1
+                    document += ids[start:]
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        if sys.byteorder == "big":
-            ids.byteswap()
-        start = 0
-        while start < len(ids):
-            try:
-                end = ids.index(_SEPARATOR, start)
-            except ValueError:
-                end = len(ids)
-            if end > start:
-                self._add(ids[start:end].tolist())
-            start = end + 1
+        self._add_ids(document)
+
+    def _add_ids(self, document: list[int]) -> None:
+        if document:
+            self._add(document)
 
     def _text_file(self, path: Path, named: bool) -> None:
         try:
@@ -192,6 +194,26 @@ def build_from_records(path: str, built: Path, vocabulary: Callable[[], Vocabula
             builder.finish(built)
         except ValueError as error:
             raise ConfigError(str(error)) from None
+
+
+def _ids_of(file: BinaryIO) -> Iterator[array.array[int]]:
+    """The ids of a file, a part at a time."""
+    while part := file.read(_READ_BYTES):
+        ids = array.array("I")
+        ids.frombytes(part[: len(part) // _ID_BYTES * _ID_BYTES])
+        if sys.byteorder == "big":
+            ids.byteswap()
+        yield ids
+
+
+def _separators(ids: array.array[int]) -> Iterator[int]:
+    end = -1
+    while True:
+        try:
+            end = ids.index(_SEPARATOR, end + 1)
+        except ValueError:
+            return
+        yield end
 
 
 def _pieces(record: Record) -> list[str | list[int]]:
