@@ -20,7 +20,7 @@ use crate::{
 const CYCLE: TokenId = 23;
 /// Where the contexts start that are drafted for. Miri takes seconds for each.
 const STARTS: &[TokenId] = if cfg!(miri) { &[7] } else { &[0, 7, 17] };
-/// Where the header says how many cells there are.
+/// Position of the number of cells in the header.
 const NUM_CELLS: usize = 16;
 
 fn cycle(start: TokenId, tokens: TokenId) -> Vec<TokenId> {
