@@ -30,7 +30,7 @@ pub(super) struct Loss {
 /// Where a word may be found.
 pub(super) enum Reach<'a> {
     Held(Block<'a>),
-    /// Not in memory, and nobody may read it now.
+    /// Not in memory, and out of reads for now.
     Far,
     /// Read, and of no use.
     Lost,

@@ -24,7 +24,7 @@ const USED: u64 = 1 << 32;
 /// One in the number of fills, above the frame and [`USED`].
 const FILL: u64 = 1 << 33;
 
-/// Frames looked at for one that nobody used lately, before any is taken.
+/// Frames looked at for one that no draft used lately, before any is taken.
 const MAX_LOOKED_AT: usize = 64;
 
 /// What a slot says.
@@ -136,7 +136,7 @@ impl Frames {
         Lookup::Held(Block { words, slot, seen })
     }
 
-    /// Puts the `bytes` of a block into a frame, a free one, or else one that nobody used lately
+    /// Puts the `bytes` of a block into a frame, a free one, or else one that no draft used lately
     /// if `evicts`. Does nothing if the block is in one.
     pub(super) fn put(&self, slots: &Arc<Slots>, block: usize, bytes: &[u8], evicts: bool) {
         let mut owners = self.owners();
@@ -164,7 +164,7 @@ impl Frames {
         });
     }
 
-    /// Marks a block that cannot be used. Says whether nobody did before.
+    /// Marks a block that cannot be used. Says whether it was not marked yet.
     pub(super) fn lose(&self, slots: &Slots, block: usize) -> bool {
         let _turn = self.owners();
         let slot = slots.get(block).filter(|slot| is_absent(slot));
@@ -174,7 +174,7 @@ impl Frames {
         slot.is_some()
     }
 
-    /// Takes back the frames of a corpus that nobody reads any more.
+    /// Takes back the frames of a corpus that is closed.
     pub(super) fn release(&self, slots: &Arc<Slots>) {
         let mut owners = self.owners();
         let gone = Arc::downgrade(slots);

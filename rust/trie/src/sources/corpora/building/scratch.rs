@@ -16,7 +16,7 @@ pub(super) const BUFFER_BYTES: usize = BUFFER_WORDS * size_of::<u32>();
 /// Tells the names of scratch files apart until they lose them.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A file that nobody else sees.
+/// A file that only this process sees.
 #[derive(Debug)]
 pub(super) struct Scratch {
     file: File,
