@@ -26,6 +26,7 @@ pub use namespaces::insertion::Insertion;
 pub use namespaces::shared_trie::{NamespaceInfo, SharedTrie};
 pub use namespaces::snapshot::info::SnapshotInfo;
 pub use score::weights::Weights;
+pub use sources::all::Visits;
 pub use sources::bigrams::Bigrams;
 pub use sources::corpora::building::builder::CorpusBuilder;
 pub use sources::corpora::building::index_writer::BuildProgress;

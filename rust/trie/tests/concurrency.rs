@@ -117,7 +117,7 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
 }
 
 #[test]
-fn readers_see_only_whole_text_while_writers_teach_and_segments_are_evicted() {
+fn readers_see_only_whole_text_while_writers_teach_and_blocks_are_evicted() {
     if cfg!(miri) {
         stress(2, 2, 3);
     } else {

@@ -152,7 +152,7 @@ fn the_oldest_unused_text_goes_first_and_the_newest_stays() {
 }
 
 #[test]
-fn more_namespaces_than_segments_fit_take_turns() {
+fn more_namespaces_than_blocks_fit_take_turns() {
     let memory = DraftMemory::new(MemoryConfig {
         capacity_bytes: MemoryConfig::MIN_CAPACITY_BYTES,
         max_namespaces: 64,

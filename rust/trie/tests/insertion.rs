@@ -90,7 +90,7 @@ fn a_separator_ends_one_document_of_a_lesson_and_begins_another() {
 }
 
 #[test]
-fn a_lesson_goes_on_after_its_segment_was_evicted() {
+fn a_lesson_goes_on_after_its_block_was_evicted() {
     let config = MemoryConfig {
         capacity_bytes: 64 << 10,
         max_namespaces: 4,
@@ -149,11 +149,11 @@ fn namespaces_say_what_they_hold_and_what_was_accepted() {
     let names: Vec<_> = infos.iter().map(|info| info.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(
-        (infos[0].num_tokens, infos[0].bytes, infos[0].num_segments),
+        (infos[0].num_tokens, infos[0].bytes, infos[0].num_blocks),
         (0, 0, 0)
     );
     assert_eq!((infos[1].num_tokens, infos[1].accepted_tokens), (4, 2));
-    assert_eq!((infos[1].num_segments, infos[1].bytes), (1, memory.bytes()));
+    assert_eq!((infos[1].num_blocks, infos[1].bytes), (1, memory.bytes()));
 }
 
 #[test]

@@ -138,8 +138,8 @@ fn a_document_larger_than_the_budget_keeps_its_end() {
 }
 
 #[test]
-fn matches_span_the_segments_of_one_document() {
-    // The smallest segments, so that a document lies in several of them.
+fn matches_span_the_blocks_of_one_document() {
+    // The smallest blocks, so that a document lies in several of them.
     let memory = memory(1 << 20, 16);
     let _others: Vec<_> = (0..15)
         .map(|i| memory.namespace(&format!("other{i}")))

@@ -13,7 +13,9 @@ use std::thread;
 
 use common::Folder;
 use drafts::matches_only;
-use spectrie_trie::{DraftMemory, Drafter, MemoryConfig, SharedTrie, SnapshotInfo, TokenId};
+use spectrie_trie::{
+    DraftMemory, Drafter, MemoryConfig, NamespaceInfo, SharedTrie, SnapshotInfo, TokenId,
+};
 
 const TOKENIZER: &str = "0123456789abcdef";
 
@@ -66,7 +68,16 @@ fn a_restart_drafts_as_before() {
         .restore(folder.path(), TOKENIZER)
         .expect("a whole snapshot");
     assert_eq!(restored, saved);
-    assert_eq!(after.namespaces(), before.namespaces());
+    let known = |memory: &DraftMemory| {
+        let infos = memory.namespaces().into_iter();
+        // Tables reach the size that their text needs at once.
+        let infos = infos.map(|info| NamespaceInfo {
+            num_buckets: 0,
+            ..info
+        });
+        infos.collect::<Vec<_>>()
+    };
+    assert_eq!(known(&after), known(&before));
     assert_eq!(after.bytes(), before.bytes());
     for name in ["a", "b"] {
         let (before, after) = (before.namespace(name), after.namespace(name));
@@ -137,7 +148,7 @@ fn every_damage_is_refused_and_leaves_memory_as_it_was() {
         assert_eq!(memory.bytes(), bytes);
         error.to_string()
     };
-    // Every byte of the header, the index and the end, and some of the segment between.
+    // Every byte of the header, the index and the end, and some of the block between.
     let ends = whole.len() - 120;
     for at in (0..whole.len()).filter(|at| !(100..ends).contains(at) || at % 16 == 0) {
         let mut damaged = whole.clone();
@@ -158,7 +169,7 @@ fn every_damage_is_refused_and_leaves_memory_as_it_was() {
     );
     let mut version = whole.clone();
     version[8] = 9;
-    assert!(refused(&version, TOKENIZER).contains("format version 9, expected version 1"));
+    assert!(refused(&version, TOKENIZER).contains("format version 9, expected version 2"));
     assert!(refused(b"", TOKENIZER).contains("serving starts without it"));
     fs::write(&path, &whole).expect("a writable folder");
     memory

@@ -2,7 +2,8 @@
 //! same trees, in one process.
 //!
 //! `cargo bench -p spectrie-trie --bench race -- TRACE.u32 [--corpus CORPUS.u32]
-//! [--rounds 3] [--own WEIGHT] [--escape FACTOR] [--only NAME] [--json]`
+//! [--rounds 3] [--own WEIGHT] [--escape FACTOR] [--only NAME] [--json]`, or
+//! `-- --scale TOKENS[,TOKENS...]` to race ways to cut up the index of a large namespace.
 //!
 //! Files hold little-endian token ids, 4294967295 between documents. The first quarter of each
 //! document of the trace is the prompt. `chains-x4` takes four times the occurrences; `chains+`
@@ -24,6 +25,7 @@ mod chains;
 mod draft;
 mod index;
 mod measure;
+mod scale;
 mod suffix_trie;
 mod table;
 
@@ -100,6 +102,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--own" => own = Some(value()?.parse()?),
             "--escape" => escape = Some(value()?.parse()?),
             "--only" => only = Some(value()?),
+            "--scale" => {
+                let sizes = value()?;
+                let sizes: Result<Vec<_>, _> = sizes.split(',').map(str::parse).collect();
+                scale::race(&sizes?, tuning(12.0, 4.0));
+                return Ok(());
+            }
             "--corpus" => texts.corpus = read(Path::new(&value()?))?,
             flag if flag.starts_with("--") => return Err(format!("unknown argument {flag}").into()),
             path => texts.trace.extend(read(Path::new(path))?),

@@ -7,14 +7,14 @@ use crate::draft::corpus_order::CorpusOrder;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
-use crate::sources::all::{AllSources, SHARED_LIMITS};
+use crate::sources::all::{AllSources, SHARED, SHARED_LIMITS, Visits};
 use crate::sources::corpora::read_budget::ReadBudget;
 use crate::sources::prediction::Prediction;
 use crate::sources::recycled::Recycled;
 use crate::sources::text::Text;
 use crate::store::chains::{LIMITS, context_of};
 use crate::store::extent::InsertedRange;
-use crate::store::segment::Segments;
+use crate::store::view::block_of;
 use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, draft::fixed_modes};
 
 /// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.
@@ -65,8 +65,9 @@ pub struct Drafter {
     /// with what that expected.
     labels: Vec<Label>,
     earlier: (Vec<Label>, Expectations),
-    /// Shared segments that the last draft read, newest first.
-    segment_ids: Vec<u64>,
+    /// The shared text that the last draft read, from its oldest block on, and what that took.
+    first_block: u64,
+    visits: Visits,
     corpus_order: CorpusOrder,
     /// Shared text that this request wrote.
     excluded: Vec<InsertedRange>,
@@ -96,7 +97,8 @@ impl Drafter {
             trains_later: false,
             labels: Vec::new(),
             earlier: <_>::default(),
-            segment_ids: Vec::new(),
+            first_block: 0,
+            visits: Visits::default(),
             corpus_order: CorpusOrder::default(),
             excluded: Vec::new(),
         }
@@ -224,30 +226,28 @@ impl Drafter {
     /// ten microseconds for 16 nodes, independent of the length of the text.
     pub fn draft(&mut self, max_nodes: usize, min_value: f32) -> DraftTree {
         self.lay_labels_aside();
-        let (segments, corpora, recycled, bigrams) = match &self.shared {
+        let (text, corpora, recycled, bigrams) = match &self.shared {
             Some(shared) => (
-                shared.snapshot(),
+                Some(shared.view()),
                 shared.corpora(),
                 shared.recycled(),
                 shared.bigrams(),
             ),
-            None => (Segments::default(), Arc::default(), None, None),
+            None => (None, Arc::default(), None, None),
         };
         self.corpus_order.sort(&corpora);
         let reads = ReadBudget::default();
         let sources = AllSources {
             prediction: self.prediction.text(),
             request: &self.request,
-            shared: &segments,
+            shared: text.as_deref(),
             excluded: &self.excluded,
             corpora: self.corpus_order.corpora(),
             reads: &reads,
             recycled: [self.recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
         };
-        self.segment_ids.clear();
-        self.segment_ids
-            .extend(segments.iter().rev().map(|segment| segment.id()));
+        self.first_block = text.as_deref().map_or(0, |text| text.first_id());
         let adaptive = self.config.mode == DraftMode::Auto;
         let limits = if adaptive {
             [LIMITS, SHARED_LIMITS]
@@ -255,7 +255,7 @@ impl Drafter {
             [fixed_modes::LIMITS; 2]
         };
         let context = context_of(self.request.tokens());
-        sources.collect(context, limits, &mut self.builder.occurrences);
+        self.visits = sources.collect(context, limits, &mut self.builder.occurrences);
         self.builder.start(context, self.prediction.cursor());
         if adaptive {
             self.builder.start_hints(&sources, context);
@@ -307,16 +307,22 @@ impl Drafter {
             let Some(child) = self.builder.child(node, drafted.token) else {
                 return;
             };
-            node = child;
-            let origin = self.builder.nodes[node as usize].origin;
+            let origin = self.builder.nodes[child as usize].origin;
             if let Some(index) = AllSources::corpus_index(origin) {
                 self.corpus_order.credit(index);
-            } else if let Some(age) = AllSources::age(origin)
-                && let Some(&id) = self.segment_ids.get(age)
+            } else if origin == SHARED
+                && let Some(position) = self.builder.newest_place(node, drafted.token, SHARED)
             {
-                shared.credit(id, 1);
+                shared.credit(self.first_block + u64::from(block_of(position)), 1);
             }
+            node = child;
         }
+    }
+
+    /// What looking into shared text and corpora took in the last draft: a count, on any machine
+    /// the same.
+    pub fn visits(&self) -> Visits {
+        self.visits
     }
 
     /// The candidates of the root and what was seen of each.

@@ -143,6 +143,16 @@ impl TreeBuilder {
             .next()
     }
 
+    /// The newest position of `token` below `parent` in the text of `origin`.
+    pub(crate) fn newest_place(&self, parent: u32, token: TokenId, origin: u16) -> Option<u32> {
+        let above = self.nodes[parent as usize];
+        let occurrences = &self.occurrences[above.first as usize..above.last as usize];
+        let here = occurrences
+            .iter()
+            .filter(|o| o.next == token && o.origin == origin);
+        here.map(|occurrence| occurrence.position).max()
+    }
+
     /// The tree in depth-first order, the likeliest child first.
     pub(crate) fn tree(&self) -> DraftTree {
         let mut order: Vec<u32> = (1..self.nodes.len() as u32).collect();

@@ -1,9 +1,9 @@
-//! A document that is being written to the segments of a namespace.
+//! A document that is being written to the blocks of a namespace.
 
 use std::sync::Arc;
 
 use crate::store::extent::{Extent, InsertedRange};
-use crate::store::segment::Segment;
+use crate::store::view::View;
 use crate::{SEPARATOR, TokenId};
 
 /// Tokens set aside for a running request at first; doubled each time up to the most.
@@ -13,13 +13,13 @@ const MAX_EXTENT_TOKENS: usize = 1024;
 /// Tokens repeated, as context, where a document goes on in another place.
 pub(crate) const CONTEXT_TOKENS: usize = 24;
 
-/// The segments that a document is written to.
+/// The text that a document is written to.
 pub(crate) trait Cells {
-    /// The segment called `id`, unless it was evicted.
-    fn segment(&self, id: u64) -> Option<Arc<Segment>>;
-    /// The newest segment, or one after it, with room for `tokens` at least. The caller has the
-    /// writers' turn.
-    fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>>;
+    /// The blocks and their index as they are now.
+    fn view(&self) -> Arc<View>;
+    /// The same, once the newest block has room for `tokens` at least. The caller has the writers'
+    /// turn.
+    fn view_with_room(&self, tokens: usize) -> Option<Arc<View>>;
 }
 
 /// A document that is being written.
@@ -29,7 +29,7 @@ pub(crate) struct Document {
     window: Vec<TokenId>,
     /// How many of them were written.
     written: usize,
-    /// Where it is written: a segment by its id, since holding it would keep it from being freed.
+    /// Where it is written: a block by its number, since holding it would keep it from being freed.
     place: Option<(u64, Extent)>,
     /// Tokens to set aside at least when room is needed.
     min_tokens: usize,
@@ -46,6 +46,15 @@ impl Document {
             place: None,
             min_tokens,
             ranges: Vec::new(),
+        }
+    }
+
+    /// A document that goes on after `context`, which is not written again as text.
+    pub(crate) fn after(context: Vec<TokenId>) -> Self {
+        Self {
+            written: context.len(),
+            window: context,
+            ..Self::new(0)
         }
     }
 
@@ -71,16 +80,16 @@ impl Document {
         // One token alone has nothing to be found by.
         while self.written < self.window.len() && self.window.len() > 1 {
             let missing = self.window.len() - self.written;
-            let Some(segment) = self.make_room(missing + more, cells) else {
+            let Some(view) = self.make_room(missing + more, cells) else {
                 // The budget is too small: the text is not inserted.
                 self.written = self.window.len();
                 break;
             };
-            let Some((_, extent)) = &mut self.place else {
+            let Some((id, extent)) = &mut self.place else {
                 break;
             };
             let end = self.written + missing.min(extent.room());
-            segment.write(extent, &self.window[..end], self.written);
+            view.write(*id, extent, &self.window[..end], self.written);
             self.written = end;
         }
         let old = self.written.saturating_sub(CONTEXT_TOKENS);
@@ -88,43 +97,44 @@ impl Document {
         self.written -= old;
     }
 
-    /// The segment to write to, whose extent has room for a token at least and for `count` if
+    /// The text to write to, in which the extent has room for a token at least and for `count` if
     /// that can be.
-    fn make_room(&mut self, count: usize, cells: &impl Cells) -> Option<Arc<Segment>> {
+    fn make_room(&mut self, count: usize, cells: &impl Cells) -> Option<Arc<View>> {
         if let Some((id, extent)) = &mut self.place {
+            let view = cells.view();
             // It may have been evicted since.
-            let segment = cells.segment(*id);
-            if let Some(segment) = segment {
+            if let Some(block) = view.block(*id) {
                 if extent.room() == 0 {
                     let wanted = count.max(self.min_tokens);
-                    segment.grow(extent, wanted);
+                    block.grow(extent, wanted);
                     if let Some(range) = self.ranges.last_mut() {
                         range.follow(extent);
                     }
                     self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
                 }
                 if extent.room() > 0 {
-                    return Some(segment);
+                    return Some(view);
                 }
             }
         }
         self.place = None;
         let context = &self.window[self.written.saturating_sub(CONTEXT_TOKENS)..self.written];
-        let segment = cells.segment_with_room(context.len() + 2)?;
-        let mut extent = segment.reserve(context.len() + count.max(self.min_tokens));
+        let view = cells.view_with_room(context.len() + 2)?;
+        let block = view.blocks().last()?;
+        let mut extent = block.reserve(context.len() + count.max(self.min_tokens));
         self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
-        segment.write_context(&mut extent, context);
-        self.ranges.push(InsertedRange::new(segment.id(), &extent));
-        self.place = Some((segment.id(), extent));
-        Some(segment)
+        block.write_context(&mut extent, context);
+        self.ranges.push(InsertedRange::new(block.id(), &extent));
+        self.place = Some((block.id(), extent));
+        Some(view)
     }
 
     /// Ends the document; the next token begins another. The caller has the writers' turn.
     pub(crate) fn finish(&mut self, cells: &impl Cells) {
         if let Some((id, extent)) = self.place.take()
-            && let Some(segment) = cells.segment(id)
+            && let Some(block) = cells.view().block(id)
         {
-            segment.release(&extent);
+            block.release(&extent);
         }
         self.window.clear();
         self.written = 0;

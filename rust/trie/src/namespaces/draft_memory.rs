@@ -265,7 +265,7 @@ impl DraftMemory {
     pub(super) fn take_in(&self, loaded: Loaded) {
         for namespace in loaded.namespaces {
             let shared = self.namespace(&namespace.name);
-            shared.restore(namespace.segments, namespace.accepted_tokens);
+            shared.restore(namespace.blocks, namespace.accepted_tokens);
         }
     }
 

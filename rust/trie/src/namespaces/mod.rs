@@ -4,5 +4,7 @@ pub(crate) mod document;
 pub(crate) mod draft_memory;
 pub(crate) mod insertion;
 pub(crate) mod pool;
+pub(crate) mod rescue;
 pub(crate) mod shared_trie;
 pub(crate) mod snapshot;
+pub(crate) mod upkeep;

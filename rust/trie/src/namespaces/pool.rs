@@ -6,32 +6,32 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::store::block::Block;
+use crate::store::block_shape::{MAX_BLOCK_TOKENS, MIN_BLOCK_TOKENS};
 use crate::store::grant::Grant;
-use crate::store::segment::Segment;
-use crate::store::segment_shape::{MAX_SEGMENT_TOKENS, MIN_SEGMENT_TOKENS};
+use crate::store::heads;
 
-/// Tokens of a namespace's first segment, where its share allows, and how much larger each next
-/// one is: a draft looks into every segment, so they should be few.
-const FIRST_SEGMENT_TOKENS: usize = 4 << 10;
-const SEGMENT_GROWTH: usize = 4;
+/// Tokens of a namespace's first block, where its share allows.
+const FIRST_BLOCK_TOKENS: usize = 1 << 10;
 
-/// A namespace's share is held in at least this many full-grown segments, so that evicting one
+/// A namespace's text, and its share, are held in at least this many blocks, so that evicting one
 /// forgets a small part.
-const SEGMENTS_PER_SHARE: usize = 8;
+const BLOCKS_PER_TEXT: u64 = 16;
+const BLOCKS_PER_SHARE: usize = 8;
 
 /// An owner of bytes of the budget that can be asked to give some back.
 pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     /// Bytes that it owns.
     fn bytes(&self) -> usize;
-    /// Segments that it owns.
-    fn num_segments(&self) -> usize;
+    /// Blocks that it owns.
+    fn num_blocks(&self) -> usize;
     /// The [`Pool::tick`] of its last use.
     fn last_used(&self) -> u64;
-    /// Drops its least useful segment; returns whether there was one.
+    /// Drops its oldest text; returns whether there was any.
     fn evict(&self) -> bool;
 }
 
-/// Grants bytes under one bound and chooses the segment that makes room.
+/// Grants bytes under one bound and chooses whose text makes room.
 #[derive(Debug)]
 pub(crate) struct Pool {
     capacity_bytes: usize,
@@ -40,7 +40,6 @@ pub(crate) struct Pool {
     granting: Mutex<()>,
     evicted_tokens: AtomicU64,
     clock: AtomicU64,
-    next_segment: AtomicU64,
     tenants: Mutex<Vec<Weak<dyn Tenant>>>,
 }
 
@@ -52,7 +51,6 @@ impl Pool {
             granting: Mutex::new(()),
             evicted_tokens: AtomicU64::new(0),
             clock: AtomicU64::new(1),
-            next_segment: AtomicU64::new(0),
             tenants: Mutex::new(Vec::new()),
         }
     }
@@ -79,22 +77,23 @@ impl Pool {
         tenants.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// An arena to follow one of `last_tokens` (0 = none before), or `None` when the budget
+    /// Block number `id`, for a namespace whose blocks hold `tokens`, or `None` when the budget
     /// cannot hold it.
-    pub(crate) fn segment_after(
+    pub(crate) fn block_after(
         &self,
-        last_tokens: usize,
+        tokens: u64,
+        id: u64,
         requester: &dyn Tenant,
-    ) -> Option<Arc<Segment>> {
+    ) -> Option<Block> {
         let share = self.capacity_bytes / self.live().len().max(1);
-        let capacity = segment_tokens(last_tokens, share);
-        let grant = self.grant(Segment::bytes_for(capacity), requester)?;
-        Some(Arc::new(Segment::new(self.next_id(), capacity, grant)))
+        let capacity = block_tokens(tokens, share);
+        let grant = self.grant(Block::bytes_for(capacity), requester)?;
+        Some(Block::new(id, capacity, grant))
     }
 
     /// Leave to own `bytes`, for as long as the grant lives, or `None` when the budget cannot
-    /// hold them. Over the bound, the least useful segments go: `requester`'s own when it has
-    /// several and more than its fair share, else those of the largest namespace, the one idle
+    /// hold them. Over the bound, the oldest text goes: `requester`'s own when it has several
+    /// blocks and more than its fair share, else that of the largest namespace, the one idle
     /// longest among equals.
     pub(crate) fn grant(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
         if bytes > self.capacity_bytes {
@@ -106,8 +105,8 @@ impl Pool {
         let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
         let max_bytes = self.capacity_bytes - bytes;
         while self.used_bytes() > max_bytes {
-            // A namespace keeps the segment it has just filled, however small its share is.
-            let greedy = requester.bytes() + bytes > share && requester.num_segments() > 1;
+            // A namespace keeps the block it has just filled, however small its share is.
+            let greedy = requester.bytes() + bytes > share && requester.num_blocks() > 1;
             let evicted = if greedy {
                 requester.evict()
             } else {
@@ -135,9 +134,9 @@ impl Pool {
         Grant::new(bytes, &self.used_bytes)
     }
 
-    /// The number of a new segment.
-    pub(crate) fn next_id(&self) -> u64 {
-        self.next_segment.fetch_add(1, Relaxed)
+    /// Bytes that nobody owns.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.capacity_bytes.saturating_sub(self.used_bytes())
     }
 
     /// Counts tokens that made room for others.
@@ -150,16 +149,18 @@ impl Pool {
     }
 }
 
-/// Tokens of the segment after one of `last_tokens` for a namespace with `share_bytes`.
-fn segment_tokens(last_tokens: usize, share_bytes: usize) -> usize {
-    let bytes_per_token = Segment::bytes_for(MIN_SEGMENT_TOKENS) / MIN_SEGMENT_TOKENS;
-    let max = (share_bytes / SEGMENTS_PER_SHARE / bytes_per_token)
-        .clamp(MIN_SEGMENT_TOKENS, MAX_SEGMENT_TOKENS);
-    // The largest power of two that is not above `max`.
-    let max = 1 << max.ilog2();
-    (last_tokens * SEGMENT_GROWTH)
-        .max(FIRST_SEGMENT_TOKENS)
-        .min(max)
+/// Tokens of the next block of a namespace with `share_bytes` whose blocks hold `tokens`.
+fn block_tokens(tokens: u64, share_bytes: usize) -> usize {
+    let (block, heads) = (
+        Block::bytes_for(MAX_BLOCK_TOKENS),
+        heads::bytes_for(MAX_BLOCK_TOKENS as u64),
+    );
+    let bytes_per_token = (block + heads).div_ceil(MAX_BLOCK_TOKENS);
+    let most = (share_bytes / BLOCKS_PER_SHARE / bytes_per_token)
+        .clamp(MIN_BLOCK_TOKENS, MAX_BLOCK_TOKENS);
+    let wanted = ((tokens / BLOCKS_PER_TEXT) as usize).max(FIRST_BLOCK_TOKENS);
+    // The largest power of two that is not above either.
+    1 << wanted.min(most).ilog2()
 }
 
 #[cfg(test)]
@@ -167,13 +168,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segments_grow_up_to_an_eighth_of_the_share() {
-        assert_eq!(segment_tokens(0, 256 << 20), 4 << 10);
-        assert_eq!(segment_tokens(4 << 10, 256 << 20), 16 << 10);
-        assert_eq!(segment_tokens(1 << 20, 256 << 20), 1 << 20);
-        assert_eq!(segment_tokens(1 << 20, 4 << 30), 1 << 20);
-        assert_eq!(segment_tokens(0, 64 << 10), 256);
-        let max = segment_tokens(256 << 10, 64 << 20);
-        assert!(Segment::bytes_for(max) * SEGMENTS_PER_SHARE <= 64 << 20);
+    fn blocks_grow_with_the_text_up_to_an_eighth_of_the_share() {
+        assert_eq!(block_tokens(0, 256 << 20), 1 << 10);
+        assert_eq!(block_tokens(100_000, 256 << 20), 4 << 10);
+        assert_eq!(block_tokens(100_000_000, 4 << 30), 1 << 20);
+        assert_eq!(block_tokens(100_000_000, 64 << 10), 256);
+        let most = block_tokens(100_000_000, 64 << 20);
+        let bytes = Block::bytes_for(most) + heads::bytes_for(most as u64);
+        assert!(bytes * BLOCKS_PER_SHARE <= 64 << 20);
+    }
+
+    #[test]
+    fn a_namespace_has_some_dozens_of_blocks_at_any_size() {
+        let (mut tokens, mut blocks) = (0, Vec::new());
+        while tokens < 100_000_000 {
+            let next = block_tokens(tokens, 8 << 30);
+            tokens += next as u64;
+            blocks.push(next);
+            assert!(blocks.iter().filter(|&&block| block * 64 > next).count() <= 200);
+        }
+        assert!((100..=260).contains(&blocks.len()), "{}", blocks.len());
     }
 }

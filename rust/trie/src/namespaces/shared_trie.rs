@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use crate::namespaces::document::{Cells, Document};
+use crate::namespaces::document::Document;
 use crate::namespaces::pool::{Pool, Tenant};
+use crate::namespaces::rescue::Rescue;
+use crate::namespaces::upkeep::Upkeep;
 use crate::score::weights::LearnedWeights;
 use crate::sources::recycled::{Recycled, SharedRecycled};
-use crate::store::segment::{Segment, Segments};
+use crate::store::view::View;
 use crate::{Bigrams, Corpus, TokenId, Weights};
 
 /// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
@@ -28,22 +30,25 @@ pub struct NamespaceInfo {
     pub bytes: usize,
     /// Draft tokens from its text that the model accepted.
     pub accepted_tokens: u64,
-    /// Number of its arenas.
-    pub num_segments: usize,
+    /// Number of arenas that its text lies in.
+    pub num_blocks: usize,
+    /// Buckets of its index.
+    pub num_buckets: u64,
 }
 
 /// Text of one namespace, inserted by any number of writers and read by any number of drafters.
 ///
-/// Readers never wait for an insert: they take the current list of segments and walk it with
-/// atomic loads. Writers take turns. The [`crate::DraftMemory`] that made it bounds its bytes: at
-/// the bound the least useful segment is dropped whole.
+/// Readers never wait for an insert: they take the current blocks with their index and walk them
+/// with atomic loads. Writers take turns. The [`crate::DraftMemory`] that made it bounds its bytes:
+/// at the bound the oldest block is dropped, and its text is written again if it was useful.
 #[derive(Debug)]
 pub struct SharedTrie {
     name: String,
-    pool: Arc<Pool>,
-    writer: Mutex<()>,
+    pub(super) pool: Arc<Pool>,
+    writer: Mutex<Upkeep>,
     /// Held for as long as it takes to copy or swap one pointer, never during an insert.
-    segments: RwLock<Segments>,
+    view: RwLock<Arc<View>>,
+    pub(super) rescue: Rescue,
     corpora: RwLock<Corpora>,
     bigrams: RwLock<Option<Arc<Bigrams>>>,
     last_used: AtomicU64,
@@ -59,8 +64,9 @@ impl SharedTrie {
         let shared = Arc::new(Self {
             name: name.to_owned(),
             pool,
-            writer: Mutex::new(()),
-            segments: RwLock::new(Arc::default()),
+            writer: Mutex::default(),
+            view: RwLock::default(),
+            rescue: Rescue::default(),
             corpora: RwLock::default(),
             bigrams: RwLock::default(),
             last_used,
@@ -78,7 +84,7 @@ impl SharedTrie {
     ///
     /// A match or a continuation never leaves its document. [`SEPARATOR`] splits `tokens` into
     /// several documents; those of fewer than two tokens are left out. The text is dropped if the
-    /// byte budget cannot hold even the smallest segment. Takes constant time per token; other
+    /// byte budget cannot hold even the smallest block. Takes constant time per token; other
     /// writers of the namespace wait for a few thousand tokens at most.
     ///
     /// [`SEPARATOR`]: crate::SEPARATOR
@@ -94,11 +100,13 @@ impl SharedTrie {
         let mut rest = tokens.len();
         for part in tokens.chunks(TURN_TOKENS) {
             rest -= part.len();
-            let _turn = self.turn();
+            let mut upkeep = self.turn();
             if self.is_forgotten() {
                 return;
             }
             document.push(part, rest, self);
+            self.write_rescued();
+            upkeep.run(self, part.len());
         }
     }
 
@@ -108,7 +116,7 @@ impl SharedTrie {
         document.finish(self);
     }
 
-    fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn turn(&self) -> MutexGuard<'_, Upkeep> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,11 +127,8 @@ impl SharedTrie {
         self.forgotten.store(true, Relaxed);
         self.recycled.forget();
         self.learned.forget();
-        self.replace(|segments| {
-            for segment in segments.drain(..) {
-                segment.disown();
-            }
-        });
+        self.rescue.clear();
+        self.replace(|view| while view.drop_oldest().is_some() {});
     }
 
     /// Whether [`SharedTrie::forget`] was called.
@@ -131,9 +136,9 @@ impl SharedTrie {
         self.forgotten.load(Relaxed)
     }
 
-    /// The segments as they are now.
-    pub(crate) fn snapshot(&self) -> Segments {
-        Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner))
+    /// The blocks and their index as they are now.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The corpora as they are now.
@@ -184,41 +189,32 @@ impl SharedTrie {
         &self.name
     }
 
-    fn replace(&self, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
-        let mut segments = self
-            .segments
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut changed = Vec::clone(&segments);
-        change(&mut changed);
-        let old = std::mem::replace(&mut *segments, Arc::new(changed));
-        drop(segments);
+    pub(super) fn replace<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = View::clone(&view);
+        let result = change(&mut changed);
+        let old = std::mem::replace(&mut *view, Arc::new(changed));
+        drop(view);
         drop(old);
+        result
     }
 
-    /// Puts segments, oldest first, before those that there are.
-    pub(crate) fn restore(&self, restored: Vec<Arc<Segment>>, accepted_tokens: u64) {
-        let _turn = self.turn();
-        if self.is_forgotten() {
-            return;
-        }
-        self.accepted_tokens.fetch_add(accepted_tokens, Relaxed);
-        self.replace(|segments| drop(segments.splice(0..0, restored)));
+    /// Counts draft tokens from text that was restored as accepted.
+    pub(super) fn add_accepted(&self, tokens: u64) {
+        self.accepted_tokens.fetch_add(tokens, Relaxed);
     }
 
-    /// Notes that drafts from a segment were accepted.
-    pub(crate) fn credit(&self, segment_id: u64, tokens: u32) {
-        if let Some(segment) = self.segment(segment_id) {
-            segment.add_credit(tokens);
-            self.accepted_tokens.fetch_add(u64::from(tokens), Relaxed);
+    /// Notes that drafts from a block were accepted.
+    pub(crate) fn credit(&self, block_id: u64, tokens: u32) {
+        if let Some(block) = self.view().block(block_id) {
+            block.add_credit(tokens);
+            self.add_accepted(u64::from(tokens));
         }
     }
 
     /// Returns the bytes of the arenas and tables of this namespace.
     pub fn bytes(&self) -> usize {
-        let segments = self.snapshot();
-        let arenas: usize = segments.iter().map(|segment| segment.bytes()).sum();
-        arenas + self.recycled.bytes()
+        self.view().bytes() + self.rescue.bytes() + self.recycled.bytes()
     }
 
     pub(crate) fn accepted_tokens(&self) -> u64 {
@@ -227,16 +223,19 @@ impl SharedTrie {
 
     /// Tokens inserted and not evicted, and what became of them.
     pub(crate) fn info(&self) -> NamespaceInfo {
-        let segments = self.snapshot();
-        let tokens = segments
+        let view = self.view();
+        let tokens = view
+            .blocks()
             .iter()
-            .map(|segment| u64::from(segment.num_tokens()));
+            .map(|block| u64::from(block.num_tokens()));
+        let buckets = view.heads().iter().map(|table| u64::from(table.size()));
         NamespaceInfo {
             name: self.name.clone(),
             num_tokens: tokens.sum(),
             bytes: self.bytes(),
             accepted_tokens: self.accepted_tokens.load(Relaxed),
-            num_segments: segments.len(),
+            num_blocks: view.blocks().len(),
+            num_buckets: buckets.sum(),
         }
     }
 
@@ -249,59 +248,20 @@ impl SharedTrie {
     }
 }
 
-impl Cells for SharedTrie {
-    fn segment(&self, id: u64) -> Option<Arc<Segment>> {
-        let segments = self.snapshot();
-        let found = segments.iter().rev().find(|segment| segment.id() == id);
-        found.map(Arc::clone)
-    }
-
-    fn segment_with_room(&self, tokens: usize) -> Option<Arc<Segment>> {
-        let last = self.snapshot().last().map(Arc::clone);
-        let last_tokens = last.as_ref().map_or(0, |last| last.capacity());
-        if let Some(segment) = last.filter(|segment| segment.room() >= tokens) {
-            return Some(segment);
-        }
-        let segment = self.pool.segment_after(last_tokens, self)?;
-        self.replace(|segments| segments.push(Arc::clone(&segment)));
-        Some(segment)
-    }
-}
-
 impl Tenant for SharedTrie {
     fn bytes(&self) -> usize {
         self.bytes()
     }
 
-    fn num_segments(&self) -> usize {
-        self.snapshot().len()
+    fn num_blocks(&self) -> usize {
+        self.view().blocks().len()
     }
 
     fn last_used(&self) -> u64 {
         self.last_used()
     }
 
-    /// The segment whose text was accepted least per token goes, the oldest among equals; the
-    /// newest only when it is alone.
     fn evict(&self) -> bool {
-        let mut evicted = None;
-        self.replace(|segments| {
-            let sealed = segments.len().saturating_sub(1).max(1).min(segments.len());
-            let usefulness =
-                |segment: &Segment| f64::from(segment.credit()) / segment.capacity() as f64;
-            let victim = (0..sealed)
-                .min_by(|&a, &b| usefulness(&segments[a]).total_cmp(&usefulness(&segments[b])));
-            if let Some(index) = victim {
-                let victim = segments.remove(index);
-                victim.disown();
-                evicted = Some(victim);
-                for segment in segments.iter() {
-                    segment.halve_credit();
-                }
-            }
-        });
-        let tokens = evicted.as_ref().map(|segment| segment.num_tokens());
-        self.pool.add_evicted(u64::from(tokens.unwrap_or(0)));
-        evicted.is_some()
+        self.drop_oldest()
     }
 }

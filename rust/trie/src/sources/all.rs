@@ -10,17 +10,17 @@ use crate::sources::recycled::{Answer, Recycled};
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, ORDERS, Occurrence, collect};
 use crate::store::extent::InsertedRange;
-use crate::store::segment::{Segment, Segments};
+use crate::store::view::View;
 use crate::{Corpus, SEPARATOR, TokenId};
 
 /// Origin: the prediction's text.
 pub(crate) const PREDICTION: u16 = 0;
 /// Origin: the request's own text.
 pub(crate) const REQUEST: u16 = 1;
-/// Origin: the newest shared segment; older ones follow.
+/// Origin: the text of the namespace.
 pub(crate) const SHARED: u16 = 2;
 /// Origin: the first corpus; others follow.
-pub(crate) const CORPUS: u16 = 1 << 15;
+pub(crate) const CORPUS: u16 = 3;
 /// Origin: what only the model's earlier answers hold.
 pub(crate) const RECYCLED: u16 = u16::MAX;
 
@@ -28,13 +28,22 @@ pub(crate) const RECYCLED: u16 = u16::MAX;
 /// than the request's own text: see [`crate::store::chains::LIMITS`].
 pub(crate) const SHARED_LIMITS: [u32; ORDERS.len()] = [24, 64, 32, 16];
 
-/// Every log a request may draft from, numbered so that a smaller origin is credited first and,
-/// among shared segments, is newer.
+/// What one lookup in shared text and corpora took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visits {
+    /// Indexes that were looked into, each with tables of its own: one for the text of the
+    /// namespace, and one for each corpus.
+    pub parts: u32,
+    /// Positions that their chains led to.
+    pub positions: u32,
+}
+
+/// Every log a request may draft from, numbered so that a smaller origin is credited first.
 #[derive(Clone, Copy)]
 pub(crate) struct AllSources<'a> {
     pub(crate) prediction: &'a Text,
     pub(crate) request: &'a Text,
-    pub(crate) shared: &'a Segments,
+    pub(crate) shared: Option<&'a View>,
     /// Shared text that this request wrote itself: it is in `request` already.
     pub(crate) excluded: &'a [InsertedRange],
     /// The most useful first.
@@ -48,24 +57,11 @@ pub(crate) struct AllSources<'a> {
 }
 
 impl AllSources<'_> {
-    /// How many shared segments are newer than that of an origin, if it is one.
-    pub(crate) fn age(origin: u16) -> Option<usize> {
-        (SHARED..CORPUS)
-            .contains(&origin)
-            .then(|| usize::from(origin - SHARED))
-    }
-
     /// Which corpus an origin is, if it is one.
     pub(crate) fn corpus_index(origin: u16) -> Option<usize> {
         (CORPUS..RECYCLED)
             .contains(&origin)
             .then(|| usize::from(origin - CORPUS))
-    }
-
-    /// The shared segment of an origin, if it is one.
-    pub(crate) fn segment(&self, origin: u16) -> Option<&Segment> {
-        let index = self.shared.len().checked_sub(Self::age(origin)? + 1)?;
-        self.shared.get(index).map(|segment| &**segment)
     }
 
     /// The corpus of an origin, if it is one.
@@ -80,19 +76,20 @@ impl AllSources<'_> {
             PREDICTION => Source::Prediction,
             REQUEST => Source::Request,
             RECYCLED => Source::Recycled,
-            origin if origin >= CORPUS => Source::Corpus,
-            _ => Source::Shared,
+            SHARED => Source::Shared,
+            _ => Source::Corpus,
         }
     }
 
     /// Occurrences of the ends of `context`: up to the first of `limits` from each of the request's
-    /// own texts, and up to the second from shared text, newest segment first.
+    /// own texts, and up to the second from shared text and corpora.
     pub(crate) fn collect(
         &self,
         context: &[TokenId],
         limits: [[u32; ORDERS.len()]; 2],
         occurrences: &mut Vec<Occurrence>,
-    ) {
+    ) -> Visits {
+        let mut visits = Visits::default();
         occurrences.clear();
         let [own, mut wanted] = limits;
         collect(
@@ -109,14 +106,11 @@ impl AllSources<'_> {
             &mut own.clone(),
             occurrences,
         );
-        for (age, segment) in self.shared.iter().rev().enumerate() {
-            if wanted == [0; ORDERS.len()] {
-                break;
-            }
+        if let Some(shared) = self.shared.filter(|shared| !shared.blocks().is_empty()) {
             let first = occurrences.len();
-            let origin = SHARED + age as u16;
-            collect(&**segment, origin, context, &mut wanted, occurrences);
-            self.drop_own(segment.id(), first, occurrences);
+            visits.parts += 1;
+            visits.positions += collect(shared, SHARED, context, &mut wanted, occurrences);
+            self.drop_own(shared, first, occurrences);
         }
         for (index, corpus) in self.corpora.iter().enumerate() {
             if wanted == [0; ORDERS.len()] {
@@ -124,15 +118,20 @@ impl AllSources<'_> {
             }
             let origin = CORPUS + index as u16;
             let corpus = corpus.reader(self.reads);
-            collect(&corpus, origin, context, &mut wanted, occurrences);
+            visits.parts += 1;
+            visits.positions += collect(&corpus, origin, context, &mut wanted, occurrences);
         }
+        visits
     }
 
     /// Takes the request's own text out of the occurrences from `first` on.
-    fn drop_own(&self, segment_id: u64, first: usize, occurrences: &mut Vec<Occurrence>) {
+    fn drop_own(&self, shared: &View, first: usize, occurrences: &mut Vec<Occurrence>) {
+        if self.excluded.is_empty() {
+            return;
+        }
         let is_own = |position| {
-            let mut excluded = self.excluded.iter();
-            excluded.any(|own| own.holds(segment_id, position))
+            let (block, cell) = shared.place(position);
+            self.excluded.iter().any(|own| own.holds(block, cell))
         };
         occurrences
             .extract_if(first.., |occurrence| is_own(occurrence.position))
@@ -172,8 +171,8 @@ impl AllSources<'_> {
         let next = match occurrence.origin {
             PREDICTION => read(self.prediction, position)?,
             REQUEST => read(self.request, position)?,
-            origin if origin >= CORPUS => read(&self.corpus(origin)?.reader(self.reads), position)?,
-            origin => read(self.segment(origin)?, position)?,
+            SHARED => read(self.shared?, position)?,
+            origin => read(&self.corpus(origin)?.reader(self.reads), position)?,
         };
         let matched = occurrence.matched + 1;
         (next != SEPARATOR).then_some(Occurrence {
@@ -194,12 +193,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_segment_or_a_corpus_or_neither() {
-        let read = |origin| (AllSources::age(origin), AllSources::corpus_index(origin));
-        assert_eq!(read(REQUEST), (None, None));
-        assert_eq!(read(SHARED + 3), (Some(3), None));
-        assert_eq!(read(CORPUS - 1).1, None);
-        assert_eq!(read(CORPUS), (None, Some(0)));
-        assert_eq!(read(RECYCLED), (None, None), "no text, so nobody to credit");
+    fn an_origin_is_a_corpus_or_none() {
+        for other in [PREDICTION, REQUEST, SHARED] {
+            assert_eq!(AllSources::corpus_index(other), None);
+        }
+        assert_eq!(AllSources::corpus_index(CORPUS + 2), Some(2));
+        assert_eq!(
+            AllSources::corpus_index(RECYCLED),
+            None,
+            "no text, so nobody to credit"
+        );
     }
 }

@@ -104,14 +104,15 @@ pub(crate) fn context_of(tokens: &[TokenId]) -> &[TokenId] {
 /// newest first, each once.
 ///
 /// `limits` holds the occurrences still wanted per order and is lowered by what was found, so
-/// that several logs, newest first, share one bound.
+/// that several logs, newest first, share one bound. Gives the number of positions visited.
 pub(crate) fn collect<C: Chains>(
     chains: &C,
     origin: u16,
     context: &[TokenId],
     limits: &mut [u32; ORDERS.len()],
     occurrences: &mut Vec<Occurrence>,
-) {
+) -> u32 {
+    let mut visited = 0;
     let (hashes, count) = suffix_hashes(context);
     let end = chains.end();
     // Oldest position that the walk of each longer order reached: what is at or above it and
@@ -119,13 +120,14 @@ pub(crate) fn collect<C: Chains>(
     let mut reached = [u32::MAX; ORDERS.len()];
     // No occurrence of the shortest context means none of a longer one.
     if count == 0 || chains.head(0, hashes[0]) == 0 {
-        return;
+        return visited;
     }
     for order in (0..count).rev() {
         let mut visits = limits[order] * VISITS_PER_OCCURRENCE;
         let mut position = chains.head(order, hashes[order]);
         while position != 0 && position != CUT && limits[order] > 0 && visits > 0 {
             visits -= 1;
+            visited += 1;
             if position < end {
                 let matched = chains.matched_before(position, context);
                 if matched >= ORDERS[order] {
@@ -153,6 +155,7 @@ pub(crate) fn collect<C: Chains>(
             reached[order] = 0;
         }
     }
+    visited
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Cells of a segment that one document is written to.
+//! Cells of a block that one document is written to.
 
-/// Cells of a segment that one document is written to. The cell after the last is a separator
+/// Cells of a block that one document is written to. The cell after the last is a separator
 /// for as long as the extent does not grow.
 #[derive(Debug)]
 pub(crate) struct Extent {
@@ -30,17 +30,17 @@ impl Extent {
 /// A range of shared memory that one running request wrote: see [`crate::Drafter::exclude`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InsertedRange {
-    segment_id: u64,
+    block_id: u64,
     first: u32,
     /// One past the last cell set aside for it.
     end: u32,
 }
 
 impl InsertedRange {
-    /// The cells of `extent` in the segment called `segment_id`.
-    pub(crate) fn new(segment_id: u64, extent: &Extent) -> Self {
+    /// The cells of `extent` in the block numbered `block_id`.
+    pub(crate) fn new(block_id: u64, extent: &Extent) -> Self {
         Self {
-            segment_id,
+            block_id,
             first: extent.start,
             end: extent.end,
         }
@@ -51,8 +51,8 @@ impl InsertedRange {
         self.end = extent.end;
     }
 
-    /// Whether it holds the cell at `position` of a segment.
-    pub(crate) fn holds(&self, segment_id: u64, position: u32) -> bool {
-        self.segment_id == segment_id && (self.first..self.end).contains(&position)
+    /// Whether it holds a cell of a block.
+    pub(crate) fn holds(&self, block_id: u64, cell: u32) -> bool {
+        self.block_id == block_id && (self.first..self.end).contains(&cell)
     }
 }

@@ -1,9 +1,12 @@
-//! Text in arenas and files: links, publication to readers, atomic writes.
+//! Text in arenas and files: links, heads, publication to readers, atomic writes.
 
 pub(crate) mod atomic_file;
+pub(crate) mod block;
+pub(crate) mod block_shape;
 pub(crate) mod chains;
 pub(crate) mod extent;
 pub(crate) mod grant;
-pub(crate) mod segment;
-pub(crate) mod segment_shape;
+pub(crate) mod heads;
+pub(crate) mod resize;
 pub(crate) mod sync;
+pub(crate) mod view;

@@ -1,4 +1,4 @@
-//! Every interleaving of a writer and a reader of one segment, within what loom can explore.
+//! Every interleaving of a writer and a reader of one view, within what loom can explore.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p spectrie-trie --lib --target-dir target/loom
 //! interleavings`
@@ -9,9 +9,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::store::block::Block;
 use crate::store::chains::{Chains, ORDERS, collect, suffix_hashes};
 use crate::store::grant::Grant;
-use crate::store::segment::Segment;
+use crate::store::heads::Table;
+use crate::store::resize::Moving;
+use crate::store::view::View;
 use crate::{SEPARATOR, TokenId};
 
 /// Switches between threads at other than waiting, per execution.
@@ -33,24 +36,40 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
     assert!(executions > 10, "loom explores little: {executions}");
 }
 
-fn segment() -> Arc<Segment> {
-    let grant = Grant::unbounded(Segment::bytes_for(CAPACITY));
-    Arc::new(Segment::new(0, CAPACITY, grant))
+fn add_block(view: &mut View) -> u64 {
+    let id = view.next_id();
+    let grant = Grant::unbounded(Block::bytes_for(CAPACITY));
+    view.push(std::sync::Arc::new(Block::new(id, CAPACITY, grant)));
+    for order in 0..ORDERS.len() {
+        while let Some(buckets) = view.heads()[order].missing_level(order, view.capacity()) {
+            let grant = Grant::unbounded(Table::level_bytes(buckets));
+            view.add_level(order, buckets, grant);
+        }
+    }
+    id
+}
+
+/// A view of one empty block, and its number.
+fn view() -> (View, u64) {
+    let mut view = View::default();
+    let id = add_block(&mut view);
+    (view, id)
+}
+
+/// Writes a document of its own.
+fn insert(view: &View, id: u64, text: &[TokenId]) {
+    let Some(block) = view.block(id) else { return };
+    let mut extent = block.reserve(text.len());
+    view.write(id, &mut extent, text, 0);
 }
 
 /// What a draft reads after `context`: each occurrence followed to the end of its text.
-fn read(segment: &Segment, context: &[TokenId]) -> Vec<Vec<TokenId>> {
+fn read(view: &View, context: &[TokenId]) -> Vec<Vec<TokenId>> {
     let mut occurrences = Vec::new();
-    collect(
-        segment,
-        0,
-        context,
-        &mut [2; ORDERS.len()],
-        &mut occurrences,
-    );
+    collect(view, 0, context, &mut [2; ORDERS.len()], &mut occurrences);
     let follow = |position| {
-        (position..segment.end())
-            .map(|position| segment.token(position))
+        (position..view.end())
+            .map(|position| view.token(position))
             .take_while(|&token| token != SEPARATOR)
             .collect()
     };
@@ -59,10 +78,10 @@ fn read(segment: &Segment, context: &[TokenId]) -> Vec<Vec<TokenId>> {
 
 /// Runs `read` in another thread while `write` runs in this one. Loom remembers the last access
 /// of a word only, so it is the reader that must come second in its first execution.
-fn beside(segment: &Arc<Segment>, read: fn(&Segment), write: impl FnOnce()) {
+fn beside(view: &Arc<View>, read: fn(&View), write: impl FnOnce()) {
     let reader = {
-        let segment = Arc::clone(segment);
-        thread::spawn(move || read(&segment))
+        let view = Arc::clone(view);
+        thread::spawn(move || read(&view))
     };
     write();
     reader.join().unwrap();
@@ -71,83 +90,154 @@ fn beside(segment: &Arc<Segment>, read: fn(&Segment), write: impl FnOnce()) {
 #[test]
 fn a_reader_sees_the_start_of_a_document_that_is_being_written() {
     explore(|| {
-        let segment = segment();
-        let read_whole = |segment: &Segment| {
-            let published = segment.head(0, suffix_hashes(&[1]).0[0]) != 0;
-            let texts = read(segment, &[1]);
+        let (view, id) = view();
+        let view = Arc::new(view);
+        let read_whole = |view: &View| {
+            let published = view.head(0, suffix_hashes(&[1]).0[0]) != 0;
+            let texts = read(view, &[1]);
             assert!(texts.len() == 1 || !published, "what is published is whole");
             for text in texts {
                 assert!([&[2][..], &[2, 3]].contains(&&text[..]), "{text:?}");
             }
         };
-        beside(&segment, read_whole, || {
-            let mut extent = segment.reserve(3);
-            segment.write(&mut extent, &[1, 2, 3], 0);
-        });
-        assert_eq!(read(&segment, &[1]), [[2, 3]]);
+        beside(&view, read_whole, || insert(&view, id, &[1, 2, 3]));
+        assert_eq!(read(&view, &[1]), [[2, 3]]);
     });
 }
 
 #[test]
 fn documents_written_side_by_side_do_not_mix() {
     explore(|| {
-        let segment = segment();
-        let mut first = segment.reserve(3);
-        let mut second = segment.reserve(3);
-        segment.write(&mut first, &[1, 2], 0);
-        let read_either = |segment: &Segment| {
-            let texts = read(segment, &[1]);
+        let (view, id) = view();
+        let view = Arc::new(view);
+        let block = view.block(id).unwrap();
+        let mut first = block.reserve(3);
+        let mut second = block.reserve(3);
+        view.write(id, &mut first, &[1, 2], 0);
+        let read_either = |view: &View| {
+            let texts = read(view, &[1]);
             assert!(!texts.is_empty(), "the first document was there before");
             for text in texts {
                 assert!([&[2][..], &[2, 3], &[5]].contains(&&text[..]), "{text:?}");
             }
         };
-        beside(&segment, read_either, || {
-            segment.write(&mut second, &[1, 5], 0);
-            segment.write(&mut first, &[1, 2, 3], 2);
+        beside(&view, read_either, || {
+            view.write(id, &mut second, &[1, 5], 0);
+            view.write(id, &mut first, &[1, 2, 3], 2);
         });
-        assert_eq!(read(&segment, &[1]), [&[5][..], &[2, 3]]);
+        assert_eq!(read(&view, &[1]), [&[5][..], &[2, 3]]);
     });
 }
 
 #[test]
 fn cells_given_back_are_used_again_behind_a_separator() {
     explore(|| {
-        let segment = segment();
-        let mut first = segment.reserve(8);
-        segment.write(&mut first, &[1, 2], 0);
-        let read_both = |segment: &Segment| {
-            for text in read(segment, &[1]) {
+        let (view, id) = view();
+        let view = Arc::new(view);
+        let block = view.block(id).unwrap();
+        let mut first = block.reserve(8);
+        view.write(id, &mut first, &[1, 2], 0);
+        let read_both = |view: &View| {
+            for text in read(view, &[1]) {
                 assert_eq!(text, [2]);
             }
-            for text in read(segment, &[3]) {
+            for text in read(view, &[3]) {
                 assert_eq!(text, [4]);
             }
         };
-        beside(&segment, read_both, || {
-            segment.release(&first);
-            let mut second = segment.reserve(2);
-            segment.write(&mut second, &[3, 4], 0);
+        beside(&view, read_both, || {
+            block.release(&first);
+            insert(&view, id, &[3, 4]);
         });
-        assert_eq!(read(&segment, &[1]), [[2]]);
+        assert_eq!(read(&view, &[1]), [[2]]);
     });
 }
 
 #[test]
 fn an_extent_grows_past_its_separator() {
     explore(|| {
-        let segment = segment();
-        let mut extent = segment.reserve(2);
-        segment.write(&mut extent, &[1, 2], 0);
-        let read_start = |segment: &Segment| {
-            for text in read(segment, &[1]) {
+        let (view, id) = view();
+        let view = Arc::new(view);
+        let block = view.block(id).unwrap();
+        let mut extent = block.reserve(2);
+        view.write(id, &mut extent, &[1, 2], 0);
+        let read_start = |view: &View| {
+            for text in read(view, &[1]) {
                 assert!([&[2][..], &[2, 3]].contains(&&text[..]), "{text:?}");
             }
         };
-        beside(&segment, read_start, || {
-            segment.grow(&mut extent, 1);
-            segment.write(&mut extent, &[1, 2, 3], 2);
+        beside(&view, read_start, || {
+            block.grow(&mut extent, 1);
+            view.write(id, &mut extent, &[1, 2, 3], 2);
         });
-        assert_eq!(read(&segment, &[1]), [[2, 3]]);
+        assert_eq!(read(&view, &[1]), [[2, 3]]);
+    });
+}
+
+#[test]
+fn late_text_is_linked_behind_newer_blocks() {
+    explore(|| {
+        let (mut view, old) = view();
+        let mut late = view.block(old).unwrap().reserve(3);
+        view.write(old, &mut late, &[4], 0);
+        let new = add_block(&mut view);
+        insert(&view, new, &[1, 5]);
+        let view = Arc::new(view);
+        let read_newest_first = |view: &View| {
+            let texts = read(view, &[1]);
+            assert_eq!(texts[0], [5], "what was there is never lost");
+            assert!(texts.len() == 1 || texts[1] == [2], "{texts:?}");
+        };
+        beside(&view, read_newest_first, || {
+            view.write(old, &mut late, &[4, 1, 2], 1);
+        });
+        assert_eq!(read(&view, &[1]), [[5], [2]]);
+    });
+}
+
+#[test]
+fn a_bucket_is_split_and_merged_beside_a_reader() {
+    explore(|| {
+        let (mut view, id) = view();
+        insert(&view, id, &[1, 2]);
+        insert(&view, id, &[3, 4]);
+        insert(&view, id, &[1, 5]);
+        let before = view.heads()[0].size();
+        // More text, for which the tables are to grow.
+        add_block(&mut view);
+        let view = Arc::new(view);
+        let read_some = |view: &View| {
+            for text in read(view, &[1]) {
+                assert!([&[2][..], &[5]].contains(&&text[..]), "{text:?}");
+            }
+        };
+        beside(&view, read_some, || view.settle(1, &mut Moving::default()));
+        assert_eq!(view.heads()[0].size(), before + 1);
+        assert_eq!(read(&view, &[1]), [[5], [2]]);
+        assert_eq!(read(&view, &[3]), [[4]]);
+    });
+}
+
+#[test]
+fn the_oldest_block_goes_beside_a_reader() {
+    explore(|| {
+        let (mut view, old) = view();
+        insert(&view, old, &[1, 2]);
+        let new = add_block(&mut view);
+        insert(&view, new, &[1, 5]);
+        let mut after = view.clone();
+        let view = Arc::new(view);
+        let read_both = |view: &View| {
+            let texts = read(view, &[1]);
+            // Its links may lead to slots that were used since, but to no text that is not there.
+            for text in texts {
+                assert!([&[2][..], &[5], &[6]].contains(&&text[..]), "{text:?}");
+            }
+        };
+        beside(&view, read_both, || {
+            after.drop_oldest();
+            insert(&after, new, &[1, 6]);
+        });
+        assert_eq!(read(&after, &[1]), [[6], [5]]);
     });
 }

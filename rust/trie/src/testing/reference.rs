@@ -264,15 +264,16 @@ proptest! {
 }
 
 #[test]
-fn sources_of_places_match_the_credit_order() {
-    let sources: Vec<_> = (0..4).map(AllSources::source).collect();
+fn sources_of_origins_match_the_credit_order() {
+    let sources: Vec<_> = (0..5).map(AllSources::source).collect();
     assert_eq!(
         sources,
         [
             Source::Prediction,
             Source::Request,
             Source::Shared,
-            Source::Shared
+            Source::Corpus,
+            Source::Corpus
         ]
     );
 }

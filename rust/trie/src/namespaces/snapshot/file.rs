@@ -1,6 +1,6 @@
 //! The layout of a snapshot file.
 //!
-//! A header, one block per segment, an index of namespaces and their segments, and the position
+//! A header, one part per block of text, an index of namespaces and their blocks, and the position
 //! of the index. Each of these ends with its checksum; numbers are little-endian. The index comes
 //! last because it describes what was written.
 
@@ -8,32 +8,36 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
+use crate::namespaces::snapshot::segment;
 use crate::store::atomic_file::{CHECKSUM_BYTES, Checked, FINGERPRINT_BYTES, checked};
+use crate::store::block_shape::BlockShape;
 use crate::store::chains::chain_layout;
-use crate::store::segment_shape::SegmentShape;
 
 /// First bytes of every snapshot.
 const MAGIC: [u8; 8] = *b"SPMEMORY";
 
 /// Version of this layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// The version before it, which holds links and heads as well. It is read, not written.
+pub(super) const SEGMENTS_VERSION: u32 = 1;
 
 pub(super) const HEADER_BYTES: usize = 20 + FINGERPRINT_BYTES + CHECKSUM_BYTES;
 pub(super) const FOOTER_BYTES: usize = size_of::<u64>() + CHECKSUM_BYTES;
 
-/// One saved segment.
+/// One saved block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SavedSegment {
+pub(super) struct SavedBlock {
     pub(super) offset: u64,
-    pub(super) shape: SegmentShape,
+    pub(super) shape: BlockShape,
 }
 
-/// One saved namespace, its segments oldest first.
+/// One saved namespace, its blocks oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SavedNamespace {
     pub(super) name: String,
     pub(super) accepted_tokens: u64,
-    pub(super) segments: Vec<SavedSegment>,
+    pub(super) blocks: Vec<SavedBlock>,
 }
 
 /// Bytes that can be read at any place.
@@ -95,8 +99,8 @@ pub(super) fn write_index<W: Write>(
         writer.write_words(std::iter::once(namespace.name.len() as u32))?;
         writer.write_all(namespace.name.as_bytes())?;
         writer.write_all(&namespace.accepted_tokens.to_le_bytes())?;
-        writer.write_words(std::iter::once(namespace.segments.len() as u32))?;
-        for SavedSegment { offset, shape } in &namespace.segments {
+        writer.write_words(std::iter::once(namespace.blocks.len() as u32))?;
+        for SavedBlock { offset, shape } in &namespace.blocks {
             writer.write_all(&offset.to_le_bytes())?;
             let words = [shape.capacity, shape.end, shape.num_tokens, shape.credit];
             writer.write_words(words.into_iter())?;
@@ -107,18 +111,27 @@ pub(super) fn write_index<W: Write>(
     writer.end_block()
 }
 
-/// Checks the header against `fingerprint` and reads the index.
+/// Bytes of a block in a file of `version`, without its checksum.
+pub(super) fn saved_bytes(version: u32, shape: BlockShape) -> usize {
+    if version == SEGMENTS_VERSION {
+        segment::saved_bytes(shape)
+    } else {
+        shape.saved_bytes()
+    }
+}
+
+/// Checks the header against `fingerprint` and reads the version and the index.
 pub(super) fn read_index<S: ReadAt>(
     source: &S,
     fingerprint: &str,
-) -> Result<Vec<SavedNamespace>, Refusal> {
+) -> Result<(u32, Vec<SavedNamespace>), Refusal> {
     let length = source.len()?;
     if length < (HEADER_BYTES + FOOTER_BYTES) as u64 {
         return Err(wrong(format!("{length} bytes"), "a whole snapshot"));
     }
     let mut header = [0; HEADER_BYTES];
     source.read_at(&mut header, 0)?;
-    check_header(&header, fingerprint)?;
+    let version = check_header(&header, fingerprint)?;
     let mut footer = [0; FOOTER_BYTES];
     let index_end = length - FOOTER_BYTES as u64;
     source.read_at(&mut footer, index_end)?;
@@ -129,24 +142,26 @@ pub(super) fn read_index<S: ReadAt>(
     };
     let mut index = vec![0; bytes as usize];
     source.read_at(&mut index, index_end - bytes)?;
-    let parsed = checked(&index).and_then(|body| parse_index(body, index_end));
-    parsed.ok_or_else(|| damaged("index"))
+    let parsed = checked(&index).and_then(|body| parse_index(body, index_end, version));
+    let namespaces = parsed.ok_or_else(|| damaged("index"))?;
+    Ok((version, namespaces))
 }
 
-fn check_header(header: &[u8; HEADER_BYTES], fingerprint: &str) -> Result<(), Refusal> {
+fn check_header(header: &[u8; HEADER_BYTES], fingerprint: &str) -> Result<u32, Refusal> {
     let mut rest = Rest(header);
     if rest.take(MAGIC.len()) != Some(&MAGIC) {
         return Err(wrong("a file of another kind", "a snapshot"));
     }
     let version = rest.word().unwrap_or(0);
-    if version != VERSION {
+    if version != VERSION && version != SEGMENTS_VERSION {
         return Err(wrong(
             format!("format version {version}"),
             format!("version {VERSION}"),
         ));
     }
     let layout = rest.word().unwrap_or(0);
-    if layout != chain_layout() {
+    // Links and heads of another build would not be found.
+    if version == SEGMENTS_VERSION && layout != chain_layout() {
         let expected = format!("layout {:08x}", chain_layout());
         return Err(wrong(format!("an index of layout {layout:08x}"), expected));
     }
@@ -161,11 +176,11 @@ fn check_header(header: &[u8; HEADER_BYTES], fingerprint: &str) -> Result<(), Re
             format!("tokenizer {fingerprint:?}"),
         ));
     }
-    Ok(())
+    Ok(version)
 }
 
-/// The index, if it is well-formed and every segment lies before `end`.
-fn parse_index(body: &[u8], end: u64) -> Option<Vec<SavedNamespace>> {
+/// The index, if it is well-formed and every block lies before `end`.
+fn parse_index(body: &[u8], end: u64, version: u32) -> Option<Vec<SavedNamespace>> {
     let mut rest = Rest(body);
     let count = rest.word()?;
     let mut namespaces = Vec::new();
@@ -173,26 +188,27 @@ fn parse_index(body: &[u8], end: u64) -> Option<Vec<SavedNamespace>> {
         let length = rest.word()? as usize;
         let name = std::str::from_utf8(rest.take(length)?).ok()?.to_owned();
         let accepted_tokens = rest.long()?;
-        let mut segments = Vec::new();
+        let mut blocks = Vec::new();
         for _ in 0..rest.word()? {
             let offset = rest.long()?;
-            let shape = SegmentShape {
+            let shape = BlockShape {
                 capacity: rest.word()?,
                 end: rest.word()?,
                 num_tokens: rest.word()?,
                 credit: rest.word()?,
             };
             let inside = shape.is_possible()
-                && offset.checked_add((shape.saved_bytes() + CHECKSUM_BYTES) as u64)? <= end;
+                && offset.checked_add((saved_bytes(version, shape) + CHECKSUM_BYTES) as u64)?
+                    <= end;
             if !inside {
                 return None;
             }
-            segments.push(SavedSegment { offset, shape });
+            blocks.push(SavedBlock { offset, shape });
         }
         namespaces.push(SavedNamespace {
             name,
             accepted_tokens,
-            segments,
+            blocks,
         });
     }
     rest.0.is_empty().then_some(namespaces)

@@ -55,7 +55,7 @@ fn cycle(start: TokenId, tokens: TokenId) -> Vec<TokenId> {
     (start..start + tokens).map(|i| i % CYCLE).collect()
 }
 
-/// A snapshot of two namespaces, one of them with two segments: its header, its segments and its
+/// A snapshot of two namespaces, one of them with several blocks: its header, its blocks and its
 /// index, each with its checksum.
 fn blocks() -> Vec<Vec<u8>> {
     let memory = memory();
@@ -66,17 +66,17 @@ fn blocks() -> Vec<Vec<u8>> {
     let file = writer.into_inner();
     let mut blocks = vec![file[..HEADER_BYTES].to_vec()];
     let mut end = HEADER_BYTES;
-    for segment in saved.iter().flat_map(|namespace| &namespace.segments) {
-        assert_eq!(segment.offset as usize, end);
+    for block in saved.iter().flat_map(|namespace| &namespace.blocks) {
+        assert_eq!(block.offset as usize, end);
         let start = end;
-        end += segment.shape.saved_bytes() + CHECKSUM_BYTES;
+        end += block.shape.saved_bytes() + CHECKSUM_BYTES;
         blocks.push(file[start..end].to_vec());
     }
     blocks.push(file[end..file.as_slice().len() - FOOTER_BYTES].to_vec());
     assert_eq!(
         blocks.as_slice().len(),
         5,
-        "a header, three segments, an index"
+        "a header, three blocks, an index"
     );
     assert_eq!(assemble(&blocks), file);
     blocks
@@ -94,11 +94,11 @@ fn assemble(blocks: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Gives the segments that the index of `file` names the checksums of what is there.
-fn seal_segments(file: &mut [u8], index: &[file::SavedNamespace]) {
-    for segment in index.iter().flat_map(|namespace| &namespace.segments) {
-        let start = segment.offset as usize;
-        let end = start + segment.shape.saved_bytes() + CHECKSUM_BYTES;
+/// Gives the blocks that the index of `file` names the checksums of what is there.
+fn seal_blocks(file: &mut [u8], version: u32, index: &[file::SavedNamespace]) {
+    for block in index.iter().flat_map(|namespace| &namespace.blocks) {
+        let start = block.offset as usize;
+        let end = start + file::saved_bytes(version, block.shape) + CHECKSUM_BYTES;
         seal(&mut file[start..end]);
     }
 }
@@ -120,8 +120,8 @@ fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     block.extend([0; CHECKSUM_BYTES]);
     seal(block);
     let mut file = assemble(&blocks);
-    if let Ok(index) = file::read_index(&file, TOKENIZER) {
-        seal_segments(&mut file, &index);
+    if let Ok((version, index)) = file::read_index(&file, TOKENIZER) {
+        seal_blocks(&mut file, version, &index);
     }
     file
 }

@@ -16,12 +16,10 @@ pub struct SnapshotInfo {
 impl SnapshotInfo {
     /// The numbers of a file of `bytes` that holds `saved`.
     pub(super) fn new(saved: &[SavedNamespace], bytes: usize) -> Self {
-        let segments = saved.iter().flat_map(|namespace| &namespace.segments);
+        let blocks = saved.iter().flat_map(|namespace| &namespace.blocks);
         Self {
             num_namespaces: saved.len(),
-            num_tokens: segments
-                .map(|segment| u64::from(segment.shape.num_tokens))
-                .sum(),
+            num_tokens: blocks.map(|block| u64::from(block.shape.num_tokens)).sum(),
             bytes,
         }
     }

@@ -7,3 +7,4 @@ pub(crate) mod info;
 pub(crate) mod load;
 pub(crate) mod place;
 pub(crate) mod save;
+mod segment;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::TrieError;
 use crate::namespaces::shared_trie::SharedTrie;
-use crate::namespaces::snapshot::file::{self, SavedNamespace, SavedSegment};
+use crate::namespaces::snapshot::file::{self, SavedBlock, SavedNamespace};
 use crate::namespaces::snapshot::info::SnapshotInfo;
 use crate::namespaces::snapshot::place::SnapshotPlace;
 use crate::store::atomic_file::{self, Access, Checked};
@@ -43,17 +43,17 @@ pub(super) fn write<W: Write>(
     file::write_header(writer, fingerprint)?;
     let mut saved = Vec::new();
     for shared in tries {
-        let mut segments = Vec::new();
-        for segment in shared.snapshot().iter() {
+        let mut blocks = Vec::new();
+        for block in shared.view().blocks() {
             let offset = writer.bytes() as u64;
-            let shape = segment.save(writer)?;
-            segments.push(SavedSegment { offset, shape });
+            let shape = block.save(writer)?;
+            blocks.push(SavedBlock { offset, shape });
         }
-        if !segments.is_empty() {
+        if !blocks.is_empty() {
             saved.push(SavedNamespace {
                 name: shared.name().to_owned(),
                 accepted_tokens: shared.accepted_tokens(),
-                segments,
+                blocks,
             });
         }
     }

@@ -1,0 +1,333 @@
+//! A piece of the text of a namespace: one arena that readers walk while writers fill it.
+//!
+//! Every cell is an atomic. A token is written once, into a cell that held [`SEPARATOR`] and so
+//! ended the text before it; links are set before anything leads to them. So a reader sees whole
+//! occurrences, or their start, without waiting for anyone.
+//!
+//! Tokens are kept inverted, so that a cell that was never written, zero, holds the separator
+//! (`u32::MAX`): then a new arena need not be filled, and costs its writer no time.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, PoisonError};
+
+use crate::store::atomic_file::Checked;
+use crate::store::block_shape::BlockShape;
+use crate::store::chains::ORDERS;
+use crate::store::extent::Extent;
+use crate::store::grant::Grant;
+use crate::store::sync::{AtomicU32, fill, set, zeroed};
+use crate::{SEPARATOR, TokenId};
+
+/// The smallest range of cells worth using again, and how many are remembered.
+const MIN_SPARE_TOKENS: u32 = 32;
+const MAX_SPARES: usize = 64;
+
+/// Cells of which one word says whether they hold context.
+const CELLS_PER_WORD: usize = u32::BITS as usize;
+
+/// An append-only arena of tokens and links. Writers take turns; any number of readers.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Its number in the namespace: blocks are numbered without gaps, oldest first.
+    id: u64,
+    /// Inverted.
+    tokens: Box<[AtomicU32]>,
+    /// One of each order per token: see [`crate::store::view::View`].
+    links: Box<[AtomicU32]>,
+    /// One bit per token: whether it repeats text as context, and cannot be found here.
+    contexts: Box<[AtomicU32]>,
+    /// Cells that belong to an extent, their separators included.
+    end: AtomicU32,
+    /// Tokens that can be found.
+    num_tokens: AtomicU32,
+    /// Cells that an extent gave back from the middle, each range followed by a separator.
+    spares: Mutex<Vec<Range<u32>>>,
+    /// Accepted draft tokens that came from here, halved at each eviction.
+    credit: AtomicU32,
+    /// Of the bytes of this arena, returned when it is freed.
+    grant: Grant,
+}
+
+impl Block {
+    /// An empty arena for `capacity` tokens, a power of two, for whose bytes there is a `grant`.
+    pub(crate) fn new(id: u64, capacity: usize, grant: Grant) -> Self {
+        debug_assert!(capacity.is_power_of_two());
+        let block = Self {
+            id,
+            tokens: zeroed(capacity),
+            links: zeroed(capacity * ORDERS.len()),
+            contexts: zeroed(capacity.div_ceil(CELLS_PER_WORD)),
+            end: AtomicU32::new(0),
+            num_tokens: AtomicU32::new(0),
+            spares: Mutex::default(),
+            credit: AtomicU32::new(0),
+            grant,
+        };
+        debug_assert_eq!(block.bytes(), block.grant.bytes());
+        block
+    }
+
+    /// Bytes of an arena for `capacity` tokens.
+    pub(crate) fn bytes_for(capacity: usize) -> usize {
+        (capacity * (1 + ORDERS.len()) + capacity.div_ceil(CELLS_PER_WORD)) * size_of::<u32>()
+    }
+
+    /// Bytes of this arena, counted from what it owns.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.tokens.len() + self.links.len() + self.contexts.len()) * size_of::<u32>()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Gives a block that nobody else sees yet its number.
+    pub(crate) fn renumber(&mut self, id: u64) {
+        self.id = id;
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Cells that belong to an extent.
+    pub(crate) fn end(&self) -> u32 {
+        self.end.load(Acquire)
+    }
+
+    /// Tokens that can be found; those repeated as context are counted once.
+    pub(crate) fn num_tokens(&self) -> u32 {
+        self.num_tokens.load(Relaxed)
+    }
+
+    /// Tokens that a new extent can hold.
+    pub(crate) fn room(&self) -> usize {
+        (self.capacity() - self.end.load(Relaxed) as usize).saturating_sub(1)
+    }
+
+    /// Returns its bytes to the budget, since no namespace owns it any more.
+    pub(crate) fn disown(&self) {
+        self.grant.release();
+    }
+
+    pub(crate) fn credit(&self) -> u32 {
+        self.credit.load(Relaxed)
+    }
+
+    pub(crate) fn add_credit(&self, tokens: u32) {
+        self.credit.fetch_add(tokens, Relaxed);
+    }
+
+    pub(crate) fn halve_credit(&self) {
+        self.credit.store(self.credit() / 2, Relaxed);
+    }
+
+    /// The token in a cell; the separator where there is none.
+    pub(crate) fn token(&self, cell: u32) -> TokenId {
+        let token = self.tokens.get(cell as usize);
+        token.map_or(SEPARATOR, |token| !token.load(Relaxed))
+    }
+
+    /// The tokens before a cell, the nearest first.
+    pub(crate) fn tokens_before(&self, cell: u32) -> impl Iterator<Item = TokenId> {
+        let before = self.tokens.get(..cell as usize).unwrap_or_default();
+        before.iter().rev().map(|token| !token.load(Relaxed))
+    }
+
+    /// The link of `order` in a cell.
+    pub(crate) fn link(&self, order: usize, cell: u32) -> Option<&AtomicU32> {
+        self.links.get(cell as usize * ORDERS.len() + order)
+    }
+
+    /// Whether a cell repeats text as context.
+    pub(crate) fn is_context(&self, cell: u32) -> bool {
+        let (word, bit) = (cell as usize / CELLS_PER_WORD, cell % u32::BITS);
+        let word = self.contexts.get(word);
+        word.is_some_and(|word| word.load(Relaxed) & 1 << bit != 0)
+    }
+
+    /// Sets cells aside for `count` tokens, or for as many as fit. The caller has the writers'
+    /// turn, here and below.
+    pub(crate) fn reserve(&self, count: usize) -> Extent {
+        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = spares.iter().position(|spare| spare.len() >= count) {
+            let Range { start, end } = spares.swap_remove(index);
+            return Extent::new(start, end);
+        }
+        let start = self.end.load(Relaxed);
+        let end = start + count.min(self.room()) as u32;
+        self.end.store(end + 1, Release);
+        Extent::new(start, end)
+    }
+
+    /// Gives an extent room for up to `count` more tokens, when no other came after it.
+    pub(crate) fn grow(&self, extent: &mut Extent, count: usize) {
+        if extent.end + 1 == self.end.load(Relaxed) {
+            extent.end += count.min(self.capacity() - extent.end as usize - 1) as u32;
+            self.end.store(extent.end + 1, Release);
+        }
+    }
+
+    /// Takes back what an extent did not use.
+    pub(crate) fn release(&self, extent: &Extent) {
+        // A reader may still walk the text before: its separator stays.
+        let separator = u32::from(extent.next > extent.start);
+        let free = extent.next + separator;
+        if extent.end + 1 == self.end.load(Relaxed) {
+            self.end.store(free, Release);
+        } else if free + MIN_SPARE_TOKENS <= extent.end {
+            let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+            if spares.len() == MAX_SPARES {
+                spares.swap_remove(0);
+            }
+            spares.push(free..extent.end);
+        }
+    }
+
+    /// Repeats tokens that can be found elsewhere, as context of those that follow.
+    pub(crate) fn write_context(&self, extent: &mut Extent, context: &[TokenId]) {
+        debug_assert!(context.len() <= extent.room());
+        for &token in context {
+            let cell = extent.next as usize;
+            let word = &self.contexts[cell / CELLS_PER_WORD];
+            let bit = 1 << (extent.next % u32::BITS);
+            word.store(word.load(Relaxed) | bit, Relaxed);
+            // Whoever saves the token sees that it is context.
+            self.tokens[cell].store(!token, Release);
+            extent.next += 1;
+        }
+    }
+
+    /// Writes the next token of an extent and gives its cell. Nothing leads to it yet.
+    pub(super) fn put(&self, extent: &mut Extent, token: TokenId) -> u32 {
+        let cell = extent.next;
+        self.tokens[cell as usize].store(!token, Relaxed);
+        extent.next += 1;
+        cell
+    }
+
+    /// Counts tokens that can be found from now on.
+    pub(super) fn add_tokens(&self, count: u32) {
+        self.num_tokens.fetch_add(count, Relaxed);
+    }
+
+    /// Writes what it holds now, while others write on.
+    pub(crate) fn save<W: Write>(&self, writer: &mut Checked<W>) -> io::Result<BlockShape> {
+        let shape = BlockShape {
+            capacity: self.capacity() as u32,
+            end: self.end(),
+            num_tokens: self.num_tokens(),
+            credit: self.credit(),
+        };
+        let end = shape.end as usize;
+        writer.write_words(self.tokens[..end].iter().map(|token| !token.load(Acquire)))?;
+        let words = &self.contexts[..end.div_ceil(CELLS_PER_WORD)];
+        writer.write_words(words.iter().map(|word| word.load(Relaxed)))?;
+        writer.end_block()?;
+        Ok(shape)
+    }
+
+    /// A block of `shape` with these cells and contexts, which [`Block::save`] wrote. Nothing
+    /// leads to its text yet.
+    pub(crate) fn load(
+        grant: Grant,
+        shape: BlockShape,
+        tokens: impl Iterator<Item = TokenId>,
+        contexts: impl Iterator<Item = u32>,
+    ) -> Self {
+        let mut block = Self::new(0, shape.capacity as usize, grant);
+        let end = shape.end as usize;
+        // The last cell of an extent is a separator, whatever the file says.
+        let tokens = tokens.take(end.saturating_sub(1));
+        fill(&mut block.tokens, tokens.map(|token| !token));
+        fill(&mut block.contexts, contexts);
+        set(&mut block.end, shape.end);
+        set(&mut block.num_tokens, shape.num_tokens);
+        set(&mut block.credit, shape.credit);
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(capacity: usize) -> Block {
+        Block::new(0, capacity, Grant::unbounded(Block::bytes_for(capacity)))
+    }
+
+    fn write(block: &Block, extent: &mut Extent, tokens: &[TokenId]) {
+        for &token in tokens {
+            block.put(extent, token);
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_arena() {
+        let block = block(1024);
+        assert_eq!(block.bytes(), Block::bytes_for(1024));
+        assert_eq!(block.bytes(), 20 * 1024 + 1024 / 8);
+    }
+
+    #[test]
+    fn context_is_told_from_text() {
+        let block = block(64);
+        let mut extent = block.reserve(40);
+        block.write_context(&mut extent, &(0..35).collect::<Vec<_>>());
+        write(&block, &mut extent, &[7, 8]);
+        let contexts = (0..64).filter(|&cell| block.is_context(cell));
+        assert_eq!(contexts.collect::<Vec<_>>(), (0..35).collect::<Vec<_>>());
+        assert_eq!(
+            block.tokens_before(37).take(3).collect::<Vec<_>>(),
+            [8, 7, 34]
+        );
+    }
+
+    #[test]
+    fn unused_cells_at_the_end_come_back() {
+        let block = block(64);
+        let mut first = block.reserve(10);
+        write(&block, &mut first, &[1, 2, 3]);
+        assert_eq!(
+            block.room(),
+            52,
+            "each extent has a separator, a new one needs its own"
+        );
+        block.release(&first);
+        assert_eq!(block.room(), 59);
+        assert_eq!(block.token(3), SEPARATOR);
+        let empty = block.reserve(10);
+        block.release(&empty);
+        assert_eq!(block.room(), 59);
+        let mut second = block.reserve(2);
+        block.grow(&mut second, 3);
+        assert_eq!((second.room(), block.room()), (5, 53));
+        let third = block.reserve(100);
+        assert_eq!((third.room(), block.room()), (53, 0));
+        block.grow(&mut second, 3);
+        assert_eq!(second.room(), 5, "another follows");
+    }
+
+    #[test]
+    fn unused_cells_in_the_middle_are_used_again() {
+        let block = block(256);
+        let mut first = block.reserve(64);
+        write(&block, &mut first, &[1, 2, 3]);
+        let second = block.reserve(64);
+        let room = block.room();
+        block.release(&first);
+        let mut third = block.reserve(60);
+        assert_eq!((third.room(), block.room()), (60, room));
+        write(&block, &mut third, &[3, 4]);
+        let before: Vec<_> = block.tokens_before(third.next).collect();
+        assert_eq!(
+            before,
+            [4, 3, SEPARATOR, 3, 2, 1],
+            "a separator parts it from the text before"
+        );
+        block.release(&second);
+        assert_eq!(block.room(), 255 - 65);
+    }
+}
