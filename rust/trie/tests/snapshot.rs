@@ -117,6 +117,38 @@ fn teaching_goes_on_after_a_restart_and_restored_text_ages() {
 }
 
 #[test]
+fn a_snapshot_of_the_version_before_is_read_once() {
+    let folder = Folder::new();
+    let path = folder.path().join("memory.snapshot");
+    fs::write(&path, include_bytes!("common/version1.snapshot")).expect("a folder");
+    let after = memory(64 << 10);
+    let restored = after
+        .restore(folder.path(), TOKENIZER)
+        .expect("a whole snapshot");
+    assert_eq!((restored.num_namespaces, restored.num_tokens), (2, 608));
+    // What that version was taught, whose first text lay in several segments.
+    let taught = memory(64 << 10);
+    let long: Vec<_> = (1000..1600).collect();
+    taught.namespace("a").insert(&long);
+    taught.namespace("a").insert(&[5, 6, 7, 8, 9]);
+    taught.namespace("b").insert(&[1, 2, 3]);
+    for (name, text) in [("a", &long[..]), ("a", &[5, 6, 7, 8, 9]), ("b", &[1, 2, 3])] {
+        let (after, taught) = (after.namespace(name), taught.namespace(name));
+        for end in 1..text.len() {
+            // No longer than the context that a segment began with.
+            let context = &text[end.saturating_sub(16)..end];
+            assert_eq!(draft(&after, context)[0], draft(&taught, context)[0]);
+        }
+    }
+    assert_eq!(after.num_tokens(), taught.num_tokens());
+    after
+        .save(folder.path(), TOKENIZER)
+        .expect("a writable folder");
+    let bytes = fs::read(&path).expect("the file");
+    assert_eq!(bytes[8], 2, "and written anew");
+}
+
+#[test]
 fn no_snapshot_is_a_cold_start() {
     let folder = Folder::new();
     let nothing = memory(1 << 20)

@@ -15,9 +15,10 @@ use crate::store::heads;
 const FIRST_BLOCK_TOKENS: usize = 1 << 10;
 
 /// A namespace's text, and its share, are held in at least this many blocks, so that evicting one
-/// forgets a small part.
+/// forgets a small part; and in at most so many, however small its share is.
 const BLOCKS_PER_TEXT: u64 = 16;
 const BLOCKS_PER_SHARE: usize = 8;
+const MOST_PER_TEXT: u64 = 1024;
 
 /// An owner of bytes of the budget that can be asked to give some back.
 pub(crate) trait Tenant: fmt::Debug + Send + Sync {
@@ -158,9 +159,11 @@ fn block_tokens(tokens: u64, share_bytes: usize) -> usize {
     let bytes_per_token = (block + heads).div_ceil(MAX_BLOCK_TOKENS);
     let most = (share_bytes / BLOCKS_PER_SHARE / bytes_per_token)
         .clamp(MIN_BLOCK_TOKENS, MAX_BLOCK_TOKENS);
-    let wanted = ((tokens / BLOCKS_PER_TEXT) as usize).max(FIRST_BLOCK_TOKENS);
+    let wanted = (tokens / BLOCKS_PER_TEXT) as usize;
     // The largest power of two that is not above either.
-    1 << wanted.min(most).ilog2()
+    let tokens_of = |wanted: usize| 1 << wanted.ilog2();
+    let least = (tokens.div_ceil(MOST_PER_TEXT) as usize).next_power_of_two();
+    tokens_of(wanted.max(FIRST_BLOCK_TOKENS).min(most)).max(least.min(MAX_BLOCK_TOKENS))
 }
 
 #[cfg(test)]
@@ -172,21 +175,27 @@ mod tests {
         assert_eq!(block_tokens(0, 256 << 20), 1 << 10);
         assert_eq!(block_tokens(100_000, 256 << 20), 4 << 10);
         assert_eq!(block_tokens(100_000_000, 4 << 30), 1 << 20);
-        assert_eq!(block_tokens(100_000_000, 64 << 10), 256);
+        assert_eq!(block_tokens(100_000, 64 << 10), 256);
+        assert_eq!(block_tokens(4_000_000, 256 << 10), 4 << 10, "not too many");
         let most = block_tokens(100_000_000, 64 << 20);
         let bytes = Block::bytes_for(most) + heads::bytes_for(most as u64);
         assert!(bytes * BLOCKS_PER_SHARE <= 64 << 20);
     }
 
     #[test]
-    fn a_namespace_has_some_dozens_of_blocks_at_any_size() {
-        let (mut tokens, mut blocks) = (0, Vec::new());
-        while tokens < 100_000_000 {
-            let next = block_tokens(tokens, 8 << 30);
-            tokens += next as u64;
-            blocks.push(next);
-            assert!(blocks.iter().filter(|&&block| block * 64 > next).count() <= 200);
-        }
-        assert!((100..=260).contains(&blocks.len()), "{}", blocks.len());
+    fn the_number_of_blocks_grows_with_the_logarithm_of_the_text() {
+        let blocks = |most: u64| {
+            let (mut tokens, mut blocks) = (0, 0);
+            while tokens < most {
+                tokens += block_tokens(tokens, 8 << 30) as u64;
+                blocks += 1;
+            }
+            blocks
+        };
+        assert_eq!(
+            (blocks(1 << 15), blocks(1 << 20), blocks(1 << 24)),
+            (32, 112, 176)
+        );
+        assert_eq!(blocks(100 << 20), 176 + 84, "of the largest size");
     }
 }

@@ -54,7 +54,7 @@ impl View {
                 let size = self.heads[order].size();
                 if size < wanted {
                     self.split(order, moving);
-                } else if size / 2 > wanted {
+                } else if size.div_ceil(2) > wanted {
                     self.merge(order, moving);
                 } else {
                     break;

@@ -37,6 +37,9 @@ pub(crate) struct View {
     /// Number of the oldest block.
     first: u64,
     blocks: Vec<Arc<Block>>,
+    /// Tokens that they could hold, and their bytes.
+    capacity: u64,
+    block_bytes: usize,
     pub(super) heads: Heads,
 }
 
@@ -46,6 +49,8 @@ impl Default for View {
             // Far from 0, so that older blocks can be put before.
             first: 1 << 32,
             blocks: Vec::new(),
+            capacity: 0,
+            block_bytes: 0,
             heads: Heads::default(),
         }
     }
@@ -83,17 +88,13 @@ impl View {
 
     /// Tokens that its blocks could hold.
     pub(crate) fn capacity(&self) -> u64 {
-        self.blocks
-            .iter()
-            .map(|block| block.capacity() as u64)
-            .sum()
+        self.capacity
     }
 
     /// Bytes of its blocks and heads.
     pub(crate) fn bytes(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(|block| block.bytes()).sum();
-        let heads: usize = self.heads.iter().map(|table| table.bytes()).sum();
-        blocks + heads
+        let heads: usize = self.heads.iter().map(Table::bytes).sum();
+        self.block_bytes + heads
     }
 
     /// The number of the block that comes next.
@@ -123,6 +124,8 @@ impl View {
     /// Adds the newest block, numbered [`View::next_id`].
     pub(crate) fn push(&mut self, block: Arc<Block>) {
         debug_assert_eq!(block.id(), self.next_id());
+        self.capacity += block.capacity() as u64;
+        self.block_bytes += block.bytes();
         self.blocks.push(block);
     }
 
@@ -132,7 +135,10 @@ impl View {
             return None;
         }
         self.first += 1;
-        Some(self.blocks.remove(0))
+        let oldest = self.blocks.remove(0);
+        self.capacity -= oldest.capacity() as u64;
+        self.block_bytes -= oldest.bytes();
+        Some(oldest)
     }
 
     /// Takes the oldest block out and gives its bytes back, and those of the tables with the last
@@ -154,11 +160,15 @@ impl View {
     pub(crate) fn prepend(&mut self, blocks: Vec<Block>) {
         self.heads.iter_mut().for_each(Table::clear);
         self.first -= blocks.len() as u64;
-        let numbered = blocks.into_iter().zip(self.first..).map(|(mut block, id)| {
+        let ids = self.first..;
+        let numbered = blocks.into_iter().zip(ids).map(|(mut block, id)| {
             block.renumber(id);
+            self.capacity += block.capacity() as u64;
+            self.block_bytes += block.bytes();
             Arc::new(block)
         });
-        self.blocks.splice(0..0, numbered.collect::<Vec<_>>());
+        let numbered: Vec<_> = numbered.collect();
+        self.blocks.splice(0..0, numbered);
     }
 
     /// Writes the tokens of `text` from `first` on to an extent of the block numbered `id`, so that

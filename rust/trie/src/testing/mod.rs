@@ -4,3 +4,5 @@ pub(crate) mod corrupt;
 #[cfg(loom)]
 mod interleavings;
 mod reference;
+#[cfg(not(loom))]
+mod views;

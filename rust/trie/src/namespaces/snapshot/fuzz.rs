@@ -14,6 +14,7 @@ use crate::testing::corrupt::{damage, seal, try_inputs};
 use crate::{DraftConfig, DraftMemory, Drafter, MemoryConfig, TokenId};
 
 const TOKENIZER: &str = "abc";
+const OLD_TOKENIZER: &str = "0123456789abcdef";
 const CAPACITY_BYTES: usize = 64 << 10;
 const MAX_NAMESPACES: usize = 4;
 /// Tokens of the text before it repeats itself.
@@ -37,8 +38,8 @@ impl ReadAt for Vec<u8> {
 }
 
 /// Takes what `file` holds into `memory`.
-fn restore(memory: &DraftMemory, file: &Vec<u8>) -> Result<(), Refusal> {
-    let loaded = load_from(file, TOKENIZER, MAX_NAMESPACES, memory.pool())?;
+fn restore(memory: &DraftMemory, file: &Vec<u8>, tokenizer: &str) -> Result<(), Refusal> {
+    let loaded = load_from(file, tokenizer, MAX_NAMESPACES, memory.pool())?;
     memory.take_in(loaded);
     Ok(())
 }
@@ -55,30 +56,40 @@ fn cycle(start: TokenId, tokens: TokenId) -> Vec<TokenId> {
     (start..start + tokens).map(|i| i % CYCLE).collect()
 }
 
-/// A snapshot of two namespaces, one of them with several blocks: its header, its blocks and its
-/// index, each with its checksum.
-fn blocks() -> Vec<Vec<u8>> {
+/// A snapshot of two namespaces, one of them with several blocks.
+fn snapshot() -> Vec<u8> {
     let memory = memory();
     memory.namespace("a").insert(&cycle(0, 400));
     memory.namespace("b").insert(&cycle(5, 90));
     let mut writer = Checked::new(Vec::new());
-    let saved = write(&mut writer, &memory.oldest_first(), TOKENIZER).unwrap();
-    let file = writer.into_inner();
+    write(&mut writer, &memory.oldest_first(), TOKENIZER).unwrap();
+    writer.into_inner()
+}
+
+/// A snapshot that the version before this one wrote, of a namespace of three segments and one of
+/// one.
+fn old_snapshot() -> Vec<u8> {
+    include_bytes!("../../../tests/common/version1.snapshot").to_vec()
+}
+
+/// The header of `file`, its blocks and its index, each with its checksum.
+fn blocks(file: &Vec<u8>, tokenizer: &str, num_blocks: usize) -> Vec<Vec<u8>> {
+    let (version, saved) = file::read_index(file, tokenizer).unwrap();
     let mut blocks = vec![file[..HEADER_BYTES].to_vec()];
     let mut end = HEADER_BYTES;
     for block in saved.iter().flat_map(|namespace| &namespace.blocks) {
         assert_eq!(block.offset as usize, end);
         let start = end;
-        end += block.shape.saved_bytes() + CHECKSUM_BYTES;
+        end += file::saved_bytes(version, block.shape) + CHECKSUM_BYTES;
         blocks.push(file[start..end].to_vec());
     }
     blocks.push(file[end..file.as_slice().len() - FOOTER_BYTES].to_vec());
     assert_eq!(
         blocks.as_slice().len(),
-        5,
-        "a header, three blocks, an index"
+        num_blocks + 2,
+        "a header, the blocks, an index"
     );
-    assert_eq!(assemble(&blocks), file);
+    assert_eq!(&assemble(&blocks), file);
     blocks
 }
 
@@ -105,7 +116,7 @@ fn seal_blocks(file: &mut [u8], version: u32, index: &[file::SavedNamespace]) {
 
 /// Half of the inputs are damaged anywhere; in the others one block is, and the checksums fit, so
 /// that what follows them is reached.
-fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
+fn damaged(blocks: &[Vec<u8>], tokenizer: &str, random: &mut StdRng) -> Vec<u8> {
     if random.random() {
         let mut file = assemble(blocks);
         damage(&mut file, true, random);
@@ -120,16 +131,16 @@ fn damaged(blocks: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     block.extend([0; CHECKSUM_BYTES]);
     seal(block);
     let mut file = assemble(&blocks);
-    if let Ok((version, index)) = file::read_index(&file, TOKENIZER) {
+    if let Ok((version, index)) = file::read_index(&file, tokenizer) {
         seal_blocks(&mut file, version, &index);
     }
     file
 }
 
 /// Restores `file` and works with the result. Returns whether it was accepted.
-fn restores(file: &Vec<u8>) -> bool {
+fn restores(file: &Vec<u8>, tokenizer: &str) -> bool {
     let memory = memory();
-    let restored = restore(&memory, file);
+    let restored = restore(&memory, file, tokenizer);
     match &restored {
         Ok(()) => work(&memory),
         Err(refusal) => {
@@ -162,18 +173,24 @@ fn work(memory: &DraftMemory) {
     let mut writer = Checked::new(Vec::new());
     write(&mut writer, &memory.oldest_first(), TOKENIZER).unwrap();
     let again = writer.into_inner();
-    restore(&self::memory(), &again).unwrap();
+    restore(&self::memory(), &again, TOKENIZER).unwrap();
 }
 
 fn fuzz(count: u32) {
-    let blocks = blocks();
-    assert!(restores(&assemble(&blocks)), "the undamaged file is fine");
-    let outcome = try_inputs(count, |random| restores(&damaged(&blocks, random)));
-    let few = count / 20;
-    assert!(
-        outcome.accepted > few && outcome.refused > few,
-        "{outcome:?}"
-    );
+    let (new, old) = (snapshot(), old_snapshot());
+    let files = [(new, TOKENIZER, 3), (old, OLD_TOKENIZER, 4)];
+    for (file, tokenizer, num_blocks) in &files {
+        assert!(restores(file, tokenizer), "the undamaged file is fine");
+        let blocks = blocks(file, tokenizer, *num_blocks);
+        let outcome = try_inputs(count / 2, |random| {
+            restores(&damaged(&blocks, tokenizer, random), tokenizer)
+        });
+        let few = count / 40;
+        assert!(
+            outcome.accepted > few && outcome.refused > few,
+            "{outcome:?}"
+        );
+    }
 }
 
 #[test]
