@@ -2,7 +2,7 @@
 //! writers.
 //!
 //! `cargo bench -p spectrie-trie --bench memory -- [--json] [--tokens 10000000]
-//! [--seconds 5] [--folder DIR]`
+//! [--seconds 5] [--folder DIR] [--tenants 1000]`
 //!
 //! The text is made up from a fixed seed: documents of 1,000 tokens, half of them runs copied
 //! from earlier text, the others drawn from 50,000 ids by Zipf's law. Files are read from the
@@ -26,6 +26,8 @@ use spectrie_trie::{
 const DOCUMENT_TOKENS: usize = 1000;
 const NUM_IDS: f64 = 50_000.0;
 const NUM_WRITERS: u64 = 4;
+/// Documents of a large namespace beside small ones.
+const LARGE_DOCUMENTS: usize = 4000;
 /// Running requests that are inserted side by side, in pieces of this many tokens.
 const NUM_LESSONS: usize = 16;
 const PIECE_TOKENS: usize = 3;
@@ -118,6 +120,25 @@ fn draft_times(shared: &Arc<SharedTrie>, documents: &[Vec<TokenId>], seconds: u6
     times
 }
 
+/// Draft times in one namespace of `documents`, with `tenants` small ones beside it.
+fn beside_tenants(
+    documents: &[Vec<TokenId>],
+    tenants: usize,
+    seconds: u64,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let memory = memory(256 << 20)?;
+    let large = memory.namespace("measured");
+    for (number, document) in documents.iter().take(tenants).enumerate() {
+        memory
+            .namespace(&format!("tenant{number}"))
+            .insert(&document[..100]);
+    }
+    for document in &documents[..documents.len().min(LARGE_DOCUMENTS)] {
+        large.insert(document);
+    }
+    Ok(draft_times(&large, documents, seconds))
+}
+
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
 }
@@ -170,7 +191,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut json, mut tokens, mut seconds) = (false, 10_000_000, 5);
+    let (mut json, mut tokens, mut seconds, mut tenants) = (false, 10_000_000, 5, 1000);
     let mut folder = std::env::temp_dir().join(format!("spectrie-memory-{}", std::process::id()));
     // Cargo adds `--bench` to what a bench is given.
     let mut arguments = std::env::args()
@@ -182,6 +203,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--json" => json = true,
             "--tokens" => tokens = value()?.parse::<usize>()?,
             "--seconds" => seconds = value()?.parse()?,
+            "--tenants" => tenants = value()?.parse()?,
             "--folder" => folder = PathBuf::from(value()?),
             _ => return Err(format!("unknown argument {argument}").into()),
         }
@@ -229,6 +251,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     eprintln!("drafting alone, then beside {NUM_WRITERS} writers");
     let contended = contended(&documents, seconds)?;
+    eprintln!("drafting in a large namespace alone, then beside {tenants} small ones");
+    let alone = beside_tenants(&documents, 0, seconds)?;
+    let beside = beside_tenants(&documents, tenants.min(1000), seconds)?;
     let (idle_p99, writing_p99) = (
         quantile(&contended.idle, 0.99),
         quantile(&contended.writing, 0.99),
@@ -250,6 +275,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("draft_us_p50_writing", quantile(&contended.writing, 0.5)),
         ("draft_us_p99_writing", writing_p99),
         ("draft_p99_ratio", writing_p99 / idle_p99),
+        ("draft_us_p50_large_alone", quantile(&alone, 0.5)),
+        ("draft_us_p50_large_beside", quantile(&beside, 0.5)),
         ("writers_tokens_per_second", contended.tokens_per_second),
     ];
     if json {

@@ -6,7 +6,6 @@ use crate::namespaces::pool::Tenant;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::block::Block;
 use crate::store::chains::ORDERS;
-use crate::store::grant::Grant;
 use crate::store::heads::Table;
 use crate::store::resize::Moving;
 use crate::store::view::{MAX_BLOCKS, View};
@@ -73,7 +72,7 @@ impl SharedTrie {
             .block_after(view.capacity(), view.next_id(), self)?;
         let block = Arc::new(block);
         self.replace(|view| view.push(block));
-        self.add_levels(|bytes| self.pool.grant(bytes, self));
+        self.add_levels();
         let view = self.view();
         if view.heads().iter().any(|table| table.size() == 0) {
             // No table fits beside it: nothing could be found.
@@ -83,8 +82,8 @@ impl SharedTrie {
         Some(view)
     }
 
-    /// Adds the levels that the tables need for the text, as far as `grant` allows.
-    fn add_levels(&self, grant: impl Fn(usize) -> Option<Grant>) {
+    /// Adds the levels that the tables need for the text, as far as the budget allows.
+    fn add_levels(&self) {
         for order in 0..ORDERS.len() {
             loop {
                 let view = self.view();
@@ -93,7 +92,7 @@ impl SharedTrie {
                 }
                 let missing = view.heads()[order].missing_level(order, view.capacity());
                 let Some(buckets) = missing else { break };
-                let Some(grant) = grant(Table::level_bytes(buckets)) else {
+                let Some(grant) = self.pool.grant(Table::level_bytes(buckets), self) else {
                     break;
                 };
                 // The text may have been dropped to make room, and the table with it.
@@ -119,7 +118,7 @@ impl SharedTrie {
             return;
         }
         self.replace(|view| view.prepend(restored));
-        self.add_levels(|bytes| self.pool.grant_spare(bytes));
+        self.add_levels();
         let view = self.view();
         view.spread();
         for block in view.blocks() {
