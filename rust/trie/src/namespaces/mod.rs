@@ -1,5 +1,6 @@
 //! Text shared by the requests of a namespace, under one byte budget, and its snapshots.
 
+mod blocks;
 pub(crate) mod document;
 pub(crate) mod draft_memory;
 pub(crate) mod insertion;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::SEPARATOR;
 use crate::namespaces::document::{CONTEXT_TOKENS, Cells, Document};
-use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::block::Block;
 use crate::store::view::View;
 
@@ -50,7 +49,7 @@ impl Rescue {
 
     /// Takes the oldest block of `view` out, if its tokens were accepted more often than those of
     /// the whole.
-    fn take(&self, view: &mut View) {
+    pub(super) fn take(&self, view: &mut View) {
         let blocks = view.blocks();
         let Some(oldest) = blocks.first() else { return };
         // One goes for each that stays, and the newest is being written.
@@ -65,39 +64,21 @@ impl Rescue {
                 .extend(view.pop_oldest().map(|block| (block, 0)));
         }
     }
-}
 
-impl SharedTrie {
-    /// Drops the oldest text and says whether there was any. Text that was accepted more often than
-    /// the whole is to be written again, at the price of the block after it.
-    pub(super) fn drop_oldest(&self) -> bool {
-        let dropped = self.replace(|view| {
-            self.rescue.take(view);
-            let dropped = view.drop_oldest();
-            for block in view.blocks() {
-                block.halve_credit();
-            }
-            dropped
-        });
-        let tokens = dropped.as_ref().map_or(0, |block| block.num_tokens());
-        self.pool.add_evicted(u64::from(tokens));
-        dropped.is_some()
-    }
-
-    /// Writes some text again that was taken out. The caller has the writers' turn.
-    pub(super) fn write_rescued(&self) {
+    /// Writes some of the text again. The caller has the writers' turn.
+    pub(super) fn write(&self, cells: &impl Cells) {
         let mut left = TURN_TOKENS;
         while left > 0 {
             // Not held while text is written, which may take more out.
-            let Some((block, done)) = self.rescue.blocks().first().cloned() else {
+            let Some((block, done)) = self.blocks().first().cloned() else {
                 return;
             };
-            let end = self.write_again(&block, done, &mut left);
-            if let Some(newest) = self.view().blocks().last() {
+            let end = write_again(&block, done, &mut left, cells);
+            if let Some(newest) = cells.view().blocks().last() {
                 let share = u64::from(end - done) * u64::from(block.credit() / 2);
                 newest.add_credit((share / u64::from(block.end().max(1))) as u32);
             }
-            let mut blocks = self.rescue.blocks();
+            let mut blocks = self.blocks();
             match blocks.first_mut() {
                 Some((_, done)) if end < block.end() => *done = end,
                 Some(_) => drop(blocks.remove(0)),
@@ -105,51 +86,38 @@ impl SharedTrie {
             }
         }
     }
-
-    /// Writes the documents of `block` from the cell `next` on again, `left` tokens of them. Gives
-    /// the cell to go on with.
-    pub(super) fn write_again(&self, block: &Block, mut next: u32, left: &mut usize) -> u32 {
-        let mut text = Vec::new();
-        while next < block.end() && *left > 0 {
-            let before = block.tokens_before(next).take(CONTEXT_TOKENS);
-            let mut context: Vec<_> = before.take_while(|&token| token != SEPARATOR).collect();
-            context.reverse();
-            text.clear();
-            while next < block.end() && *left > 0 {
-                let token = block.token(next);
-                *left -= 1;
-                next += 1;
-                if token == SEPARATOR {
-                    break;
-                }
-                if text.is_empty() && block.is_context(next - 1) {
-                    context.push(token);
-                } else {
-                    text.push(token);
-                }
-            }
-            let mut document = Document::after(context);
-            document.push(&text, 0, self);
-            document.finish(self);
-        }
-        next
-    }
 }
 
-impl Cells for SharedTrie {
-    fn view(&self) -> Arc<View> {
-        self.view()
-    }
-
-    fn view_with_room(&self, tokens: usize) -> Option<Arc<View>> {
-        let view = self.view();
-        if view
-            .blocks()
-            .last()
-            .is_some_and(|newest| newest.room() >= tokens)
-        {
-            return Some(view);
+/// Writes the documents of `block` from the cell `next` on again, `left` tokens of them. Gives
+/// the cell to go on with.
+pub(super) fn write_again(
+    block: &Block,
+    mut next: u32,
+    left: &mut usize,
+    cells: &impl Cells,
+) -> u32 {
+    let mut text = Vec::new();
+    while next < block.end() && *left > 0 {
+        let before = block.tokens_before(next).take(CONTEXT_TOKENS);
+        let mut context: Vec<_> = before.take_while(|&token| token != SEPARATOR).collect();
+        context.reverse();
+        text.clear();
+        while next < block.end() && *left > 0 {
+            let token = block.token(next);
+            *left -= 1;
+            next += 1;
+            if token == SEPARATOR {
+                break;
+            }
+            if text.is_empty() && block.is_context(next - 1) {
+                context.push(token);
+            } else {
+                text.push(token);
+            }
         }
-        self.rescue.during(|| self.add_block())
+        let mut document = Document::after(context);
+        document.push(&text, 0, cells);
+        document.finish(cells);
     }
+    next
 }

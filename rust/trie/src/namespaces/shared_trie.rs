@@ -105,8 +105,10 @@ impl SharedTrie {
                 return;
             }
             document.push(part, rest, self);
-            self.write_rescued();
-            upkeep.run(self, part.len());
+            self.rescue.write(self);
+            if upkeep.run(&self.view(), part.len()) {
+                self.replace(View::drop_levels);
+            }
         }
     }
 

@@ -1,0 +1,115 @@
+//! The blocks of a namespace and the tables over them: added, dropped, restored.
+
+use std::sync::Arc;
+
+use crate::namespaces::document::Cells;
+use crate::namespaces::pool::Tenant;
+use crate::namespaces::rescue::write_again;
+use crate::namespaces::shared_trie::SharedTrie;
+use crate::store::block::Block;
+use crate::store::chains::ORDERS;
+use crate::store::heads::Table;
+use crate::store::view::{MAX_BLOCKS, View};
+
+impl SharedTrie {
+    /// Adds a block, and what the tables need for it as far as the budget allows.
+    pub(super) fn add_block(&self) -> Option<Arc<View>> {
+        while self.num_blocks() >= MAX_BLOCKS {
+            self.drop_oldest();
+        }
+        let view = self.view();
+        let block = self
+            .pool
+            .block_after(view.capacity(), view.next_id(), self)?;
+        let block = Arc::new(block);
+        self.replace(|view| view.push(block));
+        self.add_levels();
+        let view = self.view();
+        if view.heads().iter().any(|table| table.size() == 0) {
+            // No table fits beside it: nothing could be found.
+            self.replace(|view| while view.drop_oldest().is_some() {});
+            return None;
+        }
+        Some(view)
+    }
+
+    /// Adds the levels that the tables need for the text, as far as the budget allows.
+    fn add_levels(&self) {
+        for order in 0..ORDERS.len() {
+            loop {
+                let view = self.view();
+                if view.blocks().is_empty() {
+                    return;
+                }
+                let missing = view.heads()[order].missing_level(order, view.capacity());
+                let Some(buckets) = missing else { break };
+                let Some(grant) = self.pool.grant(Table::level_bytes(buckets), self) else {
+                    break;
+                };
+                // The text may have been dropped to make room, and the table with it.
+                self.replace(|view| view.add_level(order, buckets, grant));
+            }
+        }
+    }
+
+    /// Puts blocks, oldest first, before those that there are. Their drafts were accepted
+    /// `accepted_tokens` times.
+    pub(crate) fn restore(&self, restored: Vec<Block>, accepted_tokens: u64) {
+        let mut upkeep = self.turn();
+        if self.is_forgotten() || restored.is_empty() {
+            return;
+        }
+        self.add_accepted(accepted_tokens);
+        if restored.len() + self.num_blocks() > MAX_BLOCKS {
+            // Very small ones, which an earlier version made: their text goes into larger ones.
+            for block in restored {
+                block.disown();
+                let mut all = usize::MAX;
+                write_again(&block, 0, &mut all, self);
+            }
+            return;
+        }
+        self.replace(|view| view.prepend(restored));
+        self.add_levels();
+        let view = self.view();
+        view.spread();
+        for block in view.blocks() {
+            view.relink(block.id());
+        }
+        upkeep.run(&view, 0);
+    }
+
+    /// Drops the oldest text and says whether there was any. Text that was accepted more often than
+    /// the whole is to be written again, at the price of the block after it.
+    pub(super) fn drop_oldest(&self) -> bool {
+        let dropped = self.replace(|view| {
+            self.rescue.take(view);
+            let dropped = view.drop_oldest();
+            for block in view.blocks() {
+                block.halve_credit();
+            }
+            dropped
+        });
+        let tokens = dropped.as_ref().map_or(0, |block| block.num_tokens());
+        self.pool.add_evicted(u64::from(tokens));
+        dropped.is_some()
+    }
+}
+
+impl Cells for SharedTrie {
+    fn view(&self) -> Arc<View> {
+        self.view()
+    }
+
+    fn view_with_room(&self, tokens: usize) -> Option<Arc<View>> {
+        let view = self.view();
+        if view
+            .blocks()
+            .last()
+            .is_some_and(|newest| newest.room() >= tokens)
+        {
+            return Some(view);
+        }
+        self.rescue.during(|| self.add_block())
+    }
+}
