@@ -133,6 +133,7 @@ fn a_slot_that_is_used_again_leads_nowhere_else() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of tokens")]
 fn the_tail_of_a_long_chain_outlives_splits() {
     let (mut view, mut moving) = (View::default(), Moving::default());
     let id = add_block(&mut view, 8192);
