@@ -197,11 +197,11 @@ impl World {
     }
 
     fn check(&self, memory: &DraftMemory) {
-        let mut sum = 0;
+        let (mut sum, empty) = (0, Taught::default());
         for info in memory.namespaces() {
             sum += info.bytes;
             let namespace = info.name[1..].parse().expect("a number");
-            let taught = self.taught.get(&namespace).cloned().unwrap_or_default();
+            let taught = self.taught.get(&namespace).unwrap_or(&empty);
             assert!(info.num_tokens <= taught.num_tokens as u64, "{info:?}");
             if taught.is_modest() {
                 let held = info.num_tokens as usize;

@@ -8,6 +8,9 @@ use crate::store::view::{MAX_BLOCKS, View};
 /// of one.
 const BUCKETS_PER_TOKEN: usize = 1;
 
+/// Buckets that are split or merged together, since they are fetched side by side.
+const MIN_BUCKETS: usize = 16;
+
 /// Part of the buckets that are looked through for each new block: all of them several times
 /// before a slot is used again.
 const SWEPT_SHARE: u32 = MAX_BLOCKS as u32 / 4;
@@ -16,6 +19,8 @@ const SWEPT_SHARE: u32 = MAX_BLOCKS as u32 / 4;
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     moving: Moving,
+    /// Buckets to split or merge that written tokens have paid for.
+    owed: usize,
     /// The newest block when the tables were last swept, and the buckets to go on with.
     newest: u64,
     swept: [u32; ORDERS.len()],
@@ -24,7 +29,11 @@ pub(crate) struct Upkeep {
 impl Upkeep {
     /// Does what `tokens` new tokens make necessary, and says whether levels can be given back.
     pub(super) fn run(&mut self, view: &View, tokens: usize) -> bool {
-        view.settle(tokens * BUCKETS_PER_TOKEN, &mut self.moving);
+        self.owed += tokens * BUCKETS_PER_TOKEN;
+        if self.owed >= MIN_BUCKETS {
+            view.settle(self.owed, &mut self.moving);
+            self.owed = 0;
+        }
         let next = view.next_id();
         if next > self.newest {
             self.sweep(view, next - self.newest);

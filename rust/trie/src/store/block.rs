@@ -200,12 +200,10 @@ impl Block {
         }
     }
 
-    /// Writes the next token of an extent and gives its cell. Nothing leads to it yet.
-    pub(super) fn put(&self, extent: &mut Extent, token: TokenId) -> u32 {
-        let cell = extent.next;
-        self.tokens[cell as usize].store(!token, Relaxed);
+    /// Writes the next token of an extent. Nothing leads to it yet.
+    pub(super) fn put(&self, extent: &mut Extent, token: TokenId) {
+        self.tokens[extent.next as usize].store(!token, Relaxed);
         extent.next += 1;
-        cell
     }
 
     /// Counts tokens that can be found from now on.

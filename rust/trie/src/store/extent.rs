@@ -21,6 +21,11 @@ impl Extent {
         }
     }
 
+    /// The next cell to write.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
     /// Tokens that still fit.
     pub(crate) fn room(&self) -> usize {
         (self.end - self.next) as usize

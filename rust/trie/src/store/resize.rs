@@ -4,9 +4,10 @@
 //! may follow a chain meanwhile. Every entry that they meet is compared with what they look for,
 //! so the worst that can happen is that one draft misses some older occurrences.
 
+use std::hint::black_box;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::store::chains::ORDERS;
+use crate::store::chains::{Chains, ORDERS};
 use crate::store::heads::{self, bits_of, wanted};
 use crate::store::sync::AtomicU32;
 use crate::store::view::{View, block_of};
@@ -14,6 +15,10 @@ use crate::store::view::{View, block_of};
 /// Most entries of a chain that are moved: more than a draft visits. A longer chain keeps the rest
 /// in common.
 const MAX_MOVED: usize = 1024;
+
+/// Buckets whose entries are fetched together, and how many of each: about as many as there are.
+const AHEAD: usize = 16;
+const FETCHED: usize = 4;
 
 /// Entries of a bucket.
 #[derive(Debug, Default)]
@@ -50,9 +55,16 @@ impl View {
         let capacity = self.capacity();
         for order in 0..ORDERS.len() {
             let wanted = wanted(order, capacity).min(self.heads[order].capacity());
-            for _ in 0..steps {
+            for step in 0..steps {
                 let size = self.heads[order].size();
                 if size < wanted {
+                    if step % AHEAD == 0 {
+                        self.fetch(
+                            order,
+                            size,
+                            AHEAD.min(steps - step).min((wanted - size) as usize),
+                        );
+                    }
                     self.split(order, moving);
                 } else if size.div_ceil(2) > wanted {
                     self.merge(order, moving);
@@ -60,6 +72,28 @@ impl View {
                     break;
                 }
             }
+        }
+    }
+
+    /// Reads the first entries of the next buckets to be split, of all side by side: they lie far
+    /// from each other, and would be waited for one by one.
+    fn fetch(&self, order: usize, size: u32, count: usize) {
+        let table = &self.heads[order];
+        let low = size - (1 << size.ilog2());
+        let mut positions = [0; AHEAD];
+        for (position, bucket) in positions[..count].iter_mut().zip(low..) {
+            *position = table
+                .cell(bucket)
+                .map_or(0, |head| self.live(head.load(Relaxed)));
+        }
+        for _ in 0..FETCHED {
+            let mut fetched = 0;
+            for position in positions.iter_mut().filter(|position| **position != 0) {
+                fetched ^= self.token(*position - 1);
+                let link = self.cell(order, *position);
+                *position = link.map_or(0, |link| self.live(link.load(Relaxed)));
+            }
+            black_box(fetched);
         }
     }
 

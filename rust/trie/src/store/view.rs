@@ -8,6 +8,7 @@
 //! oldest first. So all that lies behind a dropped position was dropped too, and a link that leads
 //! to a newer block is one whose slot was used again: both end a chain.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -30,6 +31,9 @@ pub(crate) const MAX_BLOCKS: usize = (NUM_SLOTS / 2) as usize;
 /// Entries of newer blocks that a token may be linked behind. More than a draft takes, so a token
 /// that has as many before it is not linked by that context.
 const MAX_NEWER: usize = 64;
+
+/// Tokens whose heads are fetched together.
+const AHEAD: usize = 16;
 
 /// The blocks of a namespace and their index. Copies share both.
 #[derive(Clone, Debug)]
@@ -177,36 +181,57 @@ impl View {
     pub(crate) fn write(&self, id: u64, extent: &mut Extent, text: &[TokenId], first: usize) {
         let Some(block) = self.block(id) else { return };
         debug_assert!(text.len() - first <= extent.room());
-        for index in first..text.len() {
-            let cell = block.put(extent, text[index]);
-            self.link(self.position(id, cell), &text[..index]);
+        let cell = extent.next();
+        for &token in &text[first..] {
+            block.put(extent, token);
         }
+        self.link(self.position(id, cell), text, first);
         block.add_tokens((text.len() - first) as u32);
     }
 
     /// Makes the text of the block numbered `id` findable, to which nothing leads.
     pub(crate) fn relink(&self, id: u64) {
         let Some(block) = self.block(id) else { return };
-        let mut before = Vec::new();
+        let (mut text, mut first) = (Vec::new(), 0);
         for cell in 0..block.end() {
             let token = block.token(cell);
-            if token == SEPARATOR {
-                before.clear();
-                continue;
+            if token != SEPARATOR {
+                first += usize::from(block.is_context(cell));
+                text.push(token);
             }
-            if !block.is_context(cell) {
-                self.link(self.position(id, cell), &before);
+            if token == SEPARATOR || cell + 1 == block.end() {
+                let end = cell + u32::from(token != SEPARATOR);
+                let first_cell = end - (text.len() - first) as u32;
+                self.link(self.position(id, first_cell), &text, first);
+                first = 0;
+                text.clear();
             }
-            before.push(token);
         }
     }
 
-    /// Puts the token at `position`, which follows `before`, into the chain of each order.
-    fn link(&self, position: u32, before: &[TokenId]) {
-        let (hashes, count) = suffix_hashes(before);
-        for (order, &hash) in hashes[..count].iter().enumerate() {
-            if let Some(head) = self.heads[order].cell_of(hash) {
-                self.link_into(order, head, position);
+    /// Puts the tokens of `text` from `first` on, the first of which is at `position`, into the
+    /// chains of their contexts.
+    fn link(&self, position: u32, text: &[TokenId], first: usize) {
+        let mut position = position;
+        for start in (first..text.len()).step_by(AHEAD) {
+            let indices = start..(start + AHEAD).min(text.len());
+            let mut hashes = [([0; ORDERS.len()], 0); AHEAD];
+            // Heads lie far from each other: they are fetched side by side before they are used.
+            let mut fetched = 0;
+            for (hashes, index) in hashes.iter_mut().zip(indices.clone()) {
+                *hashes = suffix_hashes(&text[..index]);
+                let found = hashes.0[..hashes.1].iter().enumerate();
+                let heads = found.filter_map(|(order, &hash)| self.heads[order].cell_of(hash));
+                fetched ^= heads.fold(0, |sum, head| sum ^ head.load(Relaxed));
+            }
+            black_box(fetched);
+            for (hashes, count) in &hashes[..indices.len()] {
+                for (order, &hash) in hashes[..*count].iter().enumerate() {
+                    if let Some(head) = self.heads[order].cell_of(hash) {
+                        self.link_into(order, head, position);
+                    }
+                }
+                position += 1;
             }
         }
     }
