@@ -24,7 +24,7 @@ const MODEST_TOKENS: usize = 1000;
 const MAX_DEPTH: usize = 4;
 const TOKENIZER: &str = "abc";
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Operation {
     Teach(u32, u32, usize),
     /// A running request gets the next piece of its text; a new one begins where there is none.

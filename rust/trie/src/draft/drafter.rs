@@ -14,7 +14,7 @@ use crate::sources::recycled::Recycled;
 use crate::sources::text::Text;
 use crate::store::chains::{LIMITS, context_of};
 use crate::store::extent::InsertedRange;
-use crate::store::view::block_of;
+use crate::store::view::{View, block_of};
 use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, draft::fixed_modes};
 
 /// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.
@@ -247,7 +247,7 @@ impl Drafter {
             recycled: [self.recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
         };
-        self.first_block = text.as_deref().map_or(0, |text| text.first_id());
+        self.first_block = text.as_deref().map_or(0, View::first_id);
         let adaptive = self.config.mode == DraftMode::Auto;
         let limits = if adaptive {
             [LIMITS, SHARED_LIMITS]
