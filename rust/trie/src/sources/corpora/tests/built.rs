@@ -27,7 +27,7 @@ proptest! {
 fn real_text_is_found_as_in_format_one() {
     let sources = [
         include_str!("../../../../DESIGN.md"),
-        include_str!("../../../store/segment.rs"),
+        include_str!("../../../store/block.rs"),
         include_str!("../../../draft/drafter.rs"),
         include_str!("../../hints.rs"),
     ];
