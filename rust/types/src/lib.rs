@@ -1,5 +1,6 @@
 //! Names, numbers, limits and seeds that several crates share. It depends on nothing.
 
+mod drop_reason;
 mod finish_kind;
 pub mod limits;
 mod named;
@@ -11,6 +12,7 @@ mod source;
 mod speculation_mode;
 mod unknown_name;
 
+pub use drop_reason::{DropReason, NUM_DROP_REASONS};
 pub use finish_kind::FinishKind;
 pub use recycle::Recycle;
 pub use source::{NUM_SOURCES, Source};
