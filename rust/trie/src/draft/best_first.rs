@@ -292,10 +292,11 @@ fn merge_prediction(candidates: &mut Vec<Candidate>, prediction: &Prediction, cu
 mod tests {
     use super::*;
     use crate::sources::all::REQUEST;
+    use crate::sources::text::Text;
 
     #[test]
     fn the_prediction_leaves_the_rest_to_its_rivals() {
-        let prediction = Prediction::new(&[5, 6, 7]);
+        let prediction = Prediction::new(&[5, 6, 7], Text::default());
         let cursor = Cursor { next: 1, run: 8 };
         let likely = prediction.probability(cursor);
         let rival = Candidate {

@@ -10,15 +10,17 @@ use crate::score::mixer::Mixer;
 use crate::sources::all::{AllSources, SHARED, SHARED_LIMITS, Visits};
 use crate::sources::corpora::read_budget::ReadBudget;
 use crate::sources::prediction::Prediction;
-use crate::sources::recycled::Recycled;
+use crate::sources::recycled::answer::Answer;
+use crate::sources::recycled::growing::GrowingTable;
 use crate::sources::text::Text;
 use crate::store::chains::{LIMITS, context_of};
 use crate::store::extent::InsertedRange;
+use crate::store::grant::{Room, Unbounded};
 use crate::store::view::{View, block_of};
 use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, draft::fixed_modes};
 
-/// Keys of a request's own table of recycled tokens: the answers of a few hundred steps.
-const RECYCLED_KEYS: usize = 4096;
+/// Keys of a request's own table of recycled tokens at most: the answers of a few hundred steps.
+const MAX_RECYCLED_KEYS: usize = 4096;
 
 /// A node of a draft that the output reached, and the token that came there.
 type Label = (u32, TokenId);
@@ -51,8 +53,9 @@ pub struct Drafter {
     output_start: Option<usize>,
     builder: TreeBuilder,
     search: BestFirst,
-    /// Made when the first answer comes.
-    recycled: Option<Box<Recycled>>,
+    /// Where its texts and its table have their bytes from.
+    room: Arc<dyn Room>,
+    recycled: GrowingTable,
     mixer: Mixer,
     /// The weights this request began with.
     first_weights: Weights,
@@ -80,16 +83,21 @@ impl Drafter {
         let weights = shared
             .as_ref()
             .map_or_else(Weights::default, |shared| shared.weights());
+        let room: Arc<dyn Room> = match &shared {
+            Some(shared) => Arc::clone(shared) as Arc<dyn Room>,
+            None => Arc::new(Unbounded),
+        };
         Self {
             config: config.clamped(),
             shared,
             contributes: true,
-            request: Text::default(),
+            request: Text::within(Arc::clone(&room)),
             prediction: Prediction::default(),
             output_start: None,
             builder: TreeBuilder::default(),
             search: BestFirst::default(),
-            recycled: None,
+            recycled: GrowingTable::new(MAX_RECYCLED_KEYS),
+            room,
             mixer: Mixer::new(weights.clone()),
             first_weights: weights,
             calibration: Calibration::default(),
@@ -143,6 +151,12 @@ impl Drafter {
         self.excluded.extend_from_slice(ranges);
     }
 
+    /// Makes room for so many tokens of prompt and output at once, if there is any: then the index
+    /// need not be built again as they come.
+    pub fn reserve(&mut self, tokens: usize) {
+        self.request.reserve(tokens);
+    }
+
     /// Appends prompt tokens, in order and in any number of pieces. Amortised constant time per
     /// token.
     pub fn push_prompt(&mut self, tokens: &[TokenId]) {
@@ -153,17 +167,15 @@ impl Drafter {
     /// Sets the text that the output is expected to resemble from its first token on. Replaces an
     /// earlier prediction and its count.
     pub fn set_prediction(&mut self, tokens: &[TokenId]) {
-        self.prediction = Prediction::new(tokens);
+        self.prediction = Prediction::new(tokens, Text::within(Arc::clone(&self.room)));
     }
 
     /// Records the model's top tokens after `last`, whose predecessor on its path is `before`: at
     /// most [`TOP_K`](spectrie_types::sizes::TOP_K), descending, with their probabilities at
     /// temperature 1. Accepts any row of a forward, rejected nodes included.
     pub fn recycle(&mut self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
-        let recycled = self
-            .recycled
-            .get_or_insert_with(|| Box::new(Recycled::new(RECYCLED_KEYS, None)));
-        recycled.put(before, last, top);
+        self.recycled
+            .put(before, last, top, |more, _| self.room.ask(more));
         if let Some(shared) = self.shared.as_ref().filter(|_| self.contributes) {
             shared.recycle(before, last, top);
         }
@@ -235,6 +247,7 @@ impl Drafter {
             ),
             None => (None, Arc::default(), None, None),
         };
+        let own_recycled = self.recycled.table();
         self.corpus_order.sort(&corpora);
         let reads = ReadBudget::default();
         let sources = AllSources {
@@ -244,7 +257,7 @@ impl Drafter {
             excluded: &self.excluded,
             corpora: self.corpus_order.corpora(),
             reads: &reads,
-            recycled: [self.recycled.as_deref(), recycled.as_deref()],
+            recycled: [own_recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
         };
         self.first_block = text.as_deref().map_or(0, View::first_id);
@@ -314,6 +327,8 @@ impl Drafter {
                 && let Some(position) = self.builder.newest_place(node, drafted.token, SHARED)
             {
                 shared.credit(self.first_block + u64::from(block_of(position)), 1);
+            } else if AllSources::is_recycled(origin) && !self.knows(node, child) {
+                shared.credit_recycled(1);
             }
             node = child;
         }
@@ -323,6 +338,21 @@ impl Drafter {
     /// the same.
     pub fn visits(&self) -> Visits {
         self.visits
+    }
+
+    /// Whether the request's own answers name the token of `node` after that of `parent`.
+    fn knows(&self, parent: u32, node: u32) -> bool {
+        let last = match parent {
+            ROOT => self.request.tokens().last().copied(),
+            _ => Some(self.builder.nodes[parent as usize].token),
+        };
+        let (Some(last), Some(table)) = (last, self.recycled.table()) else {
+            return false;
+        };
+        let token = self.builder.nodes[node as usize].token;
+        let answers = table.get(self.builder.before(parent), last);
+        let mut named = answers.iter().flatten().flat_map(Answer::tokens);
+        named.any(|&(named, _)| named == token)
     }
 
     /// The candidates of the root and what was seen of each.

@@ -5,7 +5,7 @@ use crate::score::scorer::Scorer;
 use crate::sources::all::{AllSources, REQUEST};
 use crate::sources::hints::{Hint, Hints, Inherited, RUNNER_UP_STEPS};
 use crate::sources::prediction::{Cursor, Prediction};
-use crate::sources::recycled::Answer;
+use crate::sources::recycled::answer::Answer;
 use crate::store::chains::Occurrence;
 use crate::{DraftNode, DraftTree, SEPARATOR, TokenId};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use spectrie_types::DropReason;
+
 use crate::namespaces::document::Cells;
-use crate::namespaces::pool::Tenant;
 use crate::namespaces::rescue::write_again;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::block::Block;
@@ -14,8 +15,8 @@ use crate::store::view::{MAX_BLOCKS, View};
 impl SharedTrie {
     /// Adds a block, and what the tables need for it as far as the budget allows.
     pub(super) fn add_block(&self) -> Option<Arc<View>> {
-        while self.num_blocks() >= MAX_BLOCKS {
-            self.drop_oldest();
+        while self.view().blocks().len() >= MAX_BLOCKS {
+            self.drop_oldest(DropReason::Share);
         }
         let view = self.view();
         let block = self
@@ -27,7 +28,7 @@ impl SharedTrie {
         let view = self.view();
         if view.heads().iter().any(|table| table.size() == 0) {
             // No table fits beside it: nothing could be found.
-            self.replace(|view| while view.drop_oldest().is_some() {});
+            self.drop_all(DropReason::NoRoom);
             return None;
         }
         Some(view)
@@ -54,13 +55,16 @@ impl SharedTrie {
 
     /// Puts blocks, oldest first, before those that there are. Their drafts were accepted
     /// `accepted_tokens` times.
-    pub(crate) fn restore(&self, restored: Vec<Block>, accepted_tokens: u64) {
+    pub(crate) fn restore(&self, mut restored: Vec<Block>, accepted_tokens: u64) {
         let mut upkeep = self.turn();
         if self.is_forgotten() || restored.is_empty() {
             return;
         }
+        for block in &mut restored {
+            block.move_to(&self.account);
+        }
         self.add_accepted(accepted_tokens);
-        if restored.len() + self.num_blocks() > MAX_BLOCKS {
+        if restored.len() + self.view().blocks().len() > MAX_BLOCKS {
             // Very small ones, which an earlier version made: their text goes into larger ones.
             for block in restored {
                 block.disown();
@@ -79,9 +83,10 @@ impl SharedTrie {
         upkeep.run(&view, 0);
     }
 
-    /// Drops the oldest text and says whether there was any. Text that was accepted more often than
-    /// the whole is to be written again, at the price of the block after it.
-    pub(super) fn drop_oldest(&self) -> bool {
+    /// Drops the oldest text, counted under `reason`, and gives its bytes: 0 if there is none. Text
+    /// that was accepted more often than the whole is to be written again, at the price of the block
+    /// after it.
+    pub(super) fn drop_oldest(&self, reason: DropReason) -> usize {
         let dropped = self.replace(|view| {
             self.rescue.take(view);
             let dropped = view.drop_oldest();
@@ -90,15 +95,32 @@ impl SharedTrie {
             }
             dropped
         });
-        let tokens = dropped.as_ref().map_or(0, |block| block.num_tokens());
-        self.pool.add_evicted(u64::from(tokens));
-        dropped.is_some()
+        dropped.map_or(0, |block| {
+            self.pool
+                .note_dropped(reason, u64::from(block.num_tokens()));
+            block.bytes()
+        })
+    }
+
+    /// Drops all text.
+    pub(super) fn drop_all(&self, reason: DropReason) {
+        let mut tokens = self.rescue.clear();
+        self.replace(|view| {
+            while let Some(block) = view.drop_oldest() {
+                tokens += u64::from(block.num_tokens());
+            }
+        });
+        self.pool.note_dropped(reason, tokens);
     }
 }
 
 impl Cells for SharedTrie {
     fn view(&self) -> Arc<View> {
         self.view()
+    }
+
+    fn lose(&self, tokens: usize) {
+        self.pool.note_dropped(DropReason::NoRoom, tokens as u64);
     }
 
     fn view_with_room(&self, tokens: usize) -> Option<Arc<View>> {

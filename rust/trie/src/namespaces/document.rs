@@ -20,6 +20,8 @@ pub(crate) trait Cells {
     /// The same, once the newest block has room for `tokens` at least. The caller has the writers'
     /// turn.
     fn view_with_room(&self, tokens: usize) -> Option<Arc<View>>;
+    /// Notes that so many tokens are not inserted, since there is no room.
+    fn lose(&self, tokens: usize);
 }
 
 /// A document that is being written.
@@ -82,6 +84,7 @@ impl Document {
             let missing = self.window.len() - self.written;
             let Some(view) = self.make_room(missing + more, cells) else {
                 // The budget is too small: the text is not inserted.
+                cells.lose(missing);
                 self.written = self.window.len();
                 break;
             };

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use spectrie_types::{DropReason, NUM_DROP_REASONS};
+
 use crate::namespaces::pool::Pool;
 use crate::namespaces::snapshot::info::SnapshotInfo;
 use crate::namespaces::snapshot::load::{Loaded, load};
@@ -97,8 +99,18 @@ impl DraftMemory {
     /// Returns the trie of a namespace, created empty on first use.
     ///
     /// At the maximum number of namespaces, the one idle longest is forgotten first, preferably one
-    /// that no request holds.
+    /// that no request holds. Requests that hold it neither read nor extend its text any more.
     pub fn namespace(&self, name: &str) -> Arc<SharedTrie> {
+        let mut pushed_out = Vec::new();
+        let shared = self.find_or_make(name, &mut pushed_out);
+        for idle in pushed_out {
+            idle.forget(DropReason::Idle);
+        }
+        shared
+    }
+
+    /// The trie of a namespace, and those that made room for it.
+    fn find_or_make(&self, name: &str, pushed_out: &mut Vec<Arc<SharedTrie>>) -> Arc<SharedTrie> {
         let mut held = self.held();
         if let Some(shared) = held.namespaces.get(name) {
             shared.touch();
@@ -111,7 +123,7 @@ impl DraftMemory {
                 .min_by_key(|(_, shared)| (Arc::strong_count(shared) > 1, shared.last_used()))
                 .map(|(name, _)| name.clone());
             let Some(idlest) = idlest else { break };
-            held.namespaces.remove(&idlest);
+            pushed_out.extend(held.namespaces.remove(&idlest));
         }
         let shared = SharedTrie::new(Arc::clone(&self.pool), name);
         shared.set_corpora(held.corpora_of(name));
@@ -142,7 +154,7 @@ impl DraftMemory {
     /// it.
     pub fn set_bigrams(&self, bigrams: Option<Arc<Bigrams>>) {
         let mut held = self.held();
-        for shared in held.namespaces.values() {
+        for shared in held.made.iter().filter_map(Weak::upgrade) {
             shared.set_bigrams(bigrams.clone());
         }
         held.bigrams = bigrams;
@@ -275,13 +287,26 @@ impl DraftMemory {
     /// Before this returns, a snapshot in the folder last saved to or restored from is saved again
     /// without the text, or removed if that fails.
     pub fn forget(&self, namespace: &str) -> bool {
+        // At once, and again when no snapshot is being restored any more that might hold it.
+        let was_known = self.forget_now(namespace);
         let place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = self.held().namespaces.remove(namespace);
-        if let Some(shared) = &shared {
-            shared.forget();
-        }
+        let is_known = self.forget_now(namespace);
         if let Some(place) = &*place {
             save_again(place, &self.oldest_first());
+        }
+        was_known || is_known
+    }
+
+    /// Forgets every trie of that name, also those that only running requests hold. Says whether
+    /// there was one for new requests.
+    fn forget_now(&self, namespace: &str) -> bool {
+        let mut held = self.held();
+        let shared = held.namespaces.remove(namespace);
+        let made = held.made.iter().filter_map(Weak::upgrade);
+        let of_name: Vec<_> = made.filter(|made| made.name() == namespace).collect();
+        drop(held);
+        for trie in of_name {
+            trie.forget(DropReason::Forgotten);
         }
         shared.is_some()
     }
@@ -337,8 +362,20 @@ impl DraftMemory {
             .sum()
     }
 
-    /// Returns the number of tokens evicted since this memory was created.
+    /// Returns the number of tokens evicted since this memory was created: those that made room for
+    /// others.
     pub fn evicted_tokens(&self) -> u64 {
         self.pool.evicted_tokens()
+    }
+
+    /// Returns the number of tokens dropped since this memory was created, or never taken, by
+    /// reason, in the order of [`DropReason::ALL`].
+    pub fn dropped_tokens(&self) -> [u64; NUM_DROP_REASONS] {
+        self.pool.dropped_tokens()
+    }
+
+    /// Returns how often there was no room for more text or a larger table.
+    pub fn refused_grants(&self) -> u64 {
+        self.pool.refused_grants()
     }
 }

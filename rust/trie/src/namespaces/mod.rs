@@ -3,9 +3,13 @@
 mod blocks;
 pub(crate) mod document;
 pub(crate) mod draft_memory;
+mod drops;
 pub(crate) mod insertion;
+pub(crate) mod last_use;
 pub(crate) mod pool;
 pub(crate) mod rescue;
 pub(crate) mod shared_trie;
+mod shares;
 pub(crate) mod snapshot;
+mod tenancy;
 pub(crate) mod upkeep;

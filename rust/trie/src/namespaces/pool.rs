@@ -1,14 +1,18 @@
 //! The byte budget that all namespaces share.
 
-use std::cmp::Reverse;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use spectrie_types::{DropReason, NUM_DROP_REASONS};
+
+use crate::namespaces::drops::Drops;
+use crate::namespaces::last_use::LastUse;
+use crate::namespaces::shares::{Holding, Shares};
 use crate::store::block::Block;
 use crate::store::block_shape::{MAX_BLOCK_TOKENS, MIN_BLOCK_TOKENS};
-use crate::store::grant::Grant;
+use crate::store::grant::{Account, Grant};
 use crate::store::heads;
 
 /// Tokens of a namespace's first block, where its share allows.
@@ -20,50 +24,73 @@ const BLOCKS_PER_TEXT: u64 = 16;
 const BLOCKS_PER_SHARE: usize = 8;
 const MOST_PER_TEXT: u64 = 1024;
 
+/// One part in this many is a reserve for running requests, so that a newcomer drafts from its own
+/// text however full the memory is.
+const RESERVE_PARTS: usize = 16;
+
+/// Requests may have one part in this many of their namespace's share, and each time one of what is
+/// left of the reserve.
+const REQUEST_PARTS: usize = 2;
+
 /// An owner of bytes of the budget that can be asked to give some back.
 pub(crate) trait Tenant: fmt::Debug + Send + Sync {
-    /// Bytes that it owns.
-    fn bytes(&self) -> usize;
-    /// Blocks that it owns.
-    fn num_blocks(&self) -> usize;
-    /// The [`Pool::tick`] of its last use.
-    fn last_used(&self) -> u64;
-    /// Drops its oldest text; returns whether there was any.
-    fn evict(&self) -> bool;
+    /// What it owns, with what its running requests own.
+    fn account(&self) -> &Arc<Account>;
+    /// The part that its running requests own, which cannot be asked back.
+    fn requests(&self) -> &Arc<Account>;
+    /// When it was last used.
+    fn last_use(&self) -> &LastUse;
+    /// Gives back `bytes`, or more, or as many as it can, and says how many. Text that goes
+    /// is counted under `reason`.
+    fn shrink(&self, bytes: usize, reason: DropReason) -> usize;
 }
 
-/// Grants bytes under one bound and chooses whose text makes room.
+/// Grants bytes under one bound and says who makes room.
 #[derive(Debug)]
 pub(crate) struct Pool {
     capacity_bytes: usize,
-    used_bytes: Arc<AtomicUsize>,
+    used: Arc<Account>,
+    /// The part that requests own beyond their namespaces' shares.
+    reserve: Arc<Account>,
     /// Only the holder raises the count of used bytes.
     granting: Mutex<()>,
-    evicted_tokens: AtomicU64,
+    drops: Drops,
+    refused_grants: AtomicU64,
     clock: AtomicU64,
+    given_bytes: AtomicU64,
     tenants: Mutex<Vec<Weak<dyn Tenant>>>,
 }
 
 impl Pool {
     pub(crate) fn new(capacity_bytes: usize) -> Self {
+        let used = Arc::default();
         Self {
             capacity_bytes,
-            used_bytes: Arc::default(),
+            reserve: Account::within(&used),
+            used,
             granting: Mutex::new(()),
-            evicted_tokens: AtomicU64::new(0),
+            drops: Drops::default(),
+            refused_grants: AtomicU64::new(0),
             clock: AtomicU64::new(1),
+            given_bytes: AtomicU64::new(0),
             tenants: Mutex::new(Vec::new()),
         }
     }
 
     /// Bytes of everything that is owned.
     pub(crate) fn used_bytes(&self) -> usize {
-        self.used_bytes.load(Relaxed)
+        self.used.bytes()
     }
 
-    /// A number that grows with each use of any namespace.
-    pub(crate) fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Relaxed)
+    /// An account of this budget.
+    pub(crate) fn account(&self) -> Arc<Account> {
+        Account::within(&self.used)
+    }
+
+    /// Notes a use of a namespace.
+    pub(crate) fn touch(&self, last_use: &LastUse) {
+        let tick = self.clock.fetch_add(1, Relaxed);
+        last_use.set(tick, self.given_bytes.load(Relaxed));
     }
 
     pub(crate) fn register(&self, tenant: Weak<dyn Tenant>) {
@@ -78,6 +105,33 @@ impl Pool {
         tenants.iter().filter_map(Weak::upgrade).collect()
     }
 
+    fn holding(&self, tenant: &dyn Tenant) -> Holding {
+        let last_use = tenant.last_use();
+        let given_bytes = self.given_bytes.load(Relaxed);
+        Holding {
+            bytes: tenant.account().bytes(),
+            idle_bytes: given_bytes.saturating_sub(last_use.given_bytes()),
+            last_used: last_use.tick(),
+            is_spent: false,
+        }
+    }
+
+    fn reserve_bytes(&self) -> usize {
+        self.capacity_bytes / RESERVE_PARTS
+    }
+
+    /// Bytes that namespaces may have.
+    fn shared_bytes(&self) -> usize {
+        self.capacity_bytes - self.reserve_bytes()
+    }
+
+    /// Bytes of `tenant` that nobody takes from it.
+    pub(crate) fn share(&self, tenant: &dyn Tenant) -> usize {
+        let live = self.live();
+        let holdings: Vec<_> = live.iter().map(|one| self.holding(&**one)).collect();
+        Shares::new(self.shared_bytes(), &holdings).of(&self.holding(tenant))
+    }
+
     /// Block number `id`, for a namespace whose blocks hold `tokens`, or `None` when the budget
     /// cannot hold it.
     pub(crate) fn block_after(
@@ -86,67 +140,140 @@ impl Pool {
         id: u64,
         requester: &dyn Tenant,
     ) -> Option<Block> {
-        let share = self.capacity_bytes / self.live().len().max(1);
-        let capacity = block_tokens(tokens, share);
+        let capacity = block_tokens(tokens, self.share(requester));
         let grant = self.grant(Block::bytes_for(capacity), requester)?;
         Some(Block::new(id, capacity, grant))
     }
 
     /// Leave to own `bytes`, for as long as the grant lives, or `None` when the budget cannot
-    /// hold them. Over the bound, the oldest text goes: `requester`'s own when it has several
-    /// blocks and more than its fair share, else that of the largest namespace, the one idle
-    /// longest among equals.
+    /// hold them. Whoever would be furthest above its share makes room, be it the requester; who is
+    /// within its share loses nothing.
     pub(crate) fn grant(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
-        if bytes > self.capacity_bytes {
+        let _turn = self.turn();
+        if !self.make_room(bytes, requester) {
+            self.refused_grants.fetch_add(1, Relaxed);
             return None;
         }
-        let live = self.live();
-        let share = self.capacity_bytes / live.len().max(1);
-        // Only the holder of this lock raises the count.
-        let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
-        let max_bytes = self.capacity_bytes - bytes;
-        while self.used_bytes() > max_bytes {
-            // A namespace keeps the block it has just filled, however small its share is.
-            let greedy = requester.bytes() + bytes > share && requester.num_blocks() > 1;
-            let evicted = if greedy {
-                requester.evict()
-            } else {
-                let size =
-                    |tenant: &&Arc<dyn Tenant>| (tenant.bytes(), Reverse(tenant.last_used()));
-                let largest = live.iter().max_by_key(size);
-                largest.is_some_and(|tenant| tenant.evict())
-            };
-            if !evicted {
-                return None;
+        self.given_bytes.fetch_add(bytes as u64, Relaxed);
+        requester.last_use().add_given(bytes as u64);
+        Some(Grant::new(bytes, requester.account()))
+    }
+
+    /// As [`Pool::grant`], for a table: only inside the share of `requester`, so that it costs
+    /// nobody within a share anything, and `requester` no text.
+    pub(crate) fn grant_table(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
+        let fits = requester.account().bytes() + bytes <= self.share(requester);
+        fits.then(|| self.grant(bytes, requester)).flatten()
+    }
+
+    /// Leave for a running request of `requester` to own `bytes` of its own: inside the share of
+    /// `requester`, whose text makes room if need be, or from the reserve. Nobody else loses any
+    /// text. A budget of 0 bounds no request.
+    pub(crate) fn grant_to_request(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
+        if self.capacity_bytes == 0 {
+            return Some(Grant::unbounded(bytes));
+        }
+        let _turn = self.turn();
+        let requests = requester.requests();
+        let own_text = requester.account().bytes().saturating_sub(requests.bytes());
+        if requests.bytes() + bytes <= self.share(requester) / REQUEST_PARTS
+            && self.missing(bytes) <= own_text
+            && self.shrink(bytes, requester)
+        {
+            return Some(Grant::new(bytes, requests));
+        }
+        let left = self.reserve_bytes() - self.reserve.bytes();
+        (bytes <= left / REQUEST_PARTS).then(|| Grant::new(bytes, &self.reserve))
+    }
+
+    /// Makes room for `bytes` out of what `requester` has, and says whether that was enough. The
+    /// caller has the turn.
+    fn shrink(&self, bytes: usize, requester: &dyn Tenant) -> bool {
+        while let missing @ 1.. = self.missing(bytes) {
+            if requester.shrink(missing, DropReason::Share) == 0 {
+                return false;
             }
         }
-        Some(self.grant_now(bytes))
+        true
     }
 
-    /// Leave to own `bytes` if they fit beside what is owned already.
-    pub(crate) fn grant_spare(&self, bytes: usize) -> Option<Grant> {
-        let _turn = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = self.used_bytes() + bytes <= self.capacity_bytes;
-        fits.then(|| self.grant_now(bytes))
+    /// Leave for `account` to own `bytes` if they fit beside what is owned already.
+    pub(crate) fn grant_spare(&self, bytes: usize, account: &Arc<Account>) -> Option<Grant> {
+        let _turn = self.turn();
+        let fits = self.missing(bytes) == 0;
+        fits.then(|| Grant::new(bytes, account))
     }
 
-    /// The caller has checked the bound and holds [`Pool::granting`].
-    fn grant_now(&self, bytes: usize) -> Grant {
-        Grant::new(bytes, &self.used_bytes)
+    /// Whoever holds it is the only one who raises the count of used bytes.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.granting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that nobody owns.
+    /// Bytes too many if namespaces owned `bytes` more.
+    fn missing(&self, bytes: usize) -> usize {
+        // Read in this order: bytes that go back meanwhile only make it too much.
+        let used = self.used_bytes();
+        (used.saturating_sub(self.reserve.bytes()) + bytes).saturating_sub(self.shared_bytes())
+    }
+
+    /// Says whether there is room for `bytes` more now. The caller has the turn.
+    fn make_room(&self, bytes: usize, requester: &dyn Tenant) -> bool {
+        let budget_bytes = self.shared_bytes();
+        if bytes > budget_bytes {
+            return false;
+        }
+        if self.missing(bytes) == 0 {
+            return true;
+        }
+        let live = self.live();
+        let is_requester = |one: &Arc<dyn Tenant>| Arc::ptr_eq(one.account(), requester.account());
+        let Some(asking) = live.iter().position(is_requester) else {
+            return false;
+        };
+        let mut holdings: Vec<_> = live.iter().map(|one| self.holding(&**one)).collect();
+        let shares = Shares::new(budget_bytes, &holdings);
+        while let missing @ 1.. = self.missing(bytes) {
+            let Some((giver, excess)) = shares.giver(&holdings, asking, bytes) else {
+                return false;
+            };
+            let reason = if giver == asking {
+                DropReason::Share
+            } else if shares.is_idle(&holdings[giver]) {
+                DropReason::Idle
+            } else {
+                DropReason::Fairness
+            };
+            let given = live[giver].shrink(missing.min(excess), reason);
+            holdings[giver].is_spent = given == 0;
+            holdings[giver].bytes = live[giver].account().bytes();
+        }
+        true
+    }
+
+    /// Bytes that namespaces may have and nobody owns.
     pub(crate) fn spare_bytes(&self) -> usize {
-        self.capacity_bytes.saturating_sub(self.used_bytes())
+        let used = self.used_bytes().saturating_sub(self.reserve.bytes());
+        self.shared_bytes().saturating_sub(used)
     }
 
-    /// Counts tokens that made room for others.
-    pub(crate) fn add_evicted(&self, tokens: u64) {
-        self.evicted_tokens.fetch_add(tokens, Relaxed);
+    /// Counts tokens that were dropped, or never taken.
+    pub(crate) fn note_dropped(&self, reason: DropReason, tokens: u64) {
+        self.drops.add(reason, tokens);
     }
 
+    /// Tokens dropped, in the order of [`DropReason::ALL`].
+    pub(crate) fn dropped_tokens(&self) -> [u64; NUM_DROP_REASONS] {
+        self.drops.all()
+    }
+
+    /// Tokens that made room for others.
     pub(crate) fn evicted_tokens(&self) -> u64 {
-        self.evicted_tokens.load(Relaxed)
+        self.drops.evicted()
+    }
+
+    /// Times that there was no room for text or for a table.
+    pub(crate) fn refused_grants(&self) -> u64 {
+        self.refused_grants.load(Relaxed)
     }
 }
 

@@ -27,16 +27,14 @@ impl Rescue {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of the blocks that wait.
-    pub(crate) fn bytes(&self) -> usize {
-        self.blocks().iter().map(|(block, _)| block.bytes()).sum()
-    }
-
-    /// Gives up what waits.
-    pub(crate) fn clear(&self) {
-        for (block, _) in self.blocks().drain(..) {
+    /// Gives up what waits, and says how many tokens that is.
+    pub(crate) fn clear(&self) -> u64 {
+        let mut tokens = 0;
+        for (block, done) in self.blocks().drain(..) {
             block.disown();
+            tokens += u64::from(block.num_tokens().saturating_sub(done));
         }
+        tokens
     }
 
     /// Allows blocks to be taken out while `work` makes room.

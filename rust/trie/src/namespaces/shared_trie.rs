@@ -1,20 +1,31 @@
 //! The text of a namespace: the concurrent n-gram memory.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+
+use spectrie_types::DropReason;
 
 use crate::namespaces::document::Document;
-use crate::namespaces::pool::{Pool, Tenant};
+use crate::namespaces::last_use::LastUse;
+use crate::namespaces::pool::Pool;
 use crate::namespaces::rescue::Rescue;
 use crate::namespaces::upkeep::Upkeep;
 use crate::score::weights::LearnedWeights;
-use crate::sources::recycled::{Recycled, SharedRecycled};
+use crate::sources::recycled::growing::GrowingTable;
+use crate::sources::recycled::table::Recycled;
+use crate::store::grant::Account;
 use crate::store::view::View;
 use crate::{Bigrams, Corpus, TokenId, Weights};
 
 /// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
 const TURN_TOKENS: usize = 4096;
+
+/// Keys of the largest table of recycled tokens: 18 MiB.
+const MAX_RECYCLED_KEYS: usize = 256 << 10;
+
+/// The table may take one part in this many of a namespace's share.
+const RECYCLED_PARTS: usize = 3;
 
 /// Corpora that one namespace may read, in the order in which they were added.
 pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
@@ -26,7 +37,7 @@ pub struct NamespaceInfo {
     pub name: String,
     /// Tokens inserted and not evicted.
     pub num_tokens: u64,
-    /// Bytes of its arenas and tables.
+    /// Bytes of its arenas, of its tables, and of the drafters of its running requests.
     pub bytes: usize,
     /// Draft tokens from its text that the model accepted.
     pub accepted_tokens: u64,
@@ -51,31 +62,38 @@ pub struct SharedTrie {
     pub(super) rescue: Rescue,
     corpora: RwLock<Corpora>,
     bigrams: RwLock<Option<Arc<Bigrams>>>,
-    last_used: AtomicU64,
+    pub(super) account: Arc<Account>,
+    /// The part that running requests own.
+    pub(super) requests: Arc<Account>,
+    pub(super) last_use: LastUse,
     accepted_tokens: AtomicU64,
-    forgotten: AtomicBool,
-    recycled: SharedRecycled,
+    /// Why it was forgotten, if it was.
+    forgotten: OnceLock<DropReason>,
+    pub(super) recycled: GrowingTable,
     learned: LearnedWeights,
 }
 
 impl SharedTrie {
     pub(crate) fn new(pool: Arc<Pool>, name: &str) -> Arc<Self> {
-        let last_used = AtomicU64::new(pool.tick());
+        let account = pool.account();
         let shared = Arc::new(Self {
             name: name.to_owned(),
+            requests: Account::within(&account),
+            account,
             pool,
             writer: Mutex::default(),
             view: RwLock::default(),
             rescue: Rescue::default(),
             corpora: RwLock::default(),
             bigrams: RwLock::default(),
-            last_used,
+            last_use: LastUse::default(),
             accepted_tokens: AtomicU64::new(0),
-            forgotten: AtomicBool::new(false),
-            recycled: SharedRecycled::default(),
+            forgotten: OnceLock::new(),
+            recycled: GrowingTable::new(MAX_RECYCLED_KEYS),
             learned: LearnedWeights::default(),
         });
         let tenant: Weak<Self> = Arc::downgrade(&shared);
+        shared.touch();
         shared.pool.register(tenant);
         shared
     }
@@ -101,7 +119,9 @@ impl SharedTrie {
         for part in tokens.chunks(TURN_TOKENS) {
             rest -= part.len();
             let mut upkeep = self.turn();
-            if self.is_forgotten() {
+            if let Some(&reason) = self.forgotten.get() {
+                let lost = part.len() + rest;
+                self.pool.note_dropped(reason, lost as u64);
                 return;
             }
             document.push(part, rest, self);
@@ -123,19 +143,18 @@ impl SharedTrie {
     }
 
     /// Drops all text at once and for good: holders of this trie neither read nor extend it
-    /// any more.
-    pub(crate) fn forget(&self) {
+    /// any more. What is dropped now, and what they add later, counts under `reason`.
+    pub(crate) fn forget(&self, reason: DropReason) {
         let _turn = self.turn();
-        self.forgotten.store(true, Relaxed);
-        self.recycled.forget();
+        let reason = *self.forgotten.get_or_init(|| reason);
+        self.recycled.close();
         self.learned.forget();
-        self.rescue.clear();
-        self.replace(|view| while view.drop_oldest().is_some() {});
+        self.drop_all(reason);
     }
 
     /// Whether [`SharedTrie::forget`] was called.
     pub(crate) fn is_forgotten(&self) -> bool {
-        self.forgotten.load(Relaxed)
+        self.forgotten.get().is_some()
     }
 
     /// The blocks and their index as they are now.
@@ -169,10 +188,15 @@ impl SharedTrie {
 
     /// Takes an answer of the model.
     pub(crate) fn recycle(&self, before: Option<TokenId>, last: TokenId, top: &[(TokenId, f32)]) {
-        if !self.is_forgotten() {
-            self.recycled
-                .put(before, last, top, |bytes| self.pool.grant(bytes, self));
-        }
+        self.recycled.put(before, last, top, |more, all| {
+            let fits = all * RECYCLED_PARTS <= self.pool.share(self);
+            fits.then(|| self.pool.grant_table(more, self)).flatten()
+        });
+    }
+
+    /// Notes accepted draft tokens that only the model's earlier answers named.
+    pub(crate) fn credit_recycled(&self, tokens: u32) {
+        self.recycled.add_credit(tokens);
     }
 
     /// The weights that a new request starts from.
@@ -214,9 +238,10 @@ impl SharedTrie {
         }
     }
 
-    /// Returns the bytes of the arenas and tables of this namespace.
+    /// Returns the bytes of this namespace: its arenas and tables, and the drafters of its running
+    /// requests.
     pub fn bytes(&self) -> usize {
-        self.view().bytes() + self.rescue.bytes() + self.recycled.bytes()
+        self.account.bytes()
     }
 
     pub(crate) fn accepted_tokens(&self) -> u64 {
@@ -242,28 +267,10 @@ impl SharedTrie {
     }
 
     pub(crate) fn touch(&self) {
-        self.last_used.store(self.pool.tick(), Relaxed);
+        self.pool.touch(&self.last_use);
     }
 
     pub(crate) fn last_used(&self) -> u64 {
-        self.last_used.load(Relaxed)
-    }
-}
-
-impl Tenant for SharedTrie {
-    fn bytes(&self) -> usize {
-        self.bytes()
-    }
-
-    fn num_blocks(&self) -> usize {
-        self.view().blocks().len()
-    }
-
-    fn last_used(&self) -> u64 {
-        self.last_used()
-    }
-
-    fn evict(&self) -> bool {
-        self.drop_oldest()
+        self.last_use.tick()
     }
 }

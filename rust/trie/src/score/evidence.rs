@@ -6,7 +6,7 @@ use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::sources::all::{RECYCLED, REQUEST, SHARED};
 use crate::sources::hints::{Hint, KINDS};
-use crate::sources::recycled::Answer;
+use crate::sources::recycled::answer::Answer;
 use crate::store::chains::Occurrence;
 use crate::{MAX_MATCH, TokenId};
 

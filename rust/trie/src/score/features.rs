@@ -279,7 +279,7 @@ fn flag(is: bool) -> f32 {
 mod tests {
     use super::*;
     use crate::sources::hints::Hint;
-    use crate::sources::recycled::Answer;
+    use crate::sources::recycled::answer::Answer;
     use crate::store::chains::Occurrence;
 
     #[test]

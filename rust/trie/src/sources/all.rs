@@ -6,7 +6,8 @@ use spectrie_types::Source;
 
 use crate::sources::bigrams::Bigrams;
 use crate::sources::corpora::read_budget::ReadBudget;
-use crate::sources::recycled::{Answer, Recycled};
+use crate::sources::recycled::answer::Answer;
+use crate::sources::recycled::table::Recycled;
 use crate::sources::text::Text;
 use crate::store::chains::{Chains, ORDERS, Occurrence, collect};
 use crate::store::extent::InsertedRange;
@@ -62,6 +63,11 @@ impl AllSources<'_> {
         (CORPUS..RECYCLED)
             .contains(&origin)
             .then(|| usize::from(origin - CORPUS))
+    }
+
+    /// Whether an origin is what only the model's earlier answers hold.
+    pub(crate) fn is_recycled(origin: u16) -> bool {
+        origin == RECYCLED
     }
 
     /// The corpus of an origin, if it is one.

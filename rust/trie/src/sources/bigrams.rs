@@ -10,7 +10,7 @@ use std::path::Path;
 
 use spectrie_types::sizes::TOP_K;
 
-use crate::sources::recycled::Answer;
+use crate::sources::recycled::answer::Answer;
 use crate::store::atomic_file::{
     self, Access, Checked, FINGERPRINT_BYTES, check_fingerprint, checked,
 };

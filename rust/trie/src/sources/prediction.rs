@@ -66,9 +66,8 @@ fn bin(run: u16) -> usize {
 }
 
 impl Prediction {
-    /// A prediction whose first token should be the output's first.
-    pub(crate) fn new(tokens: &[TokenId]) -> Self {
-        let mut text = Text::default();
+    /// A prediction whose first token should be the output's first, put into an empty `text`.
+    pub(crate) fn new(tokens: &[TokenId], mut text: Text) -> Self {
         text.extend(tokens);
         let cursor = (!tokens.is_empty()).then_some(Cursor { next: 0, run: 0 });
         Self {
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     fn follow(predicted: &[TokenId], output: &[TokenId]) -> Prediction {
-        let mut prediction = Prediction::new(predicted);
+        let mut prediction = Prediction::new(predicted, Text::default());
         for end in 1..=output.len() {
             prediction.advance(&output[..end]);
         }
@@ -271,7 +270,7 @@ mod tests {
     #[test]
     fn misses_lower_the_probability() {
         let predicted = numbers(0..100);
-        let mut prediction = Prediction::new(&predicted);
+        let mut prediction = Prediction::new(&predicted, Text::default());
         let start = Cursor { next: 0, run: 0 };
         let before = prediction.probability(start);
         prediction.advance(&[999]);

@@ -10,13 +10,13 @@
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::atomic_file::Checked;
 use crate::store::block_shape::BlockShape;
 use crate::store::chains::ORDERS;
 use crate::store::extent::Extent;
-use crate::store::grant::Grant;
+use crate::store::grant::{Account, Grant};
 use crate::store::sync::{AtomicU32, fill, set, zeroed};
 use crate::{SEPARATOR, TokenId};
 
@@ -81,6 +81,11 @@ impl Block {
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Books its bytes to another account.
+    pub(crate) fn move_to(&mut self, account: &Arc<Account>) {
+        self.grant.move_to(account);
     }
 
     /// Gives a block that nobody else sees yet its number.

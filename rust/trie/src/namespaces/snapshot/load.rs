@@ -99,6 +99,8 @@ fn fit(saved: &mut Vec<SavedNamespace>, pool: &Pool) -> Vec<Grant> {
         let second = usefulness(second.credit, second.capacity);
         second.total_cmp(&first).then(b.cmp(a))
     });
+    // Of nobody, until the blocks go to their namespaces.
+    let account = pool.account();
     let mut grants: Vec<Option<Grant>> = all.iter().map(|_| None).collect();
     let mut capacities = vec![0; saved.len()];
     let mut heads_bytes = 0;
@@ -107,7 +109,7 @@ fn fit(saved: &mut Vec<SavedNamespace>, pool: &Pool) -> Vec<Grant> {
         let more = heads_bytes + heads::bytes_for(capacity) - heads::bytes_for(capacities[owner]);
         let bytes = Block::bytes_for(shape.capacity as usize);
         if more + bytes <= pool.spare_bytes() {
-            grants[index] = pool.grant_spare(bytes);
+            grants[index] = pool.grant_spare(bytes, &account);
         }
         if grants[index].is_some() {
             (capacities[owner], heads_bytes) = (capacity, more);

@@ -1,0 +1,65 @@
+//! A namespace as a tenant of the byte budget: what it gives back first.
+
+use std::sync::Arc;
+
+use spectrie_types::DropReason;
+
+use crate::namespaces::last_use::LastUse;
+use crate::namespaces::pool::Tenant;
+use crate::namespaces::shared_trie::SharedTrie;
+use crate::store::grant::{Account, Grant, Room};
+
+impl SharedTrie {
+    /// Accepted tokens for each byte of text; one token more is taken for granted, as for the table.
+    /// `None` without text.
+    fn usefulness_of_text(&self) -> Option<f64> {
+        let view = self.view();
+        let blocks = view.blocks().iter();
+        let credit: f64 = blocks.map(|block| f64::from(block.credit())).sum();
+        (!view.blocks().is_empty()).then(|| (credit + 1.0) / view.bytes() as f64)
+    }
+}
+
+impl Tenant for SharedTrie {
+    fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    fn requests(&self) -> &Arc<Account> {
+        &self.requests
+    }
+
+    fn last_use(&self) -> &LastUse {
+        &self.last_use
+    }
+
+    /// The table goes before text when it earned fewer accepted tokens for each byte.
+    fn shrink(&self, bytes: usize, reason: DropReason) -> usize {
+        let before = self.account.bytes();
+        loop {
+            let given = before.saturating_sub(self.account.bytes());
+            if given >= bytes {
+                return given;
+            }
+            let table_goes = match (self.recycled.usefulness(), self.usefulness_of_text()) {
+                (Some(table), Some(text)) => table < text,
+                (table, _) => table.is_some(),
+            };
+            let more = if table_goes {
+                self.recycled.shrink()
+            } else {
+                self.recycled.halve_credit();
+                self.drop_oldest(reason)
+            };
+            if more == 0 {
+                return given;
+            }
+        }
+    }
+}
+
+impl Room for SharedTrie {
+    fn ask(&self, bytes: usize) -> Option<Grant> {
+        self.pool.grant_to_request(bytes, self)
+    }
+}
