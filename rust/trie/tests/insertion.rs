@@ -128,6 +128,7 @@ fn a_forgotten_namespace_is_gone_for_running_requests_too() {
     insertion.push(&[6]);
     drop(insertion);
     shared.insert(&[1, 2, 3, 4]);
+    drop(running);
     assert_eq!(shared.bytes(), 0, "nothing more of its requests is taught");
     assert_eq!(continuation(&memory.namespace("a"), &[1, 2]), []);
     memory.namespace("a").insert(&[1, 2, 9]);
