@@ -11,7 +11,7 @@ use crate::error::EngineError;
 pub(crate) fn memory_config(config: &EngineConfig) -> MemoryConfig {
     MemoryConfig {
         capacity_bytes: config.memory_bytes,
-        ..MemoryConfig::default()
+        max_namespaces: config.max_namespaces,
     }
 }
 

@@ -27,6 +27,7 @@ pub struct Engine {
     pub(crate) memory: Option<Arc<DraftMemory>>,
     pub(crate) tokenizer_fingerprint: Option<String>,
     max_held: usize,
+    waiting_bytes: usize,
     pub(crate) vocabulary_size: usize,
 }
 
@@ -45,6 +46,8 @@ struct Inbox {
     /// Handles of requests that have not ended, those in `commands` included.
     held: HashSet<u64>,
     num_submits: usize,
+    /// Bytes of token ids in `commands`, and those that `load` does not count yet.
+    submitted_bytes: usize,
     load: Load,
     /// The time of the last plan, as its caller says and by our clock.
     planned: Option<(f64, f64)>,
@@ -73,7 +76,8 @@ impl Engine {
     /// Those of [`Self::new`].
     pub fn with_clock(config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, EngineError> {
         let overlap = config.overlap;
-        let (max_held, vocabulary_size) = (config.max_held, config.vocabulary_size);
+        let (max_held, waiting_bytes) = (config.max_held, config.waiting_bytes);
+        let vocabulary_size = config.vocabulary_size;
         let tokenizer_fingerprint = config.tokenizer_fingerprint.clone();
         let memory = (config.speculation != SpeculationMode::Off)
             .then(|| DraftMemory::new(memory_config(&config)))
@@ -100,6 +104,7 @@ impl Engine {
             memory,
             tokenizer_fingerprint,
             max_held,
+            waiting_bytes,
             vocabulary_size,
         })
     }
@@ -108,7 +113,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Full`] when `max_held` requests have not ended;
-    /// [`EngineError::DuplicateHandle`].
+    /// [`EngineError::NoWaitingRoom`] when others wait and there is no room for its token ids
+    /// beside theirs; [`EngineError::DuplicateHandle`].
     pub fn submit(&self, request: Request) -> Result<(), EngineError> {
         let mut inbox = self.shared.inbox();
         if inbox.held.contains(&request.handle) {
@@ -122,6 +128,16 @@ impl Engine {
                 limit: self.max_held,
             });
         }
+        let given = request.id_bytes();
+        let waiting = inbox.load.waiting_bytes + inbox.submitted_bytes;
+        if waiting > 0 && waiting + given > self.waiting_bytes {
+            return Err(EngineError::NoWaitingRoom {
+                given,
+                waiting,
+                limit: self.waiting_bytes,
+            });
+        }
+        inbox.submitted_bytes += given;
         inbox.held.insert(request.handle);
         inbox.num_submits += 1;
         inbox.commands.push_back(Command::Submit(
@@ -326,6 +342,7 @@ impl Engine {
         let inbox = self.shared.inbox();
         let mut load = Load {
             waiting: inbox.load.waiting + inbox.num_submits,
+            waiting_bytes: inbox.load.waiting_bytes + inbox.submitted_bytes,
             ..inbox.load
         };
         drop(inbox);
@@ -333,6 +350,7 @@ impl Engine {
             load.memory_bytes = memory.bytes();
             load.memory_tokens = memory.num_tokens();
             load.evicted_tokens = memory.evicted_tokens();
+            load.dropped_tokens = memory.dropped_tokens();
             load.corpus_bytes = memory.corpus_bytes();
         }
         load
@@ -381,6 +399,12 @@ impl Shared {
     fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
         let mut inbox = self.inbox();
         inbox.load = core.load();
+        // What was taken out of the inbox is in the load now.
+        let submits = inbox.commands.iter().map(|command| match command {
+            Command::Submit(request, _) => request.id_bytes(),
+            _ => 0,
+        });
+        inbox.submitted_bytes = submits.sum();
         for output in outputs.iter().filter(|output| output.finish.is_some()) {
             inbox.held.remove(&output.handle);
         }

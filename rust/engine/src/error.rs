@@ -46,6 +46,20 @@ pub enum EngineError {
         /// The limit.
         limit: usize,
     },
+    /// The prompts that wait leave no room for another.
+    #[error(
+        "the request has {given} bytes of token ids and {waiting} bytes wait already; allowed: \
+         {limit} bytes (--waiting-memory); send it again later, or start more workers or one with a \
+         larger bound"
+    )]
+    NoWaitingRoom {
+        /// Bytes of the request's token ids.
+        given: usize,
+        /// Bytes of those that wait.
+        waiting: usize,
+        /// The bound.
+        limit: usize,
+    },
     /// A request with this handle has not ended yet.
     #[error("handle {handle} belongs to a request that has not ended")]
     DuplicateHandle {

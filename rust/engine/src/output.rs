@@ -1,7 +1,7 @@
 //! What steps return.
 
 use spectrie_sampling::TokenLogprobs;
-use spectrie_types::{FinishKind, NUM_SOURCES};
+use spectrie_types::{FinishKind, NUM_DROP_REASONS, NUM_SOURCES};
 
 /// Counts and durations of one attempt at a choice.
 ///
@@ -85,6 +85,8 @@ pub struct Load {
     pub running: usize,
     /// Requests that wait.
     pub waiting: usize,
+    /// Bytes of the token ids of requests that wait.
+    pub waiting_bytes: usize,
     /// Pages that requests hold.
     pub pages_used: usize,
     /// Pages that no request holds, kept for the prefix they hold.
@@ -125,6 +127,10 @@ pub struct Load {
     pub memory_tokens: u64,
     /// Tokens that draft memory evicted to stay within its bytes.
     pub evicted_tokens: u64,
+    /// Tokens that draft memory dropped or did not take, by [`DropReason`] number.
+    ///
+    /// [`DropReason`]: spectrie_types::DropReason
+    pub dropped_tokens: [u64; NUM_DROP_REASONS],
     /// Sum of the values of the draft nodes sent in mode auto: what `accepted_tokens` should be.
     pub expected_accepted: f64,
     /// Draft nodes of mode auto that became output, by source number.

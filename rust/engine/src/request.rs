@@ -87,6 +87,16 @@ impl Request {
         }
     }
 
+    /// Bytes of its token ids.
+    pub(crate) fn id_bytes(&self) -> usize {
+        let ids = [
+            &self.prompt_ids,
+            &self.emitted_token_ids,
+            &self.prediction_ids,
+        ];
+        ids.map(Vec::len).iter().sum::<usize>() * size_of::<u32>()
+    }
+
     /// Why this request can never run, with the value given and the values allowed.
     pub(crate) fn refusal(&self, config: &EngineConfig) -> Option<String> {
         self.size_refusal(config)

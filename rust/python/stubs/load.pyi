@@ -11,6 +11,9 @@ class Load:
     @property
     def waiting(self) -> int: ...
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the token ids of requests that wait."""
+    @property
     def pages_used(self) -> int:
         """Pages that requests hold."""
     @property
@@ -64,6 +67,10 @@ class Load:
     @property
     def evicted_tokens(self) -> int:
         """Tokens that draft memory evicted to stay within its bytes."""
+    @property
+    def dropped_tokens(self) -> list[int]:
+        """Tokens that draft memory dropped or did not take, by reason: room inside a namespace's own
+        share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots."""
     @property
     def expected_accepted(self) -> float:
         """Expected acceptances: the sum of the values of the draft nodes sent in mode auto."""

@@ -262,6 +262,7 @@ impl Admission {
     /// Writes its figures into `load`.
     pub(crate) fn report(&self, load: &mut Load) {
         load.waiting = self.waiting.len();
+        load.waiting_bytes = self.waiting.bytes();
         load.preemptions = self.preemptions;
         load.prefix_query_tokens = self.prefix_query_tokens;
         load.prefix_hit_tokens = self.prefix_hit_tokens;

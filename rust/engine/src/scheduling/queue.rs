@@ -32,9 +32,15 @@ pub(crate) struct Head<'a> {
 pub(crate) struct Queue {
     sequences: BTreeMap<RequestKey, Box<Sequence>>,
     lines: BTreeMap<LineKey, Line>,
+    bytes: usize,
 }
 
 impl Queue {
+    /// Bytes of the token ids of those that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.sequences.len()
     }
@@ -67,11 +73,13 @@ impl Queue {
     pub(crate) fn insert(&mut self, key: RequestKey, sequence: Box<Sequence>) {
         let line = self.lines.entry(line_of(&sequence)).or_default();
         line.members.insert((sequence.due_us(), key));
+        self.bytes += sequence.id_bytes();
         self.sequences.insert(key, sequence);
     }
 
     pub(crate) fn remove(&mut self, key: &RequestKey) -> Option<Box<Sequence>> {
         let sequence = self.sequences.remove(key)?;
+        self.bytes -= sequence.id_bytes();
         let name = line_of(&sequence);
         if let Some(line) = self.lines.get_mut(&name) {
             line.members.remove(&(sequence.due_us(), *key));

@@ -105,6 +105,11 @@ impl Sequence {
         }
     }
 
+    /// Bytes of its token ids; they stay the same while it waits.
+    pub(crate) fn id_bytes(&self) -> usize {
+        (self.tokens.len() + self.drafting.prediction_ids().len()) * size_of::<u32>()
+    }
+
     pub(crate) fn kv_len(&self) -> usize {
         self.table.kv_len()
     }

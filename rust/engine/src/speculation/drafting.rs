@@ -41,6 +41,8 @@ pub(crate) struct Drafting {
     num_prompt: usize,
     /// Tokens of prompt ++ output that the drafter has.
     num_fed: usize,
+    /// The prediction, until the first tokens are fed: a request that waits has no index of it.
+    prediction_ids: Vec<u32>,
     /// Accepted prediction tokens before the first token of this attempt and after each one.
     prediction_counts: Vec<u32>,
 }
@@ -67,15 +69,12 @@ impl Drafting {
             .filter(|_| drafts || request.learn)
             .map(|memory| memory.namespace(&request.namespace));
         let drafter = (drafts || !request.prediction_ids.is_empty()).then(|| {
-            let mut drafter = Drafter::new(
+            let drafter = Drafter::new(
                 draft_config(config, mode),
                 shared.clone().filter(|_| drafts),
             )
             .contributes(request.learn)
             .trains_later(true);
-            if !request.prediction_ids.is_empty() {
-                drafter.set_prediction(&request.prediction_ids);
-            }
             Box::new(drafter)
         });
         let mode_of_drafts = if drafts { mode } else { SpeculationMode::Off };
@@ -102,12 +101,18 @@ impl Drafting {
             num_taught: 0,
             num_prompt,
             num_fed: 0,
+            prediction_ids: request.prediction_ids.clone(),
             prediction_counts: vec![0],
         }
     }
 
     pub(crate) fn mode(&self) -> SpeculationMode {
         self.mode
+    }
+
+    /// The prediction, as long as it waits for the first tokens.
+    pub(crate) fn prediction_ids(&self) -> &[u32] {
+        &self.prediction_ids
     }
 
     /// Most draft nodes of a step.
@@ -155,6 +160,13 @@ impl Drafting {
         let Some(drafter) = &mut self.drafter else {
             return;
         };
+        if self.num_fed == 0 && !tokens.is_empty() {
+            drafter.reserve(self.num_prompt);
+            let prediction_ids = std::mem::take(&mut self.prediction_ids);
+            if !prediction_ids.is_empty() {
+                drafter.set_prediction(&prediction_ids);
+            }
+        }
         let prompt_end = self.num_prompt.min(tokens.len());
         if self.num_fed < prompt_end {
             drafter.push_prompt(&tokens[self.num_fed..prompt_end]);

@@ -10,6 +10,7 @@ mirror! {
     pub(super) struct Load of load: core::Load {
         running: usize,
         waiting: usize,
+        waiting_bytes: usize,
         pages_used: usize,
         pages_cached: usize,
         pages_total: usize,
@@ -29,6 +30,7 @@ mirror! {
         corpus_bytes: usize,
         memory_tokens: u64,
         evicted_tokens: u64,
+        dropped_tokens: Vec<u64> = load.dropped_tokens.to_vec(),
         expected_accepted: f64,
         accepted_by_source: Vec<u64> = load.accepted_by_source.to_vec(),
         calibration: Vec<(u64, f64, u64)> = load

@@ -60,6 +60,9 @@ options! {
     overlap: bool = false => fact(Kind::Flag);
     /// Maximum requests held, running and waiting; `submit` refuses more.
     max_held: usize = 4096 => internal(integer(1, MOST)).unit("requests");
+    /// Maximum memory of prompts that wait, 4 bytes a token; further requests are refused. One
+    /// request may always wait.
+    waiting_bytes: usize = 256 << 20 => scheduling(Kind::Size).flag("waiting_memory", WORKERS);
     /// Maximum rows of one step.
     max_batch_rows: usize = 512 => internal(integer(1, MOST)).unit("rows");
     /// Tokens by which each running request is expected to grow before others end; a request is
@@ -96,6 +99,9 @@ options! {
     /// Memory of each worker for corpora: what does not fit is read from disk again.
     corpus_memory_bytes: usize = CORPUS_MEMORY_BYTES => speculation(Kind::Size)
         .flag("corpus_memory", WORKERS).keyword();
+    /// Maximum namespaces in draft memory; a new one replaces the one idle longest.
+    max_namespaces: usize = 1024 => speculation(integer(1, MOST))
+        .flag("max_namespaces", WORKERS).unit("namespaces");
     /// After which rows the model's runner-up tokens become drafts.
     ///
     /// `decode`: every sampled row; `all`: rows of prompts too, which makes prefill slower.
