@@ -223,6 +223,9 @@ class Load:
     @property
     def waiting(self) -> int: ...
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the token ids of requests that wait."""
+    @property
     def pages_used(self) -> int:
         """Pages that requests hold."""
     @property
@@ -276,6 +279,10 @@ class Load:
     @property
     def evicted_tokens(self) -> int:
         """Tokens that draft memory evicted to stay within its bytes."""
+    @property
+    def dropped_tokens(self) -> list[int]:
+        """Tokens that draft memory dropped or did not take, by reason: room inside a namespace's own
+        share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots."""
     @property
     def expected_accepted(self) -> float:
         """Expected acceptances: the sum of the values of the draft nodes sent in mode auto."""
@@ -378,6 +385,8 @@ class Engine:
             requests, while a forward runs.
         max_held: Maximum requests held, running and waiting; `submit` refuses more. 1 or more
             requests.
+        waiting_bytes: Maximum memory of prompts that wait, 4 bytes a token; further requests are
+            refused. One request may always wait. In bytes.
         max_batch_rows: Maximum rows of one step. 1 or more rows.
         lookahead_tokens: Tokens by which each running request is expected to grow before others
             end; a request is admitted while all have room for them. 0 or more tokens.
@@ -397,6 +406,8 @@ class Engine:
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
             again. In bytes.
+        max_namespaces: Maximum namespaces in draft memory; a new one replaces the one idle longest.
+            1 or more namespaces.
         recycle: After which rows the model's runner-up tokens become drafts. `decode`: every
             sampled row; `all`: rows of prompts too, which makes prefill slower.
         min_match: Minimum length of a match, in modes bfs and prob. 1 to 64 tokens.

@@ -25,6 +25,8 @@ class EngineOptions:
         num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`. 1 or more pages.
         max_held: Maximum requests held, running and waiting; `submit` refuses more. 1 or more
             requests.
+        waiting_bytes: Maximum memory of prompts that wait, 4 bytes a token; further requests are
+            refused. One request may always wait. In bytes.
         max_batch_rows: Maximum rows of one step. 1 or more rows.
         lookahead_tokens: Tokens by which each running request is expected to grow before others
             end; a request is admitted while all have room for them. 0 or more tokens.
@@ -44,6 +46,8 @@ class EngineOptions:
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
             again. In bytes.
+        max_namespaces: Maximum namespaces in draft memory; a new one replaces the one idle longest.
+            1 or more namespaces.
         recycle: After which rows the model's runner-up tokens become drafts. `decode`: every
             sampled row; `all`: rows of prompts too, which makes prefill slower.
         min_match: Minimum length of a match, in modes bfs and prob. 1 to 64 tokens.
@@ -69,6 +73,7 @@ class EngineOptions:
     kv_memory_bytes: int | None = None
     num_pages: int | None = None
     max_held: int = 4096
+    waiting_bytes: int = 256 << 20
     max_batch_rows: int = 512
     lookahead_tokens: int = 64
     holdout_every: int = 100
@@ -79,6 +84,7 @@ class EngineOptions:
     max_draft_tokens: int = 16
     memory_bytes: int = 256 << 20
     corpus_memory_bytes: int = 1024 << 20
+    max_namespaces: int = 1024
     recycle: Literal["off", "decode", "all"] = "decode"
     min_match: int = 1
     max_match: int = 16
@@ -109,6 +115,7 @@ MODEL = (
 """Options of how the model is loaded."""
 ENGINE = (
     "max_held",
+    "waiting_bytes",
     "max_batch_rows",
     "lookahead_tokens",
     "holdout_every",
@@ -119,6 +126,7 @@ ENGINE = (
     "max_draft_tokens",
     "memory_bytes",
     "corpus_memory_bytes",
+    "max_namespaces",
     "recycle",
     "min_match",
     "max_match",

@@ -404,6 +404,10 @@ pub struct Load {
     pub choices_total: u64,
     #[prost(uint64, tag = "29")]
     pub choices_right: u64,
+    /// Tokens that draft memory dropped or did not take; index = reason: room inside a namespace's own
+    /// share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots.
+    #[prost(uint64, repeated, tag = "30")]
+    pub dropped_tokens: ::prost::alloc::vec::Vec<u64>,
 }
 /// Draft tokens whose parent was accepted, by expected acceptance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

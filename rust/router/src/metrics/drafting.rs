@@ -8,8 +8,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use spectrie_proto::worker_v1::Load;
+use spectrie_types::DropReason;
 
-use super::labels::{DecileLabels, ModelLabel, WorkerLabels, model_label, worker_labels};
+use super::labels::{
+    DecileLabels, DropLabels, ModelLabel, WorkerLabels, model_label, worker_labels,
+};
 use super::table::Registrar;
 use crate::sync::lock;
 
@@ -33,6 +36,7 @@ struct Reported {
 pub(super) struct Drafting {
     tokens: Family<WorkerLabels, Gauge>,
     evicted: Family<ModelLabel, Counter>,
+    dropped: Family<DropLabels, Counter>,
     corpus_bytes: Family<WorkerLabels, Gauge>,
     expected: Family<ModelLabel, Sum>,
     bin_trials: Family<DecileLabels, Counter>,
@@ -53,6 +57,7 @@ impl Drafting {
         Self {
             tokens: all.add("trie_tokens", Family::default()),
             evicted: all.add("trie_evicted_tokens", Family::default()),
+            dropped: all.add("memory_dropped_tokens", Family::default()),
             corpus_bytes: all.add("corpus_bytes", Family::default()),
             expected: all.add("spec_expected_accepted_tokens", Family::default()),
             bin_trials: all.add("spec_calibration_trials", Family::default()),
@@ -117,6 +122,16 @@ impl Drafting {
         self.expected
             .get_or_create(&model_label)
             .inc_by((load.expected_accepted - before.expected_accepted).max(0.0));
+        for (reason, &now) in DropReason::ALL.into_iter().zip(&load.dropped_tokens) {
+            let before = before.dropped_tokens.get(reason.index()).copied();
+            let labels = DropLabels {
+                model: model.to_owned(),
+                reason: reason.name(),
+            };
+            self.dropped
+                .get_or_create(&labels)
+                .inc_by(now.saturating_sub(before.unwrap_or(0)));
+        }
         for (index, (decile, bin)) in DECILES.into_iter().zip(&load.calibration).enumerate() {
             let before = before.calibration.get(index).copied().unwrap_or_default();
             let model = model.to_owned();
@@ -173,6 +188,7 @@ mod tests {
         };
         Load {
             evicted_tokens: tokens,
+            dropped_tokens: vec![tokens, 0, 2 * tokens],
             expected_accepted: tokens as f64 / 2.0,
             calibration: vec![CalibrationBin::default(), bin],
             offered_tokens: 30,
@@ -201,6 +217,8 @@ mod tests {
         let (_, text) = metrics.encode();
         for line in [
             "spectrie_trie_evicted_tokens_total{model=\"m\"} 16",
+            "spectrie_memory_dropped_tokens_total{model=\"m\",reason=\"share\"} 16",
+            "spectrie_memory_dropped_tokens_total{model=\"m\",reason=\"idle\"} 32",
             "spectrie_spec_expected_accepted_tokens_total{model=\"m\"} 8",
             "spectrie_spec_calibration_trials_total{model=\"m\",decile=\"1\"} 32",
             "spectrie_spec_calibration_expected_total{model=\"m\",decile=\"1\"} 16",

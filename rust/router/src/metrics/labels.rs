@@ -38,6 +38,12 @@ pub(super) struct SourceLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DropLabels {
+    pub(super) model: String,
+    pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ResultLabels {
     pub(super) model: String,
     pub(super) result: &'static str,
