@@ -56,12 +56,11 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     ("trie_tokens", "Tokens of text in draft memory"),
     ("trie_evicted_tokens", "Tokens evicted from draft memory"),
-    ("corpus_bytes", "Bytes of the files of corpora"),
     (
         "memory_dropped_tokens",
         "Tokens that draft memory dropped or did not take, by reason",
     ),
-    ("corpus_bytes", "Bytes of mapped corpora"),
+    ("corpus_bytes", "Bytes of the files of corpora"),
     (
         "spec_expected_accepted_tokens",
         "Expected acceptances: sum of the probabilities of draft nodes sent in mode auto",
