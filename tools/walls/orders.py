@@ -79,7 +79,6 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "sequence",
         "scheduling",
         "engine",
-        "operators",
         "lib",
     ),
     "rust/python/src": (
@@ -128,9 +127,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/types/src": (
         "limits seed sizes unknown_name",
         "named",
-        "finish_kind recycle source speculation_mode",
+        "drop_reason finish_kind recycle source speculation_mode",
         "options",
         "lib",
+    ),
+    "rust/trie/src/sources": (
+        "mod",
+        "corpora recycled text",
+        "bigrams hints prediction",
+        "all",
     ),
     "rust/trie/src": (
         "error token",

@@ -19,7 +19,6 @@ mod config;
 mod engine;
 mod error;
 mod forward;
-mod operators;
 mod output;
 mod plan;
 mod request;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use spectrie_trie::{Bigrams, CorpusInfo, DraftMemory, NamespaceInfo, Readers, SnapshotInfo};
 
-use crate::engine::Engine;
+use super::handle::Engine;
 use crate::error::EngineError;
 
 impl Engine {

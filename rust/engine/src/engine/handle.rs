@@ -1,11 +1,11 @@
 //! The handle of an engine: any thread submits requests at any time, one at a time runs steps.
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spectrie_trie::DraftMemory;
 use spectrie_types::SpeculationMode;
 
+use super::inbox::{Command, Inbox};
 use crate::background::BackgroundThread;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{EngineConfig, memory_config};
@@ -26,8 +26,6 @@ pub struct Engine {
     /// What namespaces learned; `None` when nothing is drafted.
     pub(crate) memory: Option<Arc<DraftMemory>>,
     pub(crate) tokenizer_fingerprint: Option<String>,
-    max_held: usize,
-    waiting_bytes: usize,
     pub(crate) vocabulary_size: usize,
 }
 
@@ -37,28 +35,6 @@ struct Shared {
     inbox: Mutex<Inbox>,
     core: Mutex<Scheduler>,
     clock: Arc<dyn Clock>,
-}
-
-/// What arrived since the last plan.
-#[derive(Debug, Default)]
-struct Inbox {
-    commands: VecDeque<Command>,
-    /// Handles of requests that have not ended, those in `commands` included.
-    held: HashSet<u64>,
-    num_submits: usize,
-    /// Bytes of token ids in `commands`, and those that `load` does not count yet.
-    submitted_bytes: usize,
-    load: Load,
-    /// The time of the last plan, as its caller says and by our clock.
-    planned: Option<(f64, f64)>,
-}
-
-#[derive(Debug)]
-enum Command {
-    /// A request, and when it came by our clock.
-    Submit(Box<Request>, f64),
-    Cancel(Cancel),
-    Forget(String),
 }
 
 impl Engine {
@@ -84,10 +60,7 @@ impl Engine {
             .transpose()?
             .map(|memory| Arc::new(memory.with_corpus_bytes(config.corpus_memory_bytes)));
         let core = Scheduler::new(config, memory.clone())?;
-        let inbox = Inbox {
-            load: core.load(),
-            ..Inbox::default()
-        };
+        let inbox = Inbox::new(max_held, waiting_bytes, core.load());
         let shared = Arc::new(Shared {
             inbox: Mutex::new(inbox),
             core: Mutex::new(core),
@@ -103,8 +76,6 @@ impl Engine {
             shared,
             memory,
             tokenizer_fingerprint,
-            max_held,
-            waiting_bytes,
             vocabulary_size,
         })
     }
@@ -117,33 +88,7 @@ impl Engine {
     /// beside theirs; [`EngineError::DuplicateHandle`].
     pub fn submit(&self, request: Request) -> Result<(), EngineError> {
         let mut inbox = self.shared.inbox();
-        if inbox.held.contains(&request.handle) {
-            return Err(EngineError::DuplicateHandle {
-                handle: request.handle,
-            });
-        }
-        if inbox.held.len() >= self.max_held {
-            return Err(EngineError::Full {
-                what: "requests",
-                limit: self.max_held,
-            });
-        }
-        let given = request.id_bytes();
-        let waiting = inbox.load.waiting_bytes + inbox.submitted_bytes;
-        if waiting > 0 && waiting + given > self.waiting_bytes {
-            return Err(EngineError::NoWaitingRoom {
-                given,
-                waiting,
-                limit: self.waiting_bytes,
-            });
-        }
-        inbox.submitted_bytes += given;
-        inbox.held.insert(request.handle);
-        inbox.num_submits += 1;
-        inbox.commands.push_back(Command::Submit(
-            Box::new(request),
-            self.shared.clock.now_s(),
-        ));
+        inbox.submit(request, self.shared.clock.now_s())?;
         drop(inbox);
         if let Some(background) = &self.background {
             background.nudge();
@@ -342,7 +287,7 @@ impl Engine {
         let inbox = self.shared.inbox();
         let mut load = Load {
             waiting: inbox.load.waiting + inbox.num_submits,
-            waiting_bytes: inbox.load.waiting_bytes + inbox.submitted_bytes,
+            waiting_bytes: inbox.waiting_bytes(),
             ..inbox.load
         };
         drop(inbox);
@@ -398,13 +343,7 @@ impl Shared {
 
     fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
         let mut inbox = self.inbox();
-        inbox.load = core.load();
-        // What was taken out of the inbox is in the load now.
-        let submits = inbox.commands.iter().map(|command| match command {
-            Command::Submit(request, _) => request.id_bytes(),
-            _ => 0,
-        });
-        inbox.submitted_bytes = submits.sum();
+        inbox.publish(core.load());
         for output in outputs.iter().filter(|output| output.finish.is_some()) {
             inbox.held.remove(&output.handle);
         }
