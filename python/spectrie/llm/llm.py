@@ -33,6 +33,9 @@ log = logging.getLogger("spectrie.llm")
 # Concurrent choices of one call: enough to keep any engine full, and far below its limit.
 _MAX_STREAMS = 1024
 
+# More than any memory has.
+_UNBOUNDED_BYTES = 1 << 62
+
 
 # Text, token ids or messages: exactly one of them.
 _Prompt = tuple[str | None, Sequence[int] | None, Sequence[Message] | None]
@@ -358,5 +361,7 @@ def _engine_options(given: EngineKeywords) -> EngineOptions:
         options["speculation"] = "auto" if speculation else "off"
     if (folder := options.get("state_dir")) is not None:
         options["state_dir"] = str(folder)
+    # Its prompts are the caller's, in memory already, and _MAX_STREAMS bounds how many wait.
+    options["waiting_bytes"] = _UNBOUNDED_BYTES
     options["corpora"] = tuple(str(corpus) for corpus in given.get("corpora", ()))
     return EngineOptions(**options)  # type: ignore[arg-type]

@@ -78,8 +78,8 @@ fn a_request_that_waits_owns_no_draft_memory() {
         waiting_bytes: 1 << 20,
         ..narrow()
     });
-    driver.submit(request(1, &[3; 40], 3));
-    driver.step();
+    driver.submit(request(1, &[3; 40], 20));
+    (0..3).for_each(|_| drop(driver.step()));
     let running = driver.engine.load().memory_bytes;
     assert!(running > 0, "the index of its text");
     for handle in 2..8 {
