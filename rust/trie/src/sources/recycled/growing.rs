@@ -8,6 +8,10 @@ use super::table::Recycled;
 use crate::TokenId;
 use crate::store::grant::Grant;
 
+/// Answers after which a first table that was refused is asked for again: to ask takes a look at
+/// every namespace.
+const ASK_AGAIN: u32 = 256;
+
 #[derive(Debug, Default)]
 struct State {
     /// Made when the first answer comes.
@@ -22,6 +26,8 @@ pub(crate) struct GrowingTable {
     max_keys: usize,
     /// Held for as long as it takes to copy or swap one pointer.
     state: RwLock<State>,
+    /// Answers that came while there was no table.
+    missed: AtomicU32,
     /// Accepted draft tokens that only it named, halved whenever something makes room.
     credit: AtomicU32,
 }
@@ -32,6 +38,7 @@ impl GrowingTable {
         Self {
             max_keys,
             state: RwLock::default(),
+            missed: AtomicU32::new(0),
             credit: AtomicU32::new(0),
         }
     }
@@ -59,6 +66,9 @@ impl GrowingTable {
         leave: impl Fn(usize, usize) -> Option<Grant>,
     ) {
         let table = self.table().or_else(|| {
+            if self.missed.fetch_add(1, Relaxed) % ASK_AGAIN != 0 {
+                return None;
+            }
             let bytes = Recycled::FIRST_BYTES;
             self.install(None, Recycled::new(leave(bytes, bytes)?))
         });
@@ -83,6 +93,7 @@ impl GrowingTable {
         };
         if is_old {
             state.table = Some(Arc::new(new));
+            self.missed.store(0, Relaxed);
         }
         state.table.clone()
     }
@@ -174,6 +185,21 @@ mod tests {
             FIRST_KEYS,
             "the next answer makes a new one"
         );
+    }
+
+    #[test]
+    fn a_table_that_was_refused_is_asked_for_from_time_to_time() {
+        let growing = GrowingTable::new(FIRST_KEYS);
+        let asked = AtomicU32::new(0);
+        for token in 0..1_000 {
+            growing.put(None, token, &[(token, 0.9)], |_, _| {
+                asked.fetch_add(1, Relaxed);
+                None
+            });
+        }
+        assert_eq!(asked.load(Relaxed), 4);
+        put_many(&growing, ASK_AGAIN, usize::MAX);
+        assert_eq!(keys(&growing), FIRST_KEYS);
     }
 
     #[test]
