@@ -99,7 +99,7 @@ fn what_draft_memory_drops_is_reported_by_reason() {
         max_namespaces: 2,
         ..config()
     });
-    let text: Vec<u32> = (0..400).map(|index| index % 90 + 1).collect();
+    let text: Vec<u32> = (0..400).map(|index| index % 38 + 1).collect();
     for round in 0..20 {
         driver.engine.learn("a", &text).unwrap();
         driver.engine.learn(["b", "c"][round % 2], &text).unwrap();

@@ -35,7 +35,7 @@ fn finds(drafter: &mut Drafter, text: &[TokenId], end: usize) -> bool {
 
 #[test]
 fn a_long_prompt_is_inside_the_budget_until_its_request_ends() {
-    let memory = memory(16 * MIB);
+    let memory = memory(64 * MIB);
     let shared = memory.namespace("a");
     let text = document(1, 128 << 10);
     let mut running = drafter(&shared, &text);

@@ -94,6 +94,30 @@ fn nobody_within_its_share_loses_text_to_another() {
 }
 
 #[test]
+fn a_large_namespace_that_shrinks_keeps_the_text_its_share_has_room_for() {
+    let memory = memory(16 * MIB);
+    memory.namespace(&name(0)).insert(&document(0, 500_000));
+    for tenant in 1..64 {
+        let shared = memory.namespace(&name(tenant));
+        shared.insert(&document(tenant, 4_000));
+        assert!(num_tokens(&memory, tenant) >= 4_000, "tenant {tenant}");
+        // It is in use, and so not idle.
+        memory.namespace(&name(0));
+    }
+    // A share is 246 KB; what the large one has beyond it nobody needs.
+    let held = num_tokens(&memory, 0);
+    assert!(held >= 100_000, "{held}");
+    for tenant in 1..64 {
+        memory
+            .namespace(&name(tenant))
+            .insert(&document(100 + tenant, 20_000));
+        memory.namespace(&name(0));
+    }
+    let held = num_tokens(&memory, 0);
+    assert!(held >= 6_000, "{held}");
+}
+
+#[test]
 fn what_one_took_while_nobody_needed_it_goes_to_those_below_their_share() {
     let memory = memory(8 * MIB);
     let greedy = memory.namespace("greedy");

@@ -162,6 +162,7 @@ mod tests {
             holdout_tokens: 1,
             holdout_ms: 1.0,
             calibration: vec![CalibrationBin::default()],
+            dropped_tokens: vec![1],
             ..Load::default()
         };
         metrics.worker_joined("m", "w0");

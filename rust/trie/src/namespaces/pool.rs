@@ -32,6 +32,9 @@ const RESERVE_PARTS: usize = 16;
 /// left of the reserve.
 const REQUEST_PARTS: usize = 2;
 
+/// Most times that tenants are asked for their surplus to make room once: a few milliseconds.
+const MAX_TIGHTENED: usize = 16;
+
 /// An owner of bytes of the budget that can be asked to give some back.
 pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     /// What it owns, with what its running requests own.
@@ -40,9 +43,13 @@ pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     fn requests(&self) -> &Arc<Account>;
     /// When it was last used.
     fn last_use(&self) -> &LastUse;
-    /// Gives back `bytes`, or more, or as many as it can, and says how many. Text that goes
-    /// is counted under `reason`.
-    fn shrink(&self, bytes: usize, reason: DropReason) -> usize;
+    /// Bytes that it needs no more, and gives back as [`Tenant::tighten`] is called.
+    fn surplus_bytes(&self) -> usize;
+    /// Does a bounded part of what gives its surplus back, and says whether it could.
+    fn tighten(&self) -> bool;
+    /// Gives back `bytes`, or more, or as many as it can and still have `left_bytes`; says how
+    /// many. Text that goes is counted under `reason`.
+    fn shrink(&self, bytes: usize, left_bytes: usize, reason: DropReason) -> usize;
 }
 
 /// Grants bytes under one bound and says who makes room.
@@ -109,7 +116,11 @@ impl Pool {
         let last_use = tenant.last_use();
         let given_bytes = self.given_bytes.load(Relaxed);
         Holding {
-            bytes: tenant.account().bytes(),
+            // What it will give back anyway must not cost it text.
+            bytes: tenant
+                .account()
+                .bytes()
+                .saturating_sub(tenant.surplus_bytes()),
             idle_bytes: given_bytes.saturating_sub(last_use.given_bytes()),
             last_used: last_use.tick(),
             is_spent: false,
@@ -166,31 +177,37 @@ impl Pool {
         fits.then(|| self.grant(bytes, requester)).flatten()
     }
 
-    /// Leave for a running request of `requester` to own `bytes` of its own: inside the share of
-    /// `requester`, whose text makes room if need be, or from the reserve. Nobody else loses any
-    /// text. A budget of 0 bounds no request.
+    /// Leave for a running request of `requester` to own `bytes` of its own: free room inside the
+    /// share of `requester`, or the reserve, or room that text of `requester` above its share makes.
+    /// No other text goes. A budget of 0 bounds no request.
     pub(crate) fn grant_to_request(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
         if self.capacity_bytes == 0 {
             return Some(Grant::unbounded(bytes));
         }
         let _turn = self.turn();
-        let requests = requester.requests();
-        let own_text = requester.account().bytes().saturating_sub(requests.bytes());
-        if requests.bytes() + bytes <= self.share(requester) / REQUEST_PARTS
-            && self.missing(bytes) <= own_text
-            && self.shrink(bytes, requester)
-        {
+        let (account, requests) = (requester.account(), requester.requests());
+        let share = self.share(requester);
+        let fits_share = requests.bytes() + bytes <= share / REQUEST_PARTS;
+        if fits_share && self.missing(bytes) == 0 {
             return Some(Grant::new(bytes, requests));
         }
         let left = self.reserve_bytes() - self.reserve.bytes();
-        (bytes <= left / REQUEST_PARTS).then(|| Grant::new(bytes, &self.reserve))
+        if bytes <= left / REQUEST_PARTS {
+            return Some(Grant::new(bytes, &self.reserve));
+        }
+        let own_text = account.bytes().saturating_sub(requests.bytes());
+        let makes_room = fits_share
+            && account.bytes() + bytes > share
+            && self.missing(bytes) <= own_text
+            && self.shrink(bytes, requester);
+        makes_room.then(|| Grant::new(bytes, requests))
     }
 
     /// Makes room for `bytes` out of what `requester` has, and says whether that was enough. The
     /// caller has the turn.
     fn shrink(&self, bytes: usize, requester: &dyn Tenant) -> bool {
         while let missing @ 1.. = self.missing(bytes) {
-            if requester.shrink(missing, DropReason::Share) == 0 {
+            if requester.shrink(missing, 0, DropReason::Share) == 0 {
                 return false;
             }
         }
@@ -234,7 +251,7 @@ impl Pool {
         let shares = Shares::new(budget_bytes, &holdings);
         while let missing @ 1.. = self.missing(bytes) {
             let Some((giver, excess)) = shares.giver(&holdings, asking, bytes) else {
-                return false;
+                return self.collect_surplus(bytes, &live);
             };
             let reason = if giver == asking {
                 DropReason::Share
@@ -243,11 +260,35 @@ impl Pool {
             } else {
                 DropReason::Fairness
             };
-            let given = live[giver].shrink(missing.min(excess), reason);
+            // Blocks written when there were fewer namespaces may be larger than a share now.
+            let left_bytes = match reason {
+                DropReason::Share => 0,
+                _ => kept_bytes(holdings[giver].bytes - excess),
+            };
+            let given = live[giver].shrink(missing.min(excess), left_bytes, reason);
+            holdings[giver].bytes = self.holding(&*live[giver]).bytes;
             holdings[giver].is_spent = given == 0;
-            holdings[giver].bytes = live[giver].account().bytes();
         }
         true
+    }
+
+    /// Has surplus given back until there is room for `bytes` more, and says whether there is. A
+    /// bounded time is spent on it. The caller has the turn.
+    fn collect_surplus(&self, bytes: usize, live: &[Arc<dyn Tenant>]) -> bool {
+        for _ in 0..MAX_TIGHTENED {
+            if self.missing(bytes) == 0 {
+                return true;
+            }
+            let surplus = live.iter().map(|tenant| (tenant.surplus_bytes(), tenant));
+            let largest = surplus.max_by_key(|&(surplus, _)| surplus);
+            let Some((_, tenant)) = largest.filter(|&(surplus, _)| surplus > 0) else {
+                return false;
+            };
+            if !tenant.tighten() {
+                return false;
+            }
+        }
+        self.missing(bytes) == 0
     }
 
     /// Bytes that namespaces may have and nobody owns.
@@ -275,6 +316,12 @@ impl Pool {
     pub(crate) fn refused_grants(&self) -> u64 {
         self.refused_grants.load(Relaxed)
     }
+}
+
+/// Bytes of a share that others leave: it may end within the last block that is given.
+fn kept_bytes(share_bytes: usize) -> usize {
+    let block = Block::bytes_for(MIN_BLOCK_TOKENS) + heads::bytes_for(MIN_BLOCK_TOKENS as u64);
+    (share_bytes - share_bytes / BLOCKS_PER_SHARE).saturating_sub(block)
 }
 
 /// Tokens of the next block of a namespace with `share_bytes` whose blocks hold `tokens`.

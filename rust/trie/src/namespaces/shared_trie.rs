@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 
 use spectrie_types::DropReason;
 
@@ -140,6 +140,15 @@ impl SharedTrie {
 
     pub(super) fn turn(&self) -> MutexGuard<'_, Upkeep> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writers' turn, if nobody has it.
+    pub(super) fn try_turn(&self) -> Option<MutexGuard<'_, Upkeep>> {
+        match self.writer.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Drops all text at once and for good: holders of this trie neither read nor extend it

@@ -8,6 +8,10 @@ use crate::namespaces::last_use::LastUse;
 use crate::namespaces::pool::Tenant;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::grant::{Account, Grant, Room};
+use crate::store::view::View;
+
+/// Tokens whose share of upkeep a tenant does at once when it is asked for its surplus.
+const TIGHTENED_TOKENS: usize = 4096;
 
 impl SharedTrie {
     /// Accepted tokens for each byte of text; one token more is taken for granted, as for the table.
@@ -17,6 +21,13 @@ impl SharedTrie {
         let blocks = view.blocks().iter();
         let credit: f64 = blocks.map(|block| f64::from(block.credit())).sum();
         (!view.blocks().is_empty()).then(|| (credit + 1.0) / view.bytes() as f64)
+    }
+
+    /// Whether it would have `left_bytes` without its oldest block.
+    fn may_lose_oldest(&self, left_bytes: usize) -> bool {
+        let view = self.view();
+        let oldest = view.blocks().first().map_or(0, |block| block.bytes());
+        self.account.bytes() >= left_bytes + oldest + view.surplus_bytes()
     }
 }
 
@@ -33,8 +44,23 @@ impl Tenant for SharedTrie {
         &self.last_use
     }
 
+    fn surplus_bytes(&self) -> usize {
+        self.view().surplus_bytes()
+    }
+
+    fn tighten(&self) -> bool {
+        // Who writes does it, at the latest when the turn ends.
+        let Some(mut upkeep) = self.try_turn() else {
+            return false;
+        };
+        if upkeep.run(&self.view(), TIGHTENED_TOKENS) {
+            self.replace(View::drop_levels);
+        }
+        true
+    }
+
     /// The table goes before text when it earned fewer accepted tokens for each byte.
-    fn shrink(&self, bytes: usize, reason: DropReason) -> usize {
+    fn shrink(&self, bytes: usize, left_bytes: usize, reason: DropReason) -> usize {
         let before = self.account.bytes();
         loop {
             let given = before.saturating_sub(self.account.bytes());
@@ -47,6 +73,8 @@ impl Tenant for SharedTrie {
             };
             let more = if table_goes {
                 self.recycled.shrink()
+            } else if !self.may_lose_oldest(left_bytes) {
+                0
             } else {
                 self.recycled.halve_credit();
                 self.drop_oldest(reason)

@@ -136,6 +136,15 @@ impl Table {
         self.levels.len() > 1 && self.size() <= half && wanted(order, capacity) <= half
     }
 
+    /// Bytes of the levels that go back once there are as few buckets as text of `capacity` tokens
+    /// may keep, which is twice what it should have.
+    pub(crate) fn surplus_bytes(&self, order: usize, capacity: u64) -> usize {
+        let kept = wanted(order, capacity)
+            .saturating_mul(2)
+            .next_power_of_two();
+        Self::level_bytes(self.capacity().saturating_sub(kept) as usize)
+    }
+
     /// Gives the last level back.
     pub(super) fn drop_level(&mut self) {
         if let Some(level) = self.levels.pop() {

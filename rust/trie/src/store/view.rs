@@ -90,6 +90,14 @@ impl View {
         }
     }
 
+    /// Bytes of its tables that go back once they are as small as its text needs.
+    pub(crate) fn surplus_bytes(&self) -> usize {
+        let tables = self.heads.iter().enumerate();
+        tables
+            .map(|(order, table)| table.surplus_bytes(order, self.capacity))
+            .sum()
+    }
+
     /// Tokens that its blocks could hold.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
