@@ -26,8 +26,8 @@ impl SharedTrie {
     /// Whether it would have `left_bytes` without its oldest block.
     fn may_lose_oldest(&self, left_bytes: usize) -> bool {
         let view = self.view();
-        let oldest = view.blocks().first().map_or(0, |block| block.bytes());
-        self.account.bytes() >= left_bytes + oldest + view.surplus_bytes()
+        let others = self.account.bytes().saturating_sub(view.bytes());
+        others + view.bytes_without_oldest() >= left_bytes
     }
 }
 

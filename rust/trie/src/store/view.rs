@@ -98,6 +98,18 @@ impl View {
             .sum()
     }
 
+    /// Bytes that it would have without the oldest block, and without the surplus then.
+    pub(crate) fn bytes_without_oldest(&self) -> usize {
+        let [oldest, _, ..] = &self.blocks[..] else {
+            return 0;
+        };
+        let capacity = self.capacity - oldest.capacity() as u64;
+        let tables = self.heads.iter().enumerate();
+        let heads =
+            tables.map(|(order, table)| table.bytes() - table.surplus_bytes(order, capacity));
+        self.block_bytes - oldest.bytes() + heads.sum::<usize>()
+    }
+
     /// Tokens that its blocks could hold.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
