@@ -30,11 +30,11 @@ fn a_damaged_byte_costs_its_block_and_no_wrong_token() {
         let corpus = open(&file);
         let budget = ReadBudget::default();
         let reader = corpus.reader(&budget);
-        for position in 0..truth.len() {
+        for (position, &token) in truth.iter().enumerate() {
             let expected = if position / BLOCK_CELLS == damaged {
                 SEPARATOR
             } else {
-                truth[position]
+                token
             };
             assert_eq!(reader.token(position as u32), expected);
         }

@@ -77,11 +77,8 @@ fn a_corpus_that_fits_is_read_ahead_and_frees_its_memory() {
     assert!(cache.bytes() >= corpus.bytes());
     bytes.lock().unwrap().clear();
     let budget = ReadBudget::default();
-    for position in 0..truth.len() {
-        assert_eq!(
-            corpus.reader(&budget).token(position as u32),
-            truth[position]
-        );
+    for (position, &token) in truth.iter().enumerate() {
+        assert_eq!(corpus.reader(&budget).token(position as u32), token);
     }
     assert_eq!(corpus.reads().draft_blocks, 0);
     drop(corpus);
