@@ -66,7 +66,7 @@ impl GrowingTable {
         leave: impl Fn(usize, usize) -> Option<Grant>,
     ) {
         let table = self.table().or_else(|| {
-            if self.missed.fetch_add(1, Relaxed) % ASK_AGAIN != 0 {
+            if !self.missed.fetch_add(1, Relaxed).is_multiple_of(ASK_AGAIN) {
                 return None;
             }
             let bytes = Recycled::FIRST_BYTES;

@@ -129,7 +129,11 @@ impl Recycled {
     /// again after as many answers as there are slots.
     pub(crate) fn wants_to_grow(&self) -> bool {
         self.uses.filled.load(Relaxed) * 8 >= self.keys() * 3
-            && self.uses.crowded.fetch_add(1, Relaxed) % self.keys() == 0
+            && self
+                .uses
+                .crowded
+                .fetch_add(1, Relaxed)
+                .is_multiple_of(self.keys())
     }
 
     /// Notes what the model gave after `last`, whose predecessor is `before`.
