@@ -20,7 +20,7 @@ const CAPACITY_BYTES: usize = 8 << 20;
 /// Namespaces may have fifteen parts in sixteen, those that only a running request holds too.
 const SHARE_BYTES: usize = CAPACITY_BYTES / 16 * 15 / (NUM_TENANTS as usize + NUM_RUNNING);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Operation {
     Teach(u32, u32),
     Answer(u32, u32),
@@ -154,7 +154,7 @@ proptest! {
         let mut world = World::new();
         for operation in operations {
             let before = world.holdings();
-            let tenant = world.apply(operation.clone());
+            let tenant = world.apply(operation);
             world.check(&operation, tenant, &before);
         }
         world.running.clear();

@@ -60,7 +60,7 @@ impl Engine {
             .transpose()?
             .map(|memory| Arc::new(memory.with_corpus_bytes(config.corpus_memory_bytes)));
         let core = Scheduler::new(config, memory.clone())?;
-        let inbox = Inbox::new(max_held, waiting_bytes, core.load());
+        let inbox = Inbox::new(max_held, waiting_bytes, &core.load());
         let shared = Arc::new(Shared {
             inbox: Mutex::new(inbox),
             core: Mutex::new(core),
@@ -343,7 +343,7 @@ impl Shared {
 
     fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
         let mut inbox = self.inbox();
-        inbox.publish(core.load());
+        inbox.publish(&core.load());
         for output in outputs.iter().filter(|output| output.finish.is_some()) {
             inbox.held.remove(&output.handle);
         }

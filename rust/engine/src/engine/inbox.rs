@@ -34,13 +34,13 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// An empty one that holds up to `max_held` requests, and token ids of up to
     /// `max_waiting_bytes` of those that wait.
-    pub(crate) fn new(max_held: usize, max_waiting_bytes: usize, load: Load) -> Self {
+    pub(crate) fn new(max_held: usize, max_waiting_bytes: usize, load: &Load) -> Self {
         Self {
             commands: VecDeque::new(),
             held: HashSet::new(),
             num_submits: 0,
             submitted_bytes: 0,
-            load,
+            load: *load,
             planned: None,
             max_held,
             max_waiting_bytes,
@@ -85,8 +85,8 @@ impl Inbox {
     }
 
     /// Takes the load after what was taken out of here is in it.
-    pub(crate) fn publish(&mut self, load: Load) {
-        self.load = load;
+    pub(crate) fn publish(&mut self, load: &Load) {
+        self.load = *load;
         let submits = self.commands.iter().map(|command| match command {
             Command::Submit(request, _) => request.id_bytes(),
             Command::Cancel(_) | Command::Forget(_) => 0,
