@@ -14,7 +14,8 @@ if [[ $installed == *miri* && $installed == *rust-src* ]]; then
   export MIRIFLAGS=-Zmiri-disable-isolation
   echo "==> Miri: what publishes text and what reads files"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
-    block:: heads:: views:: segment:: corpora::tests::fuzz corpora::tests::reads snapshot::fuzz atomic_file:: chains:: recycled::tests::the
+    block:: heads:: views:: corpora::tests::fuzz readers_beside_each_other snapshot::fuzz \
+    atomic_file:: chains:: recycled::table::tests::the
   echo "==> Miri: readers beside writers, with weak memory"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency -- \
     readers_see_only_whole_text_while

@@ -65,9 +65,9 @@ def test_nothing_planted_breaks_nothing(clean: Path) -> None:
             "rust/engine/src: cache/pool.rs uses scheduling/scheduler.rs",
         ),
         (
-            "rust/trie/src/store/segment.rs",
+            "rust/trie/src/store/block.rs",
             "use crate::draft::tree::DraftTree;\n",
-            "rust/trie/src: store/segment.rs uses draft/tree.rs",
+            "rust/trie/src: store/block.rs uses draft/tree.rs",
         ),
         (
             "python/spectrie/model/plan.py",

@@ -172,7 +172,7 @@ fn fuzz(count: u32) {
 
 #[test]
 fn damaged_corpora_are_refused_or_harmless() {
-    fuzz(if cfg!(miri) { 4 } else { 20_000 });
+    fuzz(if cfg!(miri) { 16 } else { 20_000 });
 }
 
 #[test]
