@@ -274,6 +274,9 @@ class Load:
     def corpus_bytes(self) -> int:
         """Size of the files of the corpora; not part of `memory_bytes`."""
     @property
+    def lost_corpus_blocks(self) -> int:
+        """Blocks of 64 KiB of the corpora that were found damaged or cut off."""
+    @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
     @property

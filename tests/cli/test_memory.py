@@ -43,7 +43,10 @@ def test_worker_that_failed_is_named_after_the_others_and_makes_the_code_1(
 def test_stats_show_expected_and_actual_acceptance(run: AdminServer, capsys: Captured) -> None:
     assert main(["memory", "stats"]) == 0
     out = capsys.readouterr().out
-    for text in ("worker w1", "40 tokens, 8 accepted", "shared 8", "0.75 of expected", "1.25x"):
+    for text in (
+        *("worker w1", "40 tokens, 8 accepted", "shared 8", "0.75 of expected", "1.25x"),
+        *("share 1,200, no_room 3", "2 blocks lost"),
+    ):
         assert text in out
     assert "not measured yet" in out.partition("worker w2")[2]
 

@@ -98,6 +98,11 @@ class AdminServer(services.AdminServicer):
             calibration=[pb.CalibrationBin(trials=20, expected=4.0, accepted=3)],
             net_gain=1.25,
             recycling=True,
+            dropped_by_reason=[
+                pb.DroppedTotal(reason="share", tokens=1200),
+                pb.DroppedTotal(reason="no_room", tokens=3),
+            ],
+            lost_corpus_blocks=2,
         )
         return pb.GetStatsResponse(workers=[busy, pb.WorkerStats(worker="w2")])
 

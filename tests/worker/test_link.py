@@ -280,6 +280,26 @@ def test_load_and_heartbeats_come_by_themselves(worker: Worker, hub: Hub) -> Non
     assert beat.steps >= 1
 
 
+def test_lost_blocks_of_a_corpus_are_reported_and_logged_once(
+    worker: Worker, hub: Hub, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = _core.CorpusBuilder("code", worker.host.tokenizer_fingerprint or "")
+    for first in range(8_000):
+        builder.push([first % 50, 7, first % 13, first % 31])
+    path = tmp_path / "code.corpus"
+    builder.finish(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    worker.host.engine.add_corpus(str(path))
+    while hub.next("load").lost_corpus_blocks != 1:
+        pass
+    hub.next("load")
+    warnings = [one for one in caplog.messages if "Blocks of corpora" in one]
+    assert len(warnings) == 1
+    assert "cut off: 1." in warnings[0]
+
+
 def test_drain_refuses_new_requests_and_finishes_the_old(worker: Worker, hub: Hub) -> None:
     gate = Gate(worker)
     hub.start("old", max_tokens=6, speculation=worker_pb2.SPECULATION_MODE_OFF)

@@ -542,6 +542,31 @@ class SourceTotal(_message.Message):
 Global___SourceTotal: _TypeAlias = SourceTotal  # noqa: Y015
 
 @_typing.final
+class DroppedTotal(_message.Message):
+    """Tokens that draft memory dropped or did not take, for one reason."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """As in the label of the metric `spectrie_memory_dropped_tokens_total`."""
+    tokens: _builtins.int
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DroppedTotal: _TypeAlias = DroppedTotal  # noqa: Y015
+
+@_typing.final
 class WorkerStats(_message.Message):
     """Totals of one worker since its start."""
 
@@ -564,6 +589,8 @@ class WorkerStats(_message.Message):
     EVICTED_TOKENS_FIELD_NUMBER: _builtins.int
     CORPUS_BYTES_FIELD_NUMBER: _builtins.int
     RECYCLING_FIELD_NUMBER: _builtins.int
+    DROPPED_BY_REASON_FIELD_NUMBER: _builtins.int
+    LOST_CORPUS_BLOCKS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
     """Name of the worker, as in metrics and logs."""
     process_id: _builtins.int
@@ -587,11 +614,17 @@ class WorkerStats(_message.Message):
     """Bytes of mapped corpora."""
     recycling: _builtins.bool
     """Whether the model's runner-up tokens are a draft source."""
+    lost_corpus_blocks: _builtins.int
+    """Blocks of 64 KiB of the loaded corpora that were found damaged or cut off; nothing is drafted from them."""
     @_builtins.property
     def accepted_by_source(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceTotal]: ...
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
         """Ten bins, the first for probabilities from 0 to 0.1."""
+
+    @_builtins.property
+    def dropped_by_reason(self) -> _containers.RepeatedCompositeFieldContainer[Global___DroppedTotal]:
+        """Tokens dropped or not taken; reasons without any are left out."""
 
     def __init__(
         self,
@@ -613,10 +646,12 @@ class WorkerStats(_message.Message):
         evicted_tokens: _builtins.int = ...,
         corpus_bytes: _builtins.int = ...,
         recycling: _builtins.bool = ...,
+        dropped_by_reason: _abc.Iterable[Global___DroppedTotal] | None = ...,
+        lost_corpus_blocks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "net_gain", b"net_gain"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted_tokens", b"expected_accepted_tokens", "generated_tokens", b"generated_tokens", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "process_id", b"process_id", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "dropped_by_reason", b"dropped_by_reason", "evicted_tokens", b"evicted_tokens", "expected_accepted_tokens", b"expected_accepted_tokens", "generated_tokens", b"generated_tokens", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "process_id", b"process_id", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__net_gain: _TypeAlias = _typing.Literal["net_gain"]  # noqa: Y015
     _WhichOneofArgType__net_gain: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain"]  # noqa: Y015

@@ -915,6 +915,7 @@ class Load(_message.Message):
     CHOICES_TOTAL_FIELD_NUMBER: _builtins.int
     CHOICES_RIGHT_FIELD_NUMBER: _builtins.int
     DROPPED_TOKENS_FIELD_NUMBER: _builtins.int
+    LOST_CORPUS_BLOCKS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -949,6 +950,8 @@ class Load(_message.Message):
     choices_total: _builtins.int
     """Decode-only steps whose decision to draft or not can be judged, and the correct ones."""
     choices_right: _builtins.int
+    lost_corpus_blocks: _builtins.int
+    """Blocks of 64 KiB of the loaded corpora that were found damaged or cut off."""
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
         """Index = tenth of expected acceptance."""
@@ -996,10 +999,11 @@ class Load(_message.Message):
         choices_total: _builtins.int = ...,
         choices_right: _builtins.int = ...,
         dropped_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        lost_corpus_blocks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,6 +84,8 @@ def _show_stats(workers: Sequence[WorkerReport]) -> None:
 
 def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
     gain = "not measured yet" if worker.net_gain is None else f"{worker.net_gain:.2f}x"
+    dropped = ", ".join(f"{name} {count:,}" for name, count in worker.dropped_by_reason.items())
+    lost = f", {worker.lost_corpus_blocks:,} blocks lost" if worker.lost_corpus_blocks else ""
     by_source = ", ".join(f"{name} {count:,}" for name, count in worker.accepted_by_source.items())
     expected = sum(one.expected for one in worker.calibration)
     actual = sum(one.accepted for one in worker.calibration)
@@ -99,7 +101,8 @@ def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
             f"{worker.memory_tokens:,} tokens in {worker.memory_bytes / 1e6:,.1f} MB, "
             f"{worker.evicted_tokens:,} evicted",
         ),
-        ("corpora", f"{worker.corpus_bytes / 1e6:,.1f} MB of files"),
+        ("dropped", dropped or "none"),
+        ("corpora", f"{worker.corpus_bytes / 1e6:,.1f} MB of files{lost}"),
         ("recycling", "on" if worker.recycling else "off"),
     ]
 

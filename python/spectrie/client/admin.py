@@ -184,4 +184,5 @@ def _worker(stats: pb.WorkerStats) -> WorkerReport:
         },
         calibration=tuple(_report(CalibrationBin, one) for one in stats.calibration),
         net_gain=stats.net_gain if stats.HasField("net_gain") else None,
+        dropped_by_reason={total.reason: total.tokens for total in stats.dropped_by_reason},
     )

@@ -117,6 +117,9 @@ class WorkerReport:
         evicted_tokens: Tokens evicted to make room.
         corpus_bytes: Size of the files of the corpora.
         recycling: Whether the model's runner-up tokens are a draft source.
+        dropped_by_reason: Tokens that draft memory dropped or did not take, by reason; as in the
+            metric `spectrie_memory_dropped_tokens_total`.
+        lost_corpus_blocks: Blocks of 64 KiB of the corpora that were damaged or cut off.
     """
 
     worker: str
@@ -136,3 +139,5 @@ class WorkerReport:
     evicted_tokens: int = 0
     corpus_bytes: int = 0
     recycling: bool = False
+    dropped_by_reason: Mapping[str, int] = field(default_factory=dict)
+    lost_corpus_blocks: int = 0

@@ -96,6 +96,7 @@ class Session:
         )
         self._grammar_thread = ThreadPoolExecutor(1, thread_name_prefix="spectrie-grammar")
         self._load_sent_s = 0.0
+        self._lost_corpus_blocks = 0
         self._draining = False
 
     @property
@@ -280,6 +281,12 @@ class Session:
 
     def _load(self) -> worker_pb2.WorkerMessage:
         self._load_sent_s = time.monotonic()
-        return worker_pb2.WorkerMessage(
-            load=load_message(self._host.engine.load(), self._host.recycles)
-        )
+        load = self._host.engine.load()
+        if load.lost_corpus_blocks > self._lost_corpus_blocks:
+            self._lost_corpus_blocks = load.lost_corpus_blocks
+            log.warning(
+                "Blocks of corpora that are damaged or cut off: %d. Nothing is drafted from them. "
+                "`spectrie corpus list` names the files: build them again",
+                load.lost_corpus_blocks,
+            )
+        return worker_pb2.WorkerMessage(load=load_message(load, self._host.recycles))

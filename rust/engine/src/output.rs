@@ -123,6 +123,8 @@ pub struct Load {
     pub choices_right: u64,
     /// Bytes of the corpora, which are files in memory and not in `memory_bytes`.
     pub corpus_bytes: usize,
+    /// Blocks of 64 KiB of the corpora that were found damaged or cut off.
+    pub lost_corpus_blocks: u64,
     /// Tokens of text in draft memory.
     pub memory_tokens: u64,
     /// Tokens that draft memory evicted to stay within its bytes.

@@ -297,6 +297,7 @@ impl Engine {
             load.evicted_tokens = memory.evicted_tokens();
             load.dropped_tokens = memory.dropped_tokens();
             load.corpus_bytes = memory.corpus_bytes();
+            load.lost_corpus_blocks = memory.lost_corpus_blocks();
         }
         load
     }

@@ -1463,6 +1463,15 @@ pub struct SourceTotal {
     #[prost(uint64, tag = "2")]
     pub tokens: u64,
 }
+/// Tokens that draft memory dropped or did not take, for one reason.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DroppedTotal {
+    /// As in the label of the metric `spectrie_memory_dropped_tokens_total`.
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub tokens: u64,
+}
 /// Totals of one worker since its start.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerStats {
@@ -1509,6 +1518,12 @@ pub struct WorkerStats {
     /// Whether the model's runner-up tokens are a draft source.
     #[prost(bool, tag = "17")]
     pub recycling: bool,
+    /// Tokens dropped or not taken; reasons without any are left out.
+    #[prost(message, repeated, tag = "18")]
+    pub dropped_by_reason: ::prost::alloc::vec::Vec<DroppedTotal>,
+    /// Blocks of 64 KiB of the loaded corpora that were found damaged or cut off; nothing is drafted from them.
+    #[prost(uint64, tag = "19")]
+    pub lost_corpus_blocks: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetStatsRequest {

@@ -408,6 +408,9 @@ pub struct Load {
     /// share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots.
     #[prost(uint64, repeated, tag = "30")]
     pub dropped_tokens: ::prost::alloc::vec::Vec<u64>,
+    /// Blocks of 64 KiB of the loaded corpora that were found damaged or cut off.
+    #[prost(uint64, tag = "37")]
+    pub lost_corpus_blocks: u64,
 }
 /// Draft tokens whose parent was accepted, by expected acceptance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -28,6 +28,7 @@ mirror! {
         choices_total: u64,
         choices_right: u64,
         corpus_bytes: usize,
+        lost_corpus_blocks: u64,
         memory_tokens: u64,
         evicted_tokens: u64,
         dropped_tokens: Vec<u64> = load.dropped_tokens.to_vec(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use spectrie_proto::worker_v1::admin_reply::Reply;
 use spectrie_proto::{v1, worker_v1};
+use spectrie_types::DropReason;
 use tonic::Code;
 
 use crate::error::{ErrorKind, RequestError};
@@ -178,6 +179,13 @@ pub(super) fn stats(worker: String, process_id: i64, load: &worker_v1::Load) -> 
         expected: bin.expected,
         accepted: bin.accepted,
     });
+    let dropped = DropReason::ALL.into_iter().zip(&load.dropped_tokens);
+    let dropped_by_reason = dropped
+        .filter(|(_, tokens)| **tokens > 0)
+        .map(|(reason, tokens)| v1::DroppedTotal {
+            reason: reason.name().into(),
+            tokens: *tokens,
+        });
     v1::WorkerStats {
         worker,
         process_id,
@@ -196,6 +204,8 @@ pub(super) fn stats(worker: String, process_id: i64, load: &worker_v1::Load) -> 
         evicted_tokens: load.evicted_tokens,
         corpus_bytes: load.corpus_bytes,
         recycling: load.recycling,
+        dropped_by_reason: dropped_by_reason.collect(),
+        lost_corpus_blocks: load.lost_corpus_blocks,
     }
 }
 
@@ -283,5 +293,22 @@ mod tests {
             corpus.first_loss.as_deref(),
             Some("bytes 160 to 300: damaged")
         );
+    }
+
+    #[test]
+    fn dropped_tokens_are_named_by_reason_and_reasons_without_any_left_out() {
+        let load = worker_v1::Load {
+            dropped_tokens: vec![7, 0, 0, 0, 3],
+            lost_corpus_blocks: 2,
+            ..Default::default()
+        };
+        let stats = stats("w1".into(), 1, &load);
+        let dropped: Vec<_> = stats
+            .dropped_by_reason
+            .iter()
+            .map(|total| (total.reason.as_str(), total.tokens))
+            .collect();
+        assert_eq!(dropped, [("share", 7), ("no_room", 3)]);
+        assert_eq!(stats.lost_corpus_blocks, 2);
     }
 }

@@ -38,6 +38,7 @@ pub(super) struct Drafting {
     evicted: Family<ModelLabel, Counter>,
     dropped: Family<DropLabels, Counter>,
     corpus_bytes: Family<WorkerLabels, Gauge>,
+    lost_corpus_blocks: Family<WorkerLabels, Gauge>,
     expected: Family<ModelLabel, Sum>,
     bin_trials: Family<DecileLabels, Counter>,
     bin_expected: Family<DecileLabels, Sum>,
@@ -59,6 +60,7 @@ impl Drafting {
             evicted: all.add("trie_evicted_tokens", Family::default()),
             dropped: all.add("memory_dropped_tokens", Family::default()),
             corpus_bytes: all.add("corpus_bytes", Family::default()),
+            lost_corpus_blocks: all.add("corpus_lost_blocks", Family::default()),
             expected: all.add("spec_expected_accepted_tokens", Family::default()),
             bin_trials: all.add("spec_calibration_trials", Family::default()),
             bin_expected: all.add("spec_calibration_expected", Family::default()),
@@ -82,6 +84,7 @@ impl Drafting {
         };
         gauge(&self.tokens, load.memory_tokens);
         gauge(&self.corpus_bytes, load.corpus_bytes);
+        gauge(&self.lost_corpus_blocks, load.lost_corpus_blocks);
         gauge(&self.recycling, u64::from(load.recycling));
         let pages = f64::from(load.pages_total.max(1));
         let cached = f64::from(load.pages_cached) / pages;
@@ -150,7 +153,12 @@ impl Drafting {
 
     /// Forgets a worker's gauges, and after a while its process's totals.
     pub(super) fn worker_left(&self, labels: &WorkerLabels, instance: &str) {
-        for gauge in [&self.tokens, &self.corpus_bytes, &self.recycling] {
+        for gauge in [
+            &self.tokens,
+            &self.corpus_bytes,
+            &self.lost_corpus_blocks,
+            &self.recycling,
+        ] {
             gauge.remove(labels);
         }
         self.net_gain.remove(labels);
@@ -196,6 +204,7 @@ mod tests {
             holdout_tokens: 2,
             holdout_ms: 1.0,
             recycling: true,
+            lost_corpus_blocks: 2,
             choices_total: 10 * tokens,
             choices_right: 9 * tokens,
             pages_cached: 3,
@@ -225,6 +234,7 @@ mod tests {
             "spectrie_spec_calibration_accepted_total{model=\"m\",decile=\"1\"} 16",
             "spectrie_spec_net_gain_ratio{model=\"m\",worker=\"w2\"} 1.5",
             "spectrie_spec_recycling{model=\"m\",worker=\"w3\"} 1",
+            "spectrie_corpus_lost_blocks{model=\"m\",worker=\"w3\"} 2",
             "spectrie_kv_cached_ratio{model=\"m\",worker=\"w2\"} 0.75",
             "spectrie_prefix_cache_queries_total{model=\"m\"} 48",
             "spectrie_prefix_cache_hits_total{model=\"m\"} 16",

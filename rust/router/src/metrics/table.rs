@@ -62,6 +62,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     ("corpus_bytes", "Bytes of the files of corpora"),
     (
+        "corpus_lost_blocks",
+        "Blocks of 64 KiB of corpora that were damaged or cut off",
+    ),
+    (
         "spec_expected_accepted_tokens",
         "Expected acceptances: sum of the probabilities of draft nodes sent in mode auto",
     ),

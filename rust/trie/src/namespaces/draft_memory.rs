@@ -353,6 +353,13 @@ impl DraftMemory {
             .sum()
     }
 
+    /// Returns the number of blocks of the loaded corpora that were found damaged or cut off.
+    pub fn lost_corpus_blocks(&self) -> u64 {
+        let held = self.held();
+        let corpora = held.corpora.iter();
+        corpora.map(|loaded| loaded.corpus.lost_blocks()).sum()
+    }
+
     /// Returns the number of tokens in all namespaces.
     pub fn num_tokens(&self) -> u64 {
         let held = self.held();

@@ -190,6 +190,11 @@ impl Corpus {
         }
     }
 
+    /// Blocks of its file that were found damaged or cut off.
+    pub(crate) fn lost_blocks(&self) -> u64 {
+        self.blocks.loss().blocks
+    }
+
     /// Draft tokens from it that the model accepted.
     pub(crate) fn accepted_tokens(&self) -> u64 {
         self.accepted_tokens.load(Relaxed)
