@@ -32,7 +32,7 @@ def check(
     # Without these the comparison would have compared nothing.
     assert bool(got.accepted_by_source) == (combination.speculation != "off")
     assert ("grammar" in got.accepted_by_source) == (combination.speculation == "auto")
-    assert (got.preemptions > 0) >= combination.must_preempt
+    assert (got.preemptions > 0) >= combination.must_preempt(len(chosen))
     if not combination.may_preempt:
         assert got.preemptions == 0
         choices = sum(map(len, got.answers.values()))
