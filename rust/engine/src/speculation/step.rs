@@ -8,8 +8,8 @@ use super::bid::{self, Bid};
 use super::budget::{self, BaseRows, Purchase};
 use super::cost::CostCurve;
 use super::drafting::Drafting;
+use super::gain::Trial;
 use super::tree::SentTree;
-use super::trial::Trial;
 
 /// A request whose drafts could not pay still scores a first token once in a number of steps: what
 /// follows then shows whether it has become more predictable.
