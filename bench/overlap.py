@@ -71,7 +71,7 @@ class Stopwatch:
     _gap: Gap = field(default_factory=Gap)
     _ended: float | None = None
     _ended_processor: float = 0.0
-    _drafting_ms: float = 0.0
+    _draft_seconds: float = 0.0
 
     def plan(self, *arguments: Any) -> Any:
         """Times the engine's plan, and the drafting in it."""
@@ -79,9 +79,9 @@ class Stopwatch:
         plan = self.engine.plan(*arguments)
         took = (time.perf_counter() - started) * 1e6
         ended = time.thread_time()
-        total = self.engine.load().drafting_ms_total
-        self._gap.drafting = (total - self._drafting_ms) * 1e3
-        self._drafting_ms = total
+        total = self.engine.load().draft_seconds
+        self._gap.drafting = (total - self._draft_seconds) * 1e6
+        self._draft_seconds = total
         self._gap.planning = took - self._gap.drafting
         # Reading the load is not part of the loop.
         if self._ended is not None:

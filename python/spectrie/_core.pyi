@@ -212,11 +212,7 @@ def choice_seed(seed: int, choice: int) -> int:
 
 @final
 class Load:
-    """How busy an engine is; steps, tokens and preemptions are totals since the start.
-
-    What drafts gain in tokens per second is `offered_tokens / step_ms_total` over
-    `holdout_tokens / holdout_ms_total`.
-    """
+    """How busy an engine is; steps, tokens and preemptions are totals since the start."""
 
     @property
     def running(self) -> int: ...
@@ -257,8 +253,12 @@ class Load:
     def draft_calls(self) -> int:
         """Times that a request was asked for drafts."""
     @property
-    def drafting_ms_total(self) -> float:
-        """Milliseconds that drafting took."""
+    def draft_seconds(self) -> float:
+        """Seconds that drafting took between forwards."""
+    @property
+    def learn_seconds(self) -> float:
+        """Seconds between forwards of keeping drafters and draft memory up to date, and of waiting
+        for the background thread."""
     @property
     def choices_total(self) -> int:
         """Decode-only steps of mode auto whose decision to draft or not can be judged."""
@@ -303,14 +303,25 @@ class Load:
     def offered_tokens(self) -> int: ...
     @property
     def step_ms_total(self) -> float:
-        """Milliseconds of the offered steps, from plan to results."""
+        """Milliseconds of the offered steps, plan and commit included, and the upkeep of the steps
+        held out."""
     @property
     def holdout_steps(self) -> int:
-        """Decode-only steps held out without drafts, to measure their gain."""
+        """Decode-only steps of plain decoding, held out to measure what drafts gain."""
     @property
     def holdout_tokens(self) -> int: ...
     @property
     def holdout_ms_total(self) -> float: ...
+    @property
+    def net_gain(self) -> float | None:
+        """Tokens per millisecond of the offered steps over those held out; None until enough steps
+        were held out."""
+    @property
+    def net_gain_low(self) -> float | None:
+        """The lower end of its 95 % interval."""
+    @property
+    def net_gain_high(self) -> float | None:
+        """The upper end."""
 
 @final
 class CorpusInfo:
@@ -406,6 +417,10 @@ class Engine:
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
+        drafting_cost_ms: Assumed time of asking a request for drafts; measured if not set. With a
+            set time, what is drafted does not depend on the clock, and drafting does not stop where
+            it is measured to be slower than none. For replays and tests. 0 or more milliseconds.
+            None: measured.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
             again. In bytes.

@@ -193,6 +193,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
             chunk_tokens=combination.chunk_tokens,
             num_pages=combination.num_pages,
             max_context=MAX_CONTEXT,
+            drafting_cost_ms=0.0,
         ) as llm,
         # Each waits for its answer: all are submitted, and the engine runs some of them.
         ThreadPoolExecutor(len(order)) as callers,

@@ -384,7 +384,14 @@ def test_memory_outlives_the_process_unless_its_file_is_damaged(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def accepted_and_ids() -> tuple[int, list[int]]:
-        with LLM(folder, dtype="float32", threads=1, num_pages=64, state_dir=tmp_path) as llm:
+        with LLM(
+            folder,
+            dtype="float32",
+            threads=1,
+            num_pages=64,
+            state_dir=tmp_path,
+            drafting_cost_ms=0.0,
+        ) as llm:
             answer = llm.generate(PROMPT, max_tokens=40, ignore_eos=True, temperature=0)
             return llm.load().accepted_by_source[Source.SHARED], list(answer.token_ids)
 

@@ -91,6 +91,8 @@ def soak(folder: Path, seconds: float) -> None:
             num_pages=SCARCE_PAGES,
             max_running=12,
             memory_bytes=MEMORY_BYTES,
+            # A forward of so small a model takes no longer than a draft.
+            drafting_cost_ms=0.0,
         ) as llm,
         LLM(folder, dtype="float32", threads=1, num_pages=64, speculation=False) as alone,
     ):

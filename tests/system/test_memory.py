@@ -39,6 +39,7 @@ class Served:
             "--speculation=prob",
             f"--state-dir={self.state}",
             "--snapshot-every=0",
+            "--drafting-cost-ms=0",
             f"--api-keys={self.folder / 'keys'}",
             *arguments,
         )

@@ -43,6 +43,10 @@ class EngineOptions:
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
+        drafting_cost_ms: Assumed time of asking a request for drafts; measured if not set. With a
+            set time, what is drafted does not depend on the clock, and drafting does not stop where
+            it is measured to be slower than none. For replays and tests. 0 or more milliseconds.
+            None: measured.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
             again. In bytes.
@@ -82,6 +86,7 @@ class EngineOptions:
     age_s: float = 10.0
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] = "auto"
     max_draft_tokens: int = 16
+    drafting_cost_ms: float | None = None
     memory_bytes: int = 256 << 20
     corpus_memory_bytes: int = 1024 << 20
     max_namespaces: int = 1024
@@ -124,6 +129,7 @@ ENGINE = (
     "age_s",
     "speculation",
     "max_draft_tokens",
+    "drafting_cost_ms",
     "memory_bytes",
     "corpus_memory_bytes",
     "max_namespaces",

@@ -29,6 +29,10 @@ class EngineKeywords(TypedDict, total=False):
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
             calibrated scores, and 0, 1, 3 or 7 tokens by how many were accepted lately.
         max_draft_tokens: Maximum draft tokens per request and step. 0 to 63 tokens.
+        drafting_cost_ms: Assumed time of asking a request for drafts; measured if not set. With a
+            set time, what is drafted does not depend on the clock, and drafting does not stop where
+            it is measured to be slower than none. For replays and tests. 0 or more milliseconds.
+            None: measured.
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
             again. In bytes.
@@ -49,6 +53,7 @@ class EngineKeywords(TypedDict, total=False):
     chunk_tokens: int
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool
     max_draft_tokens: int
+    drafting_cost_ms: float | None
     memory_bytes: int
     corpus_memory_bytes: int
     max_running: int | None

@@ -3,12 +3,20 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// A clock. The engine times two things by it: how long a request lay in the inbox before the plan
-/// that admits it, and how long drafting takes. Everything else goes by the times that its callers
-/// pass in.
+use spectrie_trie::Visits;
+
+/// A clock. The engine times by it how long a request lay in the inbox before the plan that admits
+/// it, and how long plans, commits, drafting and learning take. Everything else goes by the times
+/// that its callers pass in.
 pub trait Clock: Debug + Send + Sync {
     /// Seconds since a moment of the clock's own; never less than before.
     fn now_s(&self) -> f64;
+
+    /// Called after each draft with what it looked at: a simulated clock goes on by what that
+    /// costs. The machine's has done so already.
+    fn drafted(&self, visits: Visits) {
+        let _ = visits;
+    }
 }
 
 /// The clock of the machine.

@@ -2,8 +2,8 @@
 //!
 //! An [`Engine`] turns [`Request`]s into [`Plan`]s, each the rows of one forward, and the model's
 //! answers to a plan into tokens. It never calls the model. Callers pass in the time of each step; the
-//! engine reads its own [`Clock`] for two durations only, how long a request lay in the inbox and how
-//! long drafting took.
+//! engine reads its own [`Clock`] for durations only: how long a request lay in the inbox, and how long
+//! plans, commits, drafting and learning took.
 //!
 //! Which tokens a request emits depends on its own tokens, its options, its seed and the logits alone:
 //! never on the other requests of the batch, on chunk sizes, on preemption, on time or on what was
@@ -32,7 +32,7 @@ pub use config::EngineConfig;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use forward::{StepResults, TopTokens, Verdicts};
-pub use output::{CalibrationBin, Finish, Load, NUM_BINS, RequestOutput, RequestStats};
+pub use output::{CalibrationBin, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
 pub use request::Request;
 pub use speculation::ContextCost;

@@ -75,10 +75,19 @@ pub struct CalibrationBin {
     pub actual: u64,
 }
 
+/// Tokens per millisecond of the steps that may draft over those of the steps held out, drafting and
+/// learning included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NetGain {
+    /// The ratio: above 1 where drafts make answers faster.
+    pub ratio: f64,
+    /// The lower end of its 95 % interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
 /// How busy the engine is. Counts of tokens, steps and preemptions are totals since the start.
-///
-/// What drafts gain in tokens per second is `offered_tokens / step_ms_total` over
-/// `holdout_tokens / holdout_ms_total`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
     /// Requests that hold pages.
@@ -113,8 +122,11 @@ pub struct Load {
     pub prefix_hit_tokens: u64,
     /// Draft requests to drafters.
     pub draft_calls: u64,
-    /// Milliseconds they took, on the engine's own clock.
-    pub drafting_ms_total: f64,
+    /// Seconds that these took between forwards, by the engine's clock.
+    pub draft_seconds: f64,
+    /// Seconds that keeping drafters and draft memory up to date took between forwards: indexing,
+    /// training, recycling, inserting, and waits for the background thread.
+    pub learn_seconds: f64,
     /// Decode-only steps in mode auto whose decision, to draft or not, can be judged.
     pub choices_total: u64,
     /// Those whose decision was right by the evidence of their time. Drafting was right if such steps
@@ -143,12 +155,15 @@ pub struct Load {
     pub offered_steps: u64,
     /// Tokens they emitted.
     pub offered_tokens: u64,
-    /// Milliseconds they took, from plan to results.
+    /// Milliseconds they took, from the beginning of their plan to the end of their commit, and the
+    /// upkeep of the steps held out.
     pub step_ms_total: f64,
-    /// Decode-only steps that drafted nothing, to measure what drafts gain.
+    /// Decode-only steps of plain decoding, to measure what drafts gain.
     pub holdout_steps: u64,
     /// Tokens they emitted.
     pub holdout_tokens: u64,
-    /// Milliseconds they took, from plan to results.
+    /// Milliseconds they took, upkeep left out.
     pub holdout_ms_total: f64,
+    /// What drafts gain; `None` until enough steps were held out.
+    pub net_gain: Option<NetGain>,
 }

@@ -62,5 +62,5 @@ fn waiting_in_the_inbox_counts_by_the_clock_and_the_rest_by_the_callers_times() 
         [[2 * second, second, second], [second / 2, second, second]]
     );
     // The clock stood still while drafts were made.
-    assert!(engine.load().drafting_ms_total.abs() < 1e-12);
+    assert!(engine.load().draft_seconds.abs() < 1e-12);
 }

@@ -1,10 +1,6 @@
 @final
 class Load:
-    """How busy an engine is; steps, tokens and preemptions are totals since the start.
-
-    What drafts gain in tokens per second is `offered_tokens / step_ms_total` over
-    `holdout_tokens / holdout_ms_total`.
-    """
+    """How busy an engine is; steps, tokens and preemptions are totals since the start."""
 
     @property
     def running(self) -> int: ...
@@ -45,8 +41,12 @@ class Load:
     def draft_calls(self) -> int:
         """Times that a request was asked for drafts."""
     @property
-    def drafting_ms_total(self) -> float:
-        """Milliseconds that drafting took."""
+    def draft_seconds(self) -> float:
+        """Seconds that drafting took between forwards."""
+    @property
+    def learn_seconds(self) -> float:
+        """Seconds between forwards of keeping drafters and draft memory up to date, and of waiting
+        for the background thread."""
     @property
     def choices_total(self) -> int:
         """Decode-only steps of mode auto whose decision to draft or not can be judged."""
@@ -61,6 +61,9 @@ class Load:
     @property
     def corpus_bytes(self) -> int:
         """Size of the files of the corpora; not part of `memory_bytes`."""
+    @property
+    def lost_corpus_blocks(self) -> int:
+        """Blocks of 64 KiB of the corpora that were found damaged or cut off."""
     @property
     def memory_tokens(self) -> int:
         """Tokens of text in draft memory."""
@@ -88,14 +91,25 @@ class Load:
     def offered_tokens(self) -> int: ...
     @property
     def step_ms_total(self) -> float:
-        """Milliseconds of the offered steps, from plan to results."""
+        """Milliseconds of the offered steps, plan and commit included, and the upkeep of the steps
+        held out."""
     @property
     def holdout_steps(self) -> int:
-        """Decode-only steps held out without drafts, to measure their gain."""
+        """Decode-only steps of plain decoding, held out to measure what drafts gain."""
     @property
     def holdout_tokens(self) -> int: ...
     @property
     def holdout_ms_total(self) -> float: ...
+    @property
+    def net_gain(self) -> float | None:
+        """Tokens per millisecond of the offered steps over those held out; None until enough steps
+        were held out."""
+    @property
+    def net_gain_low(self) -> float | None:
+        """The lower end of its 95 % interval."""
+    @property
+    def net_gain_high(self) -> float | None:
+        """The upper end."""
 
 @final
 class CorpusInfo:

@@ -59,7 +59,7 @@ impl Engine {
             .then(|| DraftMemory::new(memory_config(&config)))
             .transpose()?
             .map(|memory| Arc::new(memory.with_corpus_bytes(config.corpus_memory_bytes)));
-        let core = Scheduler::new(config, memory.clone())?;
+        let core = Scheduler::new(config, memory.clone(), Arc::clone(&clock))?;
         let inbox = Inbox::new(max_held, waiting_bytes, &core.load());
         let shared = Arc::new(Shared {
             inbox: Mutex::new(inbox),
@@ -214,9 +214,8 @@ impl Engine {
                     Command::Forget(namespace) => core.forget(&namespace),
                 }
             }
-            core.catch_up();
         }
-        let plan = core.plan(now_s, clock);
+        let plan = core.plan(now_s);
         if matches!(plan, Ok(None)) {
             while core.do_chore() {}
         }
@@ -304,10 +303,14 @@ impl Engine {
 
     /// The scheduler for a step: the background thread pauses until the next plan is made.
     fn core_for_step(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
-        if let Some(background) = &self.background {
-            background.pause();
-        }
-        self.shared.core()
+        let Some(background) = &self.background else {
+            return self.shared.core();
+        };
+        let began_s = self.shared.clock.now_s();
+        background.pause();
+        let mut core = self.shared.core()?;
+        core.enter(began_s);
+        Ok(core)
     }
 }
 

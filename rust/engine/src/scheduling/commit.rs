@@ -27,6 +27,7 @@ impl Scheduler {
     ) -> Result<Vec<RequestOutput>, EngineError> {
         let open = self.flight.get(plan_id)?;
         open.check(results, self.config.vocabulary_size, &self.running)?;
+        let began_s = self.upkeep.begin_call();
         let Some(open) = self.flight.commit() else {
             return Ok(Vec::new());
         };
@@ -40,13 +41,17 @@ impl Scheduler {
         for part in &open.parts {
             outputs.extend(self.commit_part(part, results, &mut feedback, now_s));
         }
-        self.put_off(Chore::Learn(feedback));
+        let feedback_ms = self.put_off(Chore::Learn(feedback));
+        // Callers whose clock knows nothing but forwards leave out what planning took.
+        let until_results_ms = ((now_s - open.planned_s) * 1e3).max(open.plan_ms + elapsed_ms);
         self.speculator.end_step(&EndedStep {
             trial: open.trial,
             num_requests: open.parts.len(),
             num_rows: open.num_rows,
             num_tokens: self.outbox.generated_tokens() - before,
-            milliseconds: (now_s - open.planned_s) * 1e3,
+            milliseconds: until_results_ms + (self.upkeep.now_s() - began_s) * 1e3,
+            upkeep_ms: self.upkeep.step_ms(),
+            feedback_ms,
         });
         Ok(outputs)
     }
@@ -157,7 +162,9 @@ impl Scheduler {
         if read.is_ok() && sequence.num_missing() > 0 {
             return (share, None);
         }
+        let began_s = self.upkeep.now_s();
         sequence.feed();
+        self.upkeep.note(began_s);
         if sequence.num_emitted() == 0 {
             self.outbox.count_prompt(sequence.num_prompt());
         }
@@ -193,7 +200,9 @@ impl Scheduler {
         let (drafting, first) = (&mut sequence.drafting, emitted.first().copied());
         self.speculator
             .note_tree(drafting, tree, &walk.path, first, ended);
+        let began_s = self.upkeep.now_s();
         drafting.advance(Some((tree, &walk.path)), emitted);
+        self.upkeep.note(began_s);
         let tops = part.tops.clone();
         let share = feedback.of_tree(part.key, &sequence.tokens, base, tree, tops);
         (share, Some(walk.ended))

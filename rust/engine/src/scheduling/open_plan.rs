@@ -20,6 +20,8 @@ pub(crate) struct OpenPlan {
     /// What the step's tokens and time count for.
     pub(crate) trial: Option<Trial>,
     pub(crate) planned_s: f64,
+    /// What planning took.
+    pub(crate) plan_ms: f64,
     pub(crate) parts: Vec<Part>,
 }
 

@@ -13,7 +13,7 @@ use super::flight::Flight;
 use super::open_plan::OpenPlan;
 use super::outbox::Outbox;
 use super::running::Running;
-use crate::background::{Chore, ChoreQueue};
+use crate::background::{Chore, ChoreQueue, Upkeep};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, check};
@@ -35,14 +35,16 @@ pub(crate) struct Scheduler {
     pub(super) speculator: Speculator,
     pub(super) flight: Flight,
     pub(super) chores: ChoreQueue<Sequence>,
+    pub(super) upkeep: Upkeep,
     pub(super) outbox: Outbox,
 }
 
 impl Scheduler {
-    /// `memory` is none where nothing may be kept or drafted.
+    /// `memory` is none where nothing may be kept or drafted. Durations are taken by `clock`.
     pub(crate) fn new(
         config: EngineConfig,
         memory: Option<Arc<DraftMemory>>,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, EngineError> {
         check(&config)?;
         let config = Arc::new(config);
@@ -53,6 +55,7 @@ impl Scheduler {
             speculator: Speculator::new(Arc::clone(&config), memory),
             flight: Flight::default(),
             chores: ChoreQueue::new(config.overlap, config.max_running),
+            upkeep: Upkeep::new(clock),
             outbox: Outbox::default(),
             config,
         })
@@ -119,13 +122,17 @@ impl Scheduler {
         self.flight.is_open()
     }
 
-    /// The next forward; `None` when nothing is held. Drafting is timed by `clock`.
-    pub(crate) fn plan(
-        &mut self,
-        now_s: f64,
-        clock: &dyn Clock,
-    ) -> Result<Option<Plan>, EngineError> {
+    /// Notes that a call that began at `began_s`, by the clock, has the scheduler now.
+    pub(crate) fn enter(&mut self, began_s: f64) {
+        self.upkeep.enter(began_s);
+    }
+
+    /// The next forward; `None` when nothing is held.
+    pub(crate) fn plan(&mut self, now_s: f64) -> Result<Option<Plan>, EngineError> {
         self.flight.check_closed()?;
+        self.upkeep.begin_step();
+        let began_s = self.upkeep.begin_call();
+        self.catch_up();
         self.expire(now_s);
         for (key, one) in &mut self.running {
             let owner = key.arrival();
@@ -150,7 +157,7 @@ impl Scheduler {
             return Ok(None);
         }
         let has_chunks = !chunks.parts.is_empty();
-        let (trees, trial) = self.draft(&decoding, chunks.size, clock);
+        let (trees, trial) = self.draft(&decoding, chunks.size);
         let plan_id = self.flight.number();
         let (running, cache) = (&self.running, &mut self.cache);
         let (plan, parts) = batch::assemble(plan_id, trees, chunks.parts, running, cache);
@@ -161,6 +168,7 @@ impl Scheduler {
             num_tops: plan.num_tops(),
             trial: trial.filter(|_| !has_chunks),
             planned_s: now_s,
+            plan_ms: (self.upkeep.now_s() - began_s) * 1e3,
             parts,
         });
         Ok(Some(plan))
@@ -171,11 +179,11 @@ impl Scheduler {
         &mut self,
         decoding: &[RequestKey],
         chunk: ForwardSize,
-        clock: &dyn Clock,
     ) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
         let members = self.running.values_mut().filter(|one| one.decoding);
         let mut candidates: Vec<Candidate<'_>> = members.map(|one| one.candidate()).collect();
         let step = self.flight.last_plan_id();
+        let clock = self.upkeep.clock();
         let drafts = self.speculator.draft(step, &mut candidates, chunk, clock);
         let mut trees = Vec::with_capacity(decoding.len());
         for (&key, offer) in decoding.iter().zip(drafts.offers) {
@@ -234,12 +242,16 @@ impl Scheduler {
         output
     }
 
-    /// Does a chore later if there is an overlap to do it in, else now.
-    pub(super) fn put_off(&mut self, chore: Chore<Sequence>) {
+    /// Does a chore later if there is an overlap to do it in, else now. Gives the milliseconds
+    /// that it took of this thread.
+    pub(super) fn put_off(&mut self, chore: Chore<Sequence>) -> f64 {
         self.chores.push(chore);
-        if !self.chores.puts_off() {
-            while self.do_chore() {}
+        if self.chores.puts_off() {
+            return 0.0;
         }
+        let began_s = self.upkeep.now_s();
+        while self.do_chore() {}
+        self.upkeep.note(began_s)
     }
 
     /// Does the oldest piece of background work; false when there was none.
@@ -255,10 +267,12 @@ impl Scheduler {
     }
 
     /// Does overdue chores, so that those of a few steps wait at most.
-    pub(crate) fn catch_up(&mut self) {
+    fn catch_up(&mut self) {
+        let began_s = self.upkeep.now_s();
         while self.chores.is_behind() {
             self.do_chore();
         }
+        self.upkeep.note(began_s);
     }
 
     /// Ends that no step produced: refusals, cancellations, deadlines.
@@ -280,6 +294,7 @@ impl Scheduler {
         self.admission.report(&mut load);
         self.speculator.report(&mut load);
         self.outbox.report(&mut load);
+        load.learn_seconds = self.upkeep.total_seconds();
         load
     }
 }

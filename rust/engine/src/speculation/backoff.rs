@@ -1,14 +1,13 @@
 //! How much a request's drafts have earned lately, and so how often it is asked for some.
 
-/// Milliseconds that asking a request for drafts takes, used or not: what 16 nodes
-/// take on one core of a server.
-pub(crate) const DRAFTING_MS: f64 = 0.05;
+use super::mean_ms::MeanMs;
 
 /// Share of a step in the running mean of what drafts earn.
 const EARNING_RATE: f64 = 1.0 / 8.0;
 
-/// What a new request is thought to earn: enough for some fifteen steps without a purchase.
-const FIRST_EARNINGS_MS: f64 = 8.0 * DRAFTING_MS;
+/// What a new request is thought to earn, in costs of a question: enough for some fifteen steps
+/// without a purchase.
+const ADVANCE: f64 = 8.0;
 
 /// Doublings of the time between two questions to a request whose drafts earn nothing: 16 steps at
 /// the longest.
@@ -23,8 +22,12 @@ const FIRST_PROMISES: f64 = 3.0;
 /// What one request's drafts earn, and how well they keep what they promise.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
+    /// What asking it takes.
+    pub(super) drafting: MeanMs,
     /// Running mean, by question, of the milliseconds that bought drafts save.
     earned_ms: f64,
+    /// What it is thought to earn beside that, in costs of a question; less with each.
+    advance: f64,
     /// Questions since drafts last earned what asking costs.
     vain: u32,
     promised: f64,
@@ -34,7 +37,9 @@ pub(crate) struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            earned_ms: FIRST_EARNINGS_MS,
+            drafting: MeanMs::default(),
+            earned_ms: 0.0,
+            advance: ADVANCE,
             vain: 0,
             promised: 0.0,
             kept: 0.0,
@@ -49,15 +54,21 @@ impl Backoff {
         step.is_multiple_of(1 << self.vain.min(MAX_DOUBLINGS))
     }
 
-    /// Notes that the request was asked, and that what was bought of its drafts should save so
-    /// much; 0 when nothing was.
-    pub(crate) fn note_earnings(&mut self, saved_ms: f64) {
+    /// Notes that the request was asked, which costs `cost_ms`, and that what was bought of its
+    /// drafts should save so much; 0 when nothing was.
+    pub(crate) fn note_earnings(&mut self, saved_ms: f64, cost_ms: f64) {
         self.earned_ms += EARNING_RATE * (saved_ms - self.earned_ms);
-        self.vain = if self.earned_ms < DRAFTING_MS {
+        self.advance *= 1.0 - EARNING_RATE;
+        self.vain = if self.earned_ms + self.advance * cost_ms < cost_ms {
             self.vain.saturating_add(1)
         } else {
             0
         };
+    }
+
+    /// Whether its drafts have lately saved what asking for them costs.
+    pub(super) fn has_earned(&self, cost_ms: f64) -> bool {
+        self.earned_ms > 0.0 && self.earned_ms >= cost_ms
     }
 
     /// Notes how many tokens drafts promised and how many became output.
@@ -78,12 +89,14 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    const COST_MS: f64 = 0.05;
+
     /// Steps of `steps` in which a request is asked that never earns anything.
     fn asked(backoff: &mut Backoff, steps: std::ops::Range<u64>) -> Vec<u64> {
         let due = steps.filter(|&step| {
             let due = backoff.is_due(step);
             if due {
-                backoff.note_earnings(0.0);
+                backoff.note_earnings(0.0, COST_MS);
             }
             due
         });
@@ -104,18 +117,28 @@ mod tests {
         let mut backoff = Backoff::default();
         asked(&mut backoff, 1..1000);
         assert!(!backoff.is_due(1001));
-        backoff.note_earnings(3.0);
+        backoff.note_earnings(3.0, COST_MS);
         assert!(backoff.is_due(1001));
     }
 
     #[test]
     fn drafts_that_save_less_than_asking_costs_put_a_request_to_sleep() {
         let mut backoff = Backoff::default();
-        (0..100).for_each(|_| backoff.note_earnings(0.8 * DRAFTING_MS));
+        (0..100).for_each(|_| backoff.note_earnings(0.8 * COST_MS, COST_MS));
         assert!(!backoff.is_due(1));
         let mut backoff = Backoff::default();
-        (0..100).for_each(|_| backoff.note_earnings(1.2 * DRAFTING_MS));
+        (0..100).for_each(|_| backoff.note_earnings(1.2 * COST_MS, COST_MS));
         assert!(backoff.is_due(1));
+    }
+
+    #[test]
+    fn dear_questions_put_a_request_to_sleep_that_cheap_ones_would_not() {
+        let mut backoff = Backoff::default();
+        assert!(!backoff.has_earned(0.0));
+        (0..100).for_each(|_| backoff.note_earnings(1.0, 4.0));
+        assert!(!backoff.is_due(1) && !backoff.has_earned(4.0));
+        backoff.note_earnings(1.0, 0.5);
+        assert!(backoff.is_due(1) && backoff.has_earned(0.5));
     }
 
     #[test]

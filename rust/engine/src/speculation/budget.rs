@@ -41,7 +41,7 @@ pub(crate) struct BaseRows {
 
 impl BaseRows {
     /// The forward of the decoding requests without prompt rows.
-    fn alone(&self) -> ForwardSize {
+    pub(super) fn alone(&self) -> ForwardSize {
         ForwardSize {
             rows: self.decoding + self.fixed,
             kv_tokens: self.kv_tokens,
@@ -49,7 +49,7 @@ impl BaseRows {
     }
 
     /// All of the forward before drafts.
-    fn whole(&self) -> ForwardSize {
+    pub(super) fn whole(&self) -> ForwardSize {
         ForwardSize {
             rows: self.alone().rows + self.chunk,
             kv_tokens: self.kv_tokens + self.chunk_kv_tokens,
@@ -68,8 +68,11 @@ pub(crate) struct Purchase {
     pub(crate) ms_per_node: f64,
 }
 
-/// How many of the sorted `bids` to buy.
-pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purchase {
+/// How many of the sorted `bids` to buy in a step in which asking for them took `asked_ms`.
+///
+/// That time is spent whatever is bought, so it is part of the step with and without drafts;
+/// whether it was worth it decides what is asked in later steps.
+pub(crate) fn purchase(bids: &[Bid], base: BaseRows, asked_ms: f64, costs: &CostCurve) -> Purchase {
     let most = bids.len().min(base.left);
     let bids = &bids[..most];
     let mut gains = vec![0.0; most + 1];
@@ -80,7 +83,7 @@ pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purch
     let kv_tokens = || bids.iter().map(|bid| bid.kv_tokens);
     // What a millisecond is worth: the best rate of these requests without prompt rows.
     let alone = costs.milliseconds_with(base.alone(), kv_tokens());
-    let rate = |nodes: usize| (decoding + gains[nodes]) / alone[nodes];
+    let rate = |nodes: usize| (decoding + gains[nodes]) / (alone[nodes] + asked_ms);
     let (nodes, worth) = best(most, rate);
     let of = |nodes: usize, times: &[f64]| Purchase {
         nodes,
@@ -96,9 +99,14 @@ pub(crate) fn purchase(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> Purch
     of(best(most, profit).0, &whole)
 }
 
-/// The least value worth offering in a step before `most` draft rows; `None` when not even certain
-/// drafts would pay, so that nothing is drafted only to be dropped.
-pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Option<f32> {
+/// The least value worth offering in a step before `most` draft rows, where asking for drafts
+/// takes `asking_ms`; `None` when not even certain drafts would pay: none is drafted to be dropped.
+pub(crate) fn min_value(
+    base: BaseRows,
+    most: usize,
+    asking_ms: f64,
+    costs: &CostCurve,
+) -> Option<f32> {
     let most = most.min(base.left);
     if base.decoding == 0 || most == 0 {
         return None;
@@ -106,8 +114,9 @@ pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Optio
     let kv_tokens = std::iter::repeat_n(base.kv_tokens / base.alone().rows, most);
     let alone = costs.milliseconds_with(base.alone(), kv_tokens.clone());
     let decoding = base.decoding as f64;
-    let rate = |nodes: usize| (decoding + nodes as f64) / alone[nodes];
-    if best(most, rate).1 < HURDLE * rate(0) {
+    let plain_rate = decoding / alone[0];
+    let rate = |nodes: usize| (decoding + nodes as f64) / (alone[nodes] + asking_ms);
+    if best(most, rate).1 < HURDLE * plain_rate {
         return None;
     }
     let slope = if base.chunk == 0 {
@@ -119,7 +128,7 @@ pub(crate) fn min_value(base: BaseRows, most: usize, costs: &CostCurve) -> Optio
         };
         (costs.milliseconds(grown) - costs.milliseconds(base.whole())) / most as f64
     };
-    Some((OFFER_SHARE * slope * rate(0)).clamp(MIN_OFFER, MAX_OFFER) as f32)
+    Some((OFFER_SHARE * slope * plain_rate).clamp(MIN_OFFER, MAX_OFFER) as f32)
 }
 
 /// The least argument in `0..=most` of the greatest value, and that value.
@@ -173,7 +182,7 @@ mod tests {
     }
 
     fn num_bought(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> usize {
-        purchase(bids, base, costs).nodes
+        purchase(bids, base, 0.0, costs).nodes
     }
 
     #[test]
@@ -223,7 +232,7 @@ mod tests {
         };
         assert_eq!(num_bought(&bids(100), with(100), &costs), 3);
         assert_eq!(num_bought(&bids(8000), with(8000), &costs), 1);
-        assert!(min_value(with(8000), 4, &costs) > min_value(with(100), 4, &costs));
+        assert!(min_value(with(8000), 4, 0.0, &costs) > min_value(with(100), 4, 0.0, &costs));
     }
 
     #[test]
@@ -242,11 +251,26 @@ mod tests {
         let flat = curve(&[1, 64], &[10.0, 10.0]);
         let steep = curve(&[1, 2], &[10.0, 21.0]);
         let sloped = curve(&[1, 2], &[10.0, 11.0]);
-        assert_eq!(min_value(base(1), 16, &flat), Some(0.01));
-        assert_eq!(min_value(base(1), 16, &steep), None);
-        assert_eq!(min_value(base(1), 0, &flat), None);
-        let price = min_value(base(1), 16, &sloped).unwrap();
+        assert_eq!(min_value(base(1), 16, 0.0, &flat), Some(0.01));
+        assert_eq!(min_value(base(1), 16, 0.0, &steep), None);
+        assert_eq!(min_value(base(1), 0, 0.0, &flat), None);
+        let price = min_value(base(1), 16, 0.0, &sloped).unwrap();
         assert!((price - 0.05).abs() < 1e-4, "{price}");
+    }
+
+    #[test]
+    fn nothing_is_offered_where_asking_costs_more_than_certainty_saves() {
+        let flat = curve(&[1, 64], &[10.0, 10.0]);
+        // Sixteen certain nodes save 160 ms.
+        assert!(min_value(base(1), 16, 150.0, &flat).is_some());
+        assert_eq!(min_value(base(1), 16, 160.0, &flat), None);
+    }
+
+    #[test]
+    fn what_asking_took_is_spent_and_keeps_no_good_draft_from_being_bought() {
+        let flat = curve(&[1, 64], &[10.0, 10.0]);
+        let bids = some_bids(&[0.3, 0.1]);
+        assert_eq!(purchase(&bids, base(1), 4.0, &flat).nodes, 2);
     }
 
     /// Trees of up to four nodes each, by the parent and the conditional probability of each.

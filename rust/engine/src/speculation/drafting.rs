@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spectrie_trie::{DraftMemory, DraftTree, Drafter, Insertion, SharedTrie};
+use spectrie_trie::{DraftMemory, DraftTree, Drafter, Insertion, SharedTrie, Visits};
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
 use spectrie_types::{Recycle, SpeculationMode};
 
@@ -187,6 +187,12 @@ impl Drafting {
             }
             _ => DraftTree::default(),
         }
+    }
+
+    /// What looking into shared text and corpora took in the last draft.
+    pub(super) fn visits(&self) -> Visits {
+        let drafter = self.drafter.as_ref();
+        drafter.map_or_else(Visits::default, |drafter| drafter.visits())
     }
 
     /// Drafts without what the grammar, if there is one, does not allow and, in mode auto, with

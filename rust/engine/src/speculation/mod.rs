@@ -1,5 +1,6 @@
 //! Which drafts a step sends, and what they gained.
 
+mod asking;
 mod backoff;
 mod bid;
 mod budget;
@@ -9,6 +10,7 @@ mod drafting;
 mod forward_size;
 mod gain;
 mod grammar_drafts;
+mod mean_ms;
 mod speculator;
 mod step;
 mod tiers;

@@ -6,12 +6,13 @@ use spectrie_trie::DraftMemory;
 use spectrie_types::SpeculationMode;
 use spectrie_types::seed::splitmix;
 
+use super::asking::Asking;
 use super::budget::{self, BaseRows, Purchase};
 use super::calibration::Calibration;
 use super::cost::CostCurve;
 use super::drafting::Drafting;
 use super::forward_size::ForwardSize;
-use super::gain::{Decisions, Step, Trial, Trials};
+use super::gain::{Gain, Outcome, Trial};
 use super::step::{self, Candidate, Offer, Question, StepDrafts};
 use super::tiers::Tiers;
 use super::tree::SentTree;
@@ -28,10 +29,11 @@ pub(crate) struct Speculator {
     /// What namespaces learned; `None` when nothing may be kept or drafted.
     memory: Option<Arc<DraftMemory>>,
     costs: CostCurve,
+    asking: Asking,
+    open: OpenStep,
     tiers: Tiers,
-    decisions: Decisions,
     calibration: Calibration,
-    trials: Trials,
+    gain: Gain,
     totals: Totals,
 }
 
@@ -41,9 +43,16 @@ struct Totals {
     drafted_tokens: u64,
     accepted_tokens: u64,
     draft_calls: u64,
-    drafting_ms: f64,
-    decisions: u64,
-    right_decisions: u64,
+    draft_seconds: f64,
+}
+
+/// What is kept of a step until its results come.
+#[derive(Debug, Clone, Copy, Default)]
+struct OpenStep {
+    step: u64,
+    num_asked: usize,
+    /// Expected milliseconds of its decoding without drafts.
+    plain_ms: f64,
 }
 
 /// A step as its results end it.
@@ -54,21 +63,26 @@ pub(crate) struct EndedStep {
     pub(crate) num_rows: usize,
     /// Tokens that it emitted.
     pub(crate) num_tokens: u64,
-    /// From its plan to its results.
+    /// From the beginning of its plan to the end of its commit.
     pub(crate) milliseconds: f64,
+    /// What of that kept drafters and shared memory up to date.
+    pub(crate) upkeep_ms: f64,
+    /// What of that taught requests what the step gave.
+    pub(crate) feedback_ms: f64,
 }
 
 impl Speculator {
     /// `memory` is none where nothing may be kept or drafted.
     pub(crate) fn new(config: Arc<EngineConfig>, memory: Option<Arc<DraftMemory>>) -> Self {
         Self {
+            asking: Asking::new(config.drafting_cost_ms),
             config,
             memory,
             costs: CostCurve::default(),
+            open: OpenStep::default(),
             tiers: Tiers::default(),
-            decisions: Decisions::default(),
             calibration: Calibration::default(),
-            trials: Trials::default(),
+            gain: Gain::default(),
             totals: Totals::default(),
         }
     }
@@ -116,43 +130,103 @@ impl Speculator {
             chunk_kv_tokens: chunk.kv_tokens,
             left: (self.config.max_batch_rows).saturating_sub(num + chunk.rows),
         };
-        let is_holdout = self.is_holdout(step);
-        let started_s = clock.now_s();
-        let question = Question {
+        let trial = self.trial(step, num);
+        let began_s = clock.now_s();
+        self.open = OpenStep {
             step,
-            is_holdout,
+            num_asked: 0,
+            plain_ms: self.costs.milliseconds(base.alone()),
+        };
+        self.asking
+            .begin_step(self.costs.milliseconds(base.whole()));
+        let mut question = Question {
+            step,
+            is_plain: trial != Trial::Offered,
             rows_left: base.left,
             max_context: self.config.max_context,
             tier: self.tiers.nodes(num),
-            min_value: budget::min_value(base, self.config.max_draft_tokens * num, &self.costs),
+            min_value: None,
         };
-        let mut offers = Vec::with_capacity(num);
-        for (index, candidate) in candidates.iter_mut().enumerate() {
-            let (offer, is_asked) = question.ask(index, candidate);
-            self.totals.draft_calls += u64::from(is_asked);
-            offers.push(offer);
+        if !question.is_plain {
+            let chosen = candidates.iter().filter(|one| !one.is_fixed());
+            let due = chosen.map(|one| &one.drafting.backoff);
+            let due = due.filter(|backoff| backoff.is_due(step) && self.asking.affords(backoff));
+            let asking_ms = due.map(|backoff| self.asking.cost_ms(backoff)).sum();
+            let most = self.config.max_draft_tokens * num;
+            question.min_value = budget::min_value(base, most, asking_ms, &self.costs);
         }
-        self.totals.drafting_ms += (clock.now_s() - started_s) * 1e3;
-        let purchase = step::buy(&mut offers, base, &self.costs);
-        if !is_holdout {
-            note_earnings(candidates, &offers, purchase);
-        }
-        let trial = if is_holdout {
-            Trial::Holdout
-        } else {
-            Trial::Offered
-        };
+        let mut offers = self.ask(&question, candidates, clock);
+        let drafted_s = clock.now_s() - began_s;
+        self.totals.draft_seconds += drafted_s;
+        let asked_ms = self.asking.step_ms(self.open.num_asked, drafted_s * 1e3);
+        let purchase = step::buy(&mut offers, base, asked_ms, &self.costs);
+        self.note_earnings(candidates, &offers, purchase);
+        // Drafts of fixed modes are sent in every step, so that none is plain beside them.
+        let is_trial = offers.iter().any(|offer| !offer.is_fixed())
+            && offers
+                .iter()
+                .all(|one| !one.is_fixed() || one.num_bought() == 0);
         StepDrafts {
-            trial: (offers.iter().any(|offer| !offer.is_fixed())).then_some(trial),
+            trial: is_trial.then_some(trial),
             offers,
         }
     }
 
-    /// Whether this step measures what decoding without drafts would cost: a fixed, scattered share
-    /// of steps.
-    fn is_holdout(&self, step: u64) -> bool {
+    /// Asks the candidates whose turn it is; what each offers, in their order.
+    fn ask(
+        &mut self,
+        question: &Question,
+        candidates: &mut [Candidate<'_>],
+        clock: &dyn Clock,
+    ) -> Vec<Offer> {
+        let mut offers: Vec<Option<Offer>> = candidates.iter().map(|_| None).collect();
+        for index in self.asking.order(candidates.len()) {
+            let candidate = &mut candidates[index];
+            let terms = question.terms(candidate).filter(|_| {
+                candidate.is_fixed() || self.asking.affords(&candidate.drafting.backoff)
+            });
+            let began_s = terms.map(|_| clock.now_s());
+            offers[index] = Some(question.offer(index, candidate, terms));
+            let Some(began_s) = began_s else { continue };
+            clock.drafted(candidate.drafting.visits());
+            self.totals.draft_calls += 1;
+            self.open.num_asked += 1;
+            if !candidate.is_fixed() {
+                let drafting_ms = (clock.now_s() - began_s) * 1e3;
+                let backoff = &mut candidate.drafting.backoff;
+                self.asking.note_drafting(index, backoff, drafting_ms);
+            }
+        }
+        offers.into_iter().flatten().collect()
+    }
+
+    /// Gives the requests that were asked the expected saving of their drafts.
+    fn note_earnings(
+        &mut self,
+        candidates: &mut [Candidate<'_>],
+        offers: &[Offer],
+        purchase: Purchase,
+    ) {
+        for (candidate, offer) in candidates.iter_mut().zip(offers) {
+            if !offer.is_fixed() && candidate.drafting.is_asked {
+                let price = offer.num_bought() as f64 * purchase.ms_per_node;
+                let saved_ms = offer.promised() * purchase.ms_per_token - price;
+                let backoff = &mut candidate.drafting.backoff;
+                self.asking.note_savings(backoff, saved_ms);
+            }
+        }
+    }
+
+    /// What step `step` is to show: a fixed, scattered share of steps what plain decoding costs.
+    fn trial(&self, step: u64, num_requests: usize) -> Trial {
         let every = self.config.holdout_every;
-        every > 0 && splitmix(step).is_multiple_of(every)
+        if every > 0 && splitmix(step).is_multiple_of(every) {
+            Trial::Holdout
+        } else if self.asking.is_measured() && !self.gain.may_ask(step, num_requests) {
+            Trial::Resting
+        } else {
+            Trial::Offered
+        }
     }
 
     /// Takes what became of a request's tree: `path` are its accepted rows, `first` the first token
@@ -174,7 +248,7 @@ impl Speculator {
                     drafting.backoff.note_tree(tree.promised(), path.len());
                 }
                 if let Some(token) = tree.likeliest_unsent() {
-                    self.decisions.note_unsent(first == Some(token));
+                    self.gain.note_unsent(first == Some(token));
                 }
             }
             SpeculationMode::Tiers => self.tiers.note(path.len()),
@@ -186,31 +260,27 @@ impl Speculator {
     pub(crate) fn end_step(&mut self, ended: &EndedStep) {
         self.tiers.end_step();
         let Some(trial) = ended.trial else {
-            self.decisions.end_step(None);
+            self.gain.end_step(None);
             return;
         };
-        self.trials
-            .note(trial, ended.num_tokens, ended.milliseconds);
-        let alone = ForwardSize {
-            rows: ended.num_requests,
-            kv_tokens: 0,
-        };
-        let more = self.costs.milliseconds(ForwardSize {
-            rows: 2 * ended.num_requests,
-            ..alone
-        });
-        let step = Step {
+        // Others learn less than those that were asked.
+        if 2 * self.open.num_asked >= ended.num_requests.max(1) {
+            let learning_ms = ended.feedback_ms / ended.num_requests.max(1) as f64;
+            self.asking.note_learning(learning_ms);
+        }
+        let expected_ms = |rows| self.costs.milliseconds(ForwardSize { rows, kv_tokens: 0 });
+        let more = expected_ms(2 * ended.num_requests) / expected_ms(ended.num_requests);
+        self.gain.end_step(Some(&Outcome {
+            step: self.open.step,
             trial,
             num_requests: ended.num_requests,
             num_drafts: ended.num_rows - ended.num_requests,
             num_tokens: ended.num_tokens,
             milliseconds: ended.milliseconds,
-            break_even: more / self.costs.milliseconds(alone) - 1.0,
-        };
-        if let Some(is_right) = self.decisions.end_step(Some(&step)) {
-            self.totals.decisions += 1;
-            self.totals.right_decisions += u64::from(is_right);
-        }
+            upkeep_ms: ended.upkeep_ms,
+            plain_ms: self.open.plain_ms,
+            break_even: more - 1.0,
+        }));
     }
 
     /// Writes its figures into `load`.
@@ -218,22 +288,9 @@ impl Speculator {
         load.drafted_tokens = self.totals.drafted_tokens;
         load.accepted_tokens = self.totals.accepted_tokens;
         load.draft_calls = self.totals.draft_calls;
-        load.drafting_ms_total = self.totals.drafting_ms;
-        load.choices_total = self.totals.decisions;
-        load.choices_right = self.totals.right_decisions;
+        load.draft_seconds = self.totals.draft_seconds;
         self.calibration.report(load);
-        self.trials.report(load);
-    }
-}
-
-/// Gives the requests that were asked the expected saving of their drafts.
-fn note_earnings(candidates: &mut [Candidate<'_>], offers: &[Offer], purchase: Purchase) {
-    for (candidate, offer) in candidates.iter_mut().zip(offers) {
-        if !offer.is_fixed() && candidate.drafting.is_asked {
-            let price = offer.num_bought() as f64 * purchase.ms_per_node;
-            let saved_ms = offer.promised() * purchase.ms_per_token - price;
-            candidate.drafting.backoff.note_earnings(saved_ms);
-        }
+        self.gain.report(load);
     }
 }
 
@@ -311,7 +368,8 @@ mod tests {
         let mut load = Load::default();
         speculator.report(&mut load);
         assert_eq!(load.draft_calls, 2);
-        assert!((load.drafting_ms_total - 4.0).abs() < 1e-9);
+        // Each step reads it before and after, and around the one question.
+        assert!((load.draft_seconds - 12.0e-3).abs() < 1e-9);
     }
 
     #[test]
@@ -327,6 +385,8 @@ mod tests {
             num_rows: 1 + tree.num_nodes(),
             num_tokens: 2,
             milliseconds: 5.0,
+            upkeep_ms: 1.0,
+            feedback_ms: 0.5,
         });
         let mut load = Load::default();
         speculator.report(&mut load);

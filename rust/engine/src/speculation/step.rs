@@ -31,8 +31,8 @@ pub(crate) struct Candidate<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
     pub(super) step: u64,
-    /// Whether the step measures what decoding without drafts would cost.
-    pub(super) is_holdout: bool,
+    /// Whether no request is asked that leaves its drafts to the budget.
+    pub(super) is_plain: bool,
     /// Rows that may be added to the step.
     pub(super) rows_left: usize,
     pub(super) max_context: usize,
@@ -63,38 +63,75 @@ pub(crate) struct StepDrafts {
     pub(crate) trial: Option<Trial>,
 }
 
+/// What a request is asked for: at most so many nodes, each of at least this value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    most: usize,
+    min_value: f32,
+}
+
+impl Candidate<'_> {
+    /// Whether the budget has no say in its drafts.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.drafting.mode() != SpeculationMode::Auto
+    }
+
+    /// The deepest node that may be of use: a path of n nodes emits up to n + 1 tokens.
+    fn max_depth(&self) -> usize {
+        self.num_left.saturating_sub(1)
+    }
+}
+
 impl Question {
-    /// What the request at `index` offers, and whether it was asked to draft at all.
-    pub(super) fn ask(&self, index: usize, candidate: &mut Candidate<'_>) -> (Offer, bool) {
-        // A path of n nodes emits up to n + 1 tokens.
-        let max_depth = candidate.num_left.saturating_sub(1);
-        let in_context = self.max_context.saturating_sub(candidate.kv_len + 1);
-        let drafting = &mut *candidate.drafting;
-        let mode = drafting.mode();
-        let is_fixed = mode != SpeculationMode::Auto;
-        let most = match mode {
+    /// Most nodes of a request.
+    fn most(&self, candidate: &Candidate<'_>) -> usize {
+        let most = match candidate.drafting.mode() {
             SpeculationMode::Tiers => self.tier,
             _ => MAX_DRAFT_TOKENS,
         };
-        let most = most.min(self.rows_left).min(in_context);
-        let most = most.min(drafting.max_nodes());
-        let may_send = most.min(max_depth) > 0;
-        let scores = self.is_holdout || self.step.is_multiple_of(SCORE_EVERY);
-        // The most nodes to ask for, and the least value of each.
-        let question = if is_fixed {
-            may_send.then_some((most, 0.0))
-        } else if !drafting.backoff.is_due(self.step) {
-            None
-        } else {
-            match self.min_value.filter(|_| !self.is_holdout && may_send) {
-                Some(price) => Some((most, price)),
-                None => scores.then_some((0, 1.0)),
-            }
+        let in_context = self.max_context.saturating_sub(candidate.kv_len + 1);
+        most.min(self.rows_left)
+            .min(in_context)
+            .min(candidate.drafting.max_nodes())
+    }
+
+    /// What a request is to be asked for; `None` when it is not its turn.
+    pub(super) fn terms(&self, candidate: &Candidate<'_>) -> Option<Terms> {
+        let most = self.most(candidate);
+        let may_send = most.min(candidate.max_depth()) > 0;
+        if candidate.is_fixed() {
+            let may_draft = may_send && candidate.drafting.mode() != SpeculationMode::Off;
+            return may_draft.then_some(Terms {
+                most,
+                min_value: 0.0,
+            });
+        }
+        if self.is_plain || !candidate.drafting.backoff.is_due(self.step) {
+            return None;
+        }
+        let scored = Terms {
+            most: 0,
+            min_value: 1.0,
         };
-        drafting.is_asked = question.is_some();
-        let is_asked = drafting.is_asked && mode != SpeculationMode::Off;
-        let tree = question.map_or_else(DraftTree::default, |(most, price)| {
-            drafting.draft(most, price)
+        match self.min_value.filter(|_| may_send) {
+            Some(min_value) => Some(Terms { most, min_value }),
+            None => self.step.is_multiple_of(SCORE_EVERY).then_some(scored),
+        }
+    }
+
+    /// What the request at `index` offers on these terms; `None` does not ask it.
+    pub(super) fn offer(
+        &self,
+        index: usize,
+        candidate: &mut Candidate<'_>,
+        terms: Option<Terms>,
+    ) -> Offer {
+        let is_fixed = candidate.is_fixed();
+        let (most, max_depth) = (self.most(candidate), candidate.max_depth());
+        let drafting = &mut *candidate.drafting;
+        drafting.is_asked = terms.is_some();
+        let tree = terms.map_or_else(DraftTree::default, |terms| {
+            drafting.draft(terms.most, terms.min_value)
         });
         let trust = if is_fixed {
             1.0
@@ -102,8 +139,8 @@ impl Question {
             drafting.backoff.trust()
         };
         // What a grammar forces costs next to nothing to find, so it is not waited for.
-        let may_buy = is_fixed || (self.min_value.is_some() && !self.is_holdout);
-        let tree = if !(may_send && may_buy) {
+        let may_buy = is_fixed || (self.min_value.is_some() && !self.is_plain);
+        let tree = if !(most.min(max_depth) > 0 && may_buy) {
             tree
         } else if candidate.grammar_has_ended {
             DraftTree::default()
@@ -113,13 +150,12 @@ impl Question {
         let mut bids = bid::bids(index, &tree, candidate.kv_len, max_depth, trust);
         bid::sort(&mut bids);
         bids.truncate(most);
-        let offer = Offer {
+        Offer {
             tree,
             is_fixed,
             kv_tokens: candidate.kv_len,
             bids,
-        };
-        (offer, is_asked)
+        }
     }
 }
 
@@ -149,8 +185,13 @@ impl Offer {
     }
 }
 
-/// Leaves each offer the bids that are bought.
-pub(super) fn buy(offers: &mut [Offer], mut base: BaseRows, costs: &CostCurve) -> Purchase {
+/// Leaves each offer the bids that are bought, where asking for all of them took `asked_ms`.
+pub(super) fn buy(
+    offers: &mut [Offer],
+    mut base: BaseRows,
+    asked_ms: f64,
+    costs: &CostCurve,
+) -> Purchase {
     for offer in offers.iter_mut().filter(|offer| offer.is_fixed) {
         offer.bids.truncate(base.left);
         base.left -= offer.bids.len();
@@ -162,7 +203,7 @@ pub(super) fn buy(offers: &mut [Offer], mut base: BaseRows, costs: &CostCurve) -
         bids.append(&mut offer.bids);
     }
     bid::sort(&mut bids);
-    let purchase = budget::purchase(&bids, base, costs);
+    let purchase = budget::purchase(&bids, base, asked_ms, costs);
     for bid in &bids[..purchase.nodes] {
         offers[bid.offer].bids.push(*bid);
     }

@@ -9,13 +9,15 @@ use spectrie_sampling::TokenLogprobs;
 
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
 
-/// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once.
+/// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once. What it drafts
+/// does not depend on how long drafting takes.
 pub(crate) fn config() -> EngineConfig {
     EngineConfig {
         eos_token_ids: vec![0],
         page_size: PAGE_SIZE,
         memory_bytes: 4 << 20,
         holdout_every: 0,
+        drafting_cost_ms: Some(0.05),
         ..EngineConfig::new(VOCABULARY, 64, 100, 8)
     }
 }

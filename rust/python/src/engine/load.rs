@@ -24,7 +24,8 @@ mirror! {
         prefix_query_tokens: u64,
         prefix_hit_tokens: u64,
         draft_calls: u64,
-        drafting_ms_total: f64,
+        draft_seconds: f64,
+        learn_seconds: f64,
         choices_total: u64,
         choices_right: u64,
         corpus_bytes: usize,
@@ -44,5 +45,8 @@ mirror! {
         holdout_steps: u64,
         holdout_tokens: u64,
         holdout_ms_total: f64,
+        net_gain: Option<f64> = load.net_gain.map(|gain| gain.ratio),
+        net_gain_low: Option<f64> = load.net_gain.map(|gain| gain.low),
+        net_gain_high: Option<f64> = load.net_gain.map(|gain| gain.high),
     }
 }

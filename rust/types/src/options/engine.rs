@@ -1,7 +1,7 @@
 //! What an engine is built with.
 
 use super::host::{CORPUS_MEMORY_BYTES, MEMORY_BYTES, WORKERS};
-use super::kind::{Kind, Range, above, at_least, integer};
+use super::kind::{Kind, Range, above, at_least, integer, number};
 use super::macros::options;
 use super::model::RUNNERS;
 use super::row::{Group, OptionRow};
@@ -93,6 +93,12 @@ options! {
     /// Maximum draft tokens per request and step.
     max_draft_tokens: usize = 16 => speculation(integer(0, DEEPEST))
         .flag("max_draft_tokens", RUNNERS).unit("tokens").keyword();
+    /// Assumed time of asking a request for drafts; measured if not set.
+    ///
+    /// With a set time, what is drafted does not depend on the clock, and drafting does not stop
+    /// where it is measured to be slower than none. For replays and tests.
+    drafting_cost_ms: Option<f64> = None => speculation(number(0.0, f64::INFINITY)).keyword()
+        .flag("drafting_cost_ms", RUNNERS).shown("measured").unit("milliseconds");
     /// Draft memory of each worker; 0 keeps none.
     memory_bytes: usize = MEMORY_BYTES => speculation(Kind::Size)
         .flag("memory", WORKERS).keyword();

@@ -64,7 +64,6 @@ struct Ticket {
 struct Traffic {
     dice: Dice,
     scheduler: Scheduler,
-    clock: SystemClock,
     model: FakeModel,
     held: BTreeMap<u64, Ticket>,
     num_handles: u64,
@@ -117,8 +116,8 @@ impl Traffic {
         let memory = DraftMemory::new(memory).map(Arc::new).unwrap();
         Self {
             model: FakeModel::new(config.num_pages),
-            scheduler: Scheduler::new(config, Some(memory)).unwrap(),
-            clock: SystemClock::default(),
+            scheduler: Scheduler::new(config, Some(memory), Arc::new(SystemClock::default()))
+                .unwrap(),
             dice,
             held: BTreeMap::new(),
             num_handles: 0,
@@ -224,7 +223,7 @@ impl Traffic {
         }
         self.disturb();
         let now_s = self.now_s();
-        let plan = self.scheduler.plan(now_s, &self.clock).unwrap();
+        let plan = self.scheduler.plan(now_s).unwrap();
         let ends = self.scheduler.take_outputs();
         self.take(ends, false);
         if let Some(plan) = plan {

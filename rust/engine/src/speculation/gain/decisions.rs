@@ -18,7 +18,13 @@ const DECAY: f64 = 0.98;
 const LEAST_STEPS: f64 = 2.5;
 
 /// Numbers of requests are distinguished by powers of two up to 64.
-const NUM_SIZES: usize = 7;
+pub(super) const NUM_SIZES: usize = 7;
+
+/// Which of them a number of requests is.
+pub(super) fn size_of(num_requests: usize) -> usize {
+    let size = num_requests.max(1).ilog2() as usize;
+    size.min(NUM_SIZES - 1)
+}
 
 /// A step of decoding alone, as it turned out.
 #[derive(Debug, Clone, Copy)]
@@ -85,8 +91,7 @@ impl Decisions {
         let unsent = std::mem::take(&mut self.num_unsent) as f64;
         let hits = std::mem::take(&mut self.num_hits) as f64;
         let step = step?;
-        let size = step.num_requests.max(1).ilog2() as usize;
-        let evidence = &mut self.sizes[size.min(NUM_SIZES - 1)];
+        let evidence = &mut self.sizes[size_of(step.num_requests)];
         if step.num_drafts == 0 {
             evidence.plain.note(step);
         } else {

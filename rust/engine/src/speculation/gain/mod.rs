@@ -1,8 +1,10 @@
 //! Whether drafts were worth it.
 
+mod arm;
 mod decisions;
+mod evidence;
+mod rest;
 mod trial;
 
-pub(super) use decisions::{Decisions, Step};
+pub(super) use evidence::{Gain, Outcome};
 pub(crate) use trial::Trial;
-pub(super) use trial::Trials;
