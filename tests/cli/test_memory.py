@@ -48,7 +48,8 @@ def test_stats_show_expected_and_actual_acceptance(run: AdminServer, capsys: Cap
         *("share 1,200, no_room 3", "2 blocks lost"),
     ):
         assert text in out
-    assert "not measured yet" in out.partition("worker w2")[2]
+    assert "1.25x (95 %: 1.12 to 1.38; 40 steps held out)" in out
+    assert "not enough held-out steps (0 steps held out)" in out.partition("worker w2")[2]
 
 
 def test_corpora_of_a_server_are_added_by_absolute_path_listed_and_removed(

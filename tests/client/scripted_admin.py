@@ -97,6 +97,9 @@ class AdminServer(services.AdminServicer):
             accepted_by_source=[pb.SourceTotal(source=source, tokens=8)],
             calibration=[pb.CalibrationBin(trials=20, expected=4.0, accepted=3)],
             net_gain=1.25,
+            net_gain_low=1.125,
+            net_gain_high=1.375,
+            holdout_steps=40,
             recycling=True,
             dropped_by_reason=[
                 pb.DroppedTotal(reason="share", tokens=1200),

@@ -44,9 +44,11 @@ def test_stats_are_told_by_worker_and_absent_where_not_measured(admin_server: Ad
         busy, idle = admin.stats()
     assert busy.accepted_by_source == {"shared": 8}
     assert busy.calibration == (CalibrationBin(trials=20, expected=4.0, accepted=3),)
-    assert (busy.net_gain, idle.net_gain) == (1.25, None)
     assert busy.dropped_by_reason == {"share": 1200, "no_room": 3}
     assert (busy.lost_corpus_blocks, idle.lost_corpus_blocks) == (2, 0)
+    assert (busy.net_gain, busy.net_gain_low, busy.net_gain_high) == (1.25, 1.125, 1.375)
+    assert (idle.net_gain, idle.net_gain_low, idle.net_gain_high) == (None, None, None)
+    assert (busy.holdout_steps, idle.holdout_steps) == (40, 0)
 
 
 def test_token_is_sent_and_an_api_key_is_not(

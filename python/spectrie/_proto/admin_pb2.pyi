@@ -591,6 +591,11 @@ class WorkerStats(_message.Message):
     RECYCLING_FIELD_NUMBER: _builtins.int
     DROPPED_BY_REASON_FIELD_NUMBER: _builtins.int
     LOST_CORPUS_BLOCKS_FIELD_NUMBER: _builtins.int
+    NET_GAIN_LOW_FIELD_NUMBER: _builtins.int
+    NET_GAIN_HIGH_FIELD_NUMBER: _builtins.int
+    HOLDOUT_STEPS_FIELD_NUMBER: _builtins.int
+    DRAFT_SECONDS_FIELD_NUMBER: _builtins.int
+    LEARN_SECONDS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
     """Name of the worker, as in metrics and logs."""
     process_id: _builtins.int
@@ -605,7 +610,7 @@ class WorkerStats(_message.Message):
     expected_accepted_tokens: _builtins.float
     """Expected acceptances: the sum of the probabilities of the drafted tokens."""
     net_gain: _builtins.float
-    """Tokens per millisecond of steps that may draft, over those of the 1 % held out; absent until both were measured."""
+    """Tokens per millisecond of steps that may draft, over those of the 1 % held out; absent until enough were held out."""
     memory_bytes: _builtins.int
     """Bytes and tokens of draft memory in use, and tokens evicted from it."""
     memory_tokens: _builtins.int
@@ -616,6 +621,13 @@ class WorkerStats(_message.Message):
     """Whether the model's runner-up tokens are a draft source."""
     lost_corpus_blocks: _builtins.int
     """Blocks of 64 KiB of the loaded corpora that were found damaged or cut off; nothing is drafted from them."""
+    net_gain_low: _builtins.float
+    """Ends of the 95 % interval of net_gain, and the steps held out for it."""
+    net_gain_high: _builtins.float
+    holdout_steps: _builtins.int
+    draft_seconds: _builtins.float
+    """Seconds between forwards of drafting, and of keeping drafters and draft memory up to date."""
+    learn_seconds: _builtins.float
     @_builtins.property
     def accepted_by_source(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceTotal]: ...
     @_builtins.property
@@ -648,14 +660,28 @@ class WorkerStats(_message.Message):
         recycling: _builtins.bool = ...,
         dropped_by_reason: _abc.Iterable[Global___DroppedTotal] | None = ...,
         lost_corpus_blocks: _builtins.int = ...,
+        net_gain_low: _builtins.float | None = ...,
+        net_gain_high: _builtins.float | None = ...,
+        holdout_steps: _builtins.int = ...,
+        draft_seconds: _builtins.float = ...,
+        learn_seconds: _builtins.float = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "net_gain", b"net_gain"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "dropped_by_reason", b"dropped_by_reason", "evicted_tokens", b"evicted_tokens", "expected_accepted_tokens", b"expected_accepted_tokens", "generated_tokens", b"generated_tokens", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "process_id", b"process_id", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_by_reason", b"dropped_by_reason", "evicted_tokens", b"evicted_tokens", "expected_accepted_tokens", b"expected_accepted_tokens", "generated_tokens", b"generated_tokens", "holdout_steps", b"holdout_steps", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "process_id", b"process_id", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__net_gain: _TypeAlias = _typing.Literal["net_gain"]  # noqa: Y015
     _WhichOneofArgType__net_gain: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain"]  # noqa: Y015
+    _WhichOneofReturnType__net_gain_high: _TypeAlias = _typing.Literal["net_gain_high"]  # noqa: Y015
+    _WhichOneofArgType__net_gain_high: _TypeAlias = _typing.Literal["_net_gain_high", b"_net_gain_high"]  # noqa: Y015
+    _WhichOneofReturnType__net_gain_low: _TypeAlias = _typing.Literal["net_gain_low"]  # noqa: Y015
+    _WhichOneofArgType__net_gain_low: _TypeAlias = _typing.Literal["_net_gain_low", b"_net_gain_low"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain) -> _WhichOneofReturnType__net_gain | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain_high) -> _WhichOneofReturnType__net_gain_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain_low) -> _WhichOneofReturnType__net_gain_low | None: ...
 
 Global___WorkerStats: _TypeAlias = WorkerStats  # noqa: Y015
 

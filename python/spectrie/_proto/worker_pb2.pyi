@@ -915,6 +915,11 @@ class Load(_message.Message):
     CHOICES_TOTAL_FIELD_NUMBER: _builtins.int
     CHOICES_RIGHT_FIELD_NUMBER: _builtins.int
     DROPPED_TOKENS_FIELD_NUMBER: _builtins.int
+    DRAFT_SECONDS_FIELD_NUMBER: _builtins.int
+    LEARN_SECONDS_FIELD_NUMBER: _builtins.int
+    NET_GAIN_FIELD_NUMBER: _builtins.int
+    NET_GAIN_LOW_FIELD_NUMBER: _builtins.int
+    NET_GAIN_HIGH_FIELD_NUMBER: _builtins.int
     LOST_CORPUS_BLOCKS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
@@ -931,7 +936,7 @@ class Load(_message.Message):
     expected_accepted: _builtins.float
     """Sum of the probabilities of the drafted tokens."""
     offered_steps: _builtins.int
-    """Steps that may draft, with their tokens and time; likewise the steps held out at zero budget."""
+    """Steps that may draft, with their tokens and time; likewise the steps held out for plain decoding."""
     offered_tokens: _builtins.int
     offered_ms: _builtins.float
     holdout_steps: _builtins.int
@@ -950,6 +955,15 @@ class Load(_message.Message):
     choices_total: _builtins.int
     """Decode-only steps whose decision to draft or not can be judged, and the correct ones."""
     choices_right: _builtins.int
+    draft_seconds: _builtins.float
+    """Seconds between forwards of drafting, and of keeping drafters and draft memory up to date."""
+    learn_seconds: _builtins.float
+    net_gain: _builtins.float
+    """Tokens per millisecond of steps that may draft over those held out, and the ends of its 95 % interval; absent
+    until enough steps were held out.
+    """
+    net_gain_low: _builtins.float
+    net_gain_high: _builtins.float
     lost_corpus_blocks: _builtins.int
     """Blocks of 64 KiB of the loaded corpora that were found damaged or cut off."""
     @_builtins.property
@@ -999,13 +1013,29 @@ class Load(_message.Message):
         choices_total: _builtins.int = ...,
         choices_right: _builtins.int = ...,
         dropped_tokens: _abc.Iterable[_builtins.int] | None = ...,
+        draft_seconds: _builtins.float = ...,
+        learn_seconds: _builtins.float = ...,
+        net_gain: _builtins.float | None = ...,
+        net_gain_low: _builtins.float | None = ...,
+        net_gain_high: _builtins.float | None = ...,
         lost_corpus_blocks: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__net_gain: _TypeAlias = _typing.Literal["net_gain"]  # noqa: Y015
+    _WhichOneofArgType__net_gain: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain"]  # noqa: Y015
+    _WhichOneofReturnType__net_gain_high: _TypeAlias = _typing.Literal["net_gain_high"]  # noqa: Y015
+    _WhichOneofArgType__net_gain_high: _TypeAlias = _typing.Literal["_net_gain_high", b"_net_gain_high"]  # noqa: Y015
+    _WhichOneofReturnType__net_gain_low: _TypeAlias = _typing.Literal["net_gain_low"]  # noqa: Y015
+    _WhichOneofArgType__net_gain_low: _TypeAlias = _typing.Literal["_net_gain_low", b"_net_gain_low"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain) -> _WhichOneofReturnType__net_gain | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain_high) -> _WhichOneofReturnType__net_gain_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain_low) -> _WhichOneofReturnType__net_gain_low | None: ...
 
 Global___Load: _TypeAlias = Load  # noqa: Y015
 

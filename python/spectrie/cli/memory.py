@@ -83,7 +83,6 @@ def _show_stats(workers: Sequence[WorkerReport]) -> None:
 
 
 def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
-    gain = "not measured yet" if worker.net_gain is None else f"{worker.net_gain:.2f}x"
     dropped = ", ".join(f"{name} {count:,}" for name, count in worker.dropped_by_reason.items())
     lost = f", {worker.lost_corpus_blocks:,} blocks lost" if worker.lost_corpus_blocks else ""
     by_source = ", ".join(f"{name} {count:,}" for name, count in worker.accepted_by_source.items())
@@ -95,7 +94,11 @@ def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
         ("drafted", f"{worker.drafted_tokens:,} tokens, {worker.accepted_tokens:,} accepted"),
         ("by source", by_source or "none"),
         ("calibration", kept),
-        ("net gain", gain),
+        ("net gain", _gain(worker)),
+        (
+            "overhead",
+            f"drafting {worker.draft_seconds:,.1f} s, learning {worker.learn_seconds:,.1f} s",
+        ),
         (
             "memory",
             f"{worker.memory_tokens:,} tokens in {worker.memory_bytes / 1e6:,.1f} MB, "
@@ -105,6 +108,14 @@ def _stats(worker: WorkerReport) -> list[tuple[str, str]]:
         ("corpora", f"{worker.corpus_bytes / 1e6:,.1f} MB of files{lost}"),
         ("recycling", "on" if worker.recycling else "off"),
     ]
+
+
+def _gain(worker: WorkerReport) -> str:
+    held_out = f"{worker.holdout_steps:,} steps held out"
+    if worker.net_gain is None:
+        return f"not enough held-out steps ({held_out})"
+    interval = f"{worker.net_gain_low:.2f} to {worker.net_gain_high:.2f}"
+    return f"{worker.net_gain:.2f}x (95 %: {interval}; {held_out})"
 
 
 def _workers(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from spectrie._proto import admin_pb2 as pb
 from spectrie._proto.admin_pb2_grpc import AdminStub
@@ -173,6 +173,10 @@ def _corpus(corpus: pb.Corpus) -> CorpusReport:
     return _report(CorpusReport, corpus, readers=readers, first_loss=first_loss)
 
 
+_NET_GAIN: Final = ("net_gain", "net_gain_low", "net_gain_high")
+"""Fields that are absent until enough steps were held out."""
+
+
 def _worker(stats: pb.WorkerStats) -> WorkerReport:
     sources = {int(source): source.label for source in Source}
     return _report(
@@ -183,6 +187,6 @@ def _worker(stats: pb.WorkerStats) -> WorkerReport:
             for total in stats.accepted_by_source
         },
         calibration=tuple(_report(CalibrationBin, one) for one in stats.calibration),
-        net_gain=stats.net_gain if stats.HasField("net_gain") else None,
         dropped_by_reason={total.reason: total.tokens for total in stats.dropped_by_reason},
+        **{name: getattr(stats, name) if stats.HasField(name) else None for name in _NET_GAIN},
     )

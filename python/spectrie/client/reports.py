@@ -111,7 +111,7 @@ class WorkerReport:
         accepted_by_source: Accepted tokens by source label.
         calibration: Ten bins, the first for probabilities up to 0.1; empty before the first draft.
         net_gain: Tokens per second of steps that may draft, over those of the 1 % held out; None
-            until both were measured.
+            until enough were held out.
         memory_bytes: Draft memory in use.
         memory_tokens: Tokens in it.
         evicted_tokens: Tokens evicted to make room.
@@ -120,6 +120,11 @@ class WorkerReport:
         dropped_by_reason: Tokens that draft memory dropped or did not take, by reason; as in the
             metric `spectrie_memory_dropped_tokens_total`.
         lost_corpus_blocks: Blocks of 64 KiB of the corpora that were damaged or cut off.
+        net_gain_low: Lower end of the 95 % interval of `net_gain`.
+        net_gain_high: Upper end of it.
+        holdout_steps: Steps held out for it.
+        draft_seconds: Time between forwards that drafting took.
+        learn_seconds: Time between forwards that keeping drafters and draft memory up to date took.
     """
 
     worker: str
@@ -141,3 +146,8 @@ class WorkerReport:
     recycling: bool = False
     dropped_by_reason: Mapping[str, int] = field(default_factory=dict)
     lost_corpus_blocks: int = 0
+    net_gain_low: float | None = None
+    net_gain_high: float | None = None
+    holdout_steps: int = 0
+    draft_seconds: float = 0.0
+    learn_seconds: float = 0.0

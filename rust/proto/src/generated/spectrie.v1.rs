@@ -1502,7 +1502,7 @@ pub struct WorkerStats {
     /// Ten bins, the first for probabilities from 0 to 0.1.
     #[prost(message, repeated, tag = "11")]
     pub calibration: ::prost::alloc::vec::Vec<CalibrationBin>,
-    /// Tokens per millisecond of steps that may draft, over those of the 1 % held out; absent until both were measured.
+    /// Tokens per millisecond of steps that may draft, over those of the 1 % held out; absent until enough were held out.
     #[prost(double, optional, tag = "12")]
     pub net_gain: ::core::option::Option<f64>,
     /// Bytes and tokens of draft memory in use, and tokens evicted from it.
@@ -1524,6 +1524,18 @@ pub struct WorkerStats {
     /// Blocks of 64 KiB of the loaded corpora that were found damaged or cut off; nothing is drafted from them.
     #[prost(uint64, tag = "19")]
     pub lost_corpus_blocks: u64,
+    /// Ends of the 95 % interval of net_gain, and the steps held out for it.
+    #[prost(double, optional, tag = "20")]
+    pub net_gain_low: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "21")]
+    pub net_gain_high: ::core::option::Option<f64>,
+    #[prost(uint64, tag = "22")]
+    pub holdout_steps: u64,
+    /// Seconds between forwards of drafting, and of keeping drafters and draft memory up to date.
+    #[prost(double, tag = "23")]
+    pub draft_seconds: f64,
+    #[prost(double, tag = "24")]
+    pub learn_seconds: f64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetStatsRequest {

@@ -363,7 +363,7 @@ pub struct Load {
     /// Sum of the probabilities of the drafted tokens.
     #[prost(double, tag = "12")]
     pub expected_accepted: f64,
-    /// Steps that may draft, with their tokens and time; likewise the steps held out at zero budget.
+    /// Steps that may draft, with their tokens and time; likewise the steps held out for plain decoding.
     #[prost(uint64, tag = "13")]
     pub offered_steps: u64,
     #[prost(uint64, tag = "14")]
@@ -408,6 +408,19 @@ pub struct Load {
     /// share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots.
     #[prost(uint64, repeated, tag = "30")]
     pub dropped_tokens: ::prost::alloc::vec::Vec<u64>,
+    /// Seconds between forwards of drafting, and of keeping drafters and draft memory up to date.
+    #[prost(double, tag = "31")]
+    pub draft_seconds: f64,
+    #[prost(double, tag = "32")]
+    pub learn_seconds: f64,
+    /// Tokens per millisecond of steps that may draft over those held out, and the ends of its 95 % interval; absent
+    /// until enough steps were held out.
+    #[prost(double, optional, tag = "33")]
+    pub net_gain: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "34")]
+    pub net_gain_low: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "35")]
+    pub net_gain_high: ::core::option::Option<f64>,
     /// Blocks of 64 KiB of the loaded corpora that were found damaged or cut off.
     #[prost(uint64, tag = "37")]
     pub lost_corpus_blocks: u64,

@@ -8,7 +8,6 @@ use spectrie_types::DropReason;
 use tonic::Code;
 
 use crate::error::{ErrorKind, RequestError};
-use crate::metrics::net_gain;
 use crate::workers::{Answer, Failure};
 
 /// What some workers did, and why the others did not.
@@ -198,7 +197,12 @@ pub(super) fn stats(worker: String, process_id: i64, load: &worker_v1::Load) -> 
         expected_accepted_tokens: load.expected_accepted,
         accepted_by_source: accepted_by_source.collect(),
         calibration: bins.collect(),
-        net_gain: net_gain(load),
+        net_gain: load.net_gain,
+        net_gain_low: load.net_gain_low,
+        net_gain_high: load.net_gain_high,
+        holdout_steps: load.holdout_steps,
+        draft_seconds: load.draft_seconds,
+        learn_seconds: load.learn_seconds,
         memory_bytes: load.memory_bytes,
         memory_tokens: load.memory_tokens,
         evicted_tokens: load.evicted_tokens,

@@ -43,7 +43,11 @@ pub(super) struct Drafting {
     bin_trials: Family<DecileLabels, Counter>,
     bin_expected: Family<DecileLabels, Sum>,
     bin_accepted: Family<DecileLabels, Counter>,
-    net_gain: Family<WorkerLabels, Amount>,
+    /// The net gain, and the lower and upper end of its interval.
+    net_gain: [Family<WorkerLabels, Amount>; 3],
+    holdout_steps: Family<ModelLabel, Counter>,
+    draft_seconds: Family<ModelLabel, Sum>,
+    learn_seconds: Family<ModelLabel, Sum>,
     recycling: Family<WorkerLabels, Gauge>,
     choices: Family<ModelLabel, Counter>,
     choices_right: Family<ModelLabel, Counter>,
@@ -65,7 +69,14 @@ impl Drafting {
             bin_trials: all.add("spec_calibration_trials", Family::default()),
             bin_expected: all.add("spec_calibration_expected", Family::default()),
             bin_accepted: all.add("spec_calibration_accepted", Family::default()),
-            net_gain: all.add("spec_net_gain_ratio", Family::default()),
+            net_gain: [
+                all.add("spec_net_gain_ratio", Family::default()),
+                all.add("spec_net_gain_low_ratio", Family::default()),
+                all.add("spec_net_gain_high_ratio", Family::default()),
+            ],
+            holdout_steps: all.add("spec_holdout_steps", Family::default()),
+            draft_seconds: all.add("spec_draft_seconds", Family::default()),
+            learn_seconds: all.add("spec_learn_seconds", Family::default()),
             recycling: all.add("spec_recycling", Family::default()),
             choices: all.add("spec_choices", Family::default()),
             choices_right: all.add("spec_choices_right", Family::default()),
@@ -89,8 +100,11 @@ impl Drafting {
         let pages = f64::from(load.pages_total.max(1));
         let cached = f64::from(load.pages_cached) / pages;
         self.cached.get_or_create(&labels).set(cached);
-        if let Some(gain) = net_gain(load) {
-            self.net_gain.get_or_create(&labels).set(gain);
+        let gains = [load.net_gain, load.net_gain_low, load.net_gain_high];
+        for (family, gain) in self.net_gain.iter().zip(gains) {
+            if let Some(gain) = gain {
+                family.get_or_create(&labels).set(gain);
+            }
         }
         let before = {
             let mut reported = lock(&self.reported);
@@ -101,6 +115,11 @@ impl Drafting {
         let model_label = model_label(model);
         for (family, now, before) in [
             (&self.evicted, load.evicted_tokens, before.evicted_tokens),
+            (
+                &self.holdout_steps,
+                load.holdout_steps,
+                before.holdout_steps,
+            ),
             (&self.choices, load.choices_total, before.choices_total),
             (
                 &self.choices_right,
@@ -122,9 +141,26 @@ impl Drafting {
                 .get_or_create(&model_label)
                 .inc_by(now.saturating_sub(before));
         }
-        self.expected
-            .get_or_create(&model_label)
-            .inc_by((load.expected_accepted - before.expected_accepted).max(0.0));
+        for (family, now, before) in [
+            (
+                &self.expected,
+                load.expected_accepted,
+                before.expected_accepted,
+            ),
+            (
+                &self.draft_seconds,
+                load.draft_seconds,
+                before.draft_seconds,
+            ),
+            (
+                &self.learn_seconds,
+                load.learn_seconds,
+                before.learn_seconds,
+            ),
+        ] {
+            let more = (now - before).max(0.0);
+            family.get_or_create(&model_label).inc_by(more);
+        }
         for (reason, &now) in DropReason::ALL.into_iter().zip(&load.dropped_tokens) {
             let before = before.dropped_tokens.get(reason.index()).copied();
             let labels = DropLabels {
@@ -161,7 +197,9 @@ impl Drafting {
         ] {
             gauge.remove(labels);
         }
-        self.net_gain.remove(labels);
+        for family in &self.net_gain {
+            family.remove(labels);
+        }
         self.cached.remove(labels);
         let mut reported = lock(&self.reported);
         reported.gone.push_back(instance.to_owned());
@@ -171,15 +209,6 @@ impl Drafting {
             reported.totals.remove(&oldest);
         }
     }
-}
-
-/// Tokens per millisecond of steps that might draft over those of the steps held out; none until
-/// both were measured.
-pub(crate) fn net_gain(load: &Load) -> Option<f64> {
-    let offered = load.offered_tokens as f64 / load.offered_ms;
-    let holdout = load.holdout_tokens as f64 / load.holdout_ms;
-    let gain = offered / holdout;
-    (load.offered_ms > 0.0 && load.holdout_ms > 0.0 && gain.is_finite()).then_some(gain)
 }
 
 #[cfg(test)]
@@ -199,10 +228,12 @@ mod tests {
             dropped_tokens: vec![tokens, 0, 2 * tokens],
             expected_accepted: tokens as f64 / 2.0,
             calibration: vec![CalibrationBin::default(), bin],
-            offered_tokens: 30,
-            offered_ms: 10.0,
-            holdout_tokens: 2,
-            holdout_ms: 1.0,
+            net_gain: Some(1.5),
+            net_gain_low: Some(1.25),
+            net_gain_high: Some(1.75),
+            holdout_steps: 2 * tokens,
+            draft_seconds: tokens as f64 / 4.0,
+            learn_seconds: tokens as f64 / 8.0,
             recycling: true,
             lost_corpus_blocks: 2,
             choices_total: 10 * tokens,
@@ -233,6 +264,11 @@ mod tests {
             "spectrie_spec_calibration_expected_total{model=\"m\",decile=\"1\"} 16",
             "spectrie_spec_calibration_accepted_total{model=\"m\",decile=\"1\"} 16",
             "spectrie_spec_net_gain_ratio{model=\"m\",worker=\"w2\"} 1.5",
+            "spectrie_spec_net_gain_low_ratio{model=\"m\",worker=\"w2\"} 1.25",
+            "spectrie_spec_net_gain_high_ratio{model=\"m\",worker=\"w2\"} 1.75",
+            "spectrie_spec_holdout_steps_total{model=\"m\"} 32",
+            "spectrie_spec_draft_seconds_total{model=\"m\"} 4",
+            "spectrie_spec_learn_seconds_total{model=\"m\"} 2",
             "spectrie_spec_recycling{model=\"m\",worker=\"w3\"} 1",
             "spectrie_corpus_lost_blocks{model=\"m\",worker=\"w3\"} 2",
             "spectrie_kv_cached_ratio{model=\"m\",worker=\"w2\"} 0.75",
@@ -258,10 +294,17 @@ mod tests {
     }
 
     #[test]
-    fn net_gain_needs_both_kinds_of_steps() {
-        let mut load = totals(0);
-        assert_eq!(net_gain(&load), Some(1.5));
-        load.holdout_ms = 0.0;
-        assert_eq!(net_gain(&load), None);
+    fn no_net_gain_is_told_before_enough_steps_were_held_out() {
+        let metrics = Metrics::new();
+        let load = Load {
+            net_gain: None,
+            net_gain_low: None,
+            net_gain_high: None,
+            ..totals(1)
+        };
+        metrics.load("m", "w1", "process", &load);
+        let (_, text) = metrics.encode();
+        assert!(!text.contains("spectrie_spec_net_gain_ratio{"), "{text}");
+        assert!(text.contains("spectrie_spec_holdout_steps_total{model=\"m\"} 2"));
     }
 }

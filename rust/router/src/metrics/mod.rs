@@ -7,5 +7,4 @@ mod table;
 
 pub use collector::Metrics;
 pub(crate) use collector::ModelMetrics;
-pub(crate) use drafting::net_gain;
 pub use table::TABLE;

@@ -83,6 +83,26 @@ pub const TABLE: &[(&str, &str)] = &[
         "Tokens per second of steps that may draft over holdout steps, since the worker's start",
     ),
     (
+        "spec_net_gain_low_ratio",
+        "Lower end of the 95 % interval of the net gain",
+    ),
+    (
+        "spec_net_gain_high_ratio",
+        "Upper end of the 95 % interval of the net gain",
+    ),
+    (
+        "spec_holdout_steps",
+        "Decode-only steps held out without drafts, to measure the net gain",
+    ),
+    (
+        "spec_draft_seconds",
+        "Time between forwards that drafting took",
+    ),
+    (
+        "spec_learn_seconds",
+        "Time between forwards that keeping drafters and draft memory up to date took",
+    ),
+    (
         "spec_recycling",
         "1 while the model's runner-up tokens are a draft source",
     ),
@@ -161,10 +181,9 @@ mod tests {
             running: 1,
             pages_total: 4,
             pages_used: 1,
-            offered_tokens: 2,
-            offered_ms: 1.0,
-            holdout_tokens: 1,
-            holdout_ms: 1.0,
+            net_gain: Some(2.0),
+            net_gain_low: Some(1.5),
+            net_gain_high: Some(2.5),
             calibration: vec![CalibrationBin::default()],
             dropped_tokens: vec![1],
             ..Load::default()
