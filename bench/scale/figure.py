@@ -55,6 +55,16 @@ FIGURES = (
     Figure("bytes of a second save of nothing new", 0.0, 0.0),
     Figure("bytes read to open a corpus", 64e6, 8e6),
     Figure("bytes of the corpus"),
+    Figure("on/off alone, 8 requests", better="more"),
+    Figure("on/off alone, 32 requests", better="more"),
+    Figure("on/off beside 100 tenants, 32 requests", better="more"),
+    Figure("on/off beside 1,000 tenants, 8 requests", better="more"),
+    Figure("beside 100 tenants, 32 requests, over alone", 0.9, 0.98, "more"),
+    Figure("beside 1,000 tenants, 8 requests, over alone", 0.9, 0.98, "more"),
+    Figure("on/off nothing predictable, 1 requests", 0.98, 0.995, "more"),
+    Figure("on/off nothing predictable, 8 requests", 0.98, 0.995, "more"),
+    Figure("on/off nothing predictable, 32 requests", 0.98, 0.995, "more"),
+    Figure("net gain of the metric off by", 0.05, 0.02),
 )
 """In the order of the table."""
 

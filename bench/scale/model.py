@@ -6,7 +6,7 @@ Forwards take no time here: what counts is the time of the engine's thread, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -43,11 +43,14 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Seconds of the engine's thread in one step, and the drafts that were asked for."""
+    """Seconds of the engine's thread in one step, the drafts that were asked for, and its forward."""
 
     plan_s: float
     commit_s: float
     draft_calls: int
+    num_rows: int
+    num_tokens: int
+    is_decoding: bool
 
 
 @dataclass(slots=True)
@@ -56,9 +59,11 @@ class Driver:
 
     Args:
         engine: Must be idle.
+        forward_ms: Milliseconds that a forward of some rows counts as.
     """
 
     engine: _core.Engine
+    forward_ms: Callable[[int], float] = lambda _: _FORWARD_MS
     _texts: dict[int, Script] = field(default_factory=dict)
     _owners: dict[int, int] = field(default_factory=dict)
     _next: int = 0
@@ -84,13 +89,25 @@ class Driver:
             planned = time.thread_time()
             if plan is None:
                 return costs
-            now_s += _FORWARD_MS / 1e3
+            forward_ms = self.forward_ms(len(plan.row_token))
+            now_s += forward_ms / 1e3
             tokens, ids, probabilities = self._forward(plan)
             committing = time.thread_time()
-            engine.commit_tokens(plan.plan_id, tokens, _FORWARD_MS, now_s, ids, probabilities)
+            output = engine.commit_tokens(
+                plan.plan_id, tokens, forward_ms, now_s, ids, probabilities
+            )
             commit_s = time.thread_time() - committing
             asked = engine.load().draft_calls
-            costs.append(StepCost(planned - began, commit_s, asked - calls))
+            costs.append(
+                StepCost(
+                    plan_s=planned - began,
+                    commit_s=commit_s,
+                    draft_calls=asked - calls,
+                    num_rows=len(plan.row_token),
+                    num_tokens=len(output.token_ids),
+                    is_decoding=bool((plan.request_kind == 1).all()),
+                )
+            )
             calls = asked
 
     def _submit(self, script: Script, namespace: str, learn: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.against.build import Build, Child
-from bench.scale import samplers
+from bench.scale import price, samplers
 from bench.scale.figure import FIGURES, Figure, verdict
 from bench.support import machine, report
 from bench.support.pairs import MIN_PAIRS
@@ -26,7 +26,7 @@ SMALLER_CORPUS_TOKENS = 200_000_000
 CORPUS_BYTES_FREE = 60 << 30
 """Free bytes below which the smaller corpus is built."""
 QUICK_CORPUS_TOKENS = 2_000_000
-_SAMPLERS = ("held", "beside", "size", "scale-draft", "ends", "disk")
+_SAMPLERS = ("held", "beside", "size", "scale-draft", "ends", "disk", "price")
 _HEADER = ["what", "base", "ours", "floor", "goal", "samples", "verdict"]
 _Samples = dict[str, list[float]]
 
@@ -55,7 +55,8 @@ def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
     commits = [build.commit for build in builds]
     notes = [
         (f"Base: commit {commits[0]}. " if base else "")
-        + "Times are processor time of the engine's thread; forwards take none. A figure is the median of its"
+        + "Times are processor time of the engine's thread; forwards take none, or count as 10 ms where speculation"
+        " on is compared with off. A figure is the median of its"
         " samples, taken in turn where there are two builds. Corpus:"
         f" {tokens:,} generated tokens."
     ]
@@ -78,7 +79,8 @@ def _take(
     taken: Sequence[_Samples],
 ) -> None:
     print(f"scale: {sampler}", file=sys.stderr, flush=True)
-    children = [Child(build, sampler, folder, threads, more, samplers.__name__) for build in builds]
+    module = price if sampler in price.SAMPLERS else samplers
+    children = [Child(build, sampler, folder, threads, more, module.__name__) for build in builds]
     try:
         for number in range(count):
             order = list(zip(children, taken, strict=True))

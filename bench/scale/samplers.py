@@ -18,7 +18,7 @@ from bench.scale.model import VOCABULARY, Driver, Script, StepCost, zipf
 from bench.support import builds
 from spectrie import _core
 
-__all__ = ["SAMPLERS"]
+__all__ = ["BIG_TOKENS", "SAMPLERS", "TENANTS", "scale_engine", "teach"]
 
 MIB = 1 << 20
 BUDGET = 256 * MIB
@@ -37,7 +37,10 @@ CHUNK_TOKENS = 2_048
 COSTS = ([1, 2, 64, 512, 2 * CHUNK_TOKENS], [10.0, 10.001, 10.1, 11.0, 20.0])
 
 
-def _engine(*, memory_bytes: int = BUDGET, num_pages: int = 8_000, **options: Any) -> _core.Engine:
+def scale_engine(
+    *, memory_bytes: int = BUDGET, num_pages: int = 8_000, **options: Any
+) -> _core.Engine:
+    """An engine of the default budget, and forwards whose rows are nearly free."""
     options = {"max_context": 4_096, "max_running": 64, "holdout_every": 0} | options
     engine = builds.engine(
         vocabulary_size=VOCABULARY,
@@ -51,7 +54,8 @@ def _engine(*, memory_bytes: int = BUDGET, num_pages: int = 8_000, **options: An
     return engine
 
 
-def _teach(engine: _core.Engine, namespace: str, tokens: int, random: np.random.Generator) -> None:
+def teach(engine: _core.Engine, namespace: str, tokens: int, random: np.random.Generator) -> None:
+    """Teaches a namespace so many tokens that no text predicts."""
     for first in range(0, tokens, TEACH_TOKENS):
         engine.learn(namespace, zipf(random, min(TEACH_TOKENS, tokens - first)).tolist())
 
@@ -77,16 +81,16 @@ class Held(Sampler):
         self.scripts = [_recorded(one.prompt_ids, one.output_ids, one.topk) for one in recorded]
 
     def take(self, number: int) -> Sample:
-        engine = _engine()
+        engine = scale_engine()
         driver = Driver(engine)
         random = np.random.default_rng(number)
         for tenant in range(TENANTS):
             name = f"tenant-{tenant}"
-            _teach(engine, name, TAUGHT_TOKENS, random)
+            teach(engine, name, TAUGHT_TOKENS, random)
             driver.run([self.scripts[tenant % len(self.scripts)]], namespace=name, learn=True)
         held = sum(min(one.num_tokens, TAUGHT_TOKENS) for one in engine.namespaces())
         last = self._gain(driver, f"tenant-{TENANTS - 1}")
-        lone = self._gain(Driver(_engine()), "lone")
+        lone = self._gain(Driver(scale_engine()), "lone")
         return {
             "tokens held": held / (TENANTS * TAUGHT_TOKENS),
             "recycling in the last tenant": last / lone,
@@ -95,7 +99,7 @@ class Held(Sampler):
 
     def _gain(self, driver: Driver, name: str) -> float:
         """What recycling adds to the tokens accepted a step, cold: over a tenant without it."""
-        plain = Driver(_engine(recycle="off"))
+        plain = Driver(scale_engine(recycle="off"))
         return self._accepted(driver, name) - self._accepted(plain, name)
 
     def _accepted(self, driver: Driver, name: str) -> float:
@@ -108,11 +112,11 @@ class Beside(Sampler):
     """A draft of a large tenant, alone and beside a thousand small ones."""
 
     def open(self) -> None:
-        self.alone, self.beside = _engine(), _engine()
+        self.alone, self.beside = scale_engine(), scale_engine()
         for tenant in range(TENANTS):
             self.beside.learn(f"tenant-{tenant}", [1, 2, 3, 4])
         for engine in (self.alone, self.beside):
-            _teach(engine, "big", BIG_TOKENS, np.random.default_rng(2))
+            teach(engine, "big", BIG_TOKENS, np.random.default_rng(2))
         self.take(0)
 
     def take(self, number: int) -> Sample:
@@ -133,8 +137,8 @@ class Size(Sampler):
     def open(self) -> None:
         self.engines = []
         for size in SIZES:
-            engine = _engine(memory_bytes=SIZED_BUDGET)
-            _teach(engine, "one", size, np.random.default_rng(3))
+            engine = scale_engine(memory_bytes=SIZED_BUDGET)
+            teach(engine, "one", size, np.random.default_rng(3))
             self.engines.append(engine)
         self.take(0)
 
@@ -173,13 +177,13 @@ class Ends(Sampler):
             "max_batch_rows": 2 * CHUNK_TOKENS,
             "num_pages": pages + 64,
         }
-        engine = _engine(**options)
+        engine = scale_engine(**options)
         ended = Driver(engine).run(
             [Script(self.text, LONG_TOKENS - 64)], namespace="long", learn=True
         )
         # Two that do not fit together: the later one is preempted while both decode.
         half = LONG_TOKENS // 2
-        engine = _engine(**options | {"num_pages": pages - 64})
+        engine = scale_engine(**options | {"num_pages": pages - 64})
         pair = [Script(self.text[:half], half - 2_048), Script(self.text[half:], half - 2_048)]
         preempted = Driver(engine).run(pair, namespace="long", learn=True)
         return {
@@ -203,8 +207,8 @@ class Disk(Sampler):
             builder.finish(str(self.corpus))
 
     def take(self, number: int) -> Sample:
-        engine = _engine()
-        _teach(engine, "one", 1_000_000, np.random.default_rng(6))
+        engine = scale_engine()
+        teach(engine, "one", 1_000_000, np.random.default_rng(6))
         place = self.folder / f"state-{number}"
         engine.save(str(place), "scale")
         first = _files(place)
@@ -215,7 +219,7 @@ class Disk(Sampler):
         )
         _drop_from_cache(self.corpus)
         before = _bytes_read()
-        opened = _engine()
+        opened = scale_engine()
         opened.add_corpus(str(self.corpus))
         return {
             "bytes of a second save of nothing new": float(again),

@@ -12,7 +12,7 @@ from typing import Any
 from spectrie import _core
 from spectrie._proto import worker_pb2
 
-__all__ = ["engine", "greedy_request", "running", "step_loop"]
+__all__ = ["engine", "greedy_request", "net_gain", "running", "step_loop"]
 
 
 def engine(**options: Any) -> _core.Engine:
@@ -58,6 +58,16 @@ def greedy_request(
             ignore_eos=True,
         )
     return made
+
+
+def net_gain(load: Any) -> float | None:
+    """What an engine says that drafts gain; None until it knows."""
+    try:
+        gain: float | None = load.net_gain
+    except AttributeError:
+        held_out = load.holdout_tokens * load.step_ms_total
+        gain = load.offered_tokens * load.holdout_ms_total / held_out if held_out else None
+    return gain
 
 
 def step_loop() -> Any:
