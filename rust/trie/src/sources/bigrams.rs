@@ -11,9 +11,7 @@ use std::path::Path;
 use spectrie_types::sizes::TOP_K;
 
 use crate::sources::recycled::answer::Answer;
-use crate::store::atomic_file::{
-    self, Access, Checked, FINGERPRINT_BYTES, check_fingerprint, checked,
-};
+use crate::store::atomic_file::{self, Checked, FINGERPRINT_BYTES, check_fingerprint, checked};
 use crate::{TokenId, TrieError};
 
 /// First bytes of every file of bigrams.
@@ -116,7 +114,7 @@ impl Bigrams {
     /// [`TrieError::Fingerprint`] if it is longer than 64 bytes; [`TrieError::Io`].
     pub fn save(&self, path: &Path, fingerprint: &str) -> Result<(), TrieError> {
         check_fingerprint(fingerprint)?;
-        atomic_file::replace(path, Access::Shared, |file| self.encode(file, fingerprint))?;
+        atomic_file::replace(path, |file| self.encode(file, fingerprint))?;
         Ok(())
     }
 

@@ -1,8 +1,7 @@
 //! Atomically replaced files with checksums.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -104,26 +103,16 @@ pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
     (xxhash_rust::xxh3::xxh3_64(body) == u64::from_le_bytes(*checksum)).then_some(body)
 }
 
-/// Who may read a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// As the process's mask allows.
-    Shared,
-    /// The user of the process alone.
-    Private,
-}
-
 /// Writes the file at `path`: a reader, even after a crash or a power cut at any moment,
 /// finds the old file or the whole new one. Gives its bytes.
 pub(crate) fn replace(
     path: &Path,
-    access: Access,
     body: impl FnOnce(&mut Checked<BufWriter<File>>) -> io::Result<()>,
 ) -> Result<usize, TrieError> {
     let partial = partial_path(path);
-    let written = write_synced(&partial, access, body).and_then(|bytes| {
+    let written = write_synced(&partial, body).and_then(|bytes| {
         fs::rename(&partial, path)?;
-        sync_folder(path)?;
+        sync_folder(path.parent().unwrap_or(path))?;
         Ok(bytes)
     });
     written.map_err(|error| {
@@ -135,15 +124,9 @@ pub(crate) fn replace(
 
 fn write_synced(
     path: &Path,
-    access: Access,
     body: impl FnOnce(&mut Checked<BufWriter<File>>) -> io::Result<()>,
 ) -> io::Result<usize> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    if access == Access::Private {
-        options.mode(0o600);
-    }
-    let file = options.open(path)?;
+    let file = File::create(path)?;
     let mut writer = Checked::new(BufWriter::with_capacity(BUFFER_BYTES, file));
     body(&mut writer)?;
     let bytes = writer.bytes();
@@ -162,33 +145,14 @@ fn partial_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Removes what killed processes left of their attempts to write the file at `path`.
-pub(crate) fn remove_partials(path: &Path) {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
-    else {
-        return;
-    };
-    let ours = partial_path(path);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let left = entry.file_name();
-        let stale = left
-            .to_str()
-            .is_some_and(|left| left.starts_with(name) && left.ends_with(".partial"));
-        if stale && entry.path() != ours {
-            // A process that cannot remove it can still write beside it.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Makes a rename in the folder of `path` outlast a power cut.
-fn sync_folder(path: &Path) -> io::Result<()> {
+/// Makes what was renamed, made or removed in `folder` outlast a power cut.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     // Miri can sync files only.
     if cfg!(miri) {
         return Ok(());
     }
-    let folder = path.parent().filter(|folder| folder != &Path::new(""));
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    let is_here = folder == Path::new("");
+    File::open(if is_here { Path::new(".") } else { folder })?.sync_all()
 }
 
 #[cfg(test)]

@@ -7,14 +7,13 @@
 //! Tokens are kept inverted, so that a cell that was never written, zero, holds the separator
 //! (`u32::MAX`): then a new arena need not be filled, and costs its writer no time.
 
-use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::atomic_file::Checked;
 use crate::store::block_shape::BlockShape;
 use crate::store::chains::ORDERS;
+use crate::store::dirty::Dirty;
 use crate::store::extent::Extent;
 use crate::store::grant::{Account, Grant};
 use crate::store::sync::{AtomicU32, fill, set, zeroed};
@@ -32,6 +31,8 @@ const CELLS_PER_WORD: usize = u32::BITS as usize;
 pub(crate) struct Block {
     /// Its number in the namespace: blocks are numbered without gaps, oldest first.
     id: u64,
+    /// What was written since it was saved.
+    dirty: Dirty,
     /// Inverted.
     tokens: Box<[AtomicU32]>,
     /// One of each order per token: see [`crate::store::view::View`].
@@ -56,6 +57,7 @@ impl Block {
         debug_assert!(capacity.is_power_of_two());
         let block = Self {
             id,
+            dirty: Dirty::new(capacity),
             tokens: zeroed(capacity),
             links: zeroed(capacity * ORDERS.len()),
             contexts: zeroed(capacity.div_ceil(CELLS_PER_WORD)),
@@ -71,12 +73,19 @@ impl Block {
 
     /// Bytes of an arena for `capacity` tokens.
     pub(crate) fn bytes_for(capacity: usize) -> usize {
-        (capacity * (1 + ORDERS.len()) + capacity.div_ceil(CELLS_PER_WORD)) * size_of::<u32>()
+        let words = capacity * (1 + ORDERS.len()) + capacity.div_ceil(CELLS_PER_WORD);
+        words * size_of::<u32>() + Dirty::bytes_for(capacity)
     }
 
     /// Bytes of this arena, counted from what it owns.
     pub(crate) fn bytes(&self) -> usize {
-        (self.tokens.len() + self.links.len() + self.contexts.len()) * size_of::<u32>()
+        let words = self.tokens.len() + self.links.len() + self.contexts.len();
+        words * size_of::<u32>() + self.dirty.bytes()
+    }
+
+    /// What was written since it was saved.
+    pub(crate) fn dirty(&self) -> &Dirty {
+        &self.dirty
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -194,6 +203,7 @@ impl Block {
     /// Repeats tokens that can be found elsewhere, as context of those that follow.
     pub(crate) fn write_context(&self, extent: &mut Extent, context: &[TokenId]) {
         debug_assert!(context.len() <= extent.room());
+        let first = extent.next;
         for &token in context {
             let cell = extent.next as usize;
             let word = &self.contexts[cell / CELLS_PER_WORD];
@@ -203,6 +213,7 @@ impl Block {
             self.tokens[cell].store(!token, Release);
             extent.next += 1;
         }
+        self.dirty.mark(first..extent.next);
     }
 
     /// Writes the next token of an extent. Nothing leads to it yet.
@@ -216,40 +227,63 @@ impl Block {
         self.num_tokens.fetch_add(count, Relaxed);
     }
 
-    /// Writes what it holds now, while others write on.
-    pub(crate) fn save<W: Write>(&self, writer: &mut Checked<W>) -> io::Result<BlockShape> {
-        let shape = BlockShape {
+    /// What is to be known to load it, as it is now.
+    pub(crate) fn shape(&self) -> BlockShape {
+        BlockShape {
             capacity: self.capacity() as u32,
             end: self.end(),
             num_tokens: self.num_tokens(),
             credit: self.credit(),
-        };
-        let end = shape.end as usize;
-        writer.write_words(self.tokens[..end].iter().map(|token| !token.load(Acquire)))?;
-        let words = &self.contexts[..end.div_ceil(CELLS_PER_WORD)];
-        writer.write_words(words.iter().map(|word| word.load(Relaxed)))?;
-        writer.end_block()?;
-        Ok(shape)
+        }
     }
 
-    /// A block of `shape` with these cells and contexts, which [`Block::save`] wrote. Nothing
-    /// leads to its text yet.
-    pub(crate) fn load(
-        grant: Grant,
-        shape: BlockShape,
-        tokens: impl Iterator<Item = TokenId>,
-        contexts: impl Iterator<Item = u32>,
-    ) -> Self {
+    /// Appends what `cells`, the first of which is a multiple of 32, hold now, while others write
+    /// on: the tokens, then the words that say which of them are context.
+    pub(crate) fn copy(&self, cells: Range<u32>, to: &mut Vec<u8>) {
+        let cells = cells.start as usize..cells.end as usize;
+        for token in &self.tokens[cells.clone()] {
+            to.extend_from_slice(&(!token.load(Acquire)).to_le_bytes());
+        }
+        let words = cells.start / CELLS_PER_WORD..cells.end.div_ceil(CELLS_PER_WORD);
+        for word in &self.contexts[words] {
+            to.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+    }
+
+    /// A block of `shape` whose text is still to be filled in. Nothing leads to it yet.
+    pub(crate) fn restored(shape: BlockShape, grant: Grant) -> Self {
         let mut block = Self::new(0, shape.capacity as usize, grant);
-        let end = shape.end as usize;
-        // The last cell of an extent is a separator, whatever the file says.
-        let tokens = tokens.take(end.saturating_sub(1));
-        fill(&mut block.tokens, tokens.map(|token| !token));
-        fill(&mut block.contexts, contexts);
         set(&mut block.end, shape.end);
         set(&mut block.num_tokens, shape.num_tokens);
         set(&mut block.credit, shape.credit);
         block
+    }
+
+    /// Fills in cells from `first` on, a multiple of 32, as [`Block::copy`] gave them. Nobody else
+    /// sees the block yet.
+    pub(crate) fn fill(
+        &mut self,
+        first: u32,
+        tokens: impl Iterator<Item = TokenId>,
+        contexts: impl Iterator<Item = u32>,
+    ) {
+        // The last cell of an extent is a separator, whatever the file says.
+        let last = self.end().saturating_sub(1).saturating_sub(first);
+        let first = first as usize;
+        let tokens = tokens.take(last as usize).map(|token| !token);
+        fill(&mut self.tokens[first..], tokens);
+        fill(&mut self.contexts[first / CELLS_PER_WORD..], contexts);
+    }
+
+    /// Counts the text that was filled in, since some of it is missing. Gives the tokens that are
+    /// not there.
+    pub(crate) fn recount(&mut self) -> u32 {
+        let is_text = |cell: &u32| self.token(*cell) != SEPARATOR && !self.is_context(*cell);
+        let found = (0..self.end()).filter(is_text).count() as u32;
+        let missing = self.num_tokens().saturating_sub(found);
+        let kept = self.num_tokens() - missing;
+        set(&mut self.num_tokens, kept);
+        missing
     }
 }
 
@@ -271,7 +305,7 @@ mod tests {
     fn bytes_are_those_of_the_arena() {
         let block = block(1024);
         assert_eq!(block.bytes(), Block::bytes_for(1024));
-        assert_eq!(block.bytes(), 20 * 1024 + 1024 / 8);
+        assert_eq!(block.bytes(), 20 * 1024 + 1024 / 8 + 4);
     }
 
     #[test]
@@ -286,6 +320,32 @@ mod tests {
             block.tokens_before(37).take(3).collect::<Vec<_>>(),
             [8, 7, 34]
         );
+    }
+
+    #[test]
+    fn a_copy_fills_a_block_like_it() {
+        let block = block(1024);
+        let mut extent = block.reserve(400);
+        block.write_context(&mut extent, &(0..35).collect::<Vec<_>>());
+        write(&block, &mut extent, &(100..300).collect::<Vec<_>>());
+        block.add_tokens(200);
+        let mut copy = Vec::new();
+        block.copy(0..block.end(), &mut copy);
+        let (words, _) = copy.as_chunks::<4>();
+        let words = words.iter().map(|word| u32::from_le_bytes(*word));
+        let end = block.end() as usize;
+        let grant = Grant::unbounded(block.bytes());
+        let mut again = Block::restored(block.shape(), grant);
+        again.fill(0, words.clone().take(end), words.clone().skip(end));
+        assert_eq!(again.recount(), 0);
+        assert_eq!(again.shape(), block.shape());
+        for cell in 0..1024 {
+            assert_eq!(again.token(cell), block.token(cell));
+            assert_eq!(again.is_context(cell), block.is_context(cell));
+        }
+        let mut half = Block::restored(block.shape(), Grant::unbounded(block.bytes()));
+        half.fill(0, words.clone().take(135), words.skip(end));
+        assert_eq!((half.recount(), half.num_tokens()), (100, 100));
     }
 
     #[test]

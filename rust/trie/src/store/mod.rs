@@ -4,6 +4,8 @@ pub(crate) mod atomic_file;
 pub(crate) mod block;
 pub(crate) mod block_shape;
 pub(crate) mod chains;
+pub(crate) mod dirty;
+pub(crate) mod disk;
 pub(crate) mod extent;
 pub(crate) mod grant;
 pub(crate) mod heads;

@@ -207,6 +207,7 @@ impl View {
         }
         self.link(self.position(id, cell), text, first);
         block.add_tokens((text.len() - first) as u32);
+        block.dirty().mark(cell..extent.next());
     }
 
     /// Makes the text of the block numbered `id` findable, to which nothing leads.

@@ -106,6 +106,32 @@ fn a_reader_sees_the_start_of_a_document_that_is_being_written() {
 }
 
 #[test]
+fn what_is_written_beside_a_save_is_in_it_or_counts_as_unsaved() {
+    explore(|| {
+        let (view, id) = view();
+        let view = Arc::new(view);
+        let save = |view: &View, id| {
+            let block = view.block(id).unwrap();
+            let taken = block.dirty().take();
+            let mut cells = Vec::new();
+            block.copy(0..block.end(), &mut cells);
+            (taken, cells)
+        };
+        let saver = {
+            let view = Arc::clone(&view);
+            thread::spawn(move || save(&view, id))
+        };
+        insert(&view, id, &[1, 2]);
+        let (taken, saved) = saver.join().unwrap();
+        let (later, now) = save(&view, id);
+        assert!(!taken.is_empty() || !later.is_empty());
+        if later.is_empty() {
+            assert_eq!(saved, now, "nothing is left for the next save");
+        }
+    });
+}
+
+#[test]
 fn documents_written_side_by_side_do_not_mix() {
     explore(|| {
         let (view, id) = view();

@@ -9,7 +9,7 @@ use crate::sources::corpora::corpus::CorpusInfo;
 use crate::sources::corpora::header::{Header, MAX_NAME_BYTES};
 use crate::sources::corpora::layout::Format;
 use crate::sources::corpora::readers::Readers;
-use crate::store::atomic_file::{self, Access, check_fingerprint};
+use crate::store::atomic_file::{self, check_fingerprint};
 use crate::{SEPARATOR, TokenId, TrieError};
 
 /// Most tokens and separators of one corpus: positions are 32-bit words.
@@ -164,7 +164,7 @@ impl CorpusBuilder {
             num_cells: self.cells.len() as u32,
             num_documents: self.num_documents,
         };
-        let bytes = atomic_file::replace(path, Access::Shared, |out| {
+        let bytes = atomic_file::replace(path, |out| {
             let index = IndexWriter {
                 cells: &self.cells,
                 header: &header,
