@@ -1,18 +1,18 @@
 //! The draft memory of a worker: its namespaces under one byte budget.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use spectrie_types::{DropReason, NUM_DROP_REASONS};
 
 use crate::namespaces::pool::Pool;
 use crate::namespaces::snapshot::info::SnapshotInfo;
-use crate::namespaces::snapshot::load::{Loaded, load};
-use crate::namespaces::snapshot::place::SnapshotPlace;
-use crate::namespaces::snapshot::save::{save, save_again};
+use crate::namespaces::snapshot::turns::Turns;
 use crate::store::atomic_file::check_fingerprint;
+use crate::store::disk::{Disk, Machine};
 use crate::{
     Bigrams, Corpus, CorpusCache, CorpusInfo, MemoryConfig, NamespaceInfo, Readers, SharedTrie,
     TrieError,
@@ -29,8 +29,9 @@ pub struct DraftMemory {
     corpus_bytes: usize,
     pool: Arc<Pool>,
     held: Mutex<Held>,
-    /// Saves take turns; where the last snapshot is.
-    saving: Mutex<Option<SnapshotPlace>>,
+    snapshots: Turns,
+    /// Bytes written to snapshots.
+    written_bytes: AtomicU64,
 }
 
 /// What is known by name.
@@ -77,6 +78,11 @@ impl DraftMemory {
     ///
     /// [`TrieError::OutOfRange`] if a bound is invalid.
     pub fn new(config: MemoryConfig) -> Result<Self, TrieError> {
+        Self::on_disk(config, Arc::new(Machine))
+    }
+
+    /// Creates an empty memory that keeps its snapshots on `disk`.
+    pub(super) fn on_disk(config: MemoryConfig, disk: Arc<dyn Disk>) -> Result<Self, TrieError> {
         config.validate()?;
         let pool = Arc::new(Pool::new(config.capacity_bytes));
         Ok(Self {
@@ -84,7 +90,8 @@ impl DraftMemory {
             corpus_bytes: CorpusCache::DEFAULT_BYTES,
             pool,
             held: Mutex::default(),
-            saving: Mutex::default(),
+            snapshots: Turns::new(disk),
+            written_bytes: AtomicU64::new(0),
         })
     }
 
@@ -132,11 +139,6 @@ impl DraftMemory {
         held.made.push(Arc::downgrade(&shared));
         held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
         shared
-    }
-
-    #[cfg(test)]
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
     }
 
     /// Every namespace, the one idle longest first.
@@ -234,67 +236,76 @@ impl DraftMemory {
         Ok(())
     }
 
-    /// Saves the text of every namespace in `folder`, which is created if missing, for the
-    /// tokenizer with `fingerprint` (at most 64 bytes). Drafting and inserting continue; text
-    /// inserted during the save may be missing.
+    /// Saves what is new in the text of every namespace in `folder`, which is created if missing, for
+    /// the tokenizer with `fingerprint` (at most 64 bytes). Drafting and inserting continue; text
+    /// inserted during the save may be missing. Where nothing is new, nothing is written.
     ///
-    /// The file is readable by this user only, replaced atomically and synced: a crash at any
-    /// moment leaves the old or the new snapshot complete. Corpora are not included.
+    /// The files are readable by this user only and synced: a crash at any moment leaves the old or
+    /// the new snapshot complete. Snapshots of a few other tokenizers stay beside it. Corpora are not
+    /// included.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Io`] if it cannot be written; the old snapshot stays.
-    /// [`TrieError::Fingerprint`] if the fingerprint is too long.
+    /// [`TrieError::Io`] if it cannot be written; the old snapshot stays, and the next save writes
+    /// what this one did not. [`TrieError::Fingerprint`] if the fingerprint is too long.
     pub fn save(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
         check_fingerprint(fingerprint)?;
-        let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        fs::create_dir_all(folder).map_err(|error| TrieError::io("make", folder, &error))?;
-        let new = SnapshotPlace::new(folder, fingerprint);
-        let info = save(&new, &self.oldest_first())?;
-        *place = Some(new);
-        Ok(info)
+        loop {
+            let mut snapshots = self.snapshots.take();
+            let is_awaited = || self.snapshots.is_awaited();
+            let tries = self.oldest_first();
+            if let Some(info) = snapshots.save(folder, fingerprint, &tries, is_awaited)? {
+                self.written_bytes.fetch_add(info.written_bytes, Relaxed);
+                return Ok(info);
+            }
+        }
     }
 
     /// Restores the snapshot in `folder`; its text counts as older than any inserted since. Text
     /// that exceeds the byte budget or the number of namespaces is left out, the least useful
-    /// first. Returns what was restored: nothing if there is no snapshot.
+    /// first, and counted as [`DropReason::NoRoom`]. What is damaged is left out, named, counted as
+    /// [`DropReason::Damaged`] and kept aside. Returns what was restored: nothing if there is no
+    /// snapshot of this tokenizer.
     ///
     /// # Errors
     ///
-    /// [`TrieError::Refused`] if the snapshot is damaged, of another format version or of another
-    /// tokenizer; [`TrieError::Io`] if it cannot be read. Memory then stays unchanged, and no
-    /// bytes can make it panic.
+    /// [`TrieError::Refused`] if nothing can be used of the snapshot; [`TrieError::Io`] if it cannot
+    /// be read. Memory then stays unchanged, and no bytes can make it panic.
     pub fn restore(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
-        let mut place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = place.insert(SnapshotPlace::new(folder, fingerprint));
-        let loaded = load(place, self.config.max_namespaces, &self.pool)?;
-        let info = loaded.info;
-        self.take_in(loaded);
-        Ok(info)
-    }
-
-    /// Puts what a snapshot held before the text of its namespaces.
-    pub(super) fn take_in(&self, loaded: Loaded) {
+        check_fingerprint(fingerprint)?;
+        let mut snapshots = self.snapshots.take();
+        let max_namespaces = self.config.max_namespaces;
+        let loaded = snapshots.restore(folder, fingerprint, max_namespaces, &self.pool)?;
+        self.pool
+            .note_dropped(DropReason::Damaged, loaded.info.damaged_tokens);
+        self.pool
+            .note_dropped(DropReason::NoRoom, loaded.no_room_tokens);
         for namespace in loaded.namespaces {
             let shared = self.namespace(&namespace.name);
             shared.restore(namespace.blocks, namespace.accepted_tokens);
         }
+        Ok(loaded.info)
     }
 
     /// Forgets the text of `namespace` and returns whether it existed. Its running requests stop
     /// reading and extending that text with their next step; new requests start empty.
     ///
-    /// Before this returns, a snapshot in the folder last saved to or restored from is saved again
-    /// without the text, or removed if that fails.
+    /// Before this returns, its name and text are gone from the files of the folder last saved to or
+    /// restored from, for every tokenizer. What cannot be rewritten there is removed. It waits for
+    /// the block that a running save is writing, or for a restore, but not for a whole save.
     pub fn forget(&self, namespace: &str) -> bool {
         // At once, and again when no snapshot is being restored any more that might hold it.
         let was_known = self.forget_now(namespace);
-        let place = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshots = self.snapshots.take_to_forget();
         let is_known = self.forget_now(namespace);
-        if let Some(place) = &*place {
-            save_again(place, &self.oldest_first());
-        }
+        let written = snapshots.forget(namespace, &self.oldest_first());
+        self.written_bytes.fetch_add(written, Relaxed);
         was_known || is_known
+    }
+
+    /// Returns the bytes written to snapshots since this memory was created.
+    pub fn snapshot_written_bytes(&self) -> u64 {
+        self.written_bytes.load(Relaxed)
     }
 
     /// Forgets every trie of that name, also those that only running requests hold. Says whether

@@ -1,22 +1,19 @@
-//! Reading a snapshot back into blocks.
+//! Reading saved blocks back into memory, as far as there is room.
 
-use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::thread;
 
-use crate::TrieError;
 use crate::namespaces::pool::Pool;
-use crate::namespaces::snapshot::file::{self, ReadAt, Refusal, SavedBlock, SavedNamespace};
+use crate::namespaces::snapshot::folder::SnapshotFolder;
 use crate::namespaces::snapshot::info::SnapshotInfo;
-use crate::namespaces::snapshot::place::SnapshotPlace;
-use crate::namespaces::snapshot::segment;
-use crate::store::atomic_file::{CHECKSUM_BYTES, checked};
+use crate::namespaces::snapshot::part::part_header;
+use crate::namespaces::snapshot::run::{Run, Runs};
+use crate::namespaces::snapshot::saved::{SavedBlock, SavedNamespace};
 use crate::store::block::Block;
 use crate::store::grant::Grant;
 use crate::store::heads;
 
-/// Most threads that read blocks, each with a buffer of the largest.
+/// Most threads that read blocks, each with a buffer of a run.
 const MAX_THREADS: usize = 4;
 
 /// What was read: namespaces with their blocks, oldest first.
@@ -24,6 +21,8 @@ const MAX_THREADS: usize = 4;
 pub(crate) struct Loaded {
     pub(crate) namespaces: Vec<LoadedNamespace>,
     pub(crate) info: SnapshotInfo,
+    /// Tokens left out since there is no room for them.
+    pub(crate) no_room_tokens: u64,
 }
 
 /// One namespace that was read.
@@ -34,64 +33,48 @@ pub(crate) struct LoadedNamespace {
     pub(crate) blocks: Vec<Block>,
 }
 
-/// Reads the snapshot at `place`, as far as `pool` has bytes for it; nothing when there is none.
-pub(crate) fn load(
-    place: &SnapshotPlace,
-    max_namespaces: usize,
-    pool: &Pool,
-) -> Result<Loaded, TrieError> {
-    let path = &place.path;
-    let source = match File::open(path) {
-        Ok(source) => source,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::default()),
-        Err(error) => return Err(TrieError::io("open", path, &error)),
-    };
-    let loaded = load_from(&source, &place.fingerprint, max_namespaces, pool);
-    loaded.map_err(|refusal| match refusal {
-        Refusal::Io(error) => TrieError::io("read", path, &error),
-        Refusal::Wrong { found, expected } => refused(path.clone(), found, expected),
-    })
+/// A block that was read from parts.
+#[derive(Debug)]
+pub(super) struct PartedBlock {
+    pub(super) block: Block,
+    /// Its runs, those that could not be read included.
+    pub(super) runs: Runs,
+    /// Those that could not be read.
+    pub(super) damaged: Vec<Run>,
+    pub(super) lost_tokens: u32,
 }
 
-/// Reads what `source` holds for the tokenizer with `fingerprint`.
-pub(super) fn load_from<S: ReadAt>(
-    source: &S,
-    fingerprint: &str,
+/// Drops the namespaces above the maximum, and the least useful blocks that the budget cannot hold
+/// beside the tables of heads. Gives leave for the other blocks, in their order, and the number of
+/// tokens left out.
+pub(super) fn fit<P>(
+    saved: &mut Vec<SavedNamespace<P>>,
     max_namespaces: usize,
     pool: &Pool,
-) -> Result<Loaded, Refusal> {
-    let (version, mut saved) = file::read_index(source, fingerprint)?;
+) -> (Vec<Grant>, u64) {
+    let tokens =
+        |saved: &[SavedNamespace<P>]| -> u64 { saved.iter().map(SavedNamespace::num_tokens).sum() };
+    let all_tokens = tokens(saved);
     let surplus = saved.len().saturating_sub(max_namespaces);
     saved.drain(..surplus);
-    let grants = fit(&mut saved, pool);
-    let blocks = read_blocks(source, version, &saved, grants)?;
-    let info = SnapshotInfo::new(&saved, source.len()? as usize);
-    let mut blocks = blocks.into_iter();
-    let namespaces = saved.into_iter().map(|namespace| LoadedNamespace {
-        name: namespace.name,
-        accepted_tokens: namespace.accepted_tokens,
-        blocks: blocks.by_ref().take(namespace.blocks.len()).collect(),
-    });
-    Ok(Loaded {
-        namespaces: namespaces.collect(),
-        info,
-    })
+    let grants = grant(saved, pool);
+    let mut granted = grants.iter();
+    for namespace in &mut *saved {
+        let fits = |_: &SavedBlock<P>| granted.next().is_some_and(Option::is_some);
+        namespace.blocks.retain(fits);
+    }
+    saved.retain(|namespace| !namespace.blocks.is_empty());
+    let left_out = all_tokens - tokens(saved);
+    (grants.into_iter().flatten().collect(), left_out)
 }
 
-/// Drops the least useful blocks that the budget cannot hold beside the tables of heads, and gives
-/// leave for the others, in their order.
-fn fit(saved: &mut Vec<SavedNamespace>, pool: &Pool) -> Vec<Grant> {
-    let mut all: Vec<_> = saved
-        .iter()
-        .enumerate()
-        .flat_map(|(owner, namespace)| {
-            namespace
-                .blocks
-                .iter()
-                .map(move |block| (owner, block.shape))
-        })
-        .enumerate()
-        .collect();
+/// Leave for each block that fits, the most useful first.
+fn grant<P>(saved: &[SavedNamespace<P>], pool: &Pool) -> Vec<Option<Grant>> {
+    let shapes = saved.iter().enumerate().flat_map(|(owner, namespace)| {
+        let blocks = namespace.blocks.iter();
+        blocks.map(move |block| (owner, block.shape))
+    });
+    let mut all: Vec<_> = shapes.enumerate().collect();
     // The newest first among equals.
     all.sort_by(|(a, (_, first)), (b, (_, second))| {
         let usefulness = |credit: u32, capacity: u32| f64::from(credit) / f64::from(capacity);
@@ -115,53 +98,39 @@ fn fit(saved: &mut Vec<SavedNamespace>, pool: &Pool) -> Vec<Grant> {
             (capacities[owner], heads_bytes) = (capacity, more);
         }
     }
-    let mut granted = grants.iter();
-    for namespace in &mut *saved {
-        let fits = |_: &SavedBlock| granted.next().is_some_and(Option::is_some);
-        namespace.blocks.retain(fits);
-    }
-    saved.retain(|namespace| !namespace.blocks.is_empty());
-    grants.into_iter().flatten().collect()
-}
-
-fn refused(path: PathBuf, found: String, expected: String) -> TrieError {
-    TrieError::Refused {
-        kind: "snapshot",
-        path,
-        found,
-        expected,
-        remedy: "serving starts without it, and the next save replaces it",
-    }
+    grants
 }
 
 /// Every block of `saved`, in order, read by several threads.
-fn read_blocks<S: ReadAt>(
-    source: &S,
-    version: u32,
-    saved: &[SavedNamespace],
+pub(super) fn read_blocks<P: Sync, T: Send, E: Send>(
+    saved: &[SavedNamespace<P>],
     grants: Vec<Grant>,
-) -> Result<Vec<Block>, Refusal> {
-    let wanted: Vec<_> = saved
-        .iter()
-        .flat_map(|namespace| &namespace.blocks)
-        .zip(grants)
-        .enumerate()
-        .map(|(index, (block, grant))| (index, *block, grant))
-        .collect();
+    read: impl Fn(&SavedBlock<P>, Grant) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let blocks = saved.iter().flat_map(|namespace| &namespace.blocks);
+    let wanted: Vec<_> = blocks.zip(grants).enumerate().collect();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(MAX_THREADS).min(wanted.len()).max(1);
     let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-    for (index, block) in wanted.into_iter().enumerate() {
-        shares[index % threads].push(block);
+    for (index, block) in wanted {
+        shares[index % threads].push((index, block));
     }
-    let parts: Vec<Result<Vec<_>, Refusal>> = thread::scope(|scope| {
-        let readers: Vec<_> = shares
+    let read_share = |share: Vec<(usize, (&SavedBlock<P>, Grant))>| {
+        let read = |(index, (block, grant))| Ok((index, read(block, grant)?));
+        share.into_iter().map(read).collect::<Result<Vec<_>, E>>()
+    };
+    let parts: Vec<Result<Vec<_>, E>> = thread::scope(|scope| {
+        let own = shares.pop();
+        let readers = shares
             .into_iter()
-            .map(|share| scope.spawn(|| read_share(source, version, share)))
-            .collect();
-        let joined = readers.into_iter().map(thread::ScopedJoinHandle::join);
-        let lost = || Err(Refusal::Io(io::Error::other("a reading thread failed")));
-        joined.map(|part| part.unwrap_or_else(|_| lost())).collect()
+            .map(|share| scope.spawn(|| read_share(share)));
+        let readers: Vec<_> = readers.collect();
+        let own = own.map(read_share);
+        let joined = readers.into_iter().map(|reader| {
+            let ended = reader.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.chain(own).collect()
     });
     let mut blocks = Vec::new();
     for part in parts {
@@ -171,27 +140,49 @@ fn read_blocks<S: ReadAt>(
     Ok(blocks.into_iter().map(|(_, block)| block).collect())
 }
 
-fn read_share<S: ReadAt>(
-    source: &S,
-    version: u32,
-    share: Vec<(usize, SavedBlock, Grant)>,
-) -> Result<Vec<(usize, Block)>, Refusal> {
-    let mut buffer = Vec::new();
-    let mut blocks = Vec::with_capacity(share.len());
-    for (index, SavedBlock { offset, shape }, grant) in share {
-        buffer.resize(file::saved_bytes(version, shape) + CHECKSUM_BYTES, 0);
-        source.read_at(&mut buffer, offset)?;
-        let bytes = checked(&buffer).ok_or_else(|| file::damaged("block"))?;
-        let (words, _) = bytes.as_chunks::<4>();
-        let words: Vec<_> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        let (tokens, rest) = words.split_at(shape.end as usize);
-        let contexts = if version == file::SEGMENTS_VERSION {
-            segment::contexts(shape, &words)
-        } else {
-            rest.to_vec()
+/// Reads a block from parts. Where a run is damaged or missing its cells stay separators.
+pub(super) fn read_parted(
+    folder: &SnapshotFolder,
+    saved: &SavedBlock<Runs>,
+    grant: Grant,
+) -> io::Result<PartedBlock> {
+    let mut block = Block::restored(saved.shape, grant);
+    let mut damaged = Vec::new();
+    let mut bytes = Vec::new();
+    for run in saved.place.all() {
+        bytes.resize(run.bytes(), 0);
+        let is_whole = match folder.read_part(run.part, u64::from(run.offset), &mut bytes) {
+            Ok(()) => run.fill(&bytes, &mut block),
+            Err(error) if is_damage(&error) => false,
+            Err(error) => return Err(error),
         };
-        let block = Block::load(grant, shape, tokens.iter().copied(), contexts.into_iter());
-        blocks.push((index, block));
+        if !is_whole {
+            damaged.push(*run);
+        }
     }
-    Ok(blocks)
+    let lost_tokens = if damaged.is_empty() {
+        0
+    } else {
+        block.recount()
+    };
+    Ok(PartedBlock {
+        block,
+        runs: saved.place.clone(),
+        damaged,
+        lost_tokens,
+    })
+}
+
+/// Whether the file of a part is what it should be at its beginning.
+pub(super) fn has_header(folder: &SnapshotFolder, part: u32) -> bool {
+    let expected = part_header(folder.fingerprint());
+    let mut found = vec![0; expected.len()];
+    folder.read_part(part, 0, &mut found).is_ok() && found == expected
+}
+
+/// Whether an error says that bytes of a file are lost, and not that it cannot be read now.
+fn is_damage(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    let lost = [io::ErrorKind::NotFound, io::ErrorKind::UnexpectedEof];
+    lost.contains(&error.kind()) || error.raw_os_error() == Some(EIO)
 }

@@ -1,0 +1,76 @@
+//! Erasing: what no run holds is overwritten.
+//!
+//! A manifest that says so is durable before anything is overwritten, and stays until all is. So a
+//! crash meanwhile leaves the erasing to whoever opens the snapshot next.
+
+use std::io;
+
+use crate::namespaces::snapshot::folder::SnapshotFolder;
+use crate::namespaces::snapshot::manifest::{HEADER_BYTES, Manifest};
+
+/// Bytes overwritten at once.
+const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Leaves `namespace` out of the snapshot in `folder`, whose manifest is `manifest`, and erases its
+/// text. When this returns, no file there holds its name or text, and the manifest before is gone.
+/// Gives the bytes written.
+///
+/// # Errors
+///
+/// Those of writing. The manifest then says that text is to be erased, or is the old one.
+pub(super) fn forget(
+    folder: &SnapshotFolder,
+    manifest: &mut Manifest,
+    namespace: &str,
+) -> io::Result<u64> {
+    manifest.namespaces.retain(|saved| saved.name != namespace);
+    manifest.is_erasing = true;
+    let encoded = manifest.encode(folder.fingerprint());
+    folder.prepare(&encoded)?;
+    folder.publish_alone()?;
+    Ok(encoded.len() as u64 + finish(folder, manifest)?)
+}
+
+/// Erases what no run of `manifest` holds, and then has it say that this is done. Gives the bytes
+/// written.
+pub(super) fn finish(folder: &SnapshotFolder, manifest: &mut Manifest) -> io::Result<u64> {
+    folder.remove_damaged()?;
+    folder.remove_other_parts(&manifest.parts())?;
+    let mut written = overwrite_dead(folder, manifest)?;
+    manifest.is_erasing = false;
+    let encoded = manifest.encode(folder.fingerprint());
+    folder.prepare(&encoded)?;
+    folder.publish_alone()?;
+    written += encoded.len() as u64;
+    Ok(written)
+}
+
+/// Writes zeros between the runs of each part.
+fn overwrite_dead(folder: &SnapshotFolder, manifest: &Manifest) -> io::Result<u64> {
+    let runs = manifest.runs();
+    let place = |start: u32, bytes: usize| (u64::from(start), u64::from(start) + bytes as u64);
+    let runs = runs.map(|run| (run.part, place(run.offset, run.bytes())));
+    let mut runs: Vec<_> = runs.collect();
+    runs.sort_unstable();
+    let mut written = 0;
+    for (part, bytes) in folder.parts()? {
+        let before = written;
+        let mut free = HEADER_BYTES as u64;
+        let of_part = runs.iter().filter(|(of, _)| *of == part);
+        let end = [(bytes, bytes)];
+        for &(start, end) in of_part.map(|(_, place)| place).chain(&end) {
+            let mut at = free;
+            while at < start {
+                let count = (start - at).min(ZEROS.len() as u64);
+                folder.write_part(part, at, &ZEROS[..count as usize])?;
+                at += count;
+                written += count;
+            }
+            free = free.max(end);
+        }
+        if written > before {
+            folder.sync_part(part)?;
+        }
+    }
+    Ok(written)
+}
