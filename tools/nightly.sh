@@ -14,7 +14,7 @@ if [[ $installed == *miri* && $installed == *rust-src* ]]; then
   export MIRIFLAGS=-Zmiri-disable-isolation
   echo "==> Miri: what publishes text and what reads files"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
-    block:: heads:: views:: corpora::tests::fuzz readers_beside_each_other snapshot::fuzz \
+    block:: heads:: views:: corpora::tests::fuzz readers_beside_each_other snapshot::tests \
     atomic_file:: chains:: recycled::table::tests::the
   echo "==> Miri: readers beside writers, with weak memory"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency -- \

@@ -71,22 +71,30 @@ fn kill_and_open(times: u64) {
         assert!(restored.num_tokens > 0 && restored.num_tokens.is_multiple_of(u64::from(TOKENS)));
         assert_eq!(restored.num_tokens, after.num_tokens());
     }
-    let left = std::fs::read_dir(folder.path())
-        .expect("the folder")
-        .count();
+    let left: usize = files(folder.path());
     assert!(
-        left <= 2,
+        left <= 20,
         "{left} files: what killed processes left is removed"
     );
 }
 
+/// Files in `folder` and in the folders there.
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let counts = entries.map(|entry| {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { files(&path) } else { 1 }
+    });
+    counts.sum()
+}
+
 #[test]
-fn ten_kills_leave_the_old_or_the_new_snapshot() {
-    kill_and_open(10);
+fn kills_leave_the_old_or_the_new_snapshot() {
+    kill_and_open(12);
 }
 
 #[test]
 #[ignore = "deep"]
-fn a_hundred_kills_leave_the_old_or_the_new_snapshot() {
-    kill_and_open(100);
+fn two_hundred_kills_leave_the_old_or_the_new_snapshot() {
+    kill_and_open(200);
 }

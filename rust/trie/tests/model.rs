@@ -101,7 +101,6 @@ struct World {
     memory: DraftMemory,
     taught: HashMap<u32, Taught>,
     saved: HashMap<u32, Taught>,
-    has_snapshot: bool,
     running: HashMap<usize, Running>,
     corpora: Vec<(Arc<Corpus>, Taught)>,
     loaded: HashSet<u32>,
@@ -135,7 +134,6 @@ impl World {
             memory: DraftMemory::new(config).expect("a valid config"),
             taught: HashMap::new(),
             saved: HashMap::new(),
-            has_snapshot: false,
             running: HashMap::new(),
             corpora,
             loaded: HashSet::new(),
@@ -165,9 +163,7 @@ impl World {
                 let known = self.memory.forget(&format!("n{namespace}"));
                 assert!(known || !self.taught.contains_key(&namespace));
                 self.taught.remove(&namespace);
-                if self.has_snapshot {
-                    self.saved = self.taught.clone();
-                }
+                self.saved.remove(&namespace);
                 for running in self.running.values_mut() {
                     running.forgotten |= running.namespace == namespace;
                 }
@@ -177,7 +173,6 @@ impl World {
                 let saved = saved.expect("a writable folder");
                 assert_eq!(saved.num_tokens, self.memory.num_tokens());
                 self.saved = self.taught.clone();
-                self.has_snapshot = true;
             }
             Operation::Restart => {
                 self.running.clear();

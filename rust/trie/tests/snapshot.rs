@@ -7,15 +7,17 @@ mod common;
 mod drafts;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::Folder;
+use common::{Folder, bytes_in};
 use drafts::matches_only;
 use spectrie_trie::{
     DraftMemory, Drafter, MemoryConfig, NamespaceInfo, SharedTrie, SnapshotInfo, TokenId,
 };
+use spectrie_types::DropReason;
 
 const TOKENIZER: &str = "0123456789abcdef";
 
@@ -35,6 +37,11 @@ fn draft(shared: &Arc<SharedTrie>, context: &[TokenId]) -> Vec<(TokenId, f32)> {
         .iter()
         .map(|node| (node.token, node.value))
         .collect()
+}
+
+/// Where the files of the snapshot are.
+fn tokenizer_folder(folder: &Folder) -> PathBuf {
+    folder.path().join(format!("memory-{TOKENIZER}"))
 }
 
 fn document(number: u32, tokens: u32) -> Vec<TokenId> {
@@ -58,16 +65,19 @@ fn a_restart_drafts_as_before() {
         (saved.num_namespaces, saved.num_tokens),
         (2, before.num_tokens())
     );
-    let size = fs::metadata(folder.path().join("memory.snapshot"))
-        .expect("a file")
-        .len();
-    assert_eq!(saved.bytes as u64, size);
+    assert_eq!(saved.bytes, bytes_in(folder.path()).len());
+    assert_eq!(saved.written_bytes, saved.bytes as u64);
 
     let after = memory(1 << 20);
     let restored = after
         .restore(folder.path(), TOKENIZER)
         .expect("a whole snapshot");
-    assert_eq!(restored, saved);
+    let written_bytes = 0;
+    let expected = SnapshotInfo {
+        written_bytes,
+        ..saved
+    };
+    assert_eq!(restored, expected);
     let known = |memory: &DraftMemory| {
         let infos = memory.namespaces().into_iter();
         // Tables reach the size that their text needs at once.
@@ -116,36 +126,90 @@ fn teaching_goes_on_after_a_restart_and_restored_text_ages() {
     );
 }
 
+/// The files of snapshots of earlier versions, with the tokens of their long text.
+const SINGLE_FILES: [(&[u8], u32); 2] = [
+    (include_bytes!("common/version1.snapshot"), 600),
+    (include_bytes!("common/version2.snapshot"), 1600),
+];
+
 #[test]
-fn a_snapshot_of_the_version_before_is_read_once() {
-    let folder = Folder::new();
-    let path = folder.path().join("memory.snapshot");
-    fs::write(&path, include_bytes!("common/version1.snapshot")).expect("a folder");
-    let after = memory(64 << 10);
-    let restored = after
-        .restore(folder.path(), TOKENIZER)
-        .expect("a whole snapshot");
-    assert_eq!((restored.num_namespaces, restored.num_tokens), (2, 608));
-    // What that version was taught, whose first text lay in several segments.
-    let taught = memory(64 << 10);
-    let long: Vec<_> = (1000..1600).collect();
-    taught.namespace("a").insert(&long);
-    taught.namespace("a").insert(&[5, 6, 7, 8, 9]);
-    taught.namespace("b").insert(&[1, 2, 3]);
-    for (name, text) in [("a", &long[..]), ("a", &[5, 6, 7, 8, 9]), ("b", &[1, 2, 3])] {
-        let (after, taught) = (after.namespace(name), taught.namespace(name));
-        for end in 1..text.len() {
-            // No longer than the context that a segment began with.
-            let context = &text[end.saturating_sub(16)..end];
-            assert_eq!(draft(&after, context)[0], draft(&taught, context)[0]);
-        }
+fn a_snapshot_of_a_version_before_is_read_once() {
+    for (file, long) in SINGLE_FILES {
+        let folder = Folder::new();
+        let path = folder.path().join("memory.snapshot");
+        fs::write(&path, file).expect("a folder");
+        let after = memory(256 << 10);
+        let restored = after
+            .restore(folder.path(), TOKENIZER)
+            .expect("a whole snapshot");
+        let num_tokens = u64::from(long) + 8;
+        assert_eq!(
+            (restored.num_namespaces, restored.num_tokens, restored.bytes),
+            (2, num_tokens, file.len())
+        );
+        // What that version was taught, whose first text lay in several blocks.
+        let taught = memory(256 << 10);
+        let long: Vec<_> = (1000..1000 + long).collect();
+        taught.namespace("a").insert(&long);
+        taught.namespace("a").insert(&[5, 6, 7, 8, 9]);
+        taught.namespace("b").insert(&[1, 2, 3]);
+        let same = |after: &DraftMemory| {
+            for (name, text) in [("a", &long[..]), ("a", &[5, 6, 7, 8, 9]), ("b", &[1, 2, 3])] {
+                let (after, taught) = (after.namespace(name), taught.namespace(name));
+                for end in 1..text.len() {
+                    // No longer than the context that a segment began with.
+                    let context = &text[end.saturating_sub(16)..end];
+                    assert_eq!(draft(&after, context)[0], draft(&taught, context)[0]);
+                }
+            }
+            assert_eq!(after.num_tokens(), taught.num_tokens());
+        };
+        same(&after);
+        assert!(path.exists(), "until it is saved anew");
+        after
+            .save(folder.path(), TOKENIZER)
+            .expect("a writable folder");
+        assert!(!path.exists());
+        let again = memory(256 << 10);
+        again
+            .restore(folder.path(), TOKENIZER)
+            .expect("a whole snapshot");
+        same(&again);
     }
-    assert_eq!(after.num_tokens(), taught.num_tokens());
-    after
-        .save(folder.path(), TOKENIZER)
-        .expect("a writable folder");
-    let bytes = fs::read(&path).expect("the file");
-    assert_eq!(bytes[8], 2, "and written anew");
+}
+
+#[test]
+fn every_damage_of_a_single_file_is_refused_and_it_is_kept_aside() {
+    for (file, _) in SINGLE_FILES {
+        let folder = Folder::new();
+        let path = folder.path().join("memory.snapshot");
+        let memory = memory(256 << 10);
+        memory.namespace("x").insert(&[1, 2, 3]);
+        let (namespaces, bytes) = (memory.namespaces(), memory.bytes());
+        let refused = |damaged: &[u8]| {
+            fs::write(&path, damaged).expect("a writable folder");
+            let error = memory
+                .restore(folder.path(), TOKENIZER)
+                .expect_err("damaged");
+            assert_eq!(memory.namespaces(), namespaces);
+            assert_eq!(memory.bytes(), bytes);
+            let kept = fs::read(folder.path().join("memory.snapshot.damaged"));
+            assert_eq!(kept.expect("a file"), damaged);
+            error.to_string()
+        };
+        // The header, the index and the end, and some of the blocks between.
+        let ends = file.len() - 120;
+        for at in (0..file.len()).filter(|at| !(100..ends).contains(at) || at % 256 == 0) {
+            let mut damaged = file.to_vec();
+            damaged[at] ^= 0x40;
+            assert!(refused(&damaged).contains("expected"), "byte {at}");
+            assert!(refused(&file[..at]).contains("expected"), "cut at {at}");
+        }
+        let mut version = file.to_vec();
+        version[8] = 9;
+        assert!(refused(&version).contains("format version 9, expected version 1 or 2"));
+        assert!(refused(b"").contains("serving starts without it"));
+    }
 }
 
 #[test]
@@ -155,58 +219,6 @@ fn no_snapshot_is_a_cold_start() {
         .restore(folder.path(), TOKENIZER)
         .expect("a cold start");
     assert_eq!(nothing, SnapshotInfo::default());
-}
-
-#[test]
-fn every_damage_is_refused_and_leaves_memory_as_it_was() {
-    let folder = Folder::new();
-    let before = memory(64 << 10);
-    before.namespace("a").insert(&document(0, 30));
-    before
-        .save(folder.path(), TOKENIZER)
-        .expect("a writable folder");
-    let path = folder.path().join("memory.snapshot");
-    let whole = fs::read(&path).expect("the file");
-
-    let memory = memory(64 << 10);
-    memory.namespace("x").insert(&[1, 2, 3]);
-    let (namespaces, bytes) = (memory.namespaces(), memory.bytes());
-    let refused = |damaged: &[u8], tokenizer: &str| {
-        fs::write(&path, damaged).expect("a writable folder");
-        let error = memory
-            .restore(folder.path(), tokenizer)
-            .expect_err("damaged");
-        assert_eq!(memory.namespaces(), namespaces);
-        assert_eq!(memory.bytes(), bytes);
-        error.to_string()
-    };
-    // Every byte of the header, the index and the end, and some of the block between.
-    let ends = whole.len() - 120;
-    for at in (0..whole.len()).filter(|at| !(100..ends).contains(at) || at % 16 == 0) {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x40;
-        assert!(
-            refused(&damaged, TOKENIZER).contains("expected"),
-            "byte {at}"
-        );
-        assert!(
-            refused(&whole[..at], TOKENIZER).contains("expected"),
-            "cut at {at}"
-        );
-    }
-    let message = refused(&whole, "another");
-    assert!(
-        message.contains("found tokenizer \"0123456789abcdef\", expected tokenizer \"another\""),
-        "{message}"
-    );
-    let mut version = whole.clone();
-    version[8] = 9;
-    assert!(refused(&version, TOKENIZER).contains("format version 9, expected version 2"));
-    assert!(refused(b"", TOKENIZER).contains("serving starts without it"));
-    fs::write(&path, &whole).expect("a writable folder");
-    memory
-        .restore(folder.path(), TOKENIZER)
-        .expect("the undamaged file is fine");
 }
 
 #[test]
@@ -232,58 +244,30 @@ fn what_the_budget_cannot_hold_is_the_least_useful() {
         .expect("a whole snapshot");
     assert!(restored.num_tokens < before.num_tokens());
     assert_eq!(restored.num_tokens, after.num_tokens());
+    let left_out = before.num_tokens() - after.num_tokens();
+    let dropped = after.dropped_tokens();
+    assert_eq!(dropped[DropReason::NoRoom.index()], left_out);
+    assert_eq!(dropped.iter().sum::<u64>(), left_out);
     assert!(after.bytes() <= 256 << 10);
     assert_eq!(draft(&after.namespace("a"), &used[..30])[0].0, used[30]);
 }
 
 #[test]
-fn forgotten_text_is_gone_from_the_disk_too() {
+fn a_save_that_fails_leaves_the_last_snapshot_and_the_next_one_makes_up_for_it() {
     let folder = Folder::new();
     let before = memory(1 << 20);
-    before.namespace("a").insert(&document(3, 50));
-    before.namespace("b").insert(&document(4, 50));
-    before
-        .save(folder.path(), TOKENIZER)
-        .expect("a writable folder");
-    let holds = |number: u32| {
-        let bytes = fs::read(folder.path().join("memory.snapshot")).expect("the file");
-        let token = (number * 10_000 + 5).to_le_bytes();
-        bytes.windows(4).any(|window| window == token)
-    };
-    assert!(holds(3));
-    before.forget("a");
-    assert!(!holds(3) && holds(4));
-    let after = memory(1 << 20);
-    let restored = after
-        .restore(folder.path(), TOKENIZER)
-        .expect("a whole snapshot");
-    assert_eq!(restored.num_namespaces, 1);
-    assert_eq!(draft(&after.namespace("a"), &document(3, 10)), []);
-    // Also what a snapshot holds that could not be restored.
-    let other = memory(1 << 20);
-    other
-        .restore(folder.path(), "another tokenizer")
-        .expect_err("foreign");
-    assert!(!other.forget("b"));
-    assert!(!holds(4));
-}
-
-#[test]
-fn a_save_that_fails_leaves_the_last_snapshot() {
-    let folder = Folder::new();
-    let memory = memory(1 << 20);
-    memory.namespace("a").insert(&[1, 2, 3]);
+    before.namespace("a").insert(&[1, 2, 3]);
     let file = folder.path().join("file");
     fs::write(&file, b"").expect("a writable folder");
-    let error = memory
+    let error = before
         .save(&file, TOKENIZER)
         .expect_err("no folder")
         .to_string();
-    assert!(error.starts_with("cannot make "), "{error}");
-    memory
+    assert!(error.starts_with("cannot write "), "{error}");
+    before
         .save(folder.path(), TOKENIZER)
         .expect("a writable folder");
-    let error = memory
+    let error = before
         .save(folder.path(), &"x".repeat(65))
         .expect_err("too long")
         .to_string();
@@ -291,15 +275,24 @@ fn a_save_that_fails_leaves_the_last_snapshot() {
         error.contains("has 65 bytes; allowed: at most 64"),
         "{error}"
     );
-    fs::write(folder.path().join("memory.snapshot.1.partial"), b"left").expect("a file");
-    memory
+    // Where the manifest is to be written there is a folder.
+    before.namespace("a").insert(&document(1, 100));
+    let obstacle = tokenizer_folder(&folder).join("manifest.partial");
+    fs::create_dir(&obstacle).expect("a folder");
+    before
+        .save(folder.path(), TOKENIZER)
+        .expect_err("an obstacle");
+    let old = memory(1 << 20);
+    let restored = old.restore(folder.path(), TOKENIZER);
+    assert_eq!(restored.expect("the last snapshot").num_tokens, 3);
+    fs::remove_dir(&obstacle).expect("a folder");
+    before
         .save(folder.path(), TOKENIZER)
         .expect("a writable folder");
-    let names = fs::read_dir(folder.path()).expect("the folder").count();
-    assert_eq!(names, 2, "what a killed process left is removed");
-    memory
-        .restore(folder.path(), TOKENIZER)
-        .expect("a whole snapshot");
+    let new = memory(1 << 20);
+    new.restore(folder.path(), TOKENIZER).expect("the new one");
+    assert_eq!(new.num_tokens(), 103);
+    assert_eq!(draft(&new.namespace("a"), &[10_005])[0].0, 10_006);
 }
 
 #[cfg(unix)]
@@ -307,11 +300,22 @@ fn a_save_that_fails_leaves_the_last_snapshot() {
 fn a_snapshot_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
-    memory(1 << 20)
-        .save(folder.path(), TOKENIZER)
-        .expect("a writable folder");
-    let metadata = fs::metadata(folder.path().join("memory.snapshot")).expect("a file");
-    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    let memory = memory(1 << 20);
+    memory.namespace("a").insert(&[1, 2, 3]);
+    let state = folder.path().join("state");
+    memory.save(&state, TOKENIZER).expect("a writable folder");
+    let mode = |path: &Path| {
+        let metadata = fs::metadata(path).expect("a file");
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(mode(&state), 0o700);
+    let inner = state.join(format!("memory-{TOKENIZER}"));
+    assert_eq!(mode(&inner), 0o700);
+    let files: Vec<_> = fs::read_dir(inner).expect("a folder").collect();
+    assert_eq!(files.len(), 2, "a manifest and a part");
+    for file in files {
+        assert_eq!(mode(&file.expect("a file").path()), 0o600);
+    }
 }
 
 /// Tokens in a cycle, so that any other continuation is torn or invented.

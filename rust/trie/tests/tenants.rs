@@ -89,7 +89,7 @@ impl Taught {
 #[derive(Default)]
 struct World {
     taught: HashMap<u32, Taught>,
-    saved: Option<HashMap<u32, Taught>>,
+    saved: HashMap<u32, Taught>,
     running: HashMap<u32, (Insertion, Vec<TokenId>)>,
 }
 
@@ -132,20 +132,18 @@ impl World {
                 memory.forget(&name(namespace));
                 self.running.remove(&namespace);
                 self.taught.remove(&namespace);
-                if let Some(saved) = &mut self.saved {
-                    saved.clone_from(&self.taught);
-                }
+                self.saved.remove(&namespace);
             }
             Operation::Save => {
                 memory.save(folder.path(), TOKENIZER).expect("a folder");
-                self.saved = Some(self.taught.clone());
+                self.saved = self.taught.clone();
             }
             Operation::Restart => {
                 self.running.clear();
                 *memory = self::memory();
                 let restored = memory.restore(folder.path(), TOKENIZER);
                 restored.expect("a whole snapshot");
-                self.taught = self.saved.clone().unwrap_or_default();
+                self.taught = self.saved.clone();
             }
         }
     }

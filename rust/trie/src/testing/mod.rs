@@ -3,6 +3,7 @@
 pub(crate) mod corrupt;
 #[cfg(loom)]
 mod interleavings;
+pub(crate) mod memory_disk;
 mod reference;
 #[cfg(not(loom))]
 mod views;

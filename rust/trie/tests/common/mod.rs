@@ -22,6 +22,21 @@ impl Folder {
     }
 }
 
+/// All bytes of the files in `folder` and in the folders there.
+#[allow(dead_code, reason = "not every test needs every helper")]
+pub(crate) fn bytes_in(folder: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            bytes.extend(bytes_in(&path));
+        } else {
+            bytes.extend(fs::read(path).expect("a file"));
+        }
+    }
+    bytes
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
