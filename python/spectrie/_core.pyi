@@ -287,6 +287,9 @@ class Load:
         """Tokens that draft memory dropped or did not take, by reason: room inside a namespace's own
         share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots."""
     @property
+    def snapshot_written_bytes(self) -> int:
+        """Bytes written to snapshots of draft memory."""
+    @property
     def expected_accepted(self) -> float:
         """Expected acceptances: the sum of the values of the draft nodes sent in mode auto."""
     @property
@@ -335,7 +338,19 @@ class CorpusInfo:
     def num_documents(self) -> int: ...
     @property
     def bytes(self) -> int:
-        """Size of its file."""
+        """Size of its files."""
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that this save wrote: 0 if nothing was new, and for a restore."""
+    @property
+    def damaged_runs(self) -> int:
+        """Runs of up to 65,536 tokens that a restore found damaged and left out."""
+    @property
+    def damaged_tokens(self) -> int:
+        """Tokens in them."""
+    @property
+    def first_damage(self) -> str | None:
+        """The first damage that a restore found: the file, the place, and where it is kept."""
     @property
     def readers(self) -> list[str] | None:
         """Namespaces that may draft from it; None = all."""
@@ -365,7 +380,8 @@ class NamespaceInfo:
 
 @final
 class SnapshotInfo:
-    """Contents of a snapshot of draft memory; all 0 if there is none."""
+    """Contents of a snapshot of draft memory, and what saving or restoring it did; all 0 if there is
+    none."""
 
     @property
     def num_namespaces(self) -> int: ...
@@ -570,7 +586,7 @@ class Engine:
     def namespaces(self) -> list[NamespaceInfo]:
         """The namespaces that hold text or run requests, by name."""
     def save(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
-        """Saves the namespaces' text; an old snapshot there is replaced whole or stays.
+        """Saves what is new in the namespaces' text; a crash leaves the old snapshot or the new one.
 
         Raises:
             EngineError: Speculation is off, or it cannot be written.
@@ -579,11 +595,12 @@ class Engine:
         """Restores what was saved in a folder, if anything was.
 
         Raises:
-            EngineError: Speculation is off, or the snapshot is damaged or of another tokenizer;
-                memory stays as it was.
+            EngineError: Speculation is off, or nothing of the snapshot can be used; memory stays as
+                it was. Damage that costs a part is in the result.
         """
     def forget(self, namespace: str) -> bool:
-        """Drops a namespace's text and cached prefixes; returns whether it had any text.
+        """Drops a namespace's text and cached prefixes; returns whether it had any text. Its name and
+        text are gone from the snapshot too when this returns.
 
         Its running requests draft from their own text from their next step on, teach no more and
         share no more.

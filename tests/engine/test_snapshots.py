@@ -22,6 +22,7 @@ class ScriptedEngine:
         self.calls: list[str] = []
         self.saved = threading.Semaphore(0)
         self.error: Exception | None = None
+        self.damage: str | None = None
 
     def save(self, folder: str, fingerprint: str) -> Any:
         self.calls.append(f"save {Path(folder).name} {fingerprint}")
@@ -35,7 +36,15 @@ class ScriptedEngine:
     def _answer(self) -> Any:
         if self.error is not None:
             raise self.error
-        return SimpleNamespace(num_tokens=7, num_namespaces=1, bytes=100)
+        return SimpleNamespace(
+            num_tokens=7,
+            num_namespaces=1,
+            bytes=100,
+            written_bytes=40,
+            damaged_runs=0,
+            damaged_tokens=0,
+            first_damage=self.damage,
+        )
 
 
 def start(engine: ScriptedEngine, folder: Path, every_s: float) -> Snapshots:
@@ -66,3 +75,16 @@ def test_memory_is_saved_again_and_again_although_saving_fails(
     assert engine.calls[-1] == "save draft abc"
     assert "draft memory starts empty: no room on the disk" in caplog.text
     assert "draft memory was not saved" in caplog.text
+
+
+def test_what_is_lost_and_what_is_written_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = ScriptedEngine()
+    engine.damage = "part-00000003: 256 cells from byte 80 on are damaged"
+    with caplog.at_level("INFO", logger="spectrie.worker"):
+        snapshots = start(engine, tmp_path, 0)
+        snapshots.close()
+    assert f"first: {engine.damage}" in caplog.text
+    assert "restored draft memory: 7 tokens of 1 namespaces" in caplog.text
+    assert "7 tokens of 1 namespaces, 40 bytes written" in caplog.text

@@ -399,13 +399,22 @@ def test_memory_outlives_the_process_unless_its_file_is_damaged(
     warm, again = accepted_and_ids()
     assert warm > cold + 10
     assert again == ids
-    (snapshot,) = tmp_path.iterdir()
-    data = bytearray(snapshot.read_bytes())
-    data[len(data) // 2] ^= 1
-    snapshot.write_bytes(data)
+
+    def damage(pattern: str) -> Path:
+        for path in tmp_path.rglob(pattern):
+            data = bytearray(path.read_bytes())
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+        return path
+
+    part = damage("part-*")
+    with caplog.at_level("WARNING", logger="spectrie.worker"):
+        assert accepted_and_ids()[1] == ids
+    assert f"tokens are lost; first: {part}: " in caplog.text
+    manifest = damage("manifest*").with_name("manifest")
     with caplog.at_level("WARNING", logger="spectrie.worker"):
         assert accepted_and_ids() == (cold, ids)
-    assert f"draft memory starts empty: {snapshot} cannot be used" in caplog.text
+    assert f"draft memory starts empty: {manifest} cannot be used" in caplog.text
 
 
 def test_memory_that_cannot_be_kept_is_told_and_answers_go_on(

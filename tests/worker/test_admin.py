@@ -115,10 +115,16 @@ def test_snapshot_is_written_where_there_is_a_folder(tmp_path: Path) -> None:
     snapshot = ask(save_snapshot=save).snapshot
     assert (snapshot.folder, snapshot.num_namespaces) == (str(tmp_path), 1)
     assert snapshot.num_tokens >= 40
-    written = [path.read_bytes() for path in tmp_path.iterdir()]
-    assert any(b"ann" in content for content in written)
+    assert snapshot.written_bytes == snapshot.bytes > 160
+
+    def written() -> bytes:
+        return b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+    assert len(written()) == snapshot.bytes
+    assert b"ann" in written()
+    assert ask(save_snapshot=save).snapshot.written_bytes == 0
     ask(forget_namespace=worker_pb2.ForgetNamespace(name="ann"))
-    assert not any(b"ann" in path.read_bytes() for path in tmp_path.iterdir())
+    assert b"ann" not in written()
 
 
 def test_snapshot_that_cannot_be_written_is_refused_with_the_cause(tmp_path: Path) -> None:

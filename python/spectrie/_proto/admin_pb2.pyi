@@ -419,12 +419,16 @@ class Snapshot(_message.Message):
     NUM_NAMESPACES_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
     folder: _builtins.str
     """Folder on the worker's machine."""
     num_namespaces: _builtins.int
     num_tokens: _builtins.int
     bytes: _builtins.int
+    """Size of its files."""
+    written_bytes: _builtins.int
+    """What this save wrote of them; 0 if nothing was new."""
     def __init__(
         self,
         *,
@@ -433,10 +437,11 @@ class Snapshot(_message.Message):
         num_namespaces: _builtins.int = ...,
         num_tokens: _builtins.int = ...,
         bytes: _builtins.int = ...,
+        written_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "folder", b"folder", "num_namespaces", b"num_namespaces", "num_tokens", b"num_tokens", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "folder", b"folder", "num_namespaces", b"num_namespaces", "num_tokens", b"num_tokens", "worker", b"worker", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

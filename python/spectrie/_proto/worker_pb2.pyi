@@ -921,6 +921,7 @@ class Load(_message.Message):
     NET_GAIN_LOW_FIELD_NUMBER: _builtins.int
     NET_GAIN_HIGH_FIELD_NUMBER: _builtins.int
     LOST_CORPUS_BLOCKS_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -966,6 +967,8 @@ class Load(_message.Message):
     net_gain_high: _builtins.float
     lost_corpus_blocks: _builtins.int
     """Blocks of 64 KiB of the loaded corpora that were found damaged or cut off."""
+    snapshot_written_bytes: _builtins.int
+    """Bytes written to snapshots of draft memory."""
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
         """Index = tenth of expected acceptance."""
@@ -1019,10 +1022,11 @@ class Load(_message.Message):
         net_gain_low: _builtins.float | None = ...,
         net_gain_high: _builtins.float | None = ...,
         lost_corpus_blocks: _builtins.int = ...,
+        snapshot_written_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__net_gain: _TypeAlias = _typing.Literal["net_gain"]  # noqa: Y015
     _WhichOneofArgType__net_gain: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain"]  # noqa: Y015
@@ -1474,10 +1478,14 @@ class SnapshotInfo(_message.Message):
     NUM_NAMESPACES_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     folder: _builtins.str
     num_namespaces: _builtins.int
     num_tokens: _builtins.int
     bytes: _builtins.int
+    """Size of its files."""
+    written_bytes: _builtins.int
+    """What this save wrote of them; 0 if nothing was new."""
     def __init__(
         self,
         *,
@@ -1485,10 +1493,11 @@ class SnapshotInfo(_message.Message):
         num_namespaces: _builtins.int = ...,
         num_tokens: _builtins.int = ...,
         bytes: _builtins.int = ...,
+        written_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "folder", b"folder", "num_namespaces", b"num_namespaces", "num_tokens", b"num_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "folder", b"folder", "num_namespaces", b"num_namespaces", "num_tokens", b"num_tokens", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,6 +68,7 @@ def _show_snapshots(snapshots: Sequence[SnapshotReport]) -> None:
             f"{one.num_namespaces:,} namespaces",
             f"{one.num_tokens:,} tokens",
             f"{one.bytes / 1e6:,.1f} MB",
+            f"{one.written_bytes / 1e6:,.1f} MB written",
             f"worker {one.worker}",
         )
         for one in snapshots

@@ -69,7 +69,8 @@ class SnapshotReport:
         folder: Where it is on the worker's machine.
         num_namespaces: Namespaces in it.
         num_tokens: Tokens in it.
-        bytes: Its size.
+        bytes: Size of its files.
+        written_bytes: What this save wrote of them; 0 if nothing was new.
     """
 
     worker: str
@@ -77,6 +78,7 @@ class SnapshotReport:
     num_namespaces: int
     num_tokens: int
     bytes: int
+    written_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

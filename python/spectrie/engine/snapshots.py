@@ -25,7 +25,7 @@ class Snapshots:
     Args:
         engine: The engine with the memory; its speculation is on.
         folder: Folder of the snapshot, used by this engine only; created if missing.
-        fingerprint: Fingerprint of the tokenizer; snapshots of another one are refused.
+        fingerprint: Fingerprint of the tokenizer; snapshots of a few others are kept beside its own.
         every_s: Seconds between two snapshots; 0 saves at the end only.
     """
 
@@ -72,9 +72,10 @@ class Snapshots:
             )
             return False
         log.info(
-            "saved draft memory: %d tokens of %d namespaces in %.2f s",
+            "saved draft memory: %d tokens of %d namespaces, %d bytes written in %.2f s",
             info.num_tokens,
             info.num_namespaces,
+            info.written_bytes,
             time.monotonic() - started,
         )
         return True
@@ -91,6 +92,13 @@ class Snapshots:
         if not info.bytes:
             log.info("draft memory starts empty: no snapshot in %s yet", self._folder)
             return
+        if info.first_damage is not None:
+            log.warning(
+                "the snapshot of draft memory is damaged: %d runs with %d tokens are lost; first: %s",
+                info.damaged_runs,
+                info.damaged_tokens,
+                info.first_damage,
+            )
         log.info(
             "restored draft memory: %d tokens of %d namespaces in %.2f s",
             info.num_tokens,

@@ -145,6 +145,8 @@ pub struct Load {
     ///
     /// [`DropReason`]: spectrie_types::DropReason
     pub dropped_tokens: [u64; NUM_DROP_REASONS],
+    /// Bytes written to snapshots of draft memory.
+    pub snapshot_written_bytes: u64,
     /// Sum of the values of the draft nodes sent in mode auto: what `accepted_tokens` should be.
     pub expected_accepted: f64,
     /// Draft nodes of mode auto that became output, by source number.

@@ -147,7 +147,7 @@ class Engine:
     def namespaces(self) -> list[NamespaceInfo]:
         """The namespaces that hold text or run requests, by name."""
     def save(self, folder: str | PathLike[str], fingerprint: str) -> SnapshotInfo:
-        """Saves the namespaces' text; an old snapshot there is replaced whole or stays.
+        """Saves what is new in the namespaces' text; a crash leaves the old snapshot or the new one.
 
         Raises:
             EngineError: Speculation is off, or it cannot be written.
@@ -156,11 +156,12 @@ class Engine:
         """Restores what was saved in a folder, if anything was.
 
         Raises:
-            EngineError: Speculation is off, or the snapshot is damaged or of another tokenizer;
-                memory stays as it was.
+            EngineError: Speculation is off, or nothing of the snapshot can be used; memory stays as
+                it was. Damage that costs a part is in the result.
         """
     def forget(self, namespace: str) -> bool:
-        """Drops a namespace's text and cached prefixes; returns whether it had any text.
+        """Drops a namespace's text and cached prefixes; returns whether it had any text. Its name and
+        text are gone from the snapshot too when this returns.
 
         Its running requests draft from their own text from their next step on, teach no more and
         share no more.

@@ -75,6 +75,9 @@ class Load:
         """Tokens that draft memory dropped or did not take, by reason: room inside a namespace's own
         share, fairness to others, idle namespaces, forgotten, no room, damaged snapshots."""
     @property
+    def snapshot_written_bytes(self) -> int:
+        """Bytes written to snapshots of draft memory."""
+    @property
     def expected_accepted(self) -> float:
         """Expected acceptances: the sum of the values of the draft nodes sent in mode auto."""
     @property
@@ -123,7 +126,19 @@ class CorpusInfo:
     def num_documents(self) -> int: ...
     @property
     def bytes(self) -> int:
-        """Size of its file."""
+        """Size of its files."""
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that this save wrote: 0 if nothing was new, and for a restore."""
+    @property
+    def damaged_runs(self) -> int:
+        """Runs of up to 65,536 tokens that a restore found damaged and left out."""
+    @property
+    def damaged_tokens(self) -> int:
+        """Tokens in them."""
+    @property
+    def first_damage(self) -> str | None:
+        """The first damage that a restore found: the file, the place, and where it is kept."""
     @property
     def readers(self) -> list[str] | None:
         """Namespaces that may draft from it; None = all."""
@@ -153,7 +168,8 @@ class NamespaceInfo:
 
 @final
 class SnapshotInfo:
-    """Contents of a snapshot of draft memory; all 0 if there is none."""
+    """Contents of a snapshot of draft memory, and what saving or restoring it did; all 0 if there is
+    none."""
 
     @property
     def num_namespaces(self) -> int: ...

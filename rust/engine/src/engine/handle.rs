@@ -295,6 +295,7 @@ impl Engine {
             load.memory_tokens = memory.num_tokens();
             load.evicted_tokens = memory.evicted_tokens();
             load.dropped_tokens = memory.dropped_tokens();
+            load.snapshot_written_bytes = memory.snapshot_written_bytes();
             load.corpus_bytes = memory.corpus_bytes();
             load.lost_corpus_blocks = memory.lost_corpus_blocks();
         }

@@ -102,8 +102,8 @@ impl Engine {
             .is_some_and(|memory| memory.forget(namespace))
     }
 
-    /// Saves what namespaces learned in `folder`, which is created if needed. An old snapshot there is
-    /// replaced as a whole or stays.
+    /// Saves what is new of what namespaces learned in `folder`, which is created if needed. A crash
+    /// leaves the old snapshot or the new one.
     ///
     /// # Errors
     /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] when it cannot be written.
@@ -114,8 +114,8 @@ impl Engine {
     /// Restores the snapshot in `folder`, if there is one.
     ///
     /// # Errors
-    /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] for a snapshot that is damaged
-    /// or of another tokenizer. Memory stays as it was then.
+    /// [`EngineError::SpeculationOff`]; [`EngineError::Drafting`] for a snapshot of which nothing can
+    /// be used. Memory stays as it was then. Damage that costs a part is in the result.
     pub fn restore(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, EngineError> {
         Ok(self.memory()?.restore(folder, fingerprint)?)
     }

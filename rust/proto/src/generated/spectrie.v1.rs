@@ -1427,8 +1427,12 @@ pub struct Snapshot {
     pub num_namespaces: u32,
     #[prost(uint64, tag = "4")]
     pub num_tokens: u64,
+    /// Size of its files.
     #[prost(uint64, tag = "5")]
     pub bytes: u64,
+    /// What this save wrote of them; 0 if nothing was new.
+    #[prost(uint64, tag = "6")]
+    pub written_bytes: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SaveSnapshotRequest {

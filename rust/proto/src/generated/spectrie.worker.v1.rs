@@ -424,6 +424,9 @@ pub struct Load {
     /// Blocks of 64 KiB of the loaded corpora that were found damaged or cut off.
     #[prost(uint64, tag = "37")]
     pub lost_corpus_blocks: u64,
+    /// Bytes written to snapshots of draft memory.
+    #[prost(uint64, tag = "38")]
+    pub snapshot_written_bytes: u64,
 }
 /// Draft tokens whose parent was accepted, by expected acceptance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -587,8 +590,12 @@ pub struct SnapshotInfo {
     pub num_namespaces: u32,
     #[prost(uint64, tag = "3")]
     pub num_tokens: u64,
+    /// Size of its files.
     #[prost(uint64, tag = "4")]
     pub bytes: u64,
+    /// What this save wrote of them; 0 if nothing was new.
+    #[prost(uint64, tag = "5")]
+    pub written_bytes: u64,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

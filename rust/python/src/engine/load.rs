@@ -33,6 +33,7 @@ mirror! {
         memory_tokens: u64,
         evicted_tokens: u64,
         dropped_tokens: Vec<u64> = load.dropped_tokens.to_vec(),
+        snapshot_written_bytes: u64,
         expected_accepted: f64,
         accepted_by_source: Vec<u64> = load.accepted_by_source.to_vec(),
         calibration: Vec<(u64, f64, u64)> = load

@@ -33,10 +33,14 @@ mirror! {
 }
 
 mirror! {
-    /// What a snapshot holds.
+    /// What a snapshot holds, and what saving or restoring it did.
     pub(super) struct SnapshotInfo of info: trie::SnapshotInfo {
         num_namespaces: usize,
         num_tokens: u64,
         bytes: usize,
+        written_bytes: u64,
+        damaged_runs: u64,
+        damaged_tokens: u64,
+        first_damage: Option<String>,
     }
 }

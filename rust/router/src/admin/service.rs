@@ -237,6 +237,7 @@ impl Admin for AdminService {
             num_namespaces: snapshot.num_namespaces,
             num_tokens: snapshot.num_tokens,
             bytes: snapshot.bytes,
+            written_bytes: snapshot.written_bytes,
         });
         Ok(Response::new(v1::SaveSnapshotResponse {
             snapshots: snapshots.collect(),

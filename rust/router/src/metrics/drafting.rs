@@ -37,6 +37,7 @@ pub(super) struct Drafting {
     tokens: Family<WorkerLabels, Gauge>,
     evicted: Family<ModelLabel, Counter>,
     dropped: Family<DropLabels, Counter>,
+    written: Family<ModelLabel, Counter>,
     corpus_bytes: Family<WorkerLabels, Gauge>,
     lost_corpus_blocks: Family<WorkerLabels, Gauge>,
     expected: Family<ModelLabel, Sum>,
@@ -63,6 +64,7 @@ impl Drafting {
             tokens: all.add("trie_tokens", Family::default()),
             evicted: all.add("trie_evicted_tokens", Family::default()),
             dropped: all.add("memory_dropped_tokens", Family::default()),
+            written: all.add("memory_snapshot_written_bytes", Family::default()),
             corpus_bytes: all.add("corpus_bytes", Family::default()),
             lost_corpus_blocks: all.add("corpus_lost_blocks", Family::default()),
             expected: all.add("spec_expected_accepted_tokens", Family::default()),
@@ -119,6 +121,11 @@ impl Drafting {
                 &self.holdout_steps,
                 load.holdout_steps,
                 before.holdout_steps,
+            ),
+            (
+                &self.written,
+                load.snapshot_written_bytes,
+                before.snapshot_written_bytes,
             ),
             (&self.choices, load.choices_total, before.choices_total),
             (
@@ -226,6 +233,7 @@ mod tests {
         Load {
             evicted_tokens: tokens,
             dropped_tokens: vec![tokens, 0, 2 * tokens],
+            snapshot_written_bytes: 5 * tokens,
             expected_accepted: tokens as f64 / 2.0,
             calibration: vec![CalibrationBin::default(), bin],
             net_gain: Some(1.5),
@@ -259,6 +267,7 @@ mod tests {
             "spectrie_trie_evicted_tokens_total{model=\"m\"} 16",
             "spectrie_memory_dropped_tokens_total{model=\"m\",reason=\"share\"} 16",
             "spectrie_memory_dropped_tokens_total{model=\"m\",reason=\"idle\"} 32",
+            "spectrie_memory_snapshot_written_bytes_total{model=\"m\"} 80",
             "spectrie_spec_expected_accepted_tokens_total{model=\"m\"} 8",
             "spectrie_spec_calibration_trials_total{model=\"m\",decile=\"1\"} 32",
             "spectrie_spec_calibration_expected_total{model=\"m\",decile=\"1\"} 16",

@@ -60,6 +60,10 @@ pub const TABLE: &[(&str, &str)] = &[
         "memory_dropped_tokens",
         "Tokens that draft memory dropped or did not take, by reason",
     ),
+    (
+        "memory_snapshot_written_bytes",
+        "Bytes written to snapshots of draft memory",
+    ),
     ("corpus_bytes", "Bytes of the files of corpora"),
     (
         "corpus_lost_blocks",
