@@ -16,6 +16,7 @@ use crate::{DraftMemory, TokenId};
 const CAPACITY_BYTES: usize = 1 << 20;
 /// Random subsets of the unsynced changes that are lost at each point.
 const SUBSETS: usize = if cfg!(miri) { 0 } else { 4 };
+const ROUNDS: u32 = if cfg!(miri) { 3 } else { 8 };
 
 /// The cells of the blocks of each namespace.
 type Content = Vec<(String, Vec<Vec<TokenId>>)>;
@@ -69,7 +70,7 @@ fn history() -> History {
         forgotten: Vec::new(),
     };
     let mut now = memory(&disk, CAPACITY_BYTES);
-    for round in 0..8 {
+    for round in 0..ROUNDS {
         for (seed, tokens) in [(1, 300), (2, 40 + 700 * (round % 2)), (3, 100)] {
             now.namespace(&name(seed)).insert(&text(seed, tokens));
         }

