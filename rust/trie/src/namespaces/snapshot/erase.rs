@@ -8,8 +8,8 @@ use std::io;
 use crate::namespaces::snapshot::folder::SnapshotFolder;
 use crate::namespaces::snapshot::manifest::{HEADER_BYTES, Manifest};
 
-/// Bytes overwritten at once.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// What is overwritten at once.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Leaves `namespace` out of the snapshot in `folder`, whose manifest is `manifest`, and erases its
 /// text. When this returns, no file there holds its name or text, and the manifest before is gone.
@@ -53,6 +53,7 @@ fn overwrite_dead(folder: &SnapshotFolder, manifest: &Manifest) -> io::Result<u6
     let mut runs: Vec<_> = runs.collect();
     runs.sort_unstable();
     let mut written = 0;
+    let mut found = vec![0; ZEROS.len()];
     for (part, bytes) in folder.parts()? {
         let before = written;
         let mut free = HEADER_BYTES as u64;
@@ -61,10 +62,14 @@ fn overwrite_dead(folder: &SnapshotFolder, manifest: &Manifest) -> io::Result<u6
         for &(start, end) in of_part.map(|(_, place)| place).chain(&end) {
             let mut at = free;
             while at < start {
-                let count = (start - at).min(ZEROS.len() as u64);
-                folder.write_part(part, at, &ZEROS[..count as usize])?;
-                at += count;
-                written += count;
+                let count = (start - at).min(ZEROS.len() as u64) as usize;
+                folder.read_part(part, at, &mut found[..count])?;
+                // Most of it was erased before, where much is forgotten.
+                if found[..count] != ZEROS[..count] {
+                    folder.write_part(part, at, &ZEROS[..count])?;
+                    written += count as u64;
+                }
+                at += count as u64;
             }
             free = free.max(end);
         }

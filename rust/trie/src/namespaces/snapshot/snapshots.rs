@@ -45,6 +45,13 @@ struct Open {
 }
 
 impl Open {
+    /// The snapshot in `folder`, of which nothing is read into memory.
+    fn at(folder: SnapshotFolder) -> io::Result<Self> {
+        let manifests = folder.manifests()?;
+        let manifests = finish_erasing(&folder, manifests)?;
+        Self::new(folder, &manifests)
+    }
+
     /// The snapshot in `folder`, of which `manifests` were found.
     fn new(folder: SnapshotFolder, manifests: &(Found, Found)) -> io::Result<Self> {
         let parts_of = |found: &Found| found.as_manifest().map(Manifest::parts).unwrap_or_default();
@@ -176,7 +183,7 @@ impl Snapshots {
         let failed = |error: io::Error| TrieError::io("write", &path, &error);
         let mut open = match self.open.take() {
             Some(open) if open.folder.is_of(root, fingerprint) => open,
-            _ => self.open(folder).map_err(failed)?,
+            _ => Open::at(folder).map_err(failed)?,
         };
         let is_first = open.manifest.is_none();
         let result = open.save(tries, is_awaited);
@@ -192,13 +199,6 @@ impl Snapshots {
             Err(Stopped::Interrupted) => Ok(None),
             Err(Stopped::Failed(error) | Stopped::Unsettled(error)) => Err(failed(error)),
         }
-    }
-
-    /// Opens the snapshot in `folder` without reading its text.
-    fn open(&self, folder: SnapshotFolder) -> io::Result<Open> {
-        let manifests = folder.manifests()?;
-        let manifests = finish_erasing(&folder, manifests)?;
-        Open::new(folder, &manifests)
     }
 
     /// Removes the file of an earlier version in `root`, if it is of this tokenizer: a snapshot has
