@@ -338,19 +338,7 @@ class CorpusInfo:
     def num_documents(self) -> int: ...
     @property
     def bytes(self) -> int:
-        """Size of its files."""
-    @property
-    def written_bytes(self) -> int:
-        """Bytes that this save wrote: 0 if nothing was new, and for a restore."""
-    @property
-    def damaged_runs(self) -> int:
-        """Runs of up to 65,536 tokens that a restore found damaged and left out."""
-    @property
-    def damaged_tokens(self) -> int:
-        """Tokens in them."""
-    @property
-    def first_damage(self) -> str | None:
-        """The first damage that a restore found: the file, the place, and where it is kept."""
+        """Size of its file."""
     @property
     def readers(self) -> list[str] | None:
         """Namespaces that may draft from it; None = all."""
@@ -389,7 +377,19 @@ class SnapshotInfo:
     def num_tokens(self) -> int: ...
     @property
     def bytes(self) -> int:
-        """Size of its file."""
+        """Size of its files."""
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that this save wrote: 0 if nothing was new, and for a restore."""
+    @property
+    def damaged_runs(self) -> int:
+        """Runs of up to 65,536 tokens that a restore found damaged and left out."""
+    @property
+    def damaged_tokens(self) -> int:
+        """Tokens in them."""
+    @property
+    def first_damage(self) -> str | None:
+        """The first damage that a restore found: the file, the place, and where it is kept."""
 
 @final
 class Engine:

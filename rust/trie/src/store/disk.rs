@@ -3,9 +3,8 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::store::atomic_file;
 
@@ -65,7 +64,7 @@ impl Disk for Machine {
         for entry in Self::entries(folder)? {
             let metadata = entry.metadata()?;
             if metadata.is_dir() {
-                let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let changed = (metadata.mtime(), metadata.mtime_nsec());
                 folders.push((changed, entry.path()));
             }
         }
