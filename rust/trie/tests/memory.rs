@@ -163,6 +163,26 @@ fn matches_span_the_blocks_of_one_document() {
 }
 
 #[test]
+fn the_index_keeps_up_with_the_text() {
+    let memory = memory(64 << 20, 4);
+    let shared = memory.namespace("a");
+    for number in 0..1_000 {
+        if number % 2 == 0 {
+            shared.insert(&document(number, 250));
+        } else {
+            let mut running = shared.begin();
+            let text = document(number, 250);
+            text.chunks(3).for_each(|piece| running.push(piece));
+        }
+        let info = memory.namespaces().remove(0);
+        // Seven buckets for four tokens, but for those that the newest block asks for.
+        let wanted = info.num_tokens * 7 / 4;
+        assert!(info.num_buckets >= wanted * 9 / 10, "{info:?}");
+        assert!(info.num_buckets <= wanted * 6 / 5 + 4 * 1_024, "{info:?}");
+    }
+}
+
+#[test]
 fn a_capacity_of_zero_keeps_nothing() {
     let memory = memory(0, 4);
     let shared = memory.namespace("a");

@@ -77,9 +77,7 @@ impl SharedTrie {
         self.add_levels();
         let view = self.view();
         view.spread();
-        for block in view.blocks() {
-            view.relink(block.id());
-        }
+        view.relink();
         upkeep.run(&view, 0);
     }
 

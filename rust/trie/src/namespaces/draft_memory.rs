@@ -10,6 +10,7 @@ use spectrie_types::{DropReason, NUM_DROP_REASONS};
 
 use crate::namespaces::pool::Pool;
 use crate::namespaces::snapshot::info::SnapshotInfo;
+use crate::namespaces::snapshot::load::take_in;
 use crate::namespaces::snapshot::turns::Turns;
 use crate::store::atomic_file::check_fingerprint;
 use crate::store::disk::{Disk, Machine};
@@ -280,10 +281,7 @@ impl DraftMemory {
             .note_dropped(DropReason::Damaged, loaded.info.damaged_tokens);
         self.pool
             .note_dropped(DropReason::NoRoom, loaded.no_room_tokens);
-        for namespace in loaded.namespaces {
-            let shared = self.namespace(&namespace.name);
-            shared.restore(namespace.blocks, namespace.accepted_tokens);
-        }
+        take_in(loaded.namespaces, |name| self.namespace(name));
         Ok(loaded.info)
     }
 

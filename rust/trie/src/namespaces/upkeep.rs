@@ -4,12 +4,12 @@ use crate::store::chains::ORDERS;
 use crate::store::resize::Moving;
 use crate::store::view::{MAX_BLOCKS, View};
 
-/// Buckets that each written token splits or merges at most, of each order. Growing text needs half
-/// of one.
-const BUCKETS_PER_TOKEN: usize = 1;
+/// Tokens that pay for splitting a bucket, or for making one of four again, of each order. Growing
+/// text needs one for every six.
+const TOKENS_PER_BUCKET: usize = 3;
 
-/// Buckets that are split or merged together, since they are fetched side by side.
-const MIN_BUCKETS: usize = 16;
+/// Buckets that are split together at least, since they are fetched side by side.
+const MIN_BUCKETS: usize = 128;
 
 /// Part of the buckets that are looked through for each new block: all of them several times
 /// before a slot is used again.
@@ -19,8 +19,8 @@ const SWEPT_SHARE: u32 = MAX_BLOCKS as u32 / 4;
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     moving: Moving,
-    /// Buckets to split or merge that written tokens have paid for.
-    owed: usize,
+    /// Tokens written since buckets were last split or merged.
+    paid: usize,
     /// The newest block when the tables were last swept, and the buckets to go on with.
     newest: u64,
     swept: [u32; ORDERS.len()],
@@ -29,10 +29,11 @@ pub(crate) struct Upkeep {
 impl Upkeep {
     /// Does what `tokens` new tokens make necessary, and says whether levels can be given back.
     pub(super) fn run(&mut self, view: &View, tokens: usize) -> bool {
-        self.owed += tokens * BUCKETS_PER_TOKEN;
-        if self.owed >= MIN_BUCKETS {
-            view.settle(self.owed, &mut self.moving);
-            self.owed = 0;
+        self.paid += tokens;
+        let buckets = self.paid / TOKENS_PER_BUCKET;
+        if buckets >= MIN_BUCKETS {
+            view.settle(buckets, &mut self.moving);
+            self.paid = 0;
         }
         let next = view.next_id();
         if next > self.newest {

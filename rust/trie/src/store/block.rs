@@ -144,6 +144,11 @@ impl Block {
         token.map_or(SEPARATOR, |token| !token.load(Relaxed))
     }
 
+    /// The word that a cell keeps its token in.
+    pub(super) fn word(&self, cell: u32) -> Option<&AtomicU32> {
+        self.tokens.get(cell as usize)
+    }
+
     /// The tokens before a cell, the nearest first.
     pub(crate) fn tokens_before(&self, cell: u32) -> impl Iterator<Item = TokenId> {
         let before = self.tokens.get(..cell as usize).unwrap_or_default();

@@ -58,21 +58,31 @@ pub(crate) struct Occurrence {
 pub(crate) fn suffix_hashes(context: &[TokenId]) -> ([u32; ORDERS.len()], usize) {
     let mut hashes = [0; ORDERS.len()];
     let mut count = 0;
-    let mut hash = 0x9E37_79B9_u32;
-    for (index, &token) in context
-        .iter()
-        .rev()
-        .take(ORDERS[ORDERS.len() - 1])
-        .enumerate()
-    {
-        hash = (hash ^ token).wrapping_mul(0x85EB_CA6B);
-        hash ^= hash >> 15;
+    let mut state = FIRST_STATE;
+    let longest = ORDERS[ORDERS.len() - 1];
+    for (index, &token) in context.iter().rev().take(longest).enumerate() {
+        state = mixed(state, token);
         if index + 1 == ORDERS[count] {
-            hashes[count] = hash.wrapping_mul(0xC2B2_AE35);
+            hashes[count] = state.wrapping_mul(LAST_FACTOR);
             count += 1;
         }
     }
     (hashes, count)
+}
+
+/// The hash of one order alone of the tokens `before` a position, the nearest first. There are as
+/// many as the order has.
+pub(crate) fn suffix_hash(order: usize, before: impl Iterator<Item = TokenId>) -> u32 {
+    let state = before.take(ORDERS[order]).fold(FIRST_STATE, mixed);
+    state.wrapping_mul(LAST_FACTOR)
+}
+
+const FIRST_STATE: u32 = 0x9E37_79B9;
+const LAST_FACTOR: u32 = 0xC2B2_AE35;
+
+fn mixed(state: u32, token: TokenId) -> u32 {
+    let state = (state ^ token).wrapping_mul(0x85EB_CA6B);
+    state ^ (state >> 15)
 }
 
 /// The bucket of `hash` in a table of `buckets`, a power of two of at most 2^32.
@@ -170,6 +180,9 @@ mod tests {
         assert_eq!(long[..3], other[..3]);
         assert_ne!(long[3], other[3]);
         assert_eq!(suffix_hashes(&[1, 2, 3]).1, 2);
+        for (order, hash) in long.into_iter().enumerate() {
+            assert_eq!(suffix_hash(order, (1..=9).rev()), hash);
+        }
         assert_eq!(suffix_hashes(&[]).1, 0);
     }
 

@@ -1,29 +1,24 @@
-//! The heads of an index: one table of buckets for each order, grown and shrunk by linear hashing
-//! (Litwin 1980).
+//! The heads of an index: one table of buckets for each order.
 //!
-//! A table has `size` buckets. A hash belongs to the bucket of its low bits: as many of them as
-//! number all buckets, or one fewer where there is no such bucket yet. So a table grows by one
-//! bucket, into which a part of one other bucket moves, and shrinks in the same way:
-//! `store/resize.rs`. Its cells lie in *levels*, each as large as all before it, which are
-//! allocated whole.
+//! Tables grow and shrink by a few buckets at a time: `store/buckets.rs` says which bucket a hash
+//! belongs to, `store/resize.rs` moves the entries. Cells lie in *levels*, which are allocated
+//! whole: the first, and then four for each doubling.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use crate::store::buckets::{FIRST_BUCKETS, bucket};
 use crate::store::chains::ORDERS;
 use crate::store::grant::Grant;
 use crate::store::sync::{AtomicU32, zeroed};
 
-/// Buckets of the first level. Loom explores every word, so it has few.
-#[cfg(not(all(test, loom)))]
-const FIRST_BUCKETS: u32 = 128;
-#[cfg(all(test, loom))]
-const FIRST_BUCKETS: u32 = 2;
+/// Levels that double the cells.
+const LEVELS_PER_DOUBLING: u32 = 4;
 
 /// Buckets per token of capacity, as right shifts, and the most of each order: few distinct single
 /// tokens, many longer contexts.
 const SHIFTS: [u32; ORDERS.len()] = [2, 1, 1, 1];
-const MAX_BUCKETS: [u64; ORDERS.len()] = [1 << 17, 1 << 31, 1 << 31, 1 << 31];
+const MAX_BUCKETS: [u64; ORDERS.len()] = [1 << 17, 1 << 30, 1 << 30, 1 << 30];
 
 /// Buckets that text of `capacity` tokens should have.
 pub(crate) fn wanted(order: usize, capacity: u64) -> u32 {
@@ -36,8 +31,17 @@ pub(crate) fn bytes_for(capacity: u64) -> usize {
     if capacity == 0 {
         return 0;
     }
-    let buckets = (0..ORDERS.len()).map(|order| wanted(order, capacity).next_power_of_two());
+    let buckets = (0..ORDERS.len()).map(|order| allocated(wanted(order, capacity)));
     buckets.map(|buckets| buckets as usize).sum::<usize>() * size_of::<u32>()
+}
+
+/// Cells of the levels that have room for `buckets`.
+fn allocated(buckets: u32) -> u32 {
+    if buckets <= FIRST_BUCKETS {
+        return FIRST_BUCKETS;
+    }
+    let doubled = FIRST_BUCKETS << ((buckets - 1) / FIRST_BUCKETS).ilog2();
+    buckets.next_multiple_of(doubled / LEVELS_PER_DOUBLING)
 }
 
 /// Cells of a table that are allocated together.
@@ -67,10 +71,11 @@ impl Default for Table {
 impl Table {
     /// Buckets that there are cells for.
     pub(crate) fn capacity(&self) -> u32 {
-        match self.levels.len() {
-            0 => 0,
-            levels => FIRST_BUCKETS << (levels - 1),
-        }
+        let Some(more) = (self.levels.len() as u32).checked_sub(1) else {
+            return 0;
+        };
+        let doubled = FIRST_BUCKETS << (more / LEVELS_PER_DOUBLING);
+        doubled + more % LEVELS_PER_DOUBLING * (doubled / LEVELS_PER_DOUBLING)
     }
 
     /// Buckets in use, as far as this copy has cells for them.
@@ -86,16 +91,18 @@ impl Table {
 
     /// The cell of a bucket in use.
     pub(super) fn cell(&self, bucket: u32) -> Option<&AtomicU32> {
-        let level = match bucket / FIRST_BUCKETS {
-            0 => 0,
-            doubled => doubled.ilog2() + 1,
-        };
-        let first = match level {
-            0 => 0,
-            level => FIRST_BUCKETS << (level - 1),
+        let (level, index) = match (bucket / FIRST_BUCKETS).checked_ilog2() {
+            None => (0, bucket),
+            Some(doublings) => {
+                let doubled = FIRST_BUCKETS << doublings;
+                let bits = doubled.trailing_zeros() - LEVELS_PER_DOUBLING.trailing_zeros();
+                let index = bucket - doubled;
+                let level = 1 + doublings * LEVELS_PER_DOUBLING + (index >> bits);
+                (level, index & ((1 << bits) - 1))
+            }
         };
         let level = self.levels.get(level as usize)?;
-        level.cells.get((bucket - first) as usize)
+        level.cells.get(index as usize)
     }
 
     /// The cell of the bucket that `hash` belongs to, if the table has any.
@@ -109,9 +116,9 @@ impl Table {
 
     /// Buckets of the level that text of `capacity` tokens needs next, if it needs one.
     pub(crate) fn missing_level(&self, order: usize, capacity: u64) -> Option<usize> {
-        let allocated = self.capacity();
-        let missing = wanted(order, capacity) > allocated;
-        missing.then_some(allocated.max(FIRST_BUCKETS) as usize)
+        let has = self.capacity();
+        let missing = wanted(order, capacity) > has;
+        missing.then(|| (allocated(has + 1) - has) as usize)
     }
 
     /// Bytes of a level of `buckets`.
@@ -132,16 +139,15 @@ impl Table {
     /// Whether no bucket of the last level is in use and none will be soon, beside text of
     /// `capacity` tokens.
     pub(crate) fn has_spare_level(&self, order: usize, capacity: u64) -> bool {
-        let half = self.capacity() / 2;
-        self.levels.len() > 1 && self.size() <= half && wanted(order, capacity) <= half
+        let last = self.levels.last().map_or(0, |level| level.cells.len());
+        let others = self.capacity() - last as u32;
+        self.levels.len() > 1 && self.size() <= others && wanted(order, capacity) <= others
     }
 
     /// Bytes of the levels that go back once there are as few buckets as text of `capacity` tokens
     /// may keep, which is twice what it should have.
     pub(crate) fn surplus_bytes(&self, order: usize, capacity: u64) -> usize {
-        let kept = wanted(order, capacity)
-            .saturating_mul(2)
-            .next_power_of_two();
+        let kept = allocated(wanted(order, capacity) * 2);
         Self::level_bytes(self.capacity().saturating_sub(kept) as usize)
     }
 
@@ -165,23 +171,6 @@ impl Table {
     pub(crate) fn bytes(&self) -> usize {
         let cells = self.levels.iter().map(|level| level.cells.len());
         cells.sum::<usize>() * size_of::<u32>()
-    }
-}
-
-/// The bits of a hash that choose a bucket, the most important first from below.
-pub(super) fn bits_of(hash: u32) -> u32 {
-    hash ^ (hash >> 16)
-}
-
-/// The bucket that `hash` belongs to in a table of `size`.
-pub(super) fn bucket(hash: u32, size: u32) -> u32 {
-    let bits = bits_of(hash);
-    let half = 1 << size.ilog2();
-    let bucket = bits & (half | (half - 1));
-    if bucket < size {
-        bucket
-    } else {
-        bits & (half - 1)
     }
 }
 
@@ -215,18 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_moves_only_to_the_bucket_that_is_new() {
-        let table = table(1 << 14);
-        let hashes: Vec<u32> = (0..2000_u32).map(|i| i.wrapping_mul(0x9E37_79B9)).collect();
-        let place = |hash| table.cell_of(hash).map(std::ptr::from_ref);
-        for size in FIRST_BUCKETS..1000 {
-            let before: Vec<_> = hashes.iter().map(|&hash| place(hash)).collect();
-            table.resize(size + 1);
-            let new = table.cell(size).map(std::ptr::from_ref);
-            for (&hash, before) in hashes.iter().zip(before) {
-                let after = place(hash);
-                assert!(after == before || after == new, "{hash} at {size}");
-            }
+    fn levels_are_a_quarter_of_what_there_is() {
+        assert_eq!(
+            [1, 128, 129, 160, 161, 256, 257, 1000].map(allocated),
+            [128, 128, 160, 160, 192, 256, 320, 1024]
+        );
+        for tokens in [1000, 5000, 100_000, 4_600_000] {
+            let table = table(tokens);
+            assert_eq!(table.capacity(), allocated(wanted(1, tokens)));
+            assert!(u64::from(table.capacity()) * 4 <= tokens / 2 * 5 + 512);
         }
     }
 
@@ -238,7 +224,9 @@ mod tests {
         table.resize(1 << 12);
         assert!(!table.has_spare_level(1, 1 << 14), "they will be soon");
         assert!(table.has_spare_level(1, 1000));
-        table.drop_level();
+        while table.has_spare_level(1, 1000) {
+            table.drop_level();
+        }
         assert_eq!(table.capacity(), 1 << 12);
         table.clear();
         assert_eq!((table.bytes(), table.size()), (0, 0));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::store::block::Block;
-use crate::store::chains::{Chains, ORDERS, suffix_hashes};
+use crate::store::chains::{Chains, ORDERS, suffix_hash, suffix_hashes};
 use crate::store::extent::Extent;
 use crate::store::grant::Grant;
 use crate::store::heads::{Heads, Table};
@@ -21,7 +21,7 @@ use crate::store::sync::AtomicU32;
 use crate::{SEPARATOR, TokenId};
 
 /// Bits of an address that say where in its block it is.
-const CELL_BITS: u32 = 20;
+pub(super) const CELL_BITS: u32 = 20;
 const NUM_SLOTS: u64 = 1 << (u32::BITS - CELL_BITS);
 
 /// Most blocks of a namespace: half the ring, so that old heads are found and emptied before the
@@ -33,7 +33,7 @@ pub(crate) const MAX_BLOCKS: usize = (NUM_SLOTS / 2) as usize;
 const MAX_NEWER: usize = 64;
 
 /// Tokens whose heads are fetched together.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 /// The blocks of a namespace and their index. Copies share both.
 #[derive(Clone, Debug)]
@@ -179,8 +179,8 @@ impl View {
     }
 
     /// Puts blocks before the oldest, themselves oldest first, and numbers them. No text is found
-    /// until the tables have levels again and [`View::relink`] was called for each block, the
-    /// oldest first: old links may lead to where these blocks are now.
+    /// until the tables have levels again and [`View::relink`] was called: old links may lead to
+    /// where these blocks are now.
     pub(crate) fn prepend(&mut self, blocks: Vec<Block>) {
         self.heads.iter_mut().for_each(Table::clear);
         self.first -= blocks.len() as u64;
@@ -210,45 +210,27 @@ impl View {
         block.dirty().mark(cell..extent.next());
     }
 
-    /// Makes the text of the block numbered `id` findable, to which nothing leads.
-    pub(crate) fn relink(&self, id: u64) {
-        let Some(block) = self.block(id) else { return };
-        let (mut text, mut first) = (Vec::new(), 0);
-        for cell in 0..block.end() {
-            let token = block.token(cell);
-            if token != SEPARATOR {
-                first += usize::from(block.is_context(cell));
-                text.push(token);
-            }
-            if token == SEPARATOR || cell + 1 == block.end() {
-                let end = cell + u32::from(token != SEPARATOR);
-                let first_cell = end - (text.len() - first) as u32;
-                self.link(self.position(id, first_cell), &text, first);
-                first = 0;
-                text.clear();
-            }
-        }
-    }
-
     /// Puts the tokens of `text` from `first` on, the first of which is at `position`, into the
     /// chains of their contexts.
     fn link(&self, position: u32, text: &[TokenId], first: usize) {
         let mut position = position;
         for start in (first..text.len()).step_by(AHEAD) {
             let indices = start..(start + AHEAD).min(text.len());
-            let mut hashes = [([0; ORDERS.len()], 0); AHEAD];
+            let count = indices.len();
+            let mut found = [[None; ORDERS.len()]; AHEAD];
             // Heads lie far from each other: they are fetched side by side before they are used.
-            let mut fetched = 0;
-            for (hashes, index) in hashes.iter_mut().zip(indices.clone()) {
-                *hashes = suffix_hashes(&text[..index]);
-                let found = hashes.0[..hashes.1].iter().enumerate();
-                let heads = found.filter_map(|(order, &hash)| self.heads[order].cell_of(hash));
-                fetched ^= heads.fold(0, |sum, head| sum ^ head.load(Relaxed));
+            for (found, index) in found.iter_mut().zip(indices) {
+                let (hashes, count) = suffix_hashes(&text[..index]);
+                let orders = found.iter_mut().zip(&self.heads).zip(hashes);
+                for ((found, table), hash) in orders.take(count) {
+                    *found = table.cell_of(hash);
+                }
             }
-            black_box(fetched);
-            for (hashes, count) in &hashes[..indices.len()] {
-                for (order, &hash) in hashes[..*count].iter().enumerate() {
-                    if let Some(head) = self.heads[order].cell_of(hash) {
+            let heads = found[..count].iter().flatten().flatten();
+            black_box(heads.fold(0, |sum, head| sum ^ head.load(Relaxed)));
+            for found in &found[..count] {
+                for (order, head) in found.iter().enumerate() {
+                    if let Some(head) = head {
                         self.link_into(order, head, position);
                     }
                 }
@@ -258,7 +240,7 @@ impl View {
     }
 
     /// Puts `position` into the chain of `head`, behind what is in newer blocks.
-    fn link_into(&self, order: usize, head: &AtomicU32, position: u32) {
+    pub(super) fn link_into(&self, order: usize, head: &AtomicU32, position: u32) {
         let mut place = head;
         let mut next = self.live(head.load(Relaxed));
         for _ in 0..MAX_NEWER {
@@ -316,6 +298,12 @@ impl View {
         ((self.first % NUM_SLOTS) as u32) << CELL_BITS
     }
 
+    /// The block and the cell of a position.
+    pub(super) fn cell_at(&self, position: u32) -> Option<(&Block, u32)> {
+        let block = self.blocks.get(block_of(position) as usize)?;
+        Some((block, cell_of(position)))
+    }
+
     /// The link of `order` at `position`.
     pub(super) fn cell(&self, order: usize, position: u32) -> Option<&AtomicU32> {
         let block = self.blocks.get(block_of(position) as usize)?;
@@ -324,15 +312,10 @@ impl View {
 
     /// The hash of the context of `order` that `position` is linked by.
     pub(super) fn hash_at(&self, order: usize, position: u32) -> u32 {
-        let mut context = [0; ORDERS[ORDERS.len() - 1]];
-        let context = &mut context[..ORDERS[order]];
-        if let Some(block) = self.blocks.get(block_of(position) as usize) {
-            let tokens = block.tokens_before(cell_of(position));
-            for (place, token) in context.iter_mut().rev().zip(tokens) {
-                *place = token;
-            }
-        }
-        suffix_hashes(context).0[order]
+        let block = self.blocks.get(block_of(position) as usize);
+        block.map_or(0, |block| {
+            suffix_hash(order, block.tokens_before(cell_of(position)))
+        })
     }
 }
 

@@ -242,7 +242,7 @@ fn a_bucket_is_split_and_merged_beside_a_reader() {
             }
         };
         beside(&view, read_some, || view.settle(1, &mut Moving::default()));
-        assert_eq!(view.heads()[0].size(), before + 1);
+        assert_eq!(view.heads()[0].size(), before + 3);
         assert_eq!(read(&view, &[1]), [[5], [2]]);
         assert_eq!(read(&view, &[3]), [[4]]);
     });

@@ -182,13 +182,42 @@ fn restored_blocks_are_older_than_those_that_were_there() {
     view.prepend(blocks);
     add_levels(&mut view);
     view.spread();
-    for block in view.blocks() {
-        view.relink(block.id());
-    }
+    view.relink();
     assert_eq!(
         followers(&view, &[1, 2]),
         [(3, 2), (2, 2), (11, 2), (10, 2)]
     );
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of tokens")]
+fn text_that_several_threads_link_again_is_all_found() {
+    let mut view = View::default();
+    for number in 0..3 {
+        let id = add_block(&mut view, 1 << 15);
+        for start in 0..300 {
+            let text = (0..100).map(|i| (number * 31 + start * 7 + i * i) % 5000);
+            insert(&view, id, &text.collect::<Vec<_>>());
+        }
+    }
+    // The tables go; the links that there were stay.
+    view.prepend(Vec::new());
+    assert_eq!(followers(&view, &[7]), []);
+    add_levels(&mut view);
+    view.spread();
+    view.relink();
+    for context in [
+        &[7, 10][..],
+        &[0],
+        &[1, 2, 5, 10, 17, 26, 37, 50, 65],
+        &[4999],
+    ] {
+        let mut found = followers(&view, context);
+        found.sort_unstable();
+        assert_eq!(found, naive(&view, context), "{context:?}");
+    }
+    let buckets: u32 = view.heads().iter().map(Table::size).sum();
+    assert_eq!(u64::from(buckets), view.capacity() * 7 / 4 - 4);
 }
 
 #[derive(Clone, Debug)]

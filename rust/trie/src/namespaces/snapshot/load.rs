@@ -1,9 +1,11 @@
 //! Reading saved blocks back into memory, as far as there is room.
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::namespaces::pool::Pool;
+use crate::namespaces::shared_trie::SharedTrie;
 use crate::namespaces::snapshot::folder::SnapshotFolder;
 use crate::namespaces::snapshot::info::SnapshotInfo;
 use crate::namespaces::snapshot::part::part_header;
@@ -12,6 +14,7 @@ use crate::namespaces::snapshot::saved::{SavedBlock, SavedNamespace};
 use crate::store::block::Block;
 use crate::store::grant::Grant;
 use crate::store::heads;
+use crate::store::threads::side_by_side;
 
 /// Most threads that read blocks, each with a buffer of a run.
 const MAX_THREADS: usize = 4;
@@ -31,6 +34,23 @@ pub(crate) struct LoadedNamespace {
     pub(crate) name: String,
     pub(crate) accepted_tokens: u64,
     pub(crate) blocks: Vec<Block>,
+}
+
+/// Puts what was read before the text of its namespaces, which `namespace` gives by name.
+pub(crate) fn take_in(loaded: Vec<LoadedNamespace>, namespace: impl Fn(&str) -> Arc<SharedTrie>) {
+    // Made in this order, which is that of their last use; linked side by side.
+    let made = loaded
+        .into_iter()
+        .map(|loaded| (namespace(&loaded.name), loaded));
+    let made: Vec<_> = made.collect();
+    let most = made.len();
+    let left = Mutex::new(made.into_iter());
+    side_by_side(most, || {
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some((shared, loaded)) = next() {
+            shared.restore(loaded.blocks, loaded.accepted_tokens);
+        }
+    });
 }
 
 /// A block that was read from parts.
