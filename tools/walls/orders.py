@@ -133,7 +133,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "rust/trie/src/sources": (
         "mod",
-        "corpora recycled text",
+        "corpora recycled text_index",
+        "text",
         "bigrams hints prediction",
         "all",
     ),

@@ -7,3 +7,4 @@ pub(crate) mod hints;
 pub(crate) mod prediction;
 pub(crate) mod recycled;
 pub(crate) mod text;
+mod text_index;

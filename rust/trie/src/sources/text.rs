@@ -2,35 +2,26 @@
 
 use std::sync::Arc;
 
-use crate::store::chains::{Chains, ORDERS, bucket, suffix_hashes};
+use crate::TokenId;
+use crate::sources::text_index::{CHUNK_ROWS, MIN_ROWS, ROW_BYTES, TextIndex};
+use crate::store::chains::Chains;
 use crate::store::grant::{Grant, Room, Unbounded};
-use crate::{SEPARATOR, TokenId};
 
-/// Positions that the smallest index has room for; larger ones double.
-const MIN_ROWS: usize = 64;
+/// The index grows by one part in this many of its rows.
+const GROWTH_PARTS: usize = 4;
 
-/// Bytes of the index for one position: its links, and a bucket of heads.
-const ROW_BYTES: usize = 2 * size_of::<[u32; ORDERS.len()]>();
+/// Older positions that a push takes back into an index that has room again.
+const TAKEN_BACK: usize = 4;
 
-/// Where there is no room for a larger index, one part in this many of the text in it, the oldest,
-/// makes room for new text.
-const PARTS: usize = 4;
-
-/// A growing token log with hash chains, for a single writer. A pushed token costs amortised
-/// constant time.
+/// A growing token log with hash chains, for a single writer. A pushed token costs constant time.
 ///
 /// The index has its bytes from a room. Where that has no more, the oldest text is not indexed.
 #[derive(Debug)]
 pub(crate) struct Text {
     tokens: Vec<TokenId>,
-    /// The oldest position in the index, or the end of the text.
-    first: usize,
-    /// Per position from `first` on, the previous continuation of each order; 0 = none.
-    links: Vec<[u32; ORDERS.len()]>,
-    /// Per bucket, the newest continuation of each order; as many as there may be links.
-    heads: Vec<[u32; ORDERS.len()]>,
+    index: TextIndex,
     room: Arc<dyn Room>,
-    /// Of the bytes of links and heads.
+    /// Of the bytes of the index.
     grants: Vec<Grant>,
     /// Length of the text at which an index that was refused is asked for again.
     ask_at: usize,
@@ -47,9 +38,7 @@ impl Text {
     pub(crate) fn within(room: Arc<dyn Room>) -> Self {
         Self {
             tokens: Vec::new(),
-            first: 0,
-            links: Vec::new(),
-            heads: Vec::new(),
+            index: TextIndex::default(),
             room,
             grants: Vec::new(),
             ask_at: 0,
@@ -63,15 +52,14 @@ impl Text {
 
     /// Appends one token and links it to earlier text with the same context.
     pub(crate) fn push(&mut self, token: TokenId) {
-        let position = self.tokens.len();
         self.tokens.push(token);
-        if self.links.len() == self.heads.len() {
-            self.make_room(position);
+        if self.index.is_full() {
+            self.make_room();
         }
-        if self.heads.is_empty() {
-            self.first = self.tokens.len();
-        } else {
-            self.link(position);
+        self.index.push(&self.tokens);
+        let mut left = TAKEN_BACK;
+        while left > 0 && self.index.take_older(&self.tokens) {
+            left -= 1;
         }
     }
 
@@ -86,66 +74,38 @@ impl Text {
     /// Makes room for so many tokens more at once, if there is any.
     pub(crate) fn reserve(&mut self, tokens: usize) {
         self.tokens.reserve(tokens);
-        let rows = (self.tokens.len() + tokens).next_power_of_two();
-        if rows > self.heads.len().max(MIN_ROWS) {
-            self.grow(rows);
+        let rows = self.tokens.len() + tokens;
+        let has = self.index.max_rows();
+        let may_ask = self.tokens.len() >= self.ask_at;
+        if may_ask && rows > has.max(MIN_ROWS) && self.grow(rows.max(has + has / GROWTH_PARTS)) {
+            self.index.spread();
         }
     }
 
-    /// A position if it is in the index, else 0.
-    fn indexed(&self, position: u32) -> u32 {
-        if (position as usize) < self.first {
-            0
-        } else {
-            position
+    /// Makes room for another position in a full index, if it has any rows at all.
+    fn make_room(&mut self) {
+        let has = self.index.max_rows();
+        if self.tokens.len() >= self.ask_at {
+            // One that lacks older text grows faster, to take it back.
+            let is_whole = self.index.first() == 0;
+            let parts = if is_whole { GROWTH_PARTS } else { 1 };
+            if self.grow(has + has / parts) {
+                return;
+            }
+            self.ask_at = self.tokens.len() + (has / GROWTH_PARTS).max(CHUNK_ROWS);
         }
+        self.index.drop_oldest();
     }
 
-    /// Links the position after the last one that was.
-    fn link(&mut self, position: usize) {
-        self.links.push([0; ORDERS.len()]);
-        if self.tokens[position] == SEPARATOR {
-            return;
-        }
-        let (hashes, count) = suffix_hashes(&self.tokens[..position]);
-        for (order, &hash) in hashes[..count].iter().enumerate() {
-            let bucket = bucket(hash, self.heads.len());
-            self.links[position - self.first][order] = self.heads[bucket][order];
-            self.heads[bucket][order] = position as u32;
-        }
-    }
-
-    /// Makes room for the links of `position` in a full index, as far as can be.
-    fn make_room(&mut self, position: usize) {
-        let rows = self.heads.len();
-        if position < self.ask_at || self.grow((rows * 2).max(MIN_ROWS)) {
-            return;
-        }
-        if rows == 0 {
-            self.ask_at = position + MIN_ROWS;
-        } else {
-            let oldest = rows / PARTS;
-            self.links.drain(..oldest);
-            self.first += oldest;
-        }
-    }
-
-    /// Gives the index `rows`, three quarters of them for the text there is, and says whether
-    /// there was room for them. The last token need not be linked yet.
+    /// Asks for `rows` of the index, or a few more, and says whether there was room for them.
     fn grow(&mut self, rows: usize) -> bool {
-        let Some(grant) = self.room.ask((rows - self.heads.len()) * ROW_BYTES) else {
+        let has = self.index.max_rows();
+        let rows = rows.max(has + 1).max(MIN_ROWS).next_multiple_of(CHUNK_ROWS);
+        let Some(grant) = self.room.ask((rows - has) * ROW_BYTES) else {
             return false;
         };
         self.grants.push(grant);
-        let linked = self.first + self.links.len();
-        self.first = linked.saturating_sub(rows - rows / PARTS);
-        self.links = Vec::new();
-        self.links.reserve_exact(rows);
-        self.heads = Vec::new();
-        self.heads = vec![[0; ORDERS.len()]; rows];
-        for position in self.first..linked {
-            self.link(position);
-        }
+        self.index.allow(rows);
         true
     }
 }
@@ -160,16 +120,11 @@ impl Chains for Text {
     }
 
     fn head(&self, order: usize, hash: u32) -> u32 {
-        if self.heads.is_empty() {
-            return 0;
-        }
-        self.indexed(self.heads[bucket(hash, self.heads.len())][order])
+        self.index.head(order, hash)
     }
 
     fn previous(&self, order: usize, position: u32) -> u32 {
-        let index = (position as usize).checked_sub(self.first);
-        let links = index.and_then(|index| self.links.get(index));
-        links.map_or(0, |links| self.indexed(links[order]))
+        self.index.previous(order, position)
     }
 }
 
@@ -178,8 +133,12 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::Relaxed;
 
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::store::chains::{LIMITS, Occurrence, collect, context_of};
+    use crate::SEPARATOR;
+    use crate::store::buckets::NEW;
+    use crate::store::chains::{LIMITS, ORDERS, Occurrence, collect, context_of};
 
     fn occurrences(text: &Text) -> Vec<Occurrence> {
         let mut found = Vec::new();
@@ -260,11 +219,12 @@ mod tests {
     fn without_room_the_oldest_text_is_not_indexed() {
         let mut text = bounded(1024);
         text.extend(&(0..10_000).collect::<Vec<_>>());
-        assert_eq!((text.tokens().len(), text.heads.len()), (10_000, 1024));
-        let newest = 10_000 - 1024 * 3 / 4;
+        let rows = text.index.max_rows() as u32;
+        assert_eq!((text.tokens().len(), rows), (10_000, 960));
+        let newest = 10_000 - rows + CHUNK_ROWS as u32;
         assert!((newest..10_000).all(|position| is_found(&text, position)));
-        assert!((8..8_000).all(|position| !is_found(&text, position)));
-        assert!(text.links.capacity() <= 1024);
+        assert!((8..9_000).all(|position| !is_found(&text, position)));
+        assert!(text.index.bytes() <= 960 * ROW_BYTES);
     }
 
     #[test]
@@ -277,13 +237,26 @@ mod tests {
 
     #[test]
     fn an_index_that_gets_room_later_takes_older_text_back() {
-        let room = Arc::new(Bounded(AtomicUsize::new(64 * ROW_BYTES)));
+        let room = Arc::new(Bounded(AtomicUsize::new(128 * ROW_BYTES)));
         let mut text = Text::within(Arc::clone(&room) as Arc<dyn Room>);
-        text.extend(&(0..1_000).collect::<Vec<_>>());
-        assert!(!is_found(&text, 900));
-        room.0.store(usize::MAX, Relaxed);
-        text.extend(&(1_000..1_100).collect::<Vec<_>>());
-        assert!((8..1_100).all(|position| is_found(&text, position)));
+        // Twice: what leads to text that is not indexed leads there again.
+        let mut push = |end: u32, more: usize| {
+            room.0.store(more * ROW_BYTES, Relaxed);
+            let mut oldest = text.index.first();
+            for token in text.tokens().len() as u32..end {
+                text.push(token);
+                let first = text.index.first();
+                let oldest_found = first.max(8) as u32;
+                assert!(token < 8 || first > token as usize || is_found(&text, oldest_found));
+                oldest = oldest.min(first);
+            }
+            (oldest, text.index.first())
+        };
+        assert_eq!(push(1_000, 128), (0, 896));
+        let (oldest, newest) = push(3_000, 512);
+        assert!(oldest < 896 && newest > 2_400, "{oldest} {newest}");
+        assert_eq!(push(8_000, 1 << 14), (0, 0));
+        assert!((8..8_000).all(|position| is_found(&text, position)));
     }
 
     #[test]
@@ -291,9 +264,57 @@ mod tests {
         let room = Arc::new(Bounded(AtomicUsize::new(0)));
         let mut text = Text::within(Arc::clone(&room) as Arc<dyn Room>);
         (0..100).for_each(|token| text.push(token));
-        assert!(text.heads.is_empty());
+        assert_eq!(text.index.max_rows(), 0);
         room.0.store(usize::MAX, Relaxed);
         (100..200).for_each(|token| text.push(token));
         assert!((150..200).all(|position| is_found(&text, position)));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of tokens")]
+    fn an_index_grows_by_a_few_rows_with_each_token() {
+        let mut text = Text::default();
+        text.push(7);
+        for token in 0..20_000_u32 {
+            let before = (text.index.size(), text.index.bytes());
+            // One context is very common.
+            text.push(if token % 3 == 0 { 7 } else { token });
+            assert!(text.index.size() - before.0 <= NEW);
+            assert!(text.index.bytes() - before.1 <= CHUNK_ROWS * ROW_BYTES);
+        }
+        assert!(text.index.size() >= 20_000);
+        assert!(text.index.bytes() <= 20_000 * ROW_BYTES * 5 / 4 + ROW_BYTES * 128);
+        let found = (8..20_000).filter(|position| position % 3 == 0);
+        assert!(found.clone().count() > 6_000);
+        assert!(found.into_iter().all(|position| is_found(&text, position)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
+
+        #[test]
+        fn all_of_the_newest_text_is_found_and_nothing_else(
+            tokens in prop::collection::vec(0_u32..60, 1..if cfg!(miri) { 200 } else { 2_000 }),
+            rows in 0_usize..4_000,
+            context in prop::collection::vec(0_u32..60, 1..4),
+        ) {
+            let mut text = bounded(rows);
+            tokens.chunks(7).for_each(|part| text.extend(part));
+            let mut found = Vec::new();
+            let mut limits = [1 << 20; ORDERS.len()];
+            collect(&text, 0, &context, &mut limits, &mut found);
+            let mut found: Vec<_> = found.iter().map(|o| (o.position, o.matched)).collect();
+            found.sort_unstable();
+            let first = text.index.first();
+            let expected: Vec<_> = (first.max(1)..tokens.len()).filter_map(|position| {
+                let before = tokens[..position].iter().rev();
+                let same = before.zip(context.iter().rev()).take_while(|(a, b)| a == b);
+                let matched = same.count() as u16;
+                (matched > 0).then_some((position as u32, matched))
+            }).collect();
+            prop_assert_eq!(found, expected);
+            prop_assert!(text.index.bytes() <= rows * ROW_BYTES);
+            prop_assert!(tokens.len() - first <= rows);
+        }
     }
 }
