@@ -233,16 +233,20 @@ fn a_bucket_is_split_and_merged_beside_a_reader() {
         insert(&view, id, &[3, 4]);
         insert(&view, id, &[1, 5]);
         let before = view.heads()[0].size();
-        // More text, for which the tables are to grow.
-        add_block(&mut view);
+        // More text, for which the tables are to grow: all buckets are split, those of this text too.
+        for _ in 0..3 {
+            add_block(&mut view);
+        }
         let view = Arc::new(view);
         let read_some = |view: &View| {
             for text in read(view, &[1]) {
                 assert!([&[2][..], &[5]].contains(&&text[..]), "{text:?}");
             }
         };
-        beside(&view, read_some, || view.settle(1, &mut Moving::default()));
-        assert_eq!(view.heads()[0].size(), before + 3);
+        beside(&view, read_some, || {
+            view.settle(before as usize, &mut Moving::default());
+        });
+        assert_eq!(view.heads()[0].size(), before * 4);
         assert_eq!(read(&view, &[1]), [[5], [2]]);
         assert_eq!(read(&view, &[3]), [[4]]);
     });
