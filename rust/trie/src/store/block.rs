@@ -1,8 +1,7 @@
 //! A piece of the text of a namespace: one arena that readers walk while writers fill it.
 //!
-//! Every cell is an atomic. A token is written once, into a cell that held [`SEPARATOR`] and so
-//! ended the text before it; links are set before anything leads to them. So a reader sees whole
-//! occurrences, or their start, without waiting for anyone.
+//! Every cell is an atomic. A token is written once, into a cell that held [`SEPARATOR`]; links are
+//! set before anything leads to them. So a reader sees whole occurrences, or their start.
 //!
 //! Tokens are kept inverted, so that a cell that was never written, zero, holds the separator
 //! (`u32::MAX`): then a new arena need not be filled, and costs its writer no time.
@@ -140,8 +139,8 @@ impl Block {
 
     /// The token in a cell; the separator where there is none.
     pub(crate) fn token(&self, cell: u32) -> TokenId {
-        let token = self.tokens.get(cell as usize);
-        token.map_or(SEPARATOR, |token| !token.load(Relaxed))
+        let word = self.word(cell);
+        word.map_or(SEPARATOR, |word| !word.load(Relaxed))
     }
 
     /// The word that a cell keeps its token in.
