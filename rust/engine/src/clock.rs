@@ -39,6 +39,32 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that goes on by so many milliseconds whenever it is read.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Ticking {
+    tick_ms: u64,
+    ticks: std::sync::atomic::AtomicU64,
+}
+
+#[cfg(test)]
+impl Ticking {
+    pub(crate) fn by(tick_ms: u64) -> Self {
+        let ticks = std::sync::atomic::AtomicU64::new(0);
+        Self { tick_ms, ticks }
+    }
+}
+
+#[cfg(test)]
+impl Clock for Ticking {
+    fn now_s(&self) -> f64 {
+        let ticks = self
+            .ticks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        (ticks * self.tick_ms) as f64 / 1e3
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -75,22 +75,12 @@ impl Upkeep {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
-
-    #[derive(Debug, Default)]
-    struct Ticking(AtomicU64);
-
-    impl Clock for Ticking {
-        fn now_s(&self) -> f64 {
-            self.0.fetch_add(1, Ordering::Relaxed) as f64
-        }
-    }
+    use crate::clock::Ticking;
 
     #[test]
     fn waits_and_work_are_counted_by_step_and_in_all() {
-        let mut upkeep = Upkeep::new(Arc::new(Ticking::default()));
+        let mut upkeep = Upkeep::new(Arc::new(Ticking::by(1000)));
         upkeep.begin_step();
         upkeep.enter(-3.0);
         assert!((upkeep.begin_call() + 3.0).abs() < 1e-12);

@@ -296,20 +296,9 @@ impl Speculator {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
+    use crate::clock::Ticking;
     use crate::speculation::ContextCost;
-
-    /// A clock that goes on by two milliseconds whenever it is read.
-    #[derive(Debug, Default)]
-    struct Ticking(AtomicU64);
-
-    impl Clock for Ticking {
-        fn now_s(&self) -> f64 {
-            self.0.fetch_add(2, Ordering::Relaxed) as f64 / 1e3
-        }
-    }
 
     fn speculator(times: &[f64; 2], holdout_every: u64) -> Speculator {
         let config = EngineConfig {
@@ -341,7 +330,7 @@ mod tests {
             grammar_has_ended: false,
         }];
         let chunk = ForwardSize::default();
-        let drafts = speculator.draft(step, &mut candidates, chunk, &Ticking::default());
+        let drafts = speculator.draft(step, &mut candidates, chunk, &Ticking::by(2));
         (drafts.offers[0].num_bought(), drafts.trial)
     }
 

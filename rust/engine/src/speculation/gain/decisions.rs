@@ -9,6 +9,7 @@
 //!   of such offers comes true too seldom to pay for its row. The model says whether it does
 //!   although it was not sent.
 
+use super::arm::Arm;
 use super::trial::Trial;
 
 /// What is left of the evidence after one more step of its kind.
@@ -50,31 +51,11 @@ pub(crate) struct Decisions {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Evidence {
-    drafted: Rate,
-    plain: Rate,
+    drafted: Arm,
+    plain: Arm,
     unsent: f64,
     hits: f64,
     unsent_steps: f64,
-}
-
-/// Tokens and milliseconds of some steps.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rate {
-    steps: f64,
-    tokens: f64,
-    milliseconds: f64,
-}
-
-impl Rate {
-    fn note(&mut self, step: &Step) {
-        self.steps = DECAY * self.steps + 1.0;
-        self.tokens = DECAY * self.tokens + step.num_tokens as f64;
-        self.milliseconds = DECAY * self.milliseconds + step.milliseconds;
-    }
-
-    fn per_ms(&self) -> f64 {
-        self.tokens / self.milliseconds.max(f64::MIN_POSITIVE)
-    }
 }
 
 impl Decisions {
@@ -92,17 +73,19 @@ impl Decisions {
         let hits = std::mem::take(&mut self.num_hits) as f64;
         let step = step?;
         let evidence = &mut self.sizes[size_of(step.num_requests)];
-        if step.num_drafts == 0 {
-            evidence.plain.note(step);
+        let arm = if step.num_drafts == 0 {
+            &mut evidence.plain
         } else {
-            evidence.drafted.note(step);
-        }
+            &mut evidence.drafted
+        };
+        arm.fade(DECAY);
+        arm.note(step.num_tokens as f64, step.milliseconds);
         if step.trial == Trial::Holdout {
             return None;
         }
         if step.num_drafts > 0 {
-            let known = evidence.plain.steps.min(evidence.drafted.steps) >= LEAST_STEPS;
-            return known.then(|| evidence.drafted.per_ms() >= evidence.plain.per_ms());
+            let known = evidence.plain.steps().min(evidence.drafted.steps()) >= LEAST_STEPS;
+            return known.then(|| evidence.drafted.rate() >= evidence.plain.rate());
         }
         if unsent == 0.0 {
             return None;
