@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::store::buckets::{FAN, FIRST_BUCKETS, NEW, begun, bits_of, bucket, number};
+use crate::store::buckets::{FAN, FIRST_BUCKETS, NEW, begun, bits_of, bucket, number, whole};
 use crate::store::chains::{ORDERS, suffix_hash, suffix_hashes};
 use crate::{SEPARATOR, TokenId};
 
@@ -84,9 +84,7 @@ impl TextIndex {
     /// Gives an empty index all its buckets at once.
     pub(super) fn spread(&mut self) {
         if self.first == self.end && self.max_rows > 0 {
-            let begun = begun(self.max_rows as u32);
-            let size = begun + (self.max_rows as u32 - begun) / NEW * NEW;
-            self.add_buckets(size.max(self.size));
+            self.add_buckets(whole(self.max_rows as u32).max(self.size));
         }
     }
 

@@ -27,6 +27,13 @@ pub(crate) fn begun(size: u32) -> u32 {
     FIRST_BUCKETS << ((size / FIRST_BUCKETS).ilog2() & !1)
 }
 
+/// The largest size of at most `most` buckets, and at least the smallest, at which all splits that
+/// were begun are done.
+pub(crate) fn whole(most: u32) -> u32 {
+    let begun = begun(most);
+    begun + (most - begun) / NEW * NEW
+}
+
 /// The number of the bucket whose hashes have these low bits, and zeros before them as far as
 /// buckets were split.
 pub(crate) fn number(bits: u32) -> u32 {
@@ -60,7 +67,7 @@ mod tests {
     fn a_hash_moves_only_to_a_bucket_that_is_new() {
         let hashes: Vec<u32> = (0..2000_u32).map(|i| i.wrapping_mul(0x9E37_79B9)).collect();
         for size in (FIRST_BUCKETS..5000).step_by(NEW as usize) {
-            let size = begun(size) + (size - begun(size)) / NEW * NEW;
+            let size = whole(size);
             for &hash in &hashes {
                 let (before, after) = (bucket(hash, size), bucket(hash, size + NEW));
                 assert!(before < size);

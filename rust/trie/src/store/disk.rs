@@ -29,6 +29,13 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Gives a file a second name.
     fn link(&self, file: &Path, name: &Path) -> io::Result<()>;
     fn remove(&self, file: &Path) -> io::Result<()>;
+    /// Removes a file if there is one.
+    fn remove_if_there(&self, file: &Path) -> io::Result<()> {
+        match self.remove(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
     /// Removes a folder with its files.
     fn remove_folder(&self, folder: &Path) -> io::Result<()>;
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::hint::black_box;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::store::buckets::{FAN, FIRST_BUCKETS, NEW, begun, bits_of, number};
+use crate::store::buckets::{FAN, FIRST_BUCKETS, NEW, begun, bits_of, number, whole};
 use crate::store::chains::ORDERS;
 use crate::store::heads::wanted;
 use crate::store::sync::AtomicU32;
@@ -114,8 +114,7 @@ impl View {
         for (order, table) in self.heads.iter().enumerate() {
             let wanted = wanted(order, self.capacity()).min(table.capacity());
             if wanted > 0 {
-                let begun = begun(wanted);
-                table.resize(begun + (wanted - begun) / NEW * NEW);
+                table.resize(whole(wanted));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Work that several threads do together.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Lets as many threads as there are cores, this one included and at most `most`, do `work` side by
@@ -12,4 +13,27 @@ pub(crate) fn side_by_side(most: usize, work: impl Fn() + Sync) {
         }
         work();
     });
+}
+
+/// Lets at most `most` threads, as above, do `work` on each of `items`; gives the results in the order
+/// of the items.
+pub(crate) fn each_side_by_side<I: Send, T: Send>(
+    most: usize,
+    items: Vec<I>,
+    work: impl Fn(I) -> T + Sync,
+) -> Vec<T> {
+    let most = most.min(items.len());
+    let left = Mutex::new(items.into_iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    side_by_side(most, || {
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some((index, item)) = next() {
+            let result = work(item);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push((index, result));
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_unstable_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }

@@ -209,7 +209,7 @@ impl SnapshotFolder {
         self.make()?;
         let partial = self.path.join(PARTIAL);
         // One that a killed process left may be longer.
-        self.remove_if_there(&partial)?;
+        self.disk.remove_if_there(&partial)?;
         self.disk.write(&partial, 0, manifest)?;
         self.disk.sync(&partial)
     }
@@ -230,7 +230,7 @@ impl SnapshotFolder {
     pub(super) fn publish_alone(&self) -> io::Result<()> {
         self.disk
             .rename(&self.path.join(PARTIAL), &self.manifest_path())?;
-        self.remove_if_there(&self.path.join(PREVIOUS))?;
+        self.disk.remove_if_there(&self.path.join(PREVIOUS))?;
         self.sync()
     }
 
@@ -269,13 +269,6 @@ impl SnapshotFolder {
             self.disk.remove_folder(folder)?;
         }
         Ok(())
-    }
-
-    fn remove_if_there(&self, file: &Path) -> io::Result<()> {
-        match self.disk.remove(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Reading saved blocks back into memory, as far as there is room.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 
 use crate::namespaces::pool::Pool;
 use crate::namespaces::shared_trie::SharedTrie;
@@ -14,7 +13,7 @@ use crate::namespaces::snapshot::saved::{SavedBlock, SavedNamespace};
 use crate::store::block::Block;
 use crate::store::grant::Grant;
 use crate::store::heads;
-use crate::store::threads::side_by_side;
+use crate::store::threads::each_side_by_side;
 
 /// Most threads that read blocks, each with a buffer of a run.
 const MAX_THREADS: usize = 4;
@@ -43,13 +42,8 @@ pub(crate) fn take_in(loaded: Vec<LoadedNamespace>, namespace: impl Fn(&str) -> 
         .into_iter()
         .map(|loaded| (namespace(&loaded.name), loaded));
     let made: Vec<_> = made.collect();
-    let most = made.len();
-    let left = Mutex::new(made.into_iter());
-    side_by_side(most, || {
-        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
-        while let Some((shared, loaded)) = next() {
-            shared.restore(loaded.blocks, loaded.accepted_tokens);
-        }
+    each_side_by_side(made.len(), made, |(shared, loaded)| {
+        shared.restore(loaded.blocks, loaded.accepted_tokens);
     });
 }
 
@@ -128,36 +122,9 @@ pub(super) fn read_blocks<P: Sync, T: Send, E: Send>(
     read: impl Fn(&SavedBlock<P>, Grant) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
     let blocks = saved.iter().flat_map(|namespace| &namespace.blocks);
-    let wanted: Vec<_> = blocks.zip(grants).enumerate().collect();
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(MAX_THREADS).min(wanted.len()).max(1);
-    let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
-    for (index, block) in wanted {
-        shares[index % threads].push((index, block));
-    }
-    let read_share = |share: Vec<(usize, (&SavedBlock<P>, Grant))>| {
-        let read = |(index, (block, grant))| Ok((index, read(block, grant)?));
-        share.into_iter().map(read).collect::<Result<Vec<_>, E>>()
-    };
-    let parts: Vec<Result<Vec<_>, E>> = thread::scope(|scope| {
-        let own = shares.pop();
-        let readers = shares
-            .into_iter()
-            .map(|share| scope.spawn(|| read_share(share)));
-        let readers: Vec<_> = readers.collect();
-        let own = own.map(read_share);
-        let joined = readers.into_iter().map(|reader| {
-            let ended = reader.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        joined.chain(own).collect()
-    });
-    let mut blocks = Vec::new();
-    for part in parts {
-        blocks.extend(part?);
-    }
-    blocks.sort_by_key(|(index, _)| *index);
-    Ok(blocks.into_iter().map(|(_, block)| block).collect())
+    let wanted = blocks.zip(grants).collect();
+    let results = each_side_by_side(MAX_THREADS, wanted, |(block, grant)| read(block, grant));
+    results.into_iter().collect()
 }
 
 /// Reads a block from parts. Where a run is damaged or missing its cells stay separators.

@@ -267,20 +267,20 @@ impl Snapshots {
             return 0;
         };
         let mut written = self.replace_single(&root, tries);
-        let open = self.open.take();
+        let mut open = self.open.take();
         for folder in SnapshotFolder::all(&self.disk, &root).unwrap_or_default() {
             match folder {
                 Ok(folder) => match forget_in(&folder, namespace) {
                     Ok((manifest, bytes)) => {
                         written += bytes;
-                        let is_open = |open: &&Open| open.folder.path() == folder.path();
-                        if let Some(open) = open.as_ref().filter(is_open) {
+                        let is_open = |open: &mut Open| open.folder.path() == folder.path();
+                        if let Some(open) = open.take_if(is_open) {
                             // The blocks in memory have the runs that they had.
                             self.open =
                                 Open::new(folder, &(Found::Manifest(manifest), Found::Nothing))
                                     .ok();
                             if let Some(reopened) = &mut self.open {
-                                reopened.runs.clone_from(&open.runs);
+                                reopened.runs = open.runs;
                             }
                         }
                     }

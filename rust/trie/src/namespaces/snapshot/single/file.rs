@@ -153,19 +153,13 @@ impl<'a> SingleFile<'a> {
 
     /// Removes it.
     pub(in super::super) fn remove(&self) -> io::Result<()> {
-        match self.disk.remove(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.disk.remove_if_there(&self.path)
     }
 
     /// Removes one that was damaged.
     pub(in super::super) fn remove_damaged(&self) -> io::Result<()> {
         let path = self.path.with_file_name(DAMAGED_NAME);
-        match self.disk.remove(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.disk.remove_if_there(&path)
     }
 
     /// The error for a file that cannot be used, which is kept under another name.
