@@ -604,6 +604,10 @@ class Engine:
 
         Its running requests draft from their own text from their next step on, teach no more and
         share no more.
+
+        Raises:
+            EngineError: The snapshot cannot be erased from. The text is forgotten here, but a restart
+                may bring it back: forget it again.
         """
 
 # ---- options (rust/python/src/options.rs) --------------------------------------------------------

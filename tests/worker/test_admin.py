@@ -100,6 +100,24 @@ def test_namespace_is_listed_until_it_is_forgotten() -> None:
     assert ask(forget_namespace=forget).error.code == NOT_FOUND
 
 
+def test_namespace_that_cannot_be_erased_from_disk_is_an_error_until_it_is(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    memory = engine()
+    memory.learn("ann", list(range(40)))
+    memory.save(str(state), OURS)
+    away = state.rename(tmp_path / "away")
+    state.write_text("")
+    ask = asking(AdminDesk(memory, None, OURS))
+    forget = worker_pb2.ForgetNamespace(name="ann")
+    error = ask(forget_namespace=forget).error
+    assert error.code == INTERNAL
+    assert str(state) in error.message and "forget it again" in error.message
+    state.unlink()
+    away.rename(state)
+    assert ask(forget_namespace=forget).WhichOneof("reply") == "done"
+    assert ask(forget_namespace=forget).error.code == NOT_FOUND
+
+
 class BrokenEngine:
     """An engine whose disk is full, without other functions."""
 

@@ -152,7 +152,14 @@ class AdminDesk:
     def _forget_namespace(
         self, call: worker_pb2.ForgetNamespace, reply: worker_pb2.AdminReply
     ) -> None:
-        if not self._engine.forget(call.name):
+        from spectrie import _core
+
+        try:
+            was_known = self._engine.forget(call.name)
+        except _core.EngineError as error:
+            remedy = "it is forgotten until a restart: mend that and forget it again"
+            raise _Refusal(_INTERNAL, f"{error}; {remedy}") from error
+        if not was_known:
             names = [info.name for info in self._engine.namespaces()]
             raise _Refusal(_NOT_FOUND, f"no namespace {call.name!r}; {_listed(names)}")
         log.info("namespace %s forgotten", call.name)

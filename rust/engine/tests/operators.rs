@@ -133,7 +133,7 @@ fn without_speculation_there_is_no_memory_and_calls_say_so() {
     let refused = engine.add_corpus(&file.0, Readers::All);
     assert_eq!(refused, Err(EngineError::SpeculationOff));
     engine.learn("default", &[1, 2, 3]).unwrap();
-    assert!(engine.namespaces().is_empty() && !engine.forget("default"));
+    assert!(engine.namespaces().is_empty() && !engine.forget("default").unwrap());
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn a_forgotten_namespace_is_empty_and_its_running_requests_teach_no_more() {
     let mut driver = Driver::new(config());
     driver.submit(request(1, &[3, 4, 5], 60));
     step_until(&mut driver, 1, 5);
-    assert!(driver.engine.forget("default"));
+    assert!(driver.engine.forget("default").unwrap());
     driver.run();
     assert_eq!(driver.engine.load().memory_tokens, 0);
-    assert!(!driver.engine.forget("default"));
+    assert!(!driver.engine.forget("default").unwrap());
     driver.submit(request(2, &[3, 4, 5], 60));
     driver.run();
     assert_eq!(driver.finishes[&2].stats.accepted_by_source[4], 0);

@@ -167,7 +167,7 @@ fn a_forgotten_namespace_is_computed_again() {
     driver.submit(request(1, &prompt, 1));
     driver.submit(request(2, &[3; 5], 9));
     driver.step();
-    driver.engine.forget("default");
+    driver.engine.forget("default").unwrap();
     driver.submit(request(3, &prompt, 1));
     driver.step();
     assert_eq!(driver.engine.load().prefix_hit_tokens, 0);

@@ -101,7 +101,7 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                 assert!(memory.bytes() <= capacity_bytes);
                 round += 1;
                 if round % 4 == 0 {
-                    memory.forget("shared");
+                    memory.forget("shared").expect("a disk");
                 }
             }
         });

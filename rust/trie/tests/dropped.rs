@@ -113,7 +113,7 @@ fn forgotten_text_is_counted_and_so_is_what_its_requests_say_later() {
     shared.insert(&document(1, 500));
     let mut running = shared.begin();
     running.push(&document(2, 100));
-    assert!(memory.forget("a"));
+    assert!(memory.forget("a").expect("a disk"));
     running.push(&document(3, 40));
     assert_eq!(dropped(&memory, DropReason::Forgotten), 640);
     assert_eq!((memory.num_tokens(), memory.evicted_tokens()), (0, 0));
@@ -143,7 +143,10 @@ fn requests_of_a_namespace_pushed_out_read_and_extend_its_text_no_more() {
         running.draft(4, 0.0).is_empty(),
         "what it says later is not kept"
     );
-    assert!(!memory.forget("a"), "there is nothing left to forget");
+    assert!(
+        !memory.forget("a").expect("a disk"),
+        "there is nothing left to forget"
+    );
     assert_eq!(dropped(&memory, DropReason::Idle), 8);
 }
 
@@ -153,7 +156,7 @@ fn an_answer_after_its_namespace_was_forgotten_makes_no_table() {
     let shared = memory.namespace("a");
     answer(&shared, 1, 20);
     assert!(memory.bytes() > 0, "its table");
-    memory.forget("a");
+    memory.forget("a").expect("a disk");
     assert_eq!(memory.bytes(), 0);
     answer(&shared, 1, 20);
     assert_eq!(memory.bytes(), 0);

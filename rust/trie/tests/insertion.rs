@@ -122,8 +122,11 @@ fn a_forgotten_namespace_is_gone_for_running_requests_too() {
     running.push_prompt(&[1, 2]);
     assert!(!running.draft(4, 0.0).is_empty());
 
-    assert!(memory.forget("a"));
-    assert!(!memory.forget("a"), "there is none any more");
+    assert!(memory.forget("a").expect("a disk"));
+    assert!(
+        !memory.forget("a").expect("a disk"),
+        "there is none any more"
+    );
     assert!(running.draft(4, 0.0).is_empty());
     insertion.push(&[6]);
     drop(insertion);

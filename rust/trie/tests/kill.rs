@@ -42,7 +42,9 @@ fn saves_until_it_is_killed() {
         memory.save(folder, TOKENIZER).expect("a writable folder");
         eprintln!("{SAVED}");
         if version % 16 == 15 {
-            memory.forget(&format!("n{}", version / 16 % 4));
+            memory
+                .forget(&format!("n{}", version / 16 % 4))
+                .expect("a disk");
         }
     }
 }

@@ -160,7 +160,10 @@ impl World {
             Operation::Push(slot, text) => self.push(slot, &text),
             Operation::Draft(namespace, text) => self.draft(namespace, &text),
             Operation::Forget(namespace) => {
-                let known = self.memory.forget(&format!("n{namespace}"));
+                let known = self
+                    .memory
+                    .forget(&format!("n{namespace}"))
+                    .expect("a disk");
                 assert!(known || !self.taught.contains_key(&namespace));
                 self.taught.remove(&namespace);
                 self.saved.remove(&namespace);

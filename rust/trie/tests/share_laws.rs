@@ -107,7 +107,7 @@ impl World {
                 tenant
             }
             Operation::Forget(tenant) => {
-                assert!(self.memory.forget(&name(tenant)));
+                assert!(self.memory.forget(&name(tenant)).expect("a disk"));
                 self.memory.namespace(&name(tenant));
                 tenant
             }
@@ -159,7 +159,7 @@ proptest! {
         }
         world.running.clear();
         for tenant in 0..NUM_TENANTS {
-            world.memory.forget(&name(tenant));
+            world.memory.forget(&name(tenant)).expect("a disk");
         }
         prop_assert_eq!((world.memory.bytes(), world.memory.num_tokens()), (0, 0));
         let dropped = world.memory.dropped_tokens();

@@ -42,7 +42,7 @@ fn teach(memory: &DraftMemory, number: u32, tokens: u32) {
 }
 
 fn forget(memory: &DraftMemory, number: u32) -> bool {
-    memory.forget(&format!("tenant-{number}"))
+    memory.forget(&format!("tenant-{number}")).expect("a disk")
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn what_only_a_single_file_holds_is_saved_before_that_is_removed() {
     before
         .restore(folder.path(), TOKENIZER)
         .expect("a whole snapshot");
-    assert!(before.forget("b"));
+    assert!(before.forget("b").expect("a disk"));
     assert!(!single.exists());
     let after = memory();
     let restored = after.restore(folder.path(), TOKENIZER);
@@ -169,6 +169,30 @@ fn what_cannot_be_rewritten_is_removed() {
     teach(&before, 2, 300);
     let saved = before.save(folder.path(), TOKENIZER).expect("a folder");
     assert_eq!((saved.num_namespaces, saved.num_tokens), (1, 300));
+}
+
+#[test]
+fn what_can_be_neither_rewritten_nor_removed_is_an_error_until_it_is_gone() {
+    let folder = Folder::new();
+    let before = memory();
+    for number in 1..3 {
+        teach(&before, number, 300);
+    }
+    before.save(folder.path(), TOKENIZER).expect("a folder");
+    // The folder has another name, and a file has its place.
+    let away = folder.path().with_extension("away");
+    fs::rename(folder.path(), &away).expect("a free name");
+    fs::write(folder.path(), "").expect("a free name");
+    let error = before.forget("tenant-1").expect_err("no folder");
+    let path = folder.path().display().to_string();
+    assert!(error.to_string().contains(&path), "{error}");
+    assert_eq!(before.num_tokens(), 300, "memory has forgotten it");
+    fs::remove_file(folder.path()).expect("a file");
+    fs::rename(&away, folder.path()).expect("a free name");
+    assert!(holds(&folder, 1));
+    assert!(forget(&before, 1), "it was on disk");
+    assert!(!holds(&folder, 1) && holds(&folder, 2));
+    assert!(!forget(&before, 1));
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl World {
             Operation::End(namespace) => drop(self.running.remove(&namespace)),
             Operation::Draft(namespace, seed) => self.draft(memory, namespace, seed),
             Operation::Forget(namespace) => {
-                memory.forget(&name(namespace));
+                memory.forget(&name(namespace)).expect("a disk");
                 self.running.remove(&namespace);
                 self.taught.remove(&namespace);
                 self.saved.remove(&namespace);

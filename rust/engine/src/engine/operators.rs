@@ -95,11 +95,16 @@ impl Engine {
     /// Forgets all that a namespace learned and drops its kept prefixes. Returns whether it had learned
     /// anything. Its running requests draft from their own text from their next step on, insert no
     /// more text and share no more pages.
-    pub fn forget(&self, namespace: &str) -> bool {
+    ///
+    /// # Errors
+    /// [`EngineError::Drafting`] when it cannot be erased from the snapshot: it is forgotten here, but
+    /// a restart may bring it back.
+    pub fn forget(&self, namespace: &str) -> Result<bool, EngineError> {
         self.forget_prefixes(namespace);
-        self.memory
-            .as_ref()
-            .is_some_and(|memory| memory.forget(namespace))
+        let Some(memory) = &self.memory else {
+            return Ok(false);
+        };
+        Ok(memory.forget(namespace)?)
     }
 
     /// Saves what is new of what namespaces learned in `folder`, which is created if needed. A crash

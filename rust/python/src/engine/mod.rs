@@ -262,8 +262,9 @@ impl Engine {
             .map_err(engine_error)
     }
 
-    fn forget(&self, py: Python<'_>, namespace: &str) -> bool {
+    fn forget(&self, py: Python<'_>, namespace: &str) -> PyResult<bool> {
         py.detach(|| self.engine.forget(namespace))
+            .map_err(engine_error)
     }
 }
 

@@ -285,20 +285,25 @@ impl DraftMemory {
         Ok(loaded.info)
     }
 
-    /// Forgets the text of `namespace` and returns whether it existed. Its running requests stop
+    /// Forgets the text of `namespace` and returns whether there was any, here or on disk. Its running requests stop
     /// reading and extending that text with their next step; new requests start empty.
     ///
     /// Before this returns, its name and text are gone from the files of the folder last saved to or
     /// restored from, for every tokenizer. What cannot be rewritten there is removed. It waits for
     /// the block that a running save is writing, or for a restore, but not for a whole save.
-    pub fn forget(&self, namespace: &str) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::Io`] for a file that can neither be rewritten nor removed. Memory has forgotten
+    /// the text then, but a restart may bring it back: forget it again.
+    pub fn forget(&self, namespace: &str) -> Result<bool, TrieError> {
         // At once, and again when no snapshot is being restored any more that might hold it.
         let was_known = self.forget_now(namespace);
         let mut snapshots = self.snapshots.take_to_forget();
         let is_known = self.forget_now(namespace);
-        let written = snapshots.forget(namespace, &self.oldest_first());
-        self.written_bytes.fetch_add(written, Relaxed);
-        was_known || is_known
+        let erased = snapshots.forget(namespace, &self.oldest_first())?;
+        self.written_bytes.fetch_add(erased.written_bytes, Relaxed);
+        Ok(was_known || is_known || erased.was_there)
     }
 
     /// Returns the bytes written to snapshots since this memory was created.

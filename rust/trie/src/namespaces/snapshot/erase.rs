@@ -11,9 +11,16 @@ use crate::namespaces::snapshot::manifest::{HEADER_BYTES, Manifest};
 /// What is overwritten at once.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
+/// What erasing did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Erased {
+    /// Whether the namespace was in the snapshot.
+    pub(crate) was_there: bool,
+    pub(crate) written_bytes: u64,
+}
+
 /// Leaves `namespace` out of the snapshot in `folder`, whose manifest is `manifest`, and erases its
 /// text. When this returns, no file there holds its name or text, and the manifest before is gone.
-/// Gives the bytes written.
 ///
 /// # Errors
 ///
@@ -22,13 +29,17 @@ pub(super) fn forget(
     folder: &SnapshotFolder,
     manifest: &mut Manifest,
     namespace: &str,
-) -> io::Result<u64> {
+) -> io::Result<Erased> {
+    let num_before = manifest.namespaces.len();
     manifest.namespaces.retain(|saved| saved.name != namespace);
     manifest.is_erasing = true;
     let encoded = manifest.encode(folder.fingerprint());
     folder.prepare(&encoded)?;
     folder.publish_alone()?;
-    Ok(encoded.len() as u64 + finish(folder, manifest)?)
+    Ok(Erased {
+        was_there: manifest.namespaces.len() < num_before,
+        written_bytes: encoded.len() as u64 + finish(folder, manifest)?,
+    })
 }
 
 /// Erases what no run of `manifest` holds, and then has it say that this is done. Gives the bytes
@@ -60,6 +71,8 @@ fn overwrite_dead(folder: &SnapshotFolder, manifest: &Manifest) -> io::Result<u6
         let of_part = runs.iter().filter(|(of, _)| *of == part);
         let end = [(bytes, bytes)];
         for &(start, end) in of_part.map(|(_, place)| place).chain(&end) {
+            // A run may lie behind the end of a part that was cut short.
+            let start = start.min(bytes);
             let mut at = free;
             while at < start {
                 let count = (start - at).min(ZEROS.len() as u64) as usize;

@@ -10,7 +10,7 @@ use crate::TrieError;
 use crate::namespaces::pool::Pool;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::namespaces::snapshot::compaction::parts_to_rewrite;
-use crate::namespaces::snapshot::erase;
+use crate::namespaces::snapshot::erase::{self, Erased};
 use crate::namespaces::snapshot::folder::{Found, SnapshotFolder};
 use crate::namespaces::snapshot::info::SnapshotInfo;
 use crate::namespaces::snapshot::load::Loaded;
@@ -260,19 +260,36 @@ impl Snapshots {
 
     /// Removes `namespace` from what is on disk, for every tokenizer: from the manifests, and its
     /// text from the parts. What cannot be rewritten is removed as a whole, since a cold start is
-    /// better than text that was to be forgotten. Gives the bytes written. `tries` are saved first
-    /// where only the file of an earlier version holds them.
-    pub(crate) fn forget(&mut self, namespace: &str, tries: &[Arc<SharedTrie>]) -> u64 {
+    /// better than text that was to be forgotten. `tries` are saved first where only the file of an
+    /// earlier version holds them.
+    ///
+    /// # Errors
+    ///
+    /// [`TrieError::Io`] for the first file that could neither be rewritten nor removed: it may still
+    /// hold the text, and a restart would bring it back.
+    pub(crate) fn forget(
+        &mut self,
+        namespace: &str,
+        tries: &[Arc<SharedTrie>],
+    ) -> Result<Erased, TrieError> {
+        let mut erased = Erased::default();
         let Some(root) = self.root.clone() else {
-            return 0;
+            return Ok(erased);
         };
-        let mut written = self.replace_single(&root, tries);
+        let failed = |path: &Path, error: io::Error| TrieError::io("erase from", path, &error);
+        let mut result = Ok(());
+        match self.replace_single(&root, tries) {
+            Ok(bytes) => erased.written_bytes += bytes,
+            Err(error) => result = Err(failed(&root, error)),
+        }
+        let folders = SnapshotFolder::all(&self.disk, &root);
         let mut open = self.open.take();
-        for folder in SnapshotFolder::all(&self.disk, &root).unwrap_or_default() {
-            match folder {
+        for folder in folders.map_err(|error| failed(&root, error))? {
+            let removed = match folder {
                 Ok(folder) => match forget_in(&folder, namespace) {
-                    Ok((manifest, bytes)) => {
-                        written += bytes;
+                    Ok((manifest, of_folder)) => {
+                        erased.was_there |= of_folder.was_there;
+                        erased.written_bytes += of_folder.written_bytes;
                         let is_open = |open: &mut Open| open.folder.path() == folder.path();
                         if let Some(open) = open.take_if(is_open) {
                             // The blocks in memory have the runs that they had.
@@ -283,17 +300,24 @@ impl Snapshots {
                                 reopened.runs = open.runs;
                             }
                         }
+                        Ok(())
                     }
-                    Err(_) => drop(folder.remove()),
+                    Err(_) => folder
+                        .remove()
+                        .map_err(|error| failed(folder.path(), error)),
                 },
-                Err(path) => drop(self.disk.remove_folder(&path)),
-            }
+                Err(path) => self
+                    .disk
+                    .remove_folder(&path)
+                    .map_err(|error| failed(&path, error)),
+            };
+            result = result.and(removed);
         }
-        written
+        result.map(|()| erased)
     }
 
     /// Removes the file of an earlier version in `root`, once its text is saved anew if it is ours.
-    fn replace_single(&mut self, root: &Path, tries: &[Arc<SharedTrie>]) -> u64 {
+    fn replace_single(&mut self, root: &Path, tries: &[Arc<SharedTrie>]) -> io::Result<u64> {
         let mut written = 0;
         if let Some(open) = &self.open {
             let fingerprint = open.folder.fingerprint().to_owned();
@@ -304,9 +328,9 @@ impl Snapshots {
             }
         }
         let single = SingleFile::new(&*self.disk, root);
-        let _ = single.remove();
-        let _ = single.remove_damaged();
-        written
+        single.remove()?;
+        single.remove_damaged()?;
+        Ok(written)
     }
 }
 
@@ -324,14 +348,13 @@ fn finish_erasing(
     }
 }
 
-/// Removes `namespace` from the snapshot in `folder`. Gives what its manifest is now, and the bytes
-/// written.
-fn forget_in(folder: &SnapshotFolder, namespace: &str) -> io::Result<(Manifest, u64)> {
+/// Removes `namespace` from the snapshot in `folder`. Gives what its manifest is now.
+fn forget_in(folder: &SnapshotFolder, namespace: &str) -> io::Result<(Manifest, Erased)> {
     let (current, previous) = folder.manifests()?;
     let manifest = current.manifest().or_else(|| previous.manifest());
     let Some(mut manifest) = manifest else {
         return Err(io::ErrorKind::NotFound.into());
     };
-    let written = erase::forget(folder, &mut manifest, namespace)?;
-    Ok((manifest, written))
+    let erased = erase::forget(folder, &mut manifest, namespace)?;
+    Ok((manifest, erased))
 }

@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::IteratorRandom;
 
 use super::support::{ROOT, TOKENIZER, memory, pairs, path, save};
+use crate::namespaces::snapshot::manifest::HEADER_BYTES;
 use crate::testing::corrupt::{damage, seal, try_inputs};
 use crate::testing::memory_disk::MemoryDisk;
 use crate::{DraftMemory, TokenId};
@@ -137,6 +138,25 @@ fn lying_manifest(whole: &Files, random: &mut StdRng) -> bool {
     }
     save(&memory);
     info.is_some_and(|info| info.first_damage.is_none())
+}
+
+#[test]
+fn a_part_cut_short_before_forgotten_text_was_erased_costs_what_is_missing() {
+    let mut files = snapshot();
+    let manifest = files.get_mut(&path("manifest")).expect("the manifest");
+    // The flag behind the header: text is to be erased.
+    manifest[HEADER_BYTES] = 1;
+    seal(manifest);
+    let (_, whole, info) = restored(&files);
+    assert_eq!(info.expect("a snapshot").num_tokens, whole.num_tokens());
+    let part = files.get_mut(&path("part-00000000")).expect("a part");
+    part.truncate(HEADER_BYTES + 100);
+    let (disk, memory, info) = restored(&files);
+    let info = info.expect("the manifest is whole");
+    assert!(info.damaged_runs > 0 && info.num_tokens > 0, "{info:?}");
+    assert_eq!(info.num_tokens + info.damaged_tokens, whole.num_tokens());
+    assert!(is_true(&memory), "a damaged byte was drafted");
+    goes_on(&disk, &memory);
 }
 
 fn fuzz(count: u32) {

@@ -43,7 +43,7 @@ fn written_per_byte(rounds: u32, capacity_bytes: usize, lessons: u32, most_token
         // Those of the manifest before are there too.
         assert!(parts.count() <= 2 * MAX_SMALL_PARTS + 1);
         if round % 50 == 49 {
-            memory.forget("d");
+            memory.forget("d").unwrap();
             let held = save(&memory).num_tokens;
             written += memory.snapshot_written_bytes();
             memory = new();
