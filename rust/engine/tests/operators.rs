@@ -205,3 +205,27 @@ fn resumed_requests_teach_prompt_and_answer_once() {
     driver.run();
     assert_eq!(driver.engine.load().memory_tokens, 63);
 }
+
+#[test]
+fn a_long_prompt_that_the_prefix_cache_has_is_taught_in_pieces() {
+    let config = EngineConfig {
+        max_context: 10_200,
+        num_pages: 4_000,
+        ..config()
+    };
+    let mut driver = Driver::new(config);
+    let prompt: Vec<u32> = (0..10_000).map(|i| i * i % 37 + 1).collect();
+    driver.submit(request(1, &prompt, 1));
+    driver.run();
+    let held = |driver: &Driver| driver.engine.load().memory_tokens;
+    let first = held(&driver);
+    assert_eq!(first, 10_001);
+    driver.submit(request(2, &prompt, 90));
+    let mut taught = Vec::new();
+    while driver.step().is_some() {
+        taught.push(held(&driver) - first);
+    }
+    assert_eq!(driver.finishes[&2].stats.cached_tokens, 9_999);
+    assert_eq!(taught[..3], [4096, 8192, 10_000], "{taught:?}");
+    assert_eq!(held(&driver), first + 10_090);
+}

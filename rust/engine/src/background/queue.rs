@@ -18,8 +18,9 @@ pub(crate) trait Learner {
     /// Takes its share of what a step gave, and inserts what is now certain in shared memory.
     fn learn(&mut self, feedback: &Feedback, share: &Share);
 
-    /// Inserts its first `num_kept` tokens in shared memory, if any, and drops it.
-    fn end(self: Box<Self>, num_kept: Option<usize>);
+    /// Inserts its first `num_kept` tokens in shared memory, if any, and drops it; gives it back while
+    /// tokens are left to insert.
+    fn end(self: Box<Self>, num_kept: Option<usize>) -> Option<Box<Self>>;
 }
 
 /// Work to be done, in pieces of some microseconds.
@@ -100,8 +101,10 @@ impl<L: Learner> ChoreQueue<L> {
                 return true;
             }
             if let Some(Chore::End(learner, num_kept)) = self.waiting.pop_front() {
-                self.num_pieces -= 1;
-                learner.end(num_kept);
+                match learner.end(num_kept) {
+                    Some(learner) => self.waiting.push_front(Chore::End(learner, num_kept)),
+                    None => self.num_pieces -= 1,
+                }
             }
             return true;
         }
@@ -121,6 +124,8 @@ mod tests {
     /// Notes the numbers of those that learned, and of those that ended with what was kept.
     struct Pupil {
         number: usize,
+        /// Pieces that its end takes beyond the first.
+        num_more: usize,
         log: Log,
     }
 
@@ -129,8 +134,12 @@ mod tests {
             self.log.borrow_mut().push((self.number, None));
         }
 
-        fn end(self: Box<Self>, num_kept: Option<usize>) {
+        fn end(mut self: Box<Self>, num_kept: Option<usize>) -> Option<Box<Self>> {
             self.log.borrow_mut().push((self.number, num_kept));
+            self.num_more.checked_sub(1).map(|num_more| {
+                self.num_more = num_more;
+                self
+            })
         }
     }
 
@@ -139,6 +148,7 @@ mod tests {
         let log = Log::default();
         let pupil = |number| Pupil {
             number,
+            num_more: usize::from(number == 6),
             log: Rc::clone(&log),
         };
         let keys = [0, 1].map(|arrival| RequestKey::new(0, arrival));
@@ -160,12 +170,13 @@ mod tests {
         }
         assert_eq!(
             (rounds, queue.is_empty(), queue.is_behind()),
-            (5, true, false)
+            (6, true, false)
         );
         let expected = [
             (1, None),
             (0, None),
             (5, Some(9)),
+            (6, Some(9)),
             (6, Some(9)),
             (7, Some(9)),
         ];

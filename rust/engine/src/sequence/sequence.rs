@@ -327,9 +327,11 @@ impl Learner for Sequence {
         self.drafting.teach_running(&self.tokens[..num_computed]);
     }
 
-    fn end(mut self: Box<Self>, num_kept: Option<usize>) {
-        if let Some(num_kept) = num_kept {
-            self.drafting.teach_rest(&self.tokens[..num_kept]);
-        }
+    fn end(mut self: Box<Self>, num_kept: Option<usize>) -> Option<Box<Self>> {
+        let is_over = num_kept.is_none_or(|num_kept| {
+            let kept = &self.tokens[..num_kept];
+            self.drafting.teach_rest(kept)
+        });
+        (!is_over).then_some(self)
     }
 }

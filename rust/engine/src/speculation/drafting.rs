@@ -16,6 +16,10 @@ use crate::request::Request;
 /// still cut what the step emitted, and a step emits this many at most.
 const KEPT_BACK_TOKENS: usize = MAX_DRAFT_TOKENS + 1;
 
+/// Most tokens that are taught at once, which takes about a millisecond: the next plan may wait for
+/// that. More come at once where the prefix cache has most of a long prompt.
+const MAX_TAUGHT_TOKENS: usize = 4096;
+
 /// What one request drafts from, and where its text goes.
 #[derive(Debug)]
 pub(crate) struct Drafting {
@@ -226,7 +230,7 @@ impl Drafting {
     }
 
     /// Teaches the namespace what of `tokens`, computed so far, can no longer be cut: prompt tokens
-    /// at once, output some tokens later.
+    /// at once, output some tokens later. What is too much for one time is left to the next.
     pub(crate) fn teach_running(&mut self, tokens: &[u32]) {
         let certain = tokens.len().saturating_sub(KEPT_BACK_TOKENS);
         let prompt = tokens.len().min(self.num_prompt);
@@ -234,12 +238,14 @@ impl Drafting {
     }
 
     /// Teaches the namespace the rest of a good answer. Prompt and output are one document, so
-    /// that the first tokens of an answer are found by the last ones of the prompt.
-    pub(crate) fn teach_rest(&mut self, tokens: &[u32]) {
+    /// that the first tokens of an answer are found by the last ones of the prompt. Says whether that
+    /// was all; what is too much for one time is left to the next call.
+    pub(crate) fn teach_rest(&mut self, tokens: &[u32]) -> bool {
         if tokens.len() > self.num_prompt {
             self.teach(tokens);
+            return self.memory.is_none() || self.num_taught >= tokens.len();
         }
-        self.lesson = None;
+        true
     }
 
     fn teach(&mut self, tokens: &[u32]) {
@@ -251,8 +257,9 @@ impl Drafting {
             return;
         };
         let lesson = self.lesson.get_or_insert_with(|| memory.begin());
-        lesson.push(&tokens[self.num_taught..]);
-        self.num_taught = tokens.len();
+        let end = tokens.len().min(self.num_taught + MAX_TAUGHT_TOKENS);
+        lesson.push(&tokens[self.num_taught..end]);
+        self.num_taught = end;
         if let Some(drafter) = &mut self.drafter {
             drafter.exclude(lesson.ranges());
         }
