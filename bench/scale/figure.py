@@ -52,6 +52,8 @@ FIGURES = (
     Figure("draft p50, with corpus, us", 15 / 18.9, 8 / 18.9, of_base=True),
     Figure("longest plan or commit, end of 128k, ms", 1.5, 0.5),
     Figure("longest plan or commit, preemption, ms", 1.5, 0.5),
+    Figure("longest plan or commit, chunk of 2,048, ms"),
+    Figure("longest plan or commit, 128k from the prefix cache, ms"),
     Figure("bytes of a second save of nothing new", 0.0, 0.0),
     Figure("bytes read to open a corpus", 64e6, 8e6),
     Figure("bytes of the corpus"),

@@ -43,7 +43,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Seconds of the engine's thread in one step, the drafts that were asked for, and its forward."""
+    """Seconds of the engine's thread in one step, and what happened in it."""
 
     plan_s: float
     commit_s: float
@@ -51,6 +51,8 @@ class StepCost:
     num_rows: int
     num_tokens: int
     is_decoding: bool
+    ends: bool
+    preempts: bool
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ class Driver:
         for script in scripts:
             self._submit(script, namespace, learn)
         costs: list[StepCost] = []
-        calls, now_s = engine.load().draft_calls, 0.0
+        load, now_s = engine.load(), 0.0
         while True:
             began = time.thread_time()
             plan = engine.plan(now_s)
@@ -97,18 +99,23 @@ class Driver:
                 plan.plan_id, tokens, forward_ms, now_s, ids, probabilities
             )
             commit_s = time.thread_time() - committing
-            asked = engine.load().draft_calls
+            before, load = load, engine.load()
             costs.append(
                 StepCost(
                     plan_s=planned - began,
                     commit_s=commit_s,
-                    draft_calls=asked - calls,
+                    draft_calls=load.draft_calls - before.draft_calls,
                     num_rows=len(plan.row_token),
                     num_tokens=len(output.token_ids),
                     is_decoding=bool((plan.request_kind == 1).all()),
+                    ends=load.running + load.waiting < before.running + before.waiting,
+                    preempts=load.preemptions > before.preemptions,
                 )
             )
-            calls = asked
+
+    def repeat(self) -> None:
+        """Has the next request be the last one once more, its first token included."""
+        self._next -= 1
 
     def _submit(self, script: Script, namespace: str, learn: bool) -> None:
         mark = self._next % _MARKS

@@ -24,7 +24,7 @@ QUICK = 2
 CORPUS_TOKENS = 1_000_000_000
 SMALLER_CORPUS_TOKENS = 200_000_000
 CORPUS_BYTES_FREE = 60 << 30
-"""Free bytes below which the smaller corpus is built."""
+"""Free bytes for each build below which the smaller corpus is built."""
 QUICK_CORPUS_TOKENS = 2_000_000
 _SAMPLERS = ("held", "beside", "size", "scale-draft", "ends", "disk", "price")
 _HEADER = ["what", "base", "ours", "floor", "goal", "samples", "verdict"]
@@ -42,7 +42,7 @@ def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
     """
     checkouts = [*([base.resolve()] if base else []), machine.ROOT]
     builds = [Build.of(checkout) for checkout in checkouts]
-    tokens = QUICK_CORPUS_TOKENS if quick else _corpus_tokens()
+    tokens = QUICK_CORPUS_TOKENS if quick else _corpus_tokens(len(builds))
     more = {"corpus_tokens": tokens, "every": 4, "corpora": []}
     taken: list[_Samples] = [{} for _ in builds]
     for sampler in _SAMPLERS:
@@ -64,9 +64,10 @@ def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
     report.write("scale", "Draft memory at size", facts, _HEADER, rows, data, notes)
 
 
-def _corpus_tokens() -> int:
+def _corpus_tokens(num_builds: int) -> int:
     free = shutil.disk_usage(Path.home()).free
-    return CORPUS_TOKENS if free >= CORPUS_BYTES_FREE else SMALLER_CORPUS_TOKENS
+    is_enough = free >= num_builds * CORPUS_BYTES_FREE
+    return CORPUS_TOKENS if is_enough else SMALLER_CORPUS_TOKENS
 
 
 def _take(

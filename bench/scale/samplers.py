@@ -163,7 +163,7 @@ class DraftTime(Draft):
 
 
 class Ends(Sampler):
-    """The longest pause that the end or the preemption of a long request makes."""
+    """The longest pauses that a long request makes: its end, its preemption, its chunks, its return."""
 
     def open(self) -> None:
         text = zipf(np.random.default_rng(4), LONG_TOKENS)
@@ -177,18 +177,23 @@ class Ends(Sampler):
             "max_batch_rows": 2 * CHUNK_TOKENS,
             "num_pages": pages + 64,
         }
-        engine = scale_engine(**options)
-        ended = Driver(engine).run(
-            [Script(self.text, LONG_TOKENS - 64)], namespace="long", learn=True
-        )
+        driver = Driver(scale_engine(**options))
+        long = [Script(self.text, LONG_TOKENS - 64)]
+        ended = driver.run(long, namespace="long", learn=True)
+        driver.repeat()
+        returned = driver.run(long, namespace="long", learn=True)
         # Two that do not fit together: the later one is preempted while both decode.
         half = LONG_TOKENS // 2
         engine = scale_engine(**options | {"num_pages": pages - 64})
         pair = [Script(self.text[:half], half - 2_048), Script(self.text[half:], half - 2_048)]
         preempted = Driver(engine).run(pair, namespace="long", learn=True)
         return {
-            "longest plan or commit, end of 128k, ms": _longest_ms(ended),
-            "longest plan or commit, preemption, ms": _longest_ms(preempted),
+            "longest plan or commit, end of 128k, ms": _longest_ms(_pauses(ended)),
+            "longest plan or commit, preemption, ms": _longest_ms(_pauses(preempted)),
+            "longest plan or commit, chunk of 2,048, ms": _longest_ms(
+                [cost for cost in ended if not cost.is_decoding]
+            ),
+            "longest plan or commit, 128k from the prefix cache, ms": _longest_ms(returned),
         }, {"preempted": engine.load().preemptions > 0}
 
 
@@ -235,6 +240,16 @@ def _recorded(prompt: list[int], output: list[int], topk: Any) -> Script:
     for at, (likely, given) in enumerate(topk or []):
         ids[at, : len(likely)], probabilities[at, : len(given)] = likely, given
     return Script(tokens, len(prompt), (ids, probabilities))
+
+
+def _pauses(costs: list[StepCost]) -> list[StepCost]:
+    """The steps in which a request ended or was preempted, and the one after each."""
+    befores = [None, *costs[:-1]]
+    return [
+        cost
+        for before, cost in zip(befores, costs, strict=True)
+        if any(one is not None and (one.ends or one.preempts) for one in (before, cost))
+    ]
 
 
 def _longest_ms(costs: list[StepCost]) -> float:
