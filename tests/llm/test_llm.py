@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,18 @@ def wait_idle(llm: LLM) -> None:
     wait_until(
         lambda: not llm.load().running + llm.load().waiting, WAIT_S, lambda: "requests still run"
     )
+
+
+def test_a_closed_model_that_nobody_holds_is_freed(folder: Path) -> None:
+    def close() -> weakref.ref[LLM]:
+        with LLM(folder, dtype="float32", threads=1, num_pages=128) as llm:
+            llm.generate(PROMPT, max_tokens=4)
+        return weakref.ref(llm)
+
+    closed = close()
+    # Parts of a model refer to each other.
+    gc.collect()
+    assert closed() is None
 
 
 def test_model_is_named_after_its_folder(llm: LLM, folder: Path) -> None:

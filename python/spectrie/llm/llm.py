@@ -105,15 +105,15 @@ class LLM:
     ) -> _core.RequestResolver:
         from spectrie import _core
 
-        runner = self._host.runner
+        runner, tokenizer = self._host.runner, self.tokenizer
         return _core.RequestResolver(
-            self.tokenizer,
+            tokenizer,
             model=self.model_name,
             vocabulary_size=runner.vocabulary_size,
             max_context=runner.max_context,
             # Drafts need rows that do not depend on the others of their batch.
             speculate=runner.exact,
-            compile=Grammars(lambda: self.tokenizer, runner.eos_token_ids).compile,
+            compile=Grammars(lambda: tokenizer, runner.eos_token_ids).compile,
             generation_config=generation_config,
         )
 

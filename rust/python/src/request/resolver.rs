@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use spectrie_proto::worker_v1;
@@ -55,6 +56,11 @@ impl RequestResolver {
             speculate,
             defaults: defaults.unwrap_or_default(),
         }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.tokenizer)?;
+        visit.call(&self.compile)
     }
 
     #[pyo3(signature = (prompt, prompt_token_ids, messages, options, n=None))]
