@@ -285,12 +285,11 @@ impl DraftMemory {
         Ok(loaded.info)
     }
 
-    /// Forgets the text of `namespace` and returns whether there was any, here or on disk. Its running requests stop
-    /// reading and extending that text with their next step; new requests start empty.
+    /// Forgets the text of `namespace` and returns whether there was any, here or on disk. Running
+    /// requests stop reading and extending it with their next step; new ones start empty.
     ///
-    /// Before this returns, its name and text are gone from the files of the folder last saved to or
-    /// restored from, for every tokenizer. What cannot be rewritten there is removed. It waits for
-    /// the block that a running save is writing, or for a restore, but not for a whole save.
+    /// Name and text are then gone from the files of the folder last saved to or restored from, for
+    /// every tokenizer. It waits for the block that a save is writing or for a restore, not for a save.
     ///
     /// # Errors
     ///
@@ -311,8 +310,7 @@ impl DraftMemory {
         self.written_bytes.load(Relaxed)
     }
 
-    /// Forgets every trie of that name, also those that only running requests hold. Says whether
-    /// there was one for new requests.
+    /// Forgets every trie of that name; says whether there was one for new requests.
     fn forget_now(&self, namespace: &str) -> bool {
         let mut held = self.held();
         let shared = held.namespaces.remove(namespace);
