@@ -55,6 +55,11 @@ impl Admission {
         }
     }
 
+    /// By which it admits.
+    pub(crate) fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
     /// Takes a new request in; it waits. Gives its key.
     pub(crate) fn enter(&mut self, sequence: Box<Sequence>) -> RequestKey {
         let key = RequestKey::new(sequence.request.priority, self.num_arrivals);

@@ -25,8 +25,7 @@ impl Scheduler {
         elapsed_ms: f64,
         now_s: f64,
     ) -> Result<Vec<RequestOutput>, EngineError> {
-        let open = self.flight.get(plan_id)?;
-        open.check(results, self.config.vocabulary_size, &self.running)?;
+        self.flight.check(plan_id, results, &self.running)?;
         let began_s = self.upkeep.begin_call();
         let Some(open) = self.flight.commit() else {
             return Ok(Vec::new());
@@ -140,8 +139,7 @@ impl Scheduler {
         feedback: &mut Feedback,
         now_s: f64,
     ) -> (Share, Option<Ended>) {
-        let vocabulary_size = self.config.vocabulary_size;
-        let mut sampled = self.flight.read(results, part, vocabulary_size);
+        let mut sampled = self.flight.read(results, part);
         // The row of the last token gives the next one, the others those of the prompt.
         let prompt = sequence.sampled_indices(rows);
         let prompt = prompt.start + 1..(prompt.end + 1).min(sequence.tokens.len());
@@ -190,8 +188,7 @@ impl Scheduler {
         feedback: &mut Feedback,
         now_s: f64,
     ) -> (Share, Option<Ended>) {
-        let vocabulary_size = self.config.vocabulary_size;
-        let mut sampled = self.flight.read(results, part, vocabulary_size);
+        let mut sampled = self.flight.read(results, part);
         sequence.note_drafts(tree.num_nodes());
         let base = sequence.kv_len();
         let walk = walk(sequence, tree, &mut sampled, now_s);

@@ -3,13 +3,15 @@
 use spectrie_sampling::Sampler;
 
 use super::open_plan::{OpenPlan, Part};
+use super::running::Running;
 use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::sequence::SampledRows;
 
 /// At most one plan is open; its number was never used before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Flight {
+    vocabulary_size: usize,
     open: Option<OpenPlan>,
     last_plan_id: u64,
     num_committed: u64,
@@ -17,6 +19,17 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    /// No plan yet, of a model with so many tokens.
+    pub(crate) fn new(vocabulary_size: usize) -> Self {
+        Self {
+            vocabulary_size,
+            open: None,
+            last_plan_id: 0,
+            num_committed: 0,
+            sampler: Sampler::default(),
+        }
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -63,6 +76,17 @@ impl Flight {
         }
     }
 
+    /// Checks that `results` are of the open plan, which must be this one.
+    pub(crate) fn check(
+        &self,
+        plan_id: u64,
+        results: &StepResults<'_>,
+        running: &Running,
+    ) -> Result<(), EngineError> {
+        self.get(plan_id)?
+            .check(results, self.vocabulary_size, running)
+    }
+
     /// Ends the open plan, whose results are there.
     pub(crate) fn commit(&mut self) -> Option<OpenPlan> {
         let open = self.open.take()?;
@@ -80,12 +104,11 @@ impl Flight {
         &'a mut self,
         results: &StepResults<'a>,
         part: &Part,
-        vocabulary_size: usize,
     ) -> SampledRows<'a> {
         SampledRows {
             sampler: &mut self.sampler,
             verdicts: results.verdicts,
-            vocabulary_size,
+            vocabulary_size: self.vocabulary_size,
             first: part.first_sample,
         }
     }

@@ -28,7 +28,6 @@ use crate::speculation::{Candidate, CostCurve, ForwardSize, SentTree, Speculator
 /// Single-threaded; every call that needs the time is given it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    pub(super) config: Arc<EngineConfig>,
     pub(super) cache: Cache,
     pub(super) admission: Admission,
     pub(super) running: Running,
@@ -50,20 +49,19 @@ impl Scheduler {
         let config = Arc::new(config);
         Ok(Self {
             cache: Cache::new(config.num_pages, config.page_size),
-            admission: Admission::new(Arc::clone(&config)),
             running: Running::new(),
             speculator: Speculator::new(Arc::clone(&config), memory),
-            flight: Flight::default(),
+            flight: Flight::new(config.vocabulary_size),
             chores: ChoreQueue::new(config.overlap, config.max_running),
             upkeep: Upkeep::new(clock),
             outbox: Outbox::default(),
-            config,
+            admission: Admission::new(config),
         })
     }
 
     /// Takes a request in; one that can never run, or has nothing left to do, ends at once.
     pub(crate) fn submit(&mut self, request: Request, arrived_s: f64, now_s: f64) {
-        if let Some(message) = request.refusal(&self.config) {
+        if let Some(message) = request.refusal(self.admission.config()) {
             self.outbox.push(RequestOutput {
                 handle: request.handle,
                 finish: Some(Finish {
@@ -75,7 +73,7 @@ impl Scheduler {
             });
             return;
         }
-        let eos = &self.config.eos_token_ids;
+        let eos = &self.admission.config().eos_token_ids;
         let sequence = Box::new(Sequence::new(request, eos, &self.speculator, arrived_s));
         let ending = sequence.ending();
         let key = self.admission.enter(sequence);
@@ -147,7 +145,8 @@ impl Scheduler {
             self.admission.admit(running, cache, now_s)
         };
         let order = self.admission.prefill_order(running, &awaited, now_s);
-        let chunks = Chunks::choose(order, &decoding, running, &self.config, &self.speculator);
+        let config = self.admission.config();
+        let chunks = Chunks::choose(order, &decoding, running, config, &self.speculator);
         for (key, _) in &chunks.parts {
             if let Some(sequence) = running.get_mut(key) {
                 sequence.timeline.wait_from(now_s);

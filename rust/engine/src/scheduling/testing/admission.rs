@@ -16,7 +16,6 @@ use crate::speculation::Speculator;
 
 /// Waiting and running requests of an engine with 6 pages of 4 slots.
 struct House {
-    config: Arc<EngineConfig>,
     speculator: Speculator,
     admission: Admission,
     running: Running,
@@ -33,10 +32,9 @@ impl House {
         });
         Self {
             speculator: Speculator::new(Arc::clone(&config), None),
-            admission: Admission::new(Arc::clone(&config)),
             running: Running::new(),
             cache: Cache::new(config.num_pages, config.page_size),
-            config,
+            admission: Admission::new(config),
         }
     }
 
@@ -44,7 +42,7 @@ impl House {
     fn enter(&mut self, handle: u64, priority: i32, prompt: &[u32]) -> RequestKey {
         let mut request = Request::new(handle, prompt.to_vec(), 12);
         request.priority = priority;
-        let eos = &self.config.eos_token_ids;
+        let eos = &self.admission.config().eos_token_ids;
         let sequence = Sequence::new(request, eos, &self.speculator, 0.0);
         self.admission.enter(Box::new(sequence))
     }

@@ -271,7 +271,7 @@ impl Traffic {
     /// No step does more than it may.
     fn check_plan(&mut self, plan: &Plan) {
         let scheduler = &self.scheduler;
-        let config = &scheduler.config;
+        let config = scheduler.admission.config();
         assert!(plan.num_rows() <= config.max_batch_rows);
         assert!(scheduler.running.len() <= config.max_running);
         let open = scheduler.flight.open_plan().unwrap();
