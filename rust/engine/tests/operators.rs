@@ -229,3 +229,31 @@ fn a_long_prompt_that_the_prefix_cache_has_is_taught_in_pieces() {
     assert_eq!(taught[..3], [4096, 8192, 10_000], "{taught:?}");
     assert_eq!(held(&driver), first + 10_090);
 }
+
+#[test]
+fn a_long_prompt_of_a_short_answer_is_taught_in_pieces_beside_others() {
+    let config = EngineConfig {
+        max_context: 10_200,
+        num_pages: 4_000,
+        ..config()
+    };
+    let mut driver = Driver::new(config);
+    let prompt: Vec<u32> = (0..10_000).map(|i| i * i % 37 + 1).collect();
+    driver.submit(request(1, &prompt, 1));
+    driver.run();
+    let first = driver.engine.load().memory_tokens;
+    driver.submit(Request {
+        learn: false,
+        ..request(2, &[3, 4, 5], 90)
+    });
+    driver.submit(request(3, &prompt, 1));
+    let mut taught = Vec::new();
+    while driver.step().is_some() {
+        taught.push(driver.engine.load().memory_tokens - first);
+    }
+    assert_eq!(driver.finishes[&3].stats.cached_tokens, 9_999);
+    let mut steps: Vec<_> = taught.windows(2).map(|two| two[1] - two[0]).collect();
+    steps.push(taught[0]);
+    assert!(steps.iter().all(|&taught| taught <= 2 * 4096), "{taught:?}");
+    assert_eq!(taught.last(), Some(&10_001), "{taught:?}");
+}

@@ -23,7 +23,7 @@ pub(crate) trait Learner {
     fn end(self: Box<Self>, num_kept: Option<usize>) -> Option<Box<Self>>;
 }
 
-/// Work to be done, in pieces of some microseconds.
+/// Work to be done, in pieces of some microseconds; of a millisecond where much text is inserted.
 #[derive(Debug)]
 pub(crate) enum Chore<L> {
     /// Let running requests learn from a step: a piece for each.
@@ -59,15 +59,15 @@ impl<L: Learner> ChoreQueue<L> {
         self.waiting.is_empty()
     }
 
-    /// Whether work may wait for the next forward; where it may not, [`Self::do_one`] is called until
-    /// nothing is left.
+    /// Whether work may wait for the next forward.
     pub(crate) fn puts_off(&self) -> bool {
         self.max_pieces > 0
     }
 
-    /// Whether more waits than may when a step is planned.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.num_pieces > self.max_pieces
+    /// Pieces that have to be done before the next forward. What one of them leaves over, as the end
+    /// of a long request does, is a piece of the next time.
+    pub(crate) fn num_overdue(&self) -> usize {
+        self.num_pieces.saturating_sub(self.max_pieces)
     }
 
     pub(crate) fn push(&mut self, chore: Chore<L>) {
@@ -102,7 +102,7 @@ impl<L: Learner> ChoreQueue<L> {
             }
             if let Some(Chore::End(learner, num_kept)) = self.waiting.pop_front() {
                 match learner.end(num_kept) {
-                    Some(learner) => self.waiting.push_front(Chore::End(learner, num_kept)),
+                    Some(learner) => self.waiting.push_back(Chore::End(learner, num_kept)),
                     None => self.num_pieces -= 1,
                 }
             }
@@ -163,22 +163,22 @@ mod tests {
         for number in [5, 6, 7] {
             queue.push(Chore::End(Box::new(pupil(number)), Some(9)));
         }
-        assert!(queue.puts_off() && queue.is_behind());
+        assert_eq!((queue.puts_off(), queue.num_overdue()), (true, 1));
         let mut rounds = 0;
         while queue.do_one(|key| running.get_mut(key.arrival() as usize)) {
             rounds += 1;
         }
         assert_eq!(
-            (rounds, queue.is_empty(), queue.is_behind()),
-            (6, true, false)
+            (rounds, queue.is_empty(), queue.num_overdue()),
+            (6, true, 0)
         );
         let expected = [
             (1, None),
             (0, None),
             (5, Some(9)),
             (6, Some(9)),
-            (6, Some(9)),
             (7, Some(9)),
+            (6, Some(9)),
         ];
         assert_eq!(*log.borrow(), expected);
     }

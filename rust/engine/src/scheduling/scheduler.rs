@@ -248,9 +248,7 @@ impl Scheduler {
         if self.chores.puts_off() {
             return 0.0;
         }
-        let began_s = self.upkeep.now_s();
-        while self.do_chore() {}
-        self.upkeep.note(began_s)
+        self.catch_up()
     }
 
     /// Does the oldest piece of background work; false when there was none.
@@ -265,13 +263,13 @@ impl Scheduler {
         !self.chores.is_empty()
     }
 
-    /// Does overdue chores, so that those of a few steps wait at most.
-    fn catch_up(&mut self) {
+    /// Does overdue chores, so that those of a few steps wait at most. Gives the milliseconds.
+    fn catch_up(&mut self) -> f64 {
         let began_s = self.upkeep.now_s();
-        while self.chores.is_behind() {
+        for _ in 0..self.chores.num_overdue() {
             self.do_chore();
         }
-        self.upkeep.note(began_s);
+        self.upkeep.note(began_s)
     }
 
     /// Ends that no step produced: refusals, cancellations, deadlines.

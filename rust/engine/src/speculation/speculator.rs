@@ -347,6 +347,9 @@ mod tests {
     fn holdout_steps_draft_nothing_and_say_so() {
         let mut speculator = speculator(&[10.0, 10.1], 1);
         assert_eq!(draft(&mut speculator, 1), (0, Some(Trial::Holdout)));
+        let mut load = Load::default();
+        speculator.report(&mut load);
+        assert_eq!(load.draft_calls, 0, "nobody was asked");
     }
 
     #[test]

@@ -112,8 +112,8 @@ impl Drafter {
         }
     }
 
-    /// Sets whether the namespace receives the model's answers to this request and the weights that
-    /// it learns. Default true.
+    /// Sets whether the namespace receives the model's answers to this request, the weights that it
+    /// learns, and credit for what the model accepted. Default true.
     #[must_use]
     pub fn contributes(mut self, contributes: bool) -> Self {
         self.contributes = contributes;
@@ -307,11 +307,12 @@ impl Drafter {
     /// Records which nodes of the last draft the model accepted: `accepted` holds their indices in
     /// `tree`, from the root down.
     ///
-    /// Credits the shared text and the corpora that the nodes came from, which keeps that text from
-    /// being evicted. [`Drafter::push_output`] trains the scores. `tree` may be a part of the
+    /// Credits the corpora that the nodes came from and, if it contributes, the shared text, which keeps
+    /// that from being evicted. [`Drafter::push_output`] trains the scores. `tree` may be a part of the
     /// draft; indices outside it end the path.
     pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32]) {
-        let Some(shared) = &self.shared else { return };
+        let contributes = self.contributes;
+        let shared = self.shared.as_ref().filter(|_| contributes);
         let mut node = ROOT;
         for &index in accepted {
             let Some(drafted) = tree.nodes.get(index as usize) else {
@@ -323,12 +324,14 @@ impl Drafter {
             let origin = self.builder.nodes[child as usize].origin;
             if let Some(index) = AllSources::corpus_index(origin) {
                 self.corpus_order.credit(index);
-            } else if origin == SHARED
-                && let Some(position) = self.builder.newest_place(node, drafted.token, SHARED)
-            {
-                shared.credit(self.first_block + u64::from(block_of(position)), 1);
-            } else if AllSources::is_recycled(origin) && !self.knows(node, child) {
-                shared.credit_recycled(1);
+            } else if let Some(shared) = shared {
+                if origin == SHARED
+                    && let Some(position) = self.builder.newest_place(node, drafted.token, SHARED)
+                {
+                    shared.credit(self.first_block + u64::from(block_of(position)), 1);
+                } else if AllSources::is_recycled(origin) && !self.knows(node, child) {
+                    shared.credit_recycled(1);
+                }
             }
             node = child;
         }
