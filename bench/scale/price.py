@@ -92,6 +92,12 @@ class Price(Sampler):
                 for engine in (self.off, self.full)
             )
             figures[f"on/off nothing predictable, {count} requests"] = on / off
+        # Their text takes the place of other text, since the memory is full.
+        off, on = (
+            self._rate(engine, number, many, namespace="tenant-0", predictable=False, learn=True)
+            for engine in (self.off, self.full)
+        )
+        figures[f"on/off nothing predictable, all learnt, {many} requests"] = on / off
         gain = builds.net_gain(self.beside_many.load())
         if gain is not None:
             truth = self.totals["on"].rate() / self.totals["off"].rate()
@@ -106,6 +112,7 @@ class Price(Sampler):
         *,
         namespace: str = "big",
         predictable: bool = True,
+        learn: bool = False,
     ) -> float:
         """Tokens per millisecond of `count` requests at once."""
         random = np.random.default_rng(1_000 * number + count)
@@ -113,7 +120,7 @@ class Price(Sampler):
         length = PROMPT_TOKENS + self._part(ANSWER_TOKENS)
         scripts = [Script(text(random, length), PROMPT_TOKENS) for _ in range(count)]
         total = _Total()
-        for cost in Driver(engine, _forward_ms).run(scripts, namespace=namespace):
+        for cost in Driver(engine, _forward_ms).run(scripts, namespace=namespace, learn=learn):
             if cost.is_decoding:
                 total.tokens += cost.num_tokens
                 total.milliseconds += _forward_ms(cost.num_rows)

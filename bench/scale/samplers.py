@@ -78,33 +78,44 @@ class Held(Sampler):
 
     def open(self) -> None:
         recorded = read(TRACES / "chat.jsonl.xz")
-        self.scripts = [_recorded(one.prompt_ids, one.output_ids, one.topk) for one in recorded]
+        scripts = [_recorded(one.prompt_ids, one.output_ids, one.topk) for one in recorded]
+        # What tenants answered before is not asked again.
+        self.answered, self.asked = scripts[::2], scripts[1::2]
 
     def take(self, number: int) -> Sample:
-        engine = scale_engine()
-        driver = Driver(engine)
-        random = np.random.default_rng(number)
-        for tenant in range(TENANTS):
-            name = f"tenant-{tenant}"
-            teach(engine, name, TAUGHT_TOKENS, random)
-            driver.run([self.scripts[tenant % len(self.scripts)]], namespace=name, learn=True)
-        held = sum(min(one.num_tokens, TAUGHT_TOKENS) for one in engine.namespaces())
-        last = self._gain(driver, f"tenant-{TENANTS - 1}")
-        lone = self._gain(Driver(scale_engine()), "lone")
+        driver = Driver(scale_engine())
+        answered = {f"tenant-{tenant}": self._begin(driver, tenant) for tenant in range(TENANTS)}
+        held = sum(
+            min(max(one.num_tokens - answered[one.name], 0), TAUGHT_TOKENS)
+            for one in driver.engine.namespaces()
+        )
+        last, lone = TENANTS - 1, Driver(scale_engine())
+        self._begin(lone, last)
+        engine = driver.engine
+        gain_of_last, gain_of_lone = (self._gain(one, last) for one in (driver, lone))
         return {
             "tokens held": held / (TENANTS * TAUGHT_TOKENS),
-            "recycling in the last tenant": last / lone,
+            "recycling in the last tenant": gain_of_last / gain_of_lone,
             "bytes of budget": engine.load().memory_bytes / BUDGET,
         }, {}
 
-    def _gain(self, driver: Driver, name: str) -> float:
-        """What recycling adds to the tokens accepted a step, cold: over a tenant without it."""
-        plain = Driver(scale_engine(recycle="off"))
-        return self._accepted(driver, name) - self._accepted(plain, name)
+    def _begin(self, driver: Driver, tenant: int) -> int:
+        """Teaches a tenant and asks it once; gives the tokens that this adds to those taught."""
+        name, script = f"tenant-{tenant}", self.answered[tenant % len(self.answered)]
+        teach(driver.engine, name, TAUGHT_TOKENS, np.random.default_rng(tenant))
+        driver.run([script], namespace=name, learn=True)
+        return len(script.tokens)
 
-    def _accepted(self, driver: Driver, name: str) -> float:
+    def _gain(self, driver: Driver, tenant: int) -> float:
+        """What recycling adds to the tokens accepted a step: over a lone tenant without it."""
+        plain = Driver(scale_engine(recycle="off"))
+        self._begin(plain, tenant)
+        return self._accepted(driver, tenant) - self._accepted(plain, tenant)
+
+    def _accepted(self, driver: Driver, tenant: int) -> float:
         before = driver.engine.load().accepted_tokens
-        steps = sum(len(driver.run([one], namespace=name, learn=True)) for one in self.scripts)
+        name = f"tenant-{tenant}"
+        steps = sum(len(driver.run([one], namespace=name, learn=True)) for one in self.asked)
         return (driver.engine.load().accepted_tokens - before) / steps
 
 
