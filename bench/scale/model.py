@@ -62,13 +62,15 @@ class Driver:
     Args:
         engine: Must be idle.
         forward_ms: Milliseconds that a forward of some rows counts as.
+        next_request: Number of the first request. One of the same number begins with the same token, which the
+            prefix cache may have.
     """
 
     engine: _core.Engine
     forward_ms: Callable[[int], float] = lambda _: _FORWARD_MS
+    next_request: int = 0
     _texts: dict[int, Script] = field(default_factory=dict)
     _owners: dict[int, int] = field(default_factory=dict)
-    _next: int = 0
 
     def run(
         self, scripts: Sequence[Script], *, namespace: str, learn: bool = False
@@ -115,19 +117,21 @@ class Driver:
 
     def repeat(self) -> None:
         """Has the next request be the last one once more, its first token included."""
-        self._next -= 1
+        self.next_request -= 1
 
     def _submit(self, script: Script, namespace: str, learn: bool) -> None:
-        mark = self._next % _MARKS
+        mark = self.next_request % _MARKS
         tokens = script.tokens.copy()
         tokens[0] = _FIRST_MARK + mark
         self._texts[mark] = replace(script, tokens=tokens)
         prompt = tokens[: script.num_prompt].tolist()
         answer = len(tokens) - script.num_prompt
         self.engine.submit(
-            builds.greedy_request(self._next, prompt, answer, namespace=namespace, learn=learn)
+            builds.greedy_request(
+                self.next_request, prompt, answer, namespace=namespace, learn=learn
+            )
         )
-        self._next += 1
+        self.next_request += 1
 
     def _texts_of(self, plan: _core.Plan) -> list[Script]:
         """The text of each request of a plan."""

@@ -24,6 +24,8 @@ FORWARD_MS = [10.0, 10.5, 11.0, 20.0]
 PROMPT_TOKENS = 60
 ANSWER_TOKENS = 240
 FEW_TENANTS = 100
+MARKS, LEARNT_MARK = 64, 32
+"""Requests of a sample, of which the prefix cache keeps the latter half."""
 FULL_TOKENS = 10_000
 """Of each of a thousand tenants: more than the budget holds."""
 PHRASE = (39_990, 39_991, 39_992, 39_993)
@@ -120,7 +122,8 @@ class Price(Sampler):
         length = PROMPT_TOKENS + self._part(ANSWER_TOKENS)
         scripts = [Script(text(random, length), PROMPT_TOKENS) for _ in range(count)]
         total = _Total()
-        for cost in Driver(engine, _forward_ms).run(scripts, namespace=namespace, learn=learn):
+        driver = Driver(engine, _forward_ms, MARKS * number + LEARNT_MARK * learn)
+        for cost in driver.run(scripts, namespace=namespace, learn=learn):
             if cost.is_decoding:
                 total.tokens += cost.num_tokens
                 total.milliseconds += _forward_ms(cost.num_rows)
