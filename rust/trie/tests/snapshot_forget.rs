@@ -141,6 +141,33 @@ fn it_is_gone_from_snapshots_of_other_tokenizers_and_from_what_is_kept_aside() {
 }
 
 #[test]
+fn it_is_gone_from_a_snapshot_that_could_not_be_read_and_is_kept_aside() {
+    let folder = Folder::new();
+    let before = memory();
+    for number in 1..3 {
+        teach(&before, number, 300);
+    }
+    before.save(folder.path(), TOKENIZER).expect("a folder");
+    let inner = folder.path().join("memory-0123456789abcdef");
+    let aside = folder.path().join("memory-0123456789abcdef.unread");
+    fs::rename(&inner, &aside).expect("a free name");
+    let after = memory();
+    teach(&after, 3, 300);
+    after.save(folder.path(), TOKENIZER).expect("a folder");
+    assert!(forget(&after, 1), "it was on disk");
+    assert!(!holds(&folder, 1) && holds(&folder, 2) && holds(&folder, 3));
+    fs::remove_dir_all(&inner).expect("the new one");
+    fs::rename(&aside, &inner).expect("a free name");
+    let restored = memory().restore(folder.path(), TOKENIZER);
+    assert_eq!(restored.expect("a whole snapshot").num_tokens, 300);
+    // What cannot be told is removed.
+    fs::rename(&inner, &aside).expect("a free name");
+    fs::remove_file(aside.join("manifest")).expect("a manifest");
+    forget(&after, 1);
+    assert!(!aside.exists());
+}
+
+#[test]
 fn what_only_a_single_file_holds_is_saved_before_that_is_removed() {
     let folder = Folder::new();
     let single = folder.path().join("memory.snapshot");

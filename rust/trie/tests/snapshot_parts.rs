@@ -7,6 +7,7 @@ mod common;
 mod drafts;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -277,7 +278,130 @@ fn a_damaged_manifest_is_kept_aside_and_the_one_before_it_is_used() {
     cold.namespace("a").insert(&document(3, 1000));
     save(&cold, &folder);
     assert_eq!(restored(&folder).1.num_tokens, 1000);
-    assert_eq!(files(&folder, "manifest.previous.damaged").len(), 1);
+    let aside = folder.path().join(format!("memory-{TOKENIZER}.unread"));
+    let names: Vec<_> = fs::read_dir(aside)
+        .expect("the folder that was damaged")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    for name in ["manifest.damaged", "manifest.previous.damaged"] {
+        assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+    assert!(names.iter().any(|found| found == "part-00000000"));
+}
+
+/// Makes opening a part fail in a way that is no damage, as too few descriptors would.
+fn hide(part: &PathBuf) {
+    fs::rename(part, part.with_extension("hidden")).expect("a part");
+    symlink(part, part).expect("a free name");
+}
+
+fn show(part: &PathBuf) {
+    fs::remove_file(part).expect("a link");
+    fs::rename(part.with_extension("hidden"), part).expect("a hidden part");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_now_is_kept_aside_whole() {
+    let folder = Folder::new();
+    let before = memory();
+    before.namespace("a").insert(&document(0, 10_000));
+    save(&before, &folder);
+    let part = files(&folder, "part-")[0].clone();
+    hide(&part);
+    let cold = memory();
+    let error = cold.restore(folder.path(), TOKENIZER);
+    let error = error.expect_err("a part that cannot be opened").to_string();
+    let inner = folder.path().join(format!("memory-{TOKENIZER}"));
+    let aside = folder.path().join(format!("memory-{TOKENIZER}.unread"));
+    let keeps = format!("the next save keeps it as {}", aside.display());
+    assert!(error.contains(&keeps), "{error}");
+    show(&part);
+    // A restart before the next save reads it as ever.
+    assert_eq!(restored(&folder).1.num_tokens, 10_000);
+    for number in 1..4 {
+        cold.namespace("a").insert(&document(number, 100));
+        save(&cold, &folder);
+    }
+    assert_eq!(restored(&folder).1.num_tokens, 300);
+    fs::remove_dir_all(&inner).expect("the new one");
+    fs::rename(&aside, &inner).expect("the one kept aside");
+    let (after, info) = restored(&folder);
+    assert_eq!((info.num_tokens, info.first_damage), (10_000, None));
+    // One that was read in the end is saved to as ever.
+    hide(&part);
+    let late = memory();
+    let error = late.restore(folder.path(), TOKENIZER);
+    error.expect_err("a part that cannot be opened");
+    show(&part);
+    let info = late.restore(folder.path(), TOKENIZER);
+    assert_eq!(info.expect("a snapshot").num_tokens, 10_000);
+    assert_eq!(save(&late, &folder).num_tokens, after.num_tokens());
+    assert!(!aside.exists());
+}
+
+#[test]
+fn a_second_snapshot_that_cannot_be_read_stops_saves_and_both_stay() {
+    let folder = Folder::new();
+    for tokens in [1000, 500] {
+        let before = memory();
+        before.namespace("a").insert(&document(0, tokens));
+        save(&before, &folder);
+        let part = files(&folder, "part-").pop().expect("a part");
+        hide(&part);
+        let cold = memory();
+        let error = cold.restore(folder.path(), TOKENIZER);
+        error.expect_err("a part that cannot be opened");
+        show(&part);
+        cold.namespace("a").insert(&document(1, 100));
+        let saved = cold.save(folder.path(), TOKENIZER);
+        if tokens == 1000 {
+            assert_eq!(saved.expect("a writable folder").num_tokens, 100);
+            continue;
+        }
+        for _ in 0..2 {
+            let error = cold.save(folder.path(), TOKENIZER);
+            let error = error.expect_err("one is kept already").to_string();
+            assert!(error.contains(".unread is kept already"), "{error}");
+        }
+        assert_eq!(restored(&folder).1.num_tokens, 500);
+        // With room for it, the next save succeeds.
+        let aside = folder.path().join(format!("memory-{TOKENIZER}.unread"));
+        let away = folder.path().join("away");
+        fs::rename(&aside, &away).expect("the first one");
+        assert_eq!(save(&cold, &folder).num_tokens, 100);
+        let inner = folder.path().join(format!("memory-{TOKENIZER}"));
+        for (kept, tokens) in [(aside, 500), (away, 1000)] {
+            fs::remove_dir_all(&inner).expect("a folder");
+            fs::rename(kept, &inner).expect("one kept aside");
+            assert_eq!(restored(&folder).1.num_tokens, tokens);
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_aside_goes_with_its_tokenizer_and_pushes_none_out() {
+    let folder = Folder::new();
+    let names = || {
+        let entries = fs::read_dir(folder.path()).expect("a folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+        let mut names: Vec<_> = names.map(|name| name.expect("a name")).collect();
+        names.sort();
+        names
+    };
+    for tokenizer in ["1", "2", "3", "4"] {
+        let memory = memory();
+        memory.namespace("a").insert(&document(0, 10));
+        memory.save(folder.path(), tokenizer).expect("a folder");
+        let name = format!("memory-{tokenizer}.unread");
+        fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    assert_eq!(names().len(), 8, "four tokenizers");
+    let memory = memory();
+    memory.namespace("a").insert(&document(0, 10));
+    memory.save(folder.path(), "5").expect("a folder");
+    let names = names();
+    assert_eq!(names.len(), 7, "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("memory-1")));
 }
 
 #[test]

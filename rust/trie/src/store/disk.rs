@@ -24,7 +24,7 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Writes to a file, which is made for this user alone if there is none.
     fn write(&self, file: &Path, offset: u64, bytes: &[u8]) -> io::Result<()>;
     fn sync(&self, file: &Path) -> io::Result<()>;
-    /// Renames a file, over another one if there is one.
+    /// Renames a file, over another one if there is one; or a folder with its files.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Gives a file a second name.
     fn link(&self, file: &Path, name: &Path) -> io::Result<()>;

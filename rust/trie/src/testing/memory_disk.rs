@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::store::disk::Disk;
@@ -20,6 +22,11 @@ enum Change {
     },
     /// Names that files or folders get or, `None`, lose, all in one step.
     Names(Vec<(PathBuf, Option<Node>)>),
+    /// A folder gets another name, with what is in it.
+    RenameFolder {
+        from: PathBuf,
+        to: PathBuf,
+    },
     SyncFolder(PathBuf),
 }
 
@@ -57,13 +64,27 @@ impl State {
                         Some(node) => self.names.insert(path.clone(), *node),
                         None => self.names.remove(path),
                     };
-                    let folder = parent(path);
-                    self.changed.retain(|changed| *changed != folder);
-                    self.changed.push(folder);
+                    self.note_changed(parent(path));
                 }
+            }
+            Change::RenameFolder { from, to } => {
+                let names = std::mem::take(&mut self.names).into_iter();
+                let moved = |path: &Path| match path.strip_prefix(from) {
+                    Ok(rest) if rest == Path::new("") => to.clone(),
+                    Ok(rest) => to.join(rest),
+                    Err(_) => path.to_owned(),
+                };
+                self.names = names.map(|(path, node)| (moved(&path), node)).collect();
+                self.changed.iter_mut().for_each(|path| *path = moved(path));
+                self.note_changed(parent(to));
             }
             Change::Sync { .. } | Change::SyncFolder(_) => {}
         }
+    }
+
+    fn note_changed(&mut self, folder: PathBuf) {
+        self.changed.retain(|changed| *changed != folder);
+        self.changed.push(folder);
     }
 
     fn file(&self, path: &Path) -> io::Result<usize> {
@@ -84,13 +105,26 @@ fn parent(path: &Path) -> PathBuf {
     path.parent().map(Path::to_owned).unwrap_or_default()
 }
 
+fn is_sync(change: &Change, folder: &Path) -> bool {
+    matches!(change, Change::SyncFolder(synced) if synced == folder)
+}
+
 /// A disk in memory.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryDisk(Mutex<(State, Vec<Change>)>);
+pub(crate) struct MemoryDisk {
+    changes: Mutex<(State, Vec<Change>)>,
+    /// Whether reading a file fails for now.
+    is_unreadable: AtomicBool,
+}
 
 impl MemoryDisk {
     fn lock(&self) -> MutexGuard<'_, (State, Vec<Change>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether files can be read from now on.
+    pub(crate) fn set_readable(&self, is_readable: bool) {
+        self.is_unreadable.store(!is_readable, Relaxed);
     }
 
     fn change(&self, change: Change) {
@@ -131,15 +165,17 @@ impl MemoryDisk {
         let unsynced = |index: &usize| {
             let later = &record[*index..count];
             match &record[*index] {
-                Change::Write { file, .. } => !later
-                    .iter()
-                    .any(|change| matches!(change, Change::Sync { file: synced } if synced == file)),
+                Change::Write { file, .. } => !later.iter().any(
+                    |change| matches!(change, Change::Sync { file: synced } if synced == file),
+                ),
                 Change::Names(names) => !names.iter().all(|(path, _)| {
                     let folder = parent(path);
-                    let syncs =
-                        |change: &Change| matches!(change, Change::SyncFolder(synced) if *synced == folder);
-                    later.iter().any(syncs)
+                    later.iter().any(|change| is_sync(change, &folder))
                 }),
+                Change::RenameFolder { to, .. } => {
+                    let folder = parent(to);
+                    !later.iter().any(|change| is_sync(change, &folder))
+                }
                 Change::Sync { .. } | Change::SyncFolder(_) => false,
             }
         };
@@ -167,7 +203,10 @@ impl MemoryDisk {
                 .filter(|path| path.parent().is_some());
             folders_of.all(|folder| folders.contains(folder))
         });
-        Self(Mutex::new((state, Vec::new())))
+        Self {
+            changes: Mutex::new((state, Vec::new())),
+            ..Self::default()
+        }
     }
 }
 
@@ -197,6 +236,9 @@ impl Disk for MemoryDisk {
     }
 
     fn read(&self, file: &Path, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if self.is_unreadable.load(Relaxed) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let (state, _) = &*self.lock();
         let bytes = &state.files[state.file(file)?];
         let bytes = bytes.get(offset as usize..).unwrap_or_default();
@@ -251,6 +293,12 @@ impl Disk for MemoryDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let is_folder = self.lock().0.names.get(from) == Some(&Node::Folder);
+        if is_folder {
+            let (from, to) = (from.to_owned(), to.to_owned());
+            self.change(Change::RenameFolder { from, to });
+            return Ok(());
+        }
         let file = self.lock().0.file(from)?;
         let to = (to.to_owned(), Some(Node::File(file)));
         self.change(Change::Names(vec![to, (from.to_owned(), None)]));

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::namespaces::snapshot::folder::SnapshotFolder;
+use crate::namespaces::snapshot::folder::{Found, SnapshotFolder};
 use crate::namespaces::snapshot::manifest::{HEADER_BYTES, Manifest};
 
 /// What is overwritten at once.
@@ -19,17 +19,41 @@ pub(crate) struct Erased {
     pub(crate) written_bytes: u64,
 }
 
+/// Finishes the erasing that a crash left, after which there is one manifest.
+pub(super) fn finish_if_begun(
+    folder: &SnapshotFolder,
+    manifests: (Found, Found),
+) -> io::Result<(Found, Found)> {
+    match manifests {
+        (Found::Manifest(mut manifest), _) if manifest.is_erasing => {
+            finish(folder, &mut manifest)?;
+            Ok((Found::Manifest(manifest), Found::Nothing))
+        }
+        manifests => Ok(manifests),
+    }
+}
+
+/// Removes `namespace` from the snapshot in `folder`. Gives what its manifest is now.
+pub(super) fn forget_in(
+    folder: &SnapshotFolder,
+    namespace: &str,
+) -> io::Result<(Manifest, Erased)> {
+    let (current, previous) = folder.manifests()?;
+    let manifest = current.manifest().or_else(|| previous.manifest());
+    let Some(mut manifest) = manifest else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let erased = forget(folder, &mut manifest, namespace)?;
+    Ok((manifest, erased))
+}
+
 /// Leaves `namespace` out of the snapshot in `folder`, whose manifest is `manifest`, and erases its
 /// text. When this returns, no file there holds its name or text, and the manifest before is gone.
 ///
 /// # Errors
 ///
 /// Those of writing. The manifest then says that text is to be erased, or is the old one.
-pub(super) fn forget(
-    folder: &SnapshotFolder,
-    manifest: &mut Manifest,
-    namespace: &str,
-) -> io::Result<Erased> {
+fn forget(folder: &SnapshotFolder, manifest: &mut Manifest, namespace: &str) -> io::Result<Erased> {
     let num_before = manifest.namespaces.len();
     manifest.namespaces.retain(|saved| saved.name != namespace);
     manifest.is_erasing = true;
@@ -44,7 +68,7 @@ pub(super) fn forget(
 
 /// Erases what no run of `manifest` holds, and then has it say that this is done. Gives the bytes
 /// written.
-pub(super) fn finish(folder: &SnapshotFolder, manifest: &mut Manifest) -> io::Result<u64> {
+fn finish(folder: &SnapshotFolder, manifest: &mut Manifest) -> io::Result<u64> {
     folder.remove_damaged()?;
     folder.remove_other_parts(&manifest.parts())?;
     let mut written = overwrite_dead(folder, manifest)?;

@@ -1,7 +1,8 @@
 //! The files of one tokenizer's snapshot: parts, the manifest and the one before it.
 //!
 //! They lie in a folder of their own, named after the tokenizer, so that another tokenizer's
-//! snapshot stays. What is damaged is kept beside them as `*.damaged`, at most a few files.
+//! snapshot stays. What is damaged is kept beside them as `*.damaged`, at most a few files; a folder
+//! that could not be read, as `*.unread`, at most one for each tokenizer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,6 +19,8 @@ const PART: &str = "part-";
 const DAMAGED: &str = ".damaged";
 /// What the folder of a tokenizer is called, before its fingerprint.
 const FOLDER: &str = "memory-";
+/// What one that could not be read is called, behind that.
+const UNREAD: &str = ".unread";
 
 /// Most damaged files that are kept.
 const MAX_DAMAGED: usize = 4;
@@ -80,7 +83,8 @@ impl SnapshotFolder {
         }
     }
 
-    /// Those of every tokenizer in `root`; `Err` with the path of one that cannot be told.
+    /// Those of every tokenizer in `root`, those kept aside included; `Err` with the path of one that
+    /// cannot be told.
     pub(super) fn all(disk: &Arc<dyn Disk>, root: &Path) -> io::Result<Vec<Result<Self, PathBuf>>> {
         let mut folders = disk.folders(root)?;
         folders.retain(|path| is_tokenizer(path));
@@ -93,6 +97,7 @@ impl SnapshotFolder {
             });
             match fingerprint.map(|fingerprint| Self::new(disk, root, &fingerprint)) {
                 Some(folder) if folder.path == path => Ok(folder),
+                Some(folder) if folder.aside() == path => Ok(Self { path, ..folder }),
                 _ => Err(path),
             }
         });
@@ -117,6 +122,33 @@ impl SnapshotFolder {
 
     pub(super) fn part_path(&self, part: u32) -> PathBuf {
         self.path.join(format!("{PART}{part:08x}"))
+    }
+
+    /// What the folder is renamed to when it could not be read.
+    pub(super) fn aside(&self) -> PathBuf {
+        with_suffix(&self.path, UNREAD)
+    }
+
+    /// Keeps a folder that could not be read under another name, so that nothing is saved over it.
+    ///
+    /// # Errors
+    ///
+    /// Also if one is kept already. That one may be the better one, and a third would fill the disk:
+    /// both stay.
+    pub(super) fn set_aside(&self) -> io::Result<()> {
+        let aside = self.aside();
+        if self.disk.folders(&self.root)?.contains(&aside) {
+            let reason = format!(
+                "it could not be read, and {} is kept already: restart to read it again, or move \
+                 one of them away",
+                aside.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+        }
+        match self.disk.rename(&self.path, &aside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed.and_then(|()| self.disk.sync_folder(&self.root)),
+        }
     }
 
     /// Makes the folder, if there is none.
@@ -262,11 +294,20 @@ impl SnapshotFolder {
 
     /// Removes the snapshots of the tokenizers that were not used for longest, if there are many.
     pub(super) fn remove_old_tokenizers(&self) -> io::Result<()> {
-        let mut others = self.disk.folders(&self.root)?;
-        others.retain(|path| *path != self.path && is_tokenizer(path));
-        let surplus = (others.len() + 1).saturating_sub(MAX_TOKENIZERS);
-        for folder in &others[..surplus] {
-            self.disk.remove_folder(folder)?;
+        let mut folders = self.disk.folders(&self.root)?;
+        folders.retain(|path| is_tokenizer(path));
+        let mut kept = vec![self.path.clone()];
+        for folder in folders.into_iter().rev() {
+            // What is kept aside goes with the rest of its tokenizer.
+            let tokenizer = without_unread(&folder);
+            if kept.contains(&tokenizer) {
+                continue;
+            }
+            if kept.len() < MAX_TOKENIZERS {
+                kept.push(tokenizer);
+            } else {
+                self.disk.remove_folder(&folder)?;
+            }
         }
         Ok(())
     }
@@ -276,6 +317,13 @@ impl SnapshotFolder {
 fn is_tokenizer(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(FOLDER))
+}
+
+/// The folder of the tokenizer that `folder` is of.
+fn without_unread(folder: &Path) -> PathBuf {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let name = name.and_then(|name| name.strip_suffix(UNREAD));
+    name.map_or_else(|| folder.to_owned(), |name| folder.with_file_name(name))
 }
 
 fn part_number(name: &str) -> Option<u32> {

@@ -41,7 +41,8 @@ pub(super) fn choose(
                 path,
                 found: found.to_owned(),
                 expected: "an undamaged manifest".to_owned(),
-                remedy: "serving starts without it, and it is kept as *.damaged",
+                remedy: "serving starts without it, and its folder is kept as *.unread, or its \
+                         manifests as *.damaged where there is one already",
             })
         }
         (Found::Nothing, Found::Nothing) => Ok(None),

@@ -27,6 +27,8 @@ pub(crate) struct Snapshots {
     disk: Arc<dyn Disk>,
     root: Option<PathBuf>,
     open: Option<Open>,
+    /// One that could not be read, which nothing may be saved over.
+    unread: Option<SnapshotFolder>,
 }
 
 /// The snapshot of one tokenizer, as it is on disk.
@@ -48,7 +50,7 @@ impl Open {
     /// The snapshot in `folder`, of which nothing is read into memory.
     fn at(folder: SnapshotFolder) -> io::Result<Self> {
         let manifests = folder.manifests()?;
-        let manifests = finish_erasing(&folder, manifests)?;
+        let manifests = erase::finish_if_begun(&folder, manifests)?;
         Self::new(folder, &manifests)
     }
 
@@ -165,6 +167,7 @@ impl Snapshots {
             disk,
             root: None,
             open: None,
+            unread: None,
         }
     }
 
@@ -181,6 +184,17 @@ impl Snapshots {
         let folder = SnapshotFolder::new(&self.disk, root, fingerprint);
         let path = folder.path().to_owned();
         let failed = |error: io::Error| TrieError::io("write", &path, &error);
+        let is_unread = |unread: &SnapshotFolder| unread.is_of(root, fingerprint);
+        if self.unread.as_ref().is_some_and(is_unread) {
+            // Text that was to be forgotten is not kept.
+            if let Ok(manifests) = folder.manifests() {
+                erase::finish_if_begun(&folder, manifests).map_err(failed)?;
+            }
+            folder.set_aside().map_err(failed)?;
+            let single = SingleFile::new(&*self.disk, root);
+            single.set_aside().map_err(failed)?;
+            self.unread = None;
+        }
         let mut open = match self.open.take() {
             Some(open) if open.folder.is_of(root, fingerprint) => open,
             _ => Open::at(folder).map_err(failed)?,
@@ -212,7 +226,7 @@ impl Snapshots {
     }
 
     /// Reads the snapshot of the tokenizer with `fingerprint` in `root`, as far as `pool` has bytes
-    /// for it; nothing when there is none.
+    /// for it; nothing when there is none. One that cannot be read now is kept aside by the next save.
     pub(crate) fn restore(
         &mut self,
         root: &Path,
@@ -223,24 +237,56 @@ impl Snapshots {
         self.root = Some(root.to_owned());
         self.open = None;
         let folder = SnapshotFolder::new(&self.disk, root, fingerprint);
+        self.unread = Some(folder.clone());
+        let aside = folder.aside();
+        match self.read(folder, root, max_namespaces, pool) {
+            Err(TrieError::Io {
+                action,
+                path,
+                reason,
+            }) => Err(TrieError::Io {
+                action,
+                path,
+                reason: format!("{reason}; the next save keeps it as {}", aside.display()),
+            }),
+            read => {
+                self.unread = None;
+                read
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        folder: SnapshotFolder,
+        root: &Path,
+        max_namespaces: usize,
+        pool: &Pool,
+    ) -> Result<Loaded, TrieError> {
+        let fingerprint = folder.fingerprint().to_owned();
         let path = folder.path().to_owned();
         let failed = |error: io::Error| TrieError::io("read", &path, &error);
         let manifests = folder.manifests().map_err(failed)?;
-        let manifests = finish_erasing(&folder, manifests).map_err(failed)?;
+        let manifests = erase::finish_if_begun(&folder, manifests).map_err(failed)?;
         let mut open = Open::new(folder, &manifests).map_err(failed)?;
-        let Some((manifest, damage)) = restore::choose(&open.folder, manifests)? else {
+        let chosen = restore::choose(&open.folder, manifests).inspect_err(|_| {
+            // Where one is kept already, the manifests alone are kept: without them the parts are
+            // of little use.
+            let _ = open.folder.set_aside();
+        })?;
+        let Some((manifest, damage)) = chosen else {
             self.open = Some(open);
-            return self.restore_single(root, fingerprint, max_namespaces, pool);
+            return self.restore_single(root, &fingerprint, max_namespaces, pool);
         };
         let (mut loaded, runs) =
             restore::from_parts(&open.folder, &manifest, max_namespaces, pool).map_err(failed)?;
-        let encoded = manifest.encode(fingerprint);
+        let encoded = manifest.encode(&fingerprint);
         loaded.info.bytes = open.part_bytes(&manifest) + encoded.len();
         loaded.info.first_damage = damage.or(loaded.info.first_damage);
         open.runs = runs;
         self.open = Some(open);
         // A crash may have left it.
-        self.remove_single(root, fingerprint);
+        self.remove_single(root, &fingerprint);
         Ok(loaded)
     }
 
@@ -286,7 +332,7 @@ impl Snapshots {
         let mut open = self.open.take();
         for folder in folders.map_err(|error| failed(&root, error))? {
             let removed = match folder {
-                Ok(folder) => match forget_in(&folder, namespace) {
+                Ok(folder) => match erase::forget_in(&folder, namespace) {
                     Ok((manifest, of_folder)) => {
                         erased.was_there |= of_folder.was_there;
                         erased.written_bytes += of_folder.written_bytes;
@@ -332,29 +378,4 @@ impl Snapshots {
         single.remove_damaged()?;
         Ok(written)
     }
-}
-
-/// Finishes the erasing that a crash left, after which there is one manifest.
-fn finish_erasing(
-    folder: &SnapshotFolder,
-    manifests: (Found, Found),
-) -> io::Result<(Found, Found)> {
-    match manifests {
-        (Found::Manifest(mut manifest), _) if manifest.is_erasing => {
-            erase::finish(folder, &mut manifest)?;
-            Ok((Found::Manifest(manifest), Found::Nothing))
-        }
-        manifests => Ok(manifests),
-    }
-}
-
-/// Removes `namespace` from the snapshot in `folder`. Gives what its manifest is now.
-fn forget_in(folder: &SnapshotFolder, namespace: &str) -> io::Result<(Manifest, Erased)> {
-    let (current, previous) = folder.manifests()?;
-    let manifest = current.manifest().or_else(|| previous.manifest());
-    let Some(mut manifest) = manifest else {
-        return Err(io::ErrorKind::NotFound.into());
-    };
-    let erased = erase::forget(folder, &mut manifest, namespace)?;
-    Ok((manifest, erased))
 }

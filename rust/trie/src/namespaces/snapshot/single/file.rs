@@ -162,6 +162,15 @@ impl<'a> SingleFile<'a> {
         self.disk.remove_if_there(&path)
     }
 
+    /// Keeps one that could not be read under the name of a damaged one.
+    pub(in super::super) fn set_aside(&self) -> io::Result<()> {
+        let aside = self.path.with_file_name(DAMAGED_NAME);
+        match self.disk.rename(&self.path, &aside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed,
+        }
+    }
+
     /// The error for a file that cannot be used, which is kept under another name.
     pub(in super::super) fn refuse(&self, refusal: Refusal) -> TrieError {
         match refusal {
@@ -171,9 +180,8 @@ impl<'a> SingleFile<'a> {
                 TrieError::io("read", &self.path, &error)
             }
             Refusal::Wrong { found, expected } => {
-                let aside = self.path.with_file_name(DAMAGED_NAME);
                 // Where it cannot be renamed it stays, and is refused again.
-                let _ = self.disk.rename(&self.path, &aside);
+                let _ = self.set_aside();
                 TrieError::Refused {
                     kind: "snapshot",
                     path: self.path.clone(),

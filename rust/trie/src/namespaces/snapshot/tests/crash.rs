@@ -10,6 +10,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::support::{ROOT, TOKENIZER, memory, save};
+use crate::store::disk::Disk;
 use crate::testing::memory_disk::MemoryDisk;
 use crate::{DraftMemory, TokenId};
 
@@ -163,4 +164,43 @@ fn every_prefix_of_the_writes_with_any_unsynced_ones_lost_opens_as_old_or_new() 
     }
     println!("{opened} disks of {} changes", history.disk.num_changes());
     assert!(opened > 2 * history.disk.num_changes());
+}
+
+#[test]
+fn a_crash_while_one_that_could_not_be_read_is_kept_aside_loses_nothing() {
+    let disk = Arc::new(MemoryDisk::default());
+    let before = memory(&disk, CAPACITY_BYTES);
+    before.namespace(&name(1)).insert(&text(1, 300));
+    save(&before);
+    let first = disk.num_changes();
+    let cold = memory(&disk, CAPACITY_BYTES);
+    disk.set_readable(false);
+    cold.restore(Path::new(ROOT), TOKENIZER).unwrap_err();
+    disk.set_readable(true);
+    for tokens in [20, 30] {
+        cold.namespace(&name(2)).insert(&text(2, tokens));
+        save(&cold);
+    }
+    for count in first..=disk.num_changes() {
+        for lost in [Vec::new(), disk.unsynced(count)] {
+            let opened = Arc::new(disk.after(count, &lost.iter().copied().collect()));
+            let tokens = |disk: &Arc<MemoryDisk>| {
+                let opened = memory(disk, CAPACITY_BYTES);
+                let info = opened.restore(Path::new(ROOT), TOKENIZER).unwrap();
+                info.num_tokens
+            };
+            let place = format!("after {count} without {lost:?}");
+            let found = tokens(&opened);
+            let folder = Path::new(ROOT).join(format!("memory-{TOKENIZER}"));
+            let aside = folder.with_file_name(format!("memory-{TOKENIZER}.unread"));
+            if !opened.folders(Path::new(ROOT)).unwrap().contains(&aside) {
+                assert_eq!(found, 300, "{place}");
+                continue;
+            }
+            assert!([0, 20, 50].contains(&found), "{found} {place}");
+            opened.remove_folder(&folder).unwrap();
+            opened.rename(&aside, &folder).unwrap();
+            assert_eq!(tokens(&opened), 300, "{place}");
+        }
+    }
 }
