@@ -110,9 +110,10 @@ impl Block {
         self.end.load(Acquire)
     }
 
-    /// Tokens that can be found; those repeated as context are counted once.
+    /// Tokens that can be found; those repeated as context are counted once. What is counted counts
+    /// as written, and lies before [`Block::end`].
     pub(crate) fn num_tokens(&self) -> u32 {
-        self.num_tokens.load(Relaxed)
+        self.num_tokens.load(Acquire)
     }
 
     /// Tokens that a new extent can hold.
@@ -226,17 +227,17 @@ impl Block {
         extent.next += 1;
     }
 
-    /// Counts tokens that can be found from now on.
+    /// Counts tokens that can be found from now on, and were marked as written.
     pub(super) fn add_tokens(&self, count: u32) {
-        self.num_tokens.fetch_add(count, Relaxed);
+        self.num_tokens.fetch_add(count, Release);
     }
 
-    /// What is to be known to load it, as it is now.
-    pub(crate) fn shape(&self) -> BlockShape {
+    /// What is to be known to load it, as it is now, of which `num_tokens` were counted before.
+    pub(crate) fn shape(&self, num_tokens: u32) -> BlockShape {
         BlockShape {
             capacity: self.capacity() as u32,
             end: self.end(),
-            num_tokens: self.num_tokens(),
+            num_tokens,
             credit: self.credit(),
         }
     }
@@ -279,14 +280,13 @@ impl Block {
         fill(&mut self.contexts[first / CELLS_PER_WORD..], contexts);
     }
 
-    /// Counts the text that was filled in, since some of it is missing. Gives the tokens that are
-    /// not there.
+    /// Counts the text that was filled in: some may be missing, and some was written while the block
+    /// was saved. Gives the tokens that are not there.
     pub(crate) fn recount(&mut self) -> u32 {
         let is_text = |cell: &u32| self.token(*cell) != SEPARATOR && !self.is_context(*cell);
         let found = (0..self.end()).filter(is_text).count() as u32;
         let missing = self.num_tokens().saturating_sub(found);
-        let kept = self.num_tokens() - missing;
-        set(&mut self.num_tokens, kept);
+        set(&mut self.num_tokens, found);
         missing
     }
 }
@@ -339,15 +339,15 @@ mod tests {
         let words = words.iter().map(|word| u32::from_le_bytes(*word));
         let end = block.end() as usize;
         let grant = Grant::unbounded(block.bytes());
-        let mut again = Block::restored(block.shape(), grant);
+        let mut again = Block::restored(block.shape(200), grant);
         again.fill(0, words.clone().take(end), words.clone().skip(end));
-        assert_eq!(again.recount(), 0);
-        assert_eq!(again.shape(), block.shape());
+        assert_eq!(again.shape(200), block.shape(200));
+        assert_eq!((again.recount(), again.num_tokens()), (0, 200));
         for cell in 0..1024 {
             assert_eq!(again.token(cell), block.token(cell));
             assert_eq!(again.is_context(cell), block.is_context(cell));
         }
-        let mut half = Block::restored(block.shape(), Grant::unbounded(block.bytes()));
+        let mut half = Block::restored(block.shape(200), Grant::unbounded(block.bytes()));
         half.fill(0, words.clone().take(135), words.skip(end));
         assert_eq!((half.recount(), half.num_tokens()), (100, 100));
     }

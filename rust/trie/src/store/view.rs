@@ -206,8 +206,9 @@ impl View {
             block.put(extent, token);
         }
         self.link(self.position(id, cell), text, first);
-        block.add_tokens((text.len() - first) as u32);
+        // In this order, so that a save has what it counts.
         block.dirty().mark(cell..extent.next());
+        block.add_tokens((text.len() - first) as u32);
     }
 
     /// Puts the tokens of `text` from `first` on, the first of which is at `position`, into the

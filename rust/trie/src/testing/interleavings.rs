@@ -112,18 +112,22 @@ fn what_is_written_beside_a_save_is_in_it_or_counts_as_unsaved() {
         let view = Arc::new(view);
         let save = |view: &View, id| {
             let block = view.block(id).unwrap();
+            let counted = block.num_tokens();
             let taken = block.dirty().take();
+            let end = block.end();
+            assert!(counted <= end, "what is counted lies before the end");
             let mut cells = Vec::new();
-            block.copy(0..block.end(), &mut cells);
-            (taken, cells)
+            block.copy(0..end, &mut cells);
+            (counted, taken, cells)
         };
         let saver = {
             let view = Arc::clone(&view);
             thread::spawn(move || save(&view, id))
         };
         insert(&view, id, &[1, 2]);
-        let (taken, saved) = saver.join().unwrap();
-        let (later, now) = save(&view, id);
+        let (counted, taken, saved) = saver.join().unwrap();
+        assert!(counted == 0 || !taken.is_empty(), "it is saved");
+        let (_, later, now) = save(&view, id);
         assert!(!taken.is_empty() || !later.is_empty());
         if later.is_empty() {
             assert_eq!(saved, now, "nothing is left for the next save");

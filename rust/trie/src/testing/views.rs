@@ -175,7 +175,7 @@ fn restored_blocks_are_older_than_those_that_were_there() {
     for block in other.blocks() {
         let tokens = (0..block.end()).map(|cell| block.token(cell));
         let grant = Grant::unbounded(Block::bytes_for(16));
-        let mut restored = Block::restored(block.shape(), grant);
+        let mut restored = Block::restored(block.shape(block.num_tokens()), grant);
         restored.fill(0, tokens, std::iter::empty());
         blocks.push(restored);
     }

@@ -147,11 +147,8 @@ pub(super) fn read_parted(
             damaged.push(*run);
         }
     }
-    let lost_tokens = if damaged.is_empty() {
-        0
-    } else {
-        block.recount()
-    };
+    let missing = block.recount();
+    let lost_tokens = if damaged.is_empty() { 0 } else { missing };
     Ok(PartedBlock {
         block,
         runs: saved.place.clone(),

@@ -92,13 +92,15 @@ impl<'a> Save<'a> {
 
     fn write_block(&mut self, block: &Arc<Block>) -> io::Result<SavedBlock<Runs>> {
         let serial = block.dirty().serial();
+        // Read before the groups are taken, so that what is counted is in them or was saved before.
+        let num_tokens = block.num_tokens();
         let taken = block.dirty().take();
         let mut groups: BTreeSet<u32> = taken.iter().copied().collect();
         if !taken.is_empty() {
             self.taken.push((Arc::downgrade(block), taken));
         }
         // Read after the groups were taken, so that it is behind all that was written to them.
-        let shape = block.shape();
+        let shape = block.shape(num_tokens);
         let mut runs = Runs::default();
         match self.known.get(&serial) {
             Some(known) => {

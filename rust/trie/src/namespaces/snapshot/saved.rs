@@ -54,11 +54,14 @@ impl<'a> Rest<'a> {
 
     /// The shape of a block, if there can be such a block.
     pub(super) fn shape(&mut self) -> Option<BlockShape> {
+        let [capacity, end, num_tokens, credit] =
+            [self.word()?, self.word()?, self.word()?, self.word()?];
         let shape = BlockShape {
-            capacity: self.word()?,
-            end: self.word()?,
-            num_tokens: self.word()?,
-            credit: self.word()?,
+            capacity,
+            end,
+            // Builds before counted tokens that were written beside a save and lie behind `end`.
+            num_tokens: num_tokens.min(end),
+            credit,
         };
         shape.is_possible().then_some(shape)
     }

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::IteratorRandom;
 
 use super::support::{ROOT, TOKENIZER, memory, pairs, path, save};
-use crate::namespaces::snapshot::manifest::HEADER_BYTES;
+use crate::namespaces::snapshot::manifest::{HEADER_BYTES, Manifest};
 use crate::testing::corrupt::{damage, seal, try_inputs};
 use crate::testing::memory_disk::MemoryDisk;
 use crate::{DraftMemory, TokenId};
@@ -157,6 +157,29 @@ fn a_part_cut_short_before_forgotten_text_was_erased_costs_what_is_missing() {
     assert_eq!(info.num_tokens + info.damaged_tokens, whole.num_tokens());
     assert!(is_true(&memory), "a damaged byte was drafted");
     goes_on(&disk, &memory);
+}
+
+#[test]
+fn a_manifest_that_miscounts_tokens_costs_nothing() {
+    let whole = snapshot();
+    let file = &whole[&path("manifest")];
+    // What a crash leaves of text that was written while it was saved; more than fits, by a build
+    // before.
+    for miscount in [|_| 0, |end| end, |end| end + 1] {
+        let mut manifest = Manifest::decode(file, TOKENIZER).unwrap();
+        for namespace in &mut manifest.namespaces {
+            for block in &mut namespace.blocks {
+                block.shape.num_tokens = miscount(block.shape.end);
+            }
+        }
+        let mut files = whole.clone();
+        files.insert(path("manifest"), manifest.encode(TOKENIZER));
+        let (disk, memory, info) = restored(&files);
+        let info = info.expect("a snapshot");
+        assert_eq!((info.num_tokens, info.damaged_tokens), (1990, 0));
+        assert_eq!(info.first_damage, None);
+        goes_on(&disk, &memory);
+    }
 }
 
 fn fuzz(count: u32) {
