@@ -1,6 +1,6 @@
 //! Part files: runs of cells, written once, each after the other behind a header.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use crate::namespaces::snapshot::folder::SnapshotFolder;
@@ -13,6 +13,9 @@ pub(super) const PART_BYTES: u64 = 64 << 20;
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// Numbers from here on were not counted up to.
+const MAX_NUMBER: u32 = 1 << 31;
+
 const MAGIC: [u8; 8] = *b"SPMEMPRT";
 
 /// The first bytes of every part.
@@ -24,7 +27,9 @@ pub(super) fn part_header(fingerprint: &str) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct PartWriter<'a> {
     folder: &'a SnapshotFolder,
-    /// The number of the part that comes next.
+    /// Numbers of parts that this writer did not make.
+    used: BTreeSet<u32>,
+    /// The number of its next part is this or the next one that is free.
     next: u32,
     /// Bytes of each part, the one being written included.
     parts: BTreeMap<u32, u64>,
@@ -33,11 +38,14 @@ pub(super) struct PartWriter<'a> {
 }
 
 impl<'a> PartWriter<'a> {
-    /// Writes parts numbered from `next` on.
-    pub(super) fn new(folder: &'a SnapshotFolder, next: u32) -> Self {
+    /// Writes parts with other numbers than those `used`: greater ones, or where a file or a manifest
+    /// names a number that no counting reaches, the smallest.
+    pub(super) fn new(folder: &'a SnapshotFolder, used: BTreeSet<u32>) -> Self {
+        let last = used.last().copied();
         Self {
             folder,
-            next,
+            next: last.map_or(0, |last| if last < MAX_NUMBER { last + 1 } else { 0 }),
+            used,
             parts: BTreeMap::new(),
             buffer: Vec::new(),
         }
@@ -49,8 +57,10 @@ impl<'a> PartWriter<'a> {
         if self.parts.last_key_value().is_none_or(is_full) {
             self.end_part()?;
             self.folder.make()?;
-            self.parts.insert(self.next, HEADER_BYTES as u64);
-            self.next += 1;
+            let free = (self.next..u32::MAX).find(|number| !self.used.contains(number));
+            let number = free.ok_or_else(|| io::Error::other("no part number is free"))?;
+            self.parts.insert(number, HEADER_BYTES as u64);
+            self.next = number + 1;
             self.buffer = part_header(self.folder.fingerprint());
         }
         let Some(mut last) = self.parts.last_entry() else {

@@ -100,8 +100,8 @@ impl Open {
         let rewritten = parts_to_rewrite(&self.parts, &self.live_bytes(tries));
         // Numbers are never used again while a manifest refers to them.
         let used = self.current.iter().chain(&self.previous);
-        let last = used.chain(self.parts.keys()).max();
-        let writer = PartWriter::new(&self.folder, last.map_or(0, |last| last + 1));
+        let used = used.chain(self.parts.keys()).copied().collect();
+        let writer = PartWriter::new(&self.folder, used);
         let mut save = Save::new(writer, &self.runs, &rewritten);
         let prepared = self.prepare(&mut save, tries, is_awaited);
         let (encoded, new_parts) = prepared.inspect_err(|_| save.undo())?;

@@ -10,6 +10,7 @@ use rand::seq::IteratorRandom;
 
 use super::support::{ROOT, TOKENIZER, memory, pairs, path, save};
 use crate::namespaces::snapshot::manifest::{HEADER_BYTES, Manifest};
+use crate::namespaces::snapshot::run::{Run, Runs};
 use crate::testing::corrupt::{damage, seal, try_inputs};
 use crate::testing::memory_disk::MemoryDisk;
 use crate::{DraftMemory, TokenId};
@@ -156,6 +157,40 @@ fn a_part_cut_short_before_forgotten_text_was_erased_costs_what_is_missing() {
     assert!(info.damaged_runs > 0 && info.num_tokens > 0, "{info:?}");
     assert_eq!(info.num_tokens + info.damaged_tokens, whole.num_tokens());
     assert!(is_true(&memory), "a damaged byte was drafted");
+    goes_on(&disk, &memory);
+}
+
+#[test]
+fn the_greatest_part_number_is_followed_by_the_smallest_that_are_free() {
+    let mut files = snapshot();
+    files.insert(path("part-ffffffff"), b"nobody knows what".to_vec());
+    let (disk, memory, info) = restored(&files);
+    assert_eq!(info.expect("a snapshot").num_tokens, 1990);
+    goes_on(&disk, &memory);
+    let parts = disk.all().into_keys();
+    let parts: Vec<_> = parts
+        .filter(|path| path.to_string_lossy().contains("part-"))
+        .collect();
+    assert!(parts.contains(&path("part-00000003")), "{parts:?}");
+    assert!(!parts.contains(&path("part-ffffffff")), "{parts:?}");
+    // As part of the snapshot, after one that gave it that number.
+    let mut manifest = Manifest::decode(&files[&path("manifest")], TOKENIZER).unwrap();
+    let (old, new) = (0, u32::MAX);
+    for namespace in &mut manifest.namespaces {
+        for block in &mut namespace.blocks {
+            let runs = block.place.all().iter().map(|run| {
+                let part = if run.part == old { new } else { run.part };
+                Run { part, ..*run }
+            });
+            block.place = Runs::new(runs.collect());
+        }
+    }
+    let part = files.remove(&path("part-00000000")).expect("a part");
+    files.insert(path("part-ffffffff"), part);
+    files.insert(path("manifest"), manifest.encode(TOKENIZER));
+    let (disk, memory, info) = restored(&files);
+    assert_eq!(info.expect("a snapshot").num_tokens, 1990);
+    goes_on(&disk, &memory);
     goes_on(&disk, &memory);
 }
 
