@@ -184,6 +184,31 @@ fn what_only_a_single_file_holds_is_saved_before_that_is_removed() {
 }
 
 #[test]
+fn a_single_file_whose_other_text_cannot_be_saved_is_removed_and_that_is_an_error() {
+    let folder = Folder::new();
+    let single = folder.path().join("memory.snapshot");
+    fs::write(&single, include_bytes!("common/version2.snapshot")).expect("a folder");
+    let before = memory();
+    before
+        .restore(folder.path(), TOKENIZER)
+        .expect("a whole snapshot");
+    // A file has the place of the folder.
+    let inner = folder.path().join("memory-0123456789abcdef");
+    fs::write(&inner, "").expect("a free name");
+    let error = before.forget("b").expect_err("nothing can be saved");
+    let path = inner.display().to_string();
+    assert!(error.to_string().contains(&path), "{error}");
+    assert!(!single.exists(), "it held what was to be forgotten");
+    fs::remove_file(&inner).expect("a file");
+    let saved = before.save(folder.path(), TOKENIZER).expect("a folder");
+    assert_eq!(saved.num_tokens, 1605, "the others are in memory");
+    assert!(
+        !before.forget("b").expect("a disk"),
+        "nothing is left of it"
+    );
+}
+
+#[test]
 fn what_cannot_be_rewritten_is_removed() {
     let folder = Folder::new();
     let before = memory();

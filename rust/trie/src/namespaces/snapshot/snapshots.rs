@@ -312,7 +312,8 @@ impl Snapshots {
     /// # Errors
     ///
     /// [`TrieError::Io`] for the first file that could neither be rewritten nor removed: it may still
-    /// hold the text, and a restart would bring it back.
+    /// hold the text, and a restart would bring it back. Also if what the file of an earlier version
+    /// held of others could not be saved: until a save succeeds, it is in memory only.
     pub(crate) fn forget(
         &mut self,
         namespace: &str,
@@ -326,7 +327,7 @@ impl Snapshots {
         let mut result = Ok(());
         match self.replace_single(&root, tries) {
             Ok(bytes) => erased.written_bytes += bytes,
-            Err(error) => result = Err(failed(&root, error)),
+            Err(error) => result = Err(error),
         }
         let folders = SnapshotFolder::all(&self.disk, &root);
         let mut open = self.open.take();
@@ -362,20 +363,21 @@ impl Snapshots {
         result.map(|()| erased)
     }
 
-    /// Removes the file of an earlier version in `root`, once its text is saved anew if it is ours.
-    fn replace_single(&mut self, root: &Path, tries: &[Arc<SharedTrie>]) -> io::Result<u64> {
-        let mut written = 0;
+    /// Removes the file of an earlier version in `root`, once its text is saved anew if it is ours. A
+    /// save that fails is an error, but the file is removed all the same.
+    fn replace_single(&mut self, root: &Path, tries: &[Arc<SharedTrie>]) -> Result<u64, TrieError> {
+        let mut written = Ok(0);
         if let Some(open) = &self.open {
             let fingerprint = open.folder.fingerprint().to_owned();
             let single = SingleFile::new(&*self.disk, root);
             if open.manifest.is_none() && single.index(&fingerprint).is_ok() {
                 let saved = self.save(root, &fingerprint, tries, || false);
-                written = saved.ok().flatten().map_or(0, |info| info.written_bytes);
+                written = saved.map(|info| info.map_or(0, |info| info.written_bytes));
             }
         }
         let single = SingleFile::new(&*self.disk, root);
-        single.remove()?;
-        single.remove_damaged()?;
-        Ok(written)
+        let removed = single.remove().and_then(|()| single.remove_damaged());
+        removed.map_err(|error| TrieError::io("erase from", root, &error))?;
+        written
     }
 }
