@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -16,8 +16,10 @@ use spectrie_trie::{DraftMemory, MemoryConfig};
 /// Set in the child: where it saves.
 const FOLDER: &str = "SPECTRIE_TEST_SAVE_FOLDER";
 const TOKENIZER: &str = "0123456789abcdef";
-/// What the child says after each save.
-const SAVED: &str = "saved";
+/// What the child says before it saves or forgets, and after it, each with the tokens that are on
+/// disk then.
+const BEGINS: &str = "begins";
+const DONE: &str = "done";
 /// Few, so that most of the child's time is spent on saves.
 const TOKENS: u32 = 600;
 
@@ -39,17 +41,35 @@ fn saves_until_it_is_killed() {
     for version in 0..100_000 {
         let text: Vec<_> = (0..TOKENS).collect();
         memory.namespace(&format!("n{}", version % 4)).insert(&text);
+        say(BEGINS, memory.num_tokens());
         memory.save(folder, TOKENIZER).expect("a writable folder");
-        eprintln!("{SAVED}");
+        say(DONE, memory.num_tokens());
         if version % 16 == 15 {
-            memory
-                .forget(&format!("n{}", version / 16 % 4))
-                .expect("a disk");
+            let name = format!("n{}", version / 16 % 4);
+            let namespaces = memory.namespaces().into_iter();
+            let others = namespaces.filter(|info| info.name != name);
+            say(BEGINS, others.map(|info| info.num_tokens).sum());
+            memory.forget(&name).expect("a disk");
+            say(DONE, memory.num_tokens());
         }
     }
 }
 
-/// Kills a saving child `times` times, a little later each time, and opens what it left.
+/// In one write, so that a kill cuts no line.
+fn say(what: &str, tokens: u64) {
+    let line = format!("{what} {tokens}\n");
+    io::stderr().write_all(line.as_bytes()).expect("a pipe");
+}
+
+/// What was said, and of how many tokens.
+fn heard(line: &str) -> Option<(&str, u64)> {
+    let (what, tokens) = line.split_once(' ')?;
+    let is_ours = [BEGINS, DONE].contains(&what);
+    is_ours.then(|| tokens.parse().ok().map(|tokens| (what, tokens)))?
+}
+
+/// Kills a saving child `times` times, a little later each time, and opens what it left: what the last
+/// save or forget made that ended, or the one that had begun.
 fn kill_and_open(times: u64) {
     let folder = Folder::new();
     for round in 0..times {
@@ -60,23 +80,35 @@ fn kill_and_open(times: u64) {
             .stderr(Stdio::piped())
             .spawn()
             .expect("a child");
-        let mut says = BufReader::new(child.stderr.take().expect("its words"));
+        let says = BufReader::new(child.stderr.take().expect("its words"));
         // The pipe stays open, so that the child goes on saying so.
-        let saved = says
-            .by_ref()
-            .lines()
-            .map_while(Result::ok)
-            .any(|line| line.ends_with(SAVED));
-        assert!(saved, "the child saves");
+        let mut lines = says.lines().map_while(Result::ok);
+        let mut last_done = lines.by_ref().find_map(|line| match heard(&line) {
+            Some((DONE, tokens)) => Some(tokens),
+            _ => None,
+        });
+        assert!(last_done.is_some(), "the child saves");
         // Wherever it is then.
         thread::sleep(Duration::from_micros(round * 7_919 % 40_000));
         child.kill().expect("the child runs until it is killed");
         child.wait().expect("the child ends");
+        let mut begun = None;
+        for line in lines {
+            match heard(&line) {
+                Some((DONE, tokens)) => (last_done, begun) = (Some(tokens), None),
+                Some((_, tokens)) => begun = Some(tokens),
+                None => {}
+            }
+        }
         let after = memory();
         let restored = after
             .restore(folder.path(), TOKENIZER)
             .expect("the old or the new one");
-        assert!(restored.num_tokens > 0 && restored.num_tokens.is_multiple_of(u64::from(TOKENS)));
+        let found = Some(restored.num_tokens);
+        assert!(
+            found == last_done || found == begun,
+            "round {round}: {found:?} tokens after {last_done:?}, while {begun:?} were written"
+        );
         assert_eq!(restored.first_damage, None);
         assert_eq!(restored.num_tokens, after.num_tokens());
     }
