@@ -5,8 +5,8 @@ use std::sync::Arc;
 use spectrie_types::DropReason;
 
 use crate::namespaces::document::Cells;
-use crate::namespaces::rescue::write_again;
-use crate::namespaces::shared_trie::SharedTrie;
+use crate::namespaces::rescue::Rescue;
+use crate::namespaces::shared_trie::{SharedTrie, TURN_TOKENS};
 use crate::store::block::Block;
 use crate::store::chains::ORDERS;
 use crate::store::heads::Table;
@@ -66,10 +66,13 @@ impl SharedTrie {
         self.add_accepted(accepted_tokens);
         if restored.len() + self.view().blocks().len() > MAX_BLOCKS {
             // Very small ones, which an earlier version made: their text goes into larger ones.
+            let again = Rescue::default();
             for block in restored {
                 block.disown();
-                let mut all = usize::MAX;
-                write_again(&block, 0, &mut all, self);
+                again.add(Arc::new(block));
+                while !again.is_empty() {
+                    again.write(TURN_TOKENS, self);
+                }
             }
             return;
         }
@@ -86,11 +89,14 @@ impl SharedTrie {
     /// after it.
     pub(super) fn drop_oldest(&self, reason: DropReason) -> usize {
         let dropped = self.replace(|view| {
-            self.rescue.take(view);
+            if reason == DropReason::Share {
+                self.rescue.take(view);
+            }
             let dropped = view.drop_oldest();
             for block in view.blocks() {
                 block.halve_credit();
             }
+            self.rescue.halve_credit();
             dropped
         });
         dropped.map_or(0, |block| {
@@ -100,9 +106,19 @@ impl SharedTrie {
         })
     }
 
+    /// Gives up a block that waits to be written again, and gives its bytes: 0 if there is none.
+    pub(super) fn drop_waiting(&self, reason: DropReason) -> usize {
+        let Some((bytes, tokens)) = self.rescue.give_up() else {
+            return 0;
+        };
+        self.pool.note_dropped(reason, tokens);
+        bytes
+    }
+
     /// Drops all text.
     pub(super) fn drop_all(&self, reason: DropReason) {
-        let mut tokens = self.rescue.clear();
+        while self.drop_waiting(reason) > 0 {}
+        let mut tokens = 0;
         self.replace(|view| {
             while let Some(block) = view.drop_oldest() {
                 tokens += u64::from(block.num_tokens());

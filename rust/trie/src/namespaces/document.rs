@@ -51,12 +51,12 @@ impl Document {
         }
     }
 
-    /// A document that goes on after `context`, which is not written again as text.
+    /// A document that goes on after `context`, which is not written again as text, bit by bit.
     pub(crate) fn after(context: Vec<TokenId>) -> Self {
         Self {
             written: context.len(),
             window: context,
-            ..Self::new(0)
+            ..Self::new(MIN_EXTENT_TOKENS)
         }
     }
 

@@ -251,6 +251,9 @@ impl DraftMemory {
     /// what this one did not. [`TrieError::Fingerprint`] if the fingerprint is too long.
     pub fn save(&self, folder: &Path, fingerprint: &str) -> Result<SnapshotInfo, TrieError> {
         check_fingerprint(fingerprint)?;
+        for shared in self.oldest_first() {
+            shared.write_waiting();
+        }
         loop {
             let mut snapshots = self.snapshots.take();
             let is_awaited = || self.snapshots.is_awaited();
@@ -326,11 +329,8 @@ impl DraftMemory {
     /// Returns the namespaces, sorted by name.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         let held = self.held();
-        let mut infos: Vec<_> = held
-            .namespaces
-            .values()
-            .map(|shared| shared.info())
-            .collect();
+        let tries = held.namespaces.values();
+        let mut infos: Vec<_> = tries.map(|shared| shared.info()).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos
     }
@@ -375,10 +375,8 @@ impl DraftMemory {
     /// Returns the number of tokens in all namespaces.
     pub fn num_tokens(&self) -> u64 {
         let held = self.held();
-        held.namespaces
-            .values()
-            .map(|shared| shared.info().num_tokens)
-            .sum()
+        let tries = held.namespaces.values();
+        tries.map(|shared| shared.info().num_tokens).sum()
     }
 
     /// Returns the number of tokens evicted since this memory was created: those that made room for

@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
+use std::thread;
+use std::time::Duration;
 
 use spectrie_types::DropReason;
 
@@ -19,7 +21,11 @@ use crate::store::view::View;
 use crate::{Bigrams, Corpus, TokenId, Weights};
 
 /// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
-const TURN_TOKENS: usize = 4096;
+pub(super) const TURN_TOKENS: usize = 4096;
+
+/// How long a thread that takes turn after turn waits between them: a mutex is not fair, so without
+/// it another writer might not wake up in time.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Keys of the largest table of recycled tokens: 18 MiB.
 const MAX_RECYCLED_KEYS: usize = 256 << 10;
@@ -35,7 +41,8 @@ pub(crate) type Corpora = Arc<Vec<Arc<Corpus>>>;
 pub struct NamespaceInfo {
     /// Its name.
     pub name: String,
-    /// Tokens inserted and not evicted.
+    /// Tokens inserted and not dropped. Some may wait to be written again: until then nothing finds
+    /// them.
     pub num_tokens: u64,
     /// Bytes of its arenas, of its tables, and of the drafters of its running requests.
     pub bytes: usize,
@@ -125,10 +132,33 @@ impl SharedTrie {
                 return;
             }
             document.push(part, rest, self);
-            self.rescue.write(self);
-            if upkeep.run(&self.view(), part.len()) {
-                self.replace(View::drop_levels);
+            let again = self.rescue.write(TURN_TOKENS, self);
+            self.keep_up(&mut upkeep, part.len() + again);
+        }
+    }
+
+    /// Writes what waits for it again, so that a save finds it, in turns with other writers.
+    pub(crate) fn write_waiting(&self) {
+        // Writing makes room, for which more may be taken out: all of the text once, at most.
+        let (mut left, turn) = (self.info().num_tokens, TURN_TOKENS as u64);
+        while !self.rescue.is_empty() {
+            let mut upkeep = self.turn();
+            if left == 0 {
+                while self.drop_waiting(DropReason::Share) > 0 {}
             }
+            // Nothing waits in a forgotten one.
+            let written = self.rescue.write(TURN_TOKENS, self);
+            self.keep_up(&mut upkeep, written);
+            left = left.saturating_sub(turn);
+            drop(upkeep);
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Does what so many new tokens make necessary. The caller has the turn.
+    pub(super) fn keep_up(&self, upkeep: &mut Upkeep, tokens: usize) {
+        if upkeep.run(&self.view(), tokens) {
+            self.replace(View::drop_levels);
         }
     }
 
@@ -257,9 +287,10 @@ impl SharedTrie {
         self.accepted_tokens.load(Relaxed)
     }
 
-    /// Tokens inserted and not evicted, and what became of them.
+    /// Tokens inserted and not dropped, and what became of them.
     pub(crate) fn info(&self) -> NamespaceInfo {
         let view = self.view();
+        let (num_waiting, waiting_tokens) = self.rescue.size();
         let tokens = view
             .blocks()
             .iter()
@@ -267,10 +298,10 @@ impl SharedTrie {
         let buckets = view.heads().iter().map(|table| u64::from(table.size()));
         NamespaceInfo {
             name: self.name.clone(),
-            num_tokens: tokens.sum(),
+            num_tokens: tokens.sum::<u64>() + waiting_tokens,
             bytes: self.bytes(),
             accepted_tokens: self.accepted_tokens.load(Relaxed),
-            num_blocks: view.blocks().len(),
+            num_blocks: view.blocks().len() + num_waiting,
             num_buckets: buckets.sum(),
         }
     }

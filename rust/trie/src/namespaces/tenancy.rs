@@ -8,7 +8,6 @@ use crate::namespaces::last_use::LastUse;
 use crate::namespaces::pool::Tenant;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::grant::{Account, Grant, Room};
-use crate::store::view::View;
 
 /// Tokens whose share of upkeep a tenant does at once when it is asked for its surplus.
 const TIGHTENED_TOKENS: usize = 4096;
@@ -23,11 +22,36 @@ impl SharedTrie {
         (!view.blocks().is_empty()).then(|| (credit + 1.0) / view.bytes() as f64)
     }
 
-    /// Whether it would have `left_bytes` without its oldest block.
+    /// Whether it would have `left_bytes` without its oldest block, beside what waits to be written
+    /// again, which does not last.
     fn may_lose_oldest(&self, left_bytes: usize) -> bool {
         let view = self.view();
-        let others = self.account.bytes().saturating_sub(view.bytes());
+        let passing = view.bytes() + self.rescue.bytes();
+        let others = self.account.bytes().saturating_sub(passing);
         others + view.bytes_without_oldest() >= left_bytes
+    }
+
+    /// Gives back what is worth least to it and leaves `left_bytes`. Says how many bytes; 0 if there
+    /// is nothing.
+    fn give_next(&self, left_bytes: usize, reason: DropReason) -> usize {
+        let makes_own_room = reason == DropReason::Share;
+        if !(makes_own_room && self.rescue.outlives(self.view().blocks().len()))
+            && let bytes @ 1.. = self.drop_waiting(reason)
+        {
+            return bytes;
+        }
+        let table_goes = match (self.recycled.usefulness(), self.usefulness_of_text()) {
+            (Some(table), Some(text)) => table < text,
+            (table, _) => table.is_some(),
+        };
+        if table_goes {
+            self.recycled.shrink()
+        } else if self.may_lose_oldest(left_bytes) {
+            self.recycled.halve_credit();
+            self.drop_oldest(reason)
+        } else {
+            0
+        }
     }
 }
 
@@ -53,33 +77,17 @@ impl Tenant for SharedTrie {
         let Some(mut upkeep) = self.try_turn() else {
             return false;
         };
-        if upkeep.run(&self.view(), TIGHTENED_TOKENS) {
-            self.replace(View::drop_levels);
-        }
+        self.keep_up(&mut upkeep, TIGHTENED_TOKENS);
         true
     }
 
-    /// The table goes before text when it earned fewer accepted tokens for each byte.
+    /// What waits to be written again goes first, unless its own writer makes room for it. The
+    /// table goes before text when it earned fewer accepted tokens for each byte.
     fn shrink(&self, bytes: usize, left_bytes: usize, reason: DropReason) -> usize {
         let before = self.account.bytes();
         loop {
             let given = before.saturating_sub(self.account.bytes());
-            if given >= bytes {
-                return given;
-            }
-            let table_goes = match (self.recycled.usefulness(), self.usefulness_of_text()) {
-                (Some(table), Some(text)) => table < text,
-                (table, _) => table.is_some(),
-            };
-            let more = if table_goes {
-                self.recycled.shrink()
-            } else if !self.may_lose_oldest(left_bytes) {
-                0
-            } else {
-                self.recycled.halve_credit();
-                self.drop_oldest(reason)
-            };
-            if more == 0 {
+            if given >= bytes || self.give_next(left_bytes, reason) == 0 {
                 return given;
             }
         }
