@@ -343,6 +343,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lesson_writes_again_by_its_own_tokens() {
+        let mut world = World::new();
+        let shared = world.waiting();
+        for (tokens, most) in [(3, 64), (4, 64), (5, 80), (100, 1600), (3000, 4096)] {
+            let before = shared.rescue.size().1;
+            world.teach(&shared, tokens);
+            let written = before - shared.rescue.size().1;
+            let expected = most * 9 / 10..=most;
+            assert!(expected.contains(&written), "{written} with {tokens}");
+        }
+    }
+
+    #[test]
     fn others_get_what_waits_before_text_that_can_be_found() {
         let mut world = World::new();
         let shared = world.waiting();

@@ -23,6 +23,11 @@ use crate::{Bigrams, Corpus, TokenId, Weights};
 /// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
 pub(super) const TURN_TOKENS: usize = 4096;
 
+/// Cells that are written again for each new token, and at least in a turn: a lesson of a few tokens
+/// takes microseconds, and what waits does not wait long.
+const AGAIN_PER_TOKEN: usize = 16;
+const MIN_AGAIN_TOKENS: usize = 64;
+
 /// How long a thread that takes turn after turn waits between them: a mutex is not fair, so without
 /// it another writer might not wake up in time.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -132,7 +137,10 @@ impl SharedTrie {
                 return;
             }
             document.push(part, rest, self);
-            let again = self.rescue.write(TURN_TOKENS, self);
+            let most = part.len() * AGAIN_PER_TOKEN;
+            let again = self
+                .rescue
+                .write(most.clamp(MIN_AGAIN_TOKENS, TURN_TOKENS), self);
             self.keep_up(&mut upkeep, part.len() + again);
         }
     }
