@@ -71,7 +71,9 @@ impl SharedTrie {
                 block.disown();
                 again.add(Arc::new(block));
                 while !again.is_empty() {
-                    again.write(TURN_TOKENS, self);
+                    // The tables grow as with taught text.
+                    let written = again.write(TURN_TOKENS, self);
+                    self.keep_up(&mut upkeep, written);
                 }
             }
             return;
@@ -147,5 +149,56 @@ impl Cells for SharedTrie {
             return Some(view);
         }
         self.rescue.during(|| self.add_block())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::block_shape::BlockShape;
+    use crate::store::chains::collect;
+    use crate::testing::memory_disk::MemoryDisk;
+    use crate::{DraftMemory, MemoryConfig, TokenId};
+
+    #[test]
+    fn text_of_more_blocks_than_there_may_be_is_found() {
+        const NUM_BLOCKS: u32 = MAX_BLOCKS as u32 + 52;
+        const TOKENS: u32 = 250;
+        // Many contexts end alike, so that chains of too few buckets are long.
+        let token = |number: u32| number.wrapping_mul(2_654_435_761) >> 12;
+        let config = MemoryConfig::default();
+        let memory = DraftMemory::on_disk(config, Arc::<MemoryDisk>::default()).unwrap();
+        let shared = memory.namespace("a");
+        let blocks = (0..NUM_BLOCKS).map(|number| {
+            let shape = BlockShape {
+                capacity: 256,
+                end: TOKENS + 1,
+                num_tokens: TOKENS,
+                credit: 0,
+            };
+            let grant = shared
+                .pool
+                .grant_spare(Block::bytes_for(256), &shared.account);
+            let mut block = Block::restored(shape, grant.unwrap());
+            let text = number * TOKENS..(number + 1) * TOKENS;
+            block.fill(0, text.map(token), std::iter::empty());
+            block
+        });
+        shared.restore(blocks.collect(), 0);
+        let num_tokens = u64::from(NUM_BLOCKS * TOKENS);
+        let info = shared.info();
+        assert_eq!((info.num_tokens, info.num_blocks < 500), (num_tokens, true));
+        assert!(info.num_buckets >= num_tokens, "{info:?}");
+        let view = shared.view();
+        let is_found = |number: &u32| {
+            let end = number * TOKENS + 100;
+            let context: Vec<TokenId> = (end - 12..end).map(token).collect();
+            let mut found = Vec::new();
+            let mut limits = [16; ORDERS.len()];
+            collect(&*view, 0, &context, &mut limits, &mut found);
+            found.iter().any(|one| one.next == token(end))
+        };
+        let found = (0..NUM_BLOCKS).filter(is_found).count();
+        assert_eq!(found, NUM_BLOCKS as usize);
     }
 }
