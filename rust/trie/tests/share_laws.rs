@@ -3,19 +3,26 @@
 
 #![allow(clippy::expect_used, reason = "a failed helper is a failed test")]
 
+#[path = "common/drafts.rs"]
+mod drafts;
 #[path = "common/tenants.rs"]
 mod tenants;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use drafts::matches_only;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use spectrie_trie::{DraftConfig, DraftMemory, Drafter, MemoryConfig};
 use spectrie_types::DropReason;
 use tenants::{answer, document, name, num_tokens};
 
 const NUM_TENANTS: u32 = 50;
 const NUM_RUNNING: usize = 4;
+/// Tenants whose drafts are accepted.
+const NUM_USERS: u32 = 3;
 const CAPACITY_BYTES: usize = 8 << 20;
 /// Namespaces may have fifteen parts in sixteen, those that only a running request holds too.
 const SHARE_BYTES: usize = CAPACITY_BYTES / 16 * 15 / (NUM_TENANTS as usize + NUM_RUNNING);
@@ -24,6 +31,9 @@ const SHARE_BYTES: usize = CAPACITY_BYTES / 16 * 15 / (NUM_TENANTS as usize + NU
 enum Operation {
     Teach(u32, u32),
     Answer(u32, u32),
+    /// What follows in a document of the tenant, the older the larger the number, is drafted and
+    /// accepted.
+    Accept(u32, usize),
     /// A request that runs on, in place of another of that number.
     Run(usize, u32, u32),
     Forget(u32),
@@ -34,6 +44,9 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         8 => (tenant.clone(), 2_u32..12_000).prop_map(|(t, n)| Operation::Teach(t, n)),
         4 => (tenant.clone(), 2_u32..200).prop_map(|(t, n)| Operation::Answer(t, n)),
+        // A few tenants learn little by little, and use what they have.
+        8 => (0..NUM_USERS, 100_u32..600).prop_map(|(t, n)| Operation::Teach(t, n)),
+        8 => (0..NUM_USERS, 0_usize..40).prop_map(|(t, n)| Operation::Accept(t, n)),
         2 => (0..NUM_RUNNING, tenant.clone(), 2_u32..3_000).prop_map(|(r, t, n)| Operation::Run(r, t, n)),
         1 => tenant.prop_map(Operation::Forget),
     ]
@@ -44,6 +57,8 @@ struct World {
     running: HashMap<usize, Drafter>,
     taught: u64,
     documents: u32,
+    /// The documents of each tenant that may be drafted, oldest first.
+    known: HashMap<u32, Vec<u32>>,
 }
 
 impl World {
@@ -61,6 +76,7 @@ impl World {
             running: HashMap::new(),
             taught: 0,
             documents: NUM_TENANTS,
+            known: HashMap::new(),
         }
     }
 
@@ -92,10 +108,20 @@ impl World {
                 let text = document(self.documents, tokens);
                 self.memory.namespace(&name(tenant)).insert(&text);
                 self.taught += u64::from(tokens);
+                if tokens >= 100 {
+                    self.known.entry(tenant).or_default().push(self.documents);
+                }
                 tenant
             }
             Operation::Answer(tenant, tokens) => {
                 answer(&self.memory.namespace(&name(tenant)), tenant, tokens);
+                tenant
+            }
+            Operation::Accept(tenant, age) => {
+                let known = self.known.get(&tenant).map_or(&[][..], Vec::as_slice);
+                if let Some(&number) = known.iter().rev().nth(age) {
+                    self.accept(tenant, number);
+                }
                 tenant
             }
             Operation::Run(slot, tenant, tokens) => {
@@ -109,9 +135,30 @@ impl World {
             Operation::Forget(tenant) => {
                 assert!(self.memory.forget(&name(tenant)).expect("a disk"));
                 self.memory.namespace(&name(tenant));
+                self.known.remove(&tenant);
                 tenant
             }
         }
+    }
+
+    /// Drafts what follows in a document and accepts it. Says whether there was anything.
+    fn accept(&self, tenant: u32, number: u32) -> bool {
+        let shared = self.memory.namespace(&name(tenant));
+        let mut drafter = Drafter::new(matches_only(), Some(shared));
+        let text = document(number, 100);
+        drafter.push_prompt(&text[40..60]);
+        let tree = drafter.draft(16, 0.0);
+        let accepted = tree.walk(&text[60..80]);
+        drafter.observe(&tree, &accepted);
+        !accepted.is_empty()
+    }
+
+    /// Documents of a tenant that outlived newer ones.
+    fn outlived(&self, tenant: u32) -> usize {
+        let known = self.known.get(&tenant).map_or(&[][..], Vec::as_slice);
+        let found: Vec<_> = known.iter().map(|&one| self.accept(tenant, one)).collect();
+        let newest_lost = found.iter().rposition(|is_found| !is_found).unwrap_or(0);
+        found[..newest_lost].iter().filter(|found| **found).count()
     }
 
     fn check(&self, operation: &Operation, tenant: u32, before: &[(u64, usize)]) {
@@ -123,7 +170,7 @@ impl World {
         for (other, (before, after)) in before.iter().zip(&after).enumerate() {
             let is_other = other as u32 != tenant;
             let is_within = before.1 <= SHARE_BYTES;
-            let takes_text = !matches!(operation, Operation::Run(..));
+            let takes_text = !matches!(operation, Operation::Run(..) | Operation::Accept(..));
             if is_other && (is_within || !takes_text) {
                 assert_eq!(before.0, after.0, "{} took from {other}", context());
             }
@@ -165,6 +212,25 @@ proptest! {
         let dropped = world.memory.dropped_tokens();
         prop_assert_eq!(dropped[DropReason::Damaged.index()], 0);
     }
+}
+
+#[test]
+fn operations_give_useful_text_its_second_chance() {
+    let mut runner = TestRunner::deterministic();
+    let mut outlived = 0;
+    for _ in 0..4 {
+        let mut world = World::new();
+        for _ in 0..300 {
+            let operation = operation().new_tree(&mut runner).expect("one").current();
+            let before = world.holdings();
+            let tenant = world.apply(operation);
+            world.check(&operation, tenant, &before);
+        }
+        outlived += (0..NUM_USERS)
+            .map(|user| world.outlived(user))
+            .sum::<usize>();
+    }
+    assert!(outlived > 0);
 }
 
 #[test]
