@@ -123,6 +123,20 @@ fn requests_take_text_of_their_own_namespace_inside_its_share() {
 }
 
 #[test]
+fn the_reserve_is_for_those_who_have_no_text_to_give() {
+    let (memory, _) = full(4 * MIB);
+    let greedy = memory.namespace(&name(9));
+    let text = num_tokens(&memory, 9);
+    // Beyond fifteen parts in sixteen is the reserve.
+    assert!(memory.bytes() > 4 * MIB * 14 / 16);
+    let _running: Vec<_> = (0..4)
+        .map(|_| drafter(&greedy, &document(78, 1_000)))
+        .collect();
+    assert!(num_tokens(&memory, 9) < text);
+    assert!(memory.bytes() <= 4 * MIB * 15 / 16, "the reserve stays");
+}
+
+#[test]
 fn a_request_drafts_from_its_own_text_where_nothing_is_kept() {
     let memory = memory(0);
     let text = document(1, 5_000);

@@ -178,7 +178,7 @@ impl Pool {
     }
 
     /// Leave for a running request of `requester` to own `bytes` of its own: free room inside the
-    /// share of `requester`, or the reserve, or room that text of `requester` above its share makes.
+    /// share of `requester`, or room that text of `requester` above its share makes, or the reserve.
     /// No other text goes. A budget of 0 bounds no request.
     pub(crate) fn grant_to_request(&self, bytes: usize, requester: &dyn Tenant) -> Option<Grant> {
         if self.capacity_bytes == 0 {
@@ -191,16 +191,18 @@ impl Pool {
         if fits_share && self.missing(bytes) == 0 {
             return Some(Grant::new(bytes, requests));
         }
-        let left = self.reserve_bytes() - self.reserve.bytes();
-        if bytes <= left / REQUEST_PARTS {
-            return Some(Grant::new(bytes, &self.reserve));
-        }
+        // The reserve is for those who have nothing of their own to give.
         let own_text = account.bytes().saturating_sub(requests.bytes());
         let makes_room = fits_share
             && account.bytes() + bytes > share
             && self.missing(bytes) <= own_text
             && self.shrink(bytes, requester);
-        makes_room.then(|| Grant::new(bytes, requests))
+        if makes_room {
+            return Some(Grant::new(bytes, requests));
+        }
+        let left = self.reserve_bytes() - self.reserve.bytes();
+        let fits_reserve = bytes <= left / REQUEST_PARTS;
+        fits_reserve.then(|| Grant::new(bytes, &self.reserve))
     }
 
     /// Makes room for `bytes` out of what `requester` has, and says whether that was enough. The
