@@ -26,6 +26,12 @@ impl Account {
         self.bytes.load(Relaxed)
     }
 
+    /// Whether both are parts of the same account.
+    fn is_beside(&self, other: &Self) -> bool {
+        let parents = self.parent.as_ref().zip(other.parent.as_ref());
+        parents.is_some_and(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
     fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Relaxed);
         if let Some(parent) = &self.parent {
@@ -74,11 +80,13 @@ impl Grant {
         self.account.subtract(self.bytes.swap(0, Relaxed));
     }
 
-    /// Books the bytes to another account of the budget.
+    /// Books the bytes to another account within the same one, whose count stays as it is: with
+    /// a moment of more it would exceed the budget, with one of less others might take the room.
     pub(crate) fn move_to(&mut self, account: &Arc<Account>) {
+        debug_assert!(self.account.is_beside(account));
         let bytes = self.bytes();
-        account.add(bytes);
-        self.account.subtract(bytes);
+        self.account.bytes.fetch_sub(bytes, Relaxed);
+        account.bytes.fetch_add(bytes, Relaxed);
         self.account = Arc::clone(account);
     }
 }
@@ -102,5 +110,37 @@ pub(crate) struct Unbounded;
 impl Room for Unbounded {
     fn ask(&self, bytes: usize) -> Option<Grant> {
         Some(Grant::unbounded(bytes))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    #[test]
+    fn bytes_that_move_count_once_at_any_moment() {
+        let budget = Arc::new(Account::default());
+        let (first, second) = (Account::within(&budget), Account::within(&budget));
+        let mut grant = Grant::new(64, &first);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut seen = [usize::MAX, 0];
+                while !done.load(Relaxed) {
+                    let bytes = budget.bytes();
+                    seen = [seen[0].min(bytes), seen[1].max(bytes)];
+                }
+                seen
+            });
+            for _ in 0..1_000_000 {
+                grant.move_to(&second);
+                grant.move_to(&first);
+            }
+            done.store(true, Relaxed);
+            assert_eq!(watch.join().unwrap(), [64, 64]);
+        });
+        assert_eq!((first.bytes(), second.bytes()), (64, 0));
     }
 }
