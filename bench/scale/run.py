@@ -45,12 +45,20 @@ def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
     tokens = QUICK_CORPUS_TOKENS if quick else _corpus_tokens(len(builds))
     more = {"corpus_tokens": tokens, "every": 4, "corpora": []}
     taken: list[_Samples] = [{} for _ in builds]
+    facts = machine.facts(threads=threads)
     for sampler in _SAMPLERS:
         count = QUICK if quick else LONG.get(sampler, MIN_PAIRS)
         _take(builds, sampler, Path(model), threads, more, COUNTED.get(sampler, count), taken)
-    of_base = taken[0] if base else {}
+        # A run that is stopped keeps what it has.
+        _write(builds, taken, tokens, facts)
+
+
+def _write(
+    builds: Sequence[Build], taken: Sequence[_Samples], tokens: int, facts: dict[str, Any]
+) -> None:
+    base = builds[:-1]
+    of_base: _Samples = taken[0] if base else {}
     ours = taken[-1]
-    facts = machine.facts(threads=threads)
     rows = [_cells(figure, of_base, ours) for figure in FIGURES if figure.name in ours]
     commits = [build.commit for build in builds]
     notes = [
