@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::store::block::Block;
 use crate::store::extent::{Extent, InsertedRange};
 use crate::store::view::View;
 use crate::{SEPARATOR, TokenId};
@@ -9,6 +10,10 @@ use crate::{SEPARATOR, TokenId};
 /// Tokens set aside for a running request at first; doubled each time up to the most.
 pub(super) const MIN_EXTENT_TOKENS: usize = 64;
 const MAX_EXTENT_TOKENS: usize = 1024;
+
+/// A running request sets aside one part in so many of a block at most. In a small share, whose
+/// blocks are small, many requests would else push each other's text out with room that none uses.
+const EXTENT_PARTS: usize = 8;
 
 /// Tokens repeated, as context, where a document goes on in another place.
 pub(crate) const CONTEXT_TOKENS: usize = 24;
@@ -108,7 +113,7 @@ impl Document {
             // It may have been evicted since.
             if let Some(block) = view.block(*id) {
                 if extent.room() == 0 {
-                    let wanted = count.max(self.min_tokens);
+                    let wanted = count.max(spare_tokens(self.min_tokens, block));
                     block.grow(extent, wanted);
                     if let Some(range) = self.ranges.last_mut() {
                         range.follow(extent);
@@ -124,7 +129,8 @@ impl Document {
         let context = &self.window[self.written.saturating_sub(CONTEXT_TOKENS)..self.written];
         let view = cells.view_with_room(context.len() + 2)?;
         let block = view.blocks().last()?;
-        let mut extent = block.reserve(context.len() + count.max(self.min_tokens));
+        let spare = spare_tokens(self.min_tokens, block);
+        let mut extent = block.reserve(context.len() + count.max(spare));
         self.min_tokens = (self.min_tokens * 2).min(MAX_EXTENT_TOKENS);
         block.write_context(&mut extent, context);
         self.ranges.push(InsertedRange::new(block.id(), &extent));
@@ -142,4 +148,9 @@ impl Document {
         self.window.clear();
         self.written = 0;
     }
+}
+
+/// Tokens to set aside in `block` where `min_tokens` are wished for.
+fn spare_tokens(min_tokens: usize, block: &Block) -> usize {
+    min_tokens.min((block.capacity() / EXTENT_PARTS).max(MIN_EXTENT_TOKENS))
 }

@@ -87,6 +87,29 @@ mod tests {
     }
 
     #[test]
+    fn many_lessons_in_a_small_share_leave_room_for_text() {
+        let config = MemoryConfig {
+            capacity_bytes: 16 << 20,
+            max_namespaces: 64,
+        };
+        let memory = DraftMemory::new(config).unwrap();
+        for number in 0..60 {
+            let text: Vec<_> = (0..20_000).map(|i| number * 20_000 + i).collect();
+            memory.namespace(&format!("n{number}")).insert(&text);
+        }
+        let shared = memory.namespace("n0");
+        let mut lessons: Vec<_> = (0..32).map(|_| shared.begin()).collect();
+        for token in 0..240 {
+            for lesson in &mut lessons {
+                lesson.push(&[token]);
+            }
+        }
+        // Its share holds about as many.
+        let (kept, taught) = (shared.info().num_tokens, 32 * 240);
+        assert!(kept * 10 > taught * 9, "{kept} of {taught}");
+    }
+
+    #[test]
     fn late_text_is_found_by_contexts_that_newer_text_has_not_crowded() {
         let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
         let shared = memory.namespace("a");
