@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import tempfile
@@ -13,7 +14,6 @@ from typing import Any
 
 from bench.against.build import Build, Child, busy_seconds
 from bench.draft.corpora.corpus import CorpusLock
-from bench.draft.ours import build_corpus
 from bench.support import machine, report
 from bench.support.pairs import MAX_FOREIGN_CORES, MIN_PAIRS, median_interval
 
@@ -76,7 +76,7 @@ def run(base: Path, model: str, *, pairs: int, threads: int, quick: bool) -> Non
     equal: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="spectrie-bench-") as work:
         dtypes = ["float32", *(["bfloat16"] if facts["bf16_instructions"] else [])]
-        for name, more in samplers_of(dtypes, _corpora(Path(model), Path(work))):
+        for name, more in samplers_of(dtypes, documents_of_code(Path(model), Path(work))):
             _compare(builds, name, Path(model), threads, more, pairs, rows, equal)
     different = sorted(what for what, same in equal.items() if not same)
     notes = [
@@ -129,25 +129,32 @@ def pairs_of(
     return rows, equal
 
 
-def samplers_of(dtypes: Sequence[str], corpora: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+def samplers_of(dtypes: Sequence[str], documents: str) -> list[tuple[str, dict[str, Any]]]:
     """Names of the samplers in order, each with what it needs."""
     return [
         *(("decode", {"dtype": dtype}) for dtype in dtypes),
         ("speculation", {"dtype": dtypes[-1]}),
         ("router", {}),
         ("overlap", {}),
-        ("draft", {"every": TRACE_PART, "corpora": corpora}),
+        ("draft", {"every": TRACE_PART, "documents": documents}),
     ]
 
 
-def _corpora(folder: Path, work: Path) -> list[str]:
-    """The code corpus as a file; none where its packages cannot be had."""
+def documents_of_code(folder: Path, work: Path) -> str:
+    """A file with the ids of the code corpus; empty where its packages cannot be had.
+
+    Args:
+        folder: The model, for its tokenizer.
+        work: Where the file goes.
+    """
     try:
         documents = CorpusLock.load("corpus").documents(folder / "tokenizer.json")
     except OSError as error:
-        print(f"against: no corpus, its packages cannot be had: {error}", file=sys.stderr)
-        return []
-    return [str(build_corpus("corpus", documents, work))]
+        print(f"bench: no corpus, its packages cannot be had: {error}", file=sys.stderr)
+        return ""
+    file = work / "documents.json"
+    file.write_text(json.dumps(documents), encoding="ascii")
+    return str(file)
 
 
 def _compare(

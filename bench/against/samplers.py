@@ -175,10 +175,17 @@ class Draft(Sampler):
         work = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         self.trace = work / "part.jsonl.xz"
         write(self.trace, read(TRACES / "code.jsonl.xz")[:: self.more["every"]])
+        self.corpora: list[str] = []
+        if self.more["documents"]:
+            from bench.draft.ours import build_corpus
+
+            # Each build has a format of its own.
+            documents = json.loads(Path(self.more["documents"]).read_text(encoding="ascii"))
+            self.corpora.append(str(build_corpus("corpus", documents, work)))
 
     def take(self, number: int) -> Sample:
         rates, facts = {}, {}
-        for name, corpora in (("own text", []), ("with corpus", self.more["corpora"])):
+        for name, corpora in (("own text", []), ("with corpus", self.corpora)):
             if name == "own text" or corpora:
                 report = self._replay(corpora)
                 rates[f"draft p50, {name}"] = 1e6 / report["draft_us_p50"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.against.build import Build, Child
+from bench.against.run import documents_of_code
 from bench.scale import price, samplers
 from bench.scale.figure import FIGURES, Figure, verdict
 from bench.support import machine, report
@@ -45,14 +47,16 @@ def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
     checkouts = [*([base.resolve()] if base else []), machine.ROOT]
     builds = [Build.of(checkout) for checkout in checkouts]
     tokens = QUICK_CORPUS_TOKENS if quick else _corpus_tokens(len(builds))
-    more = {"corpus_tokens": tokens, "every": 4, "corpora": []}
     taken: list[_Samples] = [{} for _ in builds]
     facts = machine.facts(threads=threads)
-    for sampler in _SAMPLERS:
-        count = QUICK if quick else LONG.get(sampler, MIN_PAIRS)
-        _take(builds, sampler, Path(model), threads, more, COUNTED.get(sampler, count), taken)
-        # A run that is stopped keeps what it has.
-        _write(builds, taken, tokens, facts)
+    with tempfile.TemporaryDirectory(prefix="spectrie-bench-") as work:
+        documents = "" if quick else documents_of_code(Path(model), Path(work))
+        more = {"corpus_tokens": tokens, "every": 4, "documents": documents}
+        for sampler in _SAMPLERS:
+            count = QUICK if quick else LONG.get(sampler, MIN_PAIRS)
+            _take(builds, sampler, Path(model), threads, more, COUNTED.get(sampler, count), taken)
+            # A run that is stopped keeps what it has.
+            _write(builds, taken, tokens, facts)
 
 
 def _write(
