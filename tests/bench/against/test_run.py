@@ -84,4 +84,4 @@ def test_seconds_of_a_process_hold_those_of_its_children() -> None:
 
 
 def test_every_sampler_of_a_run_is_known() -> None:
-    assert {name for name, _ in samplers_of(["float32"], [])} == set(SAMPLERS)
+    assert {name for name, _ in samplers_of(["float32"], "")} == set(SAMPLERS)
