@@ -71,8 +71,8 @@ def _write(
         (f"Base: commit {commits[0]}. " if base else "")
         + "Times are processor time of the engine's thread; forwards take none, or count as 10 ms where speculation"
         " on is compared with off. A figure is the median of its"
-        " samples, taken in turn where there are two builds. Corpus:"
-        f" {tokens:,} generated tokens."
+        " samples, taken in turn where there are two builds; the base has few where limits are for ours"
+        f" alone. Corpus: {tokens:,} generated tokens."
     ]
     data = {"commits": commits, "base": of_base, "ours": ours}
     report.write("scale", "Draft memory at size", facts, _HEADER, rows, data, notes)
