@@ -36,7 +36,7 @@ _Samples = dict[str, list[float]]
 
 
 def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
-    """Measures and writes `bench/results/scale.*`.
+    """Measures and writes `bench/results/scale/COMMIT.*`, named after the base, or this build without one.
 
     Args:
         base: Another checkout, built; without it only this one is measured.
@@ -75,7 +75,7 @@ def _write(
         f" alone. Corpus: {tokens:,} generated tokens."
     ]
     data = {"commits": commits, "base": of_base, "ours": ours}
-    report.write("scale", "Draft memory at size", facts, _HEADER, rows, data, notes)
+    report.write(f"scale/{commits[0]}", "Draft memory at size", facts, _HEADER, rows, data, notes)
 
 
 def _corpus_tokens(num_builds: int) -> int:
