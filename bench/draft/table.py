@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 def run(model: str) -> None:
-    """Replays every contender and writes `bench/results/draft*`."""
+    """Replays every contender and writes `bench/results/draft/`."""
     results = run_all(Path(model) / "tokenizer.json")
     memory = _memory()
     lines = numbers(results, memory)
@@ -43,13 +43,13 @@ def run(model: str) -> None:
         " (`bench/draft/traces`); times of rivals include the call from Python. Where the model"
         " answered, its top-8 is recycled at every position before the newest, prompts included, and"
         " what it says after one token alone is known."
-        " Every contender: [draft-all.md](draft-all.md).",
+        " Every contender: [all.md](all.md).",
         "",
-        "![accepted over drafted tokens](draft.svg)",
+        "![accepted over drafted tokens](curve.svg)",
         "",
     ]
     report.write(
-        "draft",
+        "draft/draft",
         "Drafting beside other drafters",
         facts,
         _HEADER,
@@ -57,8 +57,8 @@ def run(model: str) -> None:
         {"replays": results, "memory": memory},
         notes,
     )
-    draw(results, report.RESULTS / "draft.svg")
-    (report.RESULTS / "draft-all.md").write_text(everything(results, facts), encoding="utf-8")
+    draw(results, report.RESULTS / "draft/curve.svg")
+    (report.RESULTS / "draft/all.md").write_text(everything(results, facts), encoding="utf-8")
 
 
 def everything(results: Results, facts: dict[str, Any]) -> str:
