@@ -3,7 +3,11 @@
 #[path = "common/drafts.rs"]
 mod drafts;
 
+use std::collections::BTreeMap;
+
 use drafts::matches_only;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use spectrie_trie::{
     DraftConfig, DraftMemory, DraftMode, DraftTree, Drafter, MemoryConfig, SEPARATOR, TokenId,
     Weights,
@@ -71,6 +75,36 @@ fn assert_well_formed(tree: &DraftTree, max_nodes: usize, max_depth: usize) {
             assert_eq!(above, node_parent, "depth first");
         }
     }
+}
+
+/// The paths of a tree, with the value of each.
+fn paths(tree: &DraftTree) -> BTreeMap<Vec<TokenId>, u32> {
+    (0..tree.len() as u32)
+        .map(|index| {
+            let value = tree.nodes[index as usize].value;
+            (tree.path_tokens(index), value.to_bits())
+        })
+        .collect()
+}
+
+#[test]
+fn fewer_nodes_are_the_likeliest_of_more() {
+    // Few tokens, so that many follow each and a small tree cannot hold them all.
+    let mut random = StdRng::seed_from_u64(3);
+    let text: Vec<TokenId> = (0..4_000).map(|_| random.random_range(1..40)).collect();
+    let mut drafter = Drafter::new(DraftConfig::default(), None);
+    let mut num_cut = 0;
+    for part in text.chunks(40) {
+        drafter.push_prompt(part);
+        let all = paths(&drafter.draft(400, 0.0));
+        for max_nodes in [1, 4, 16, 40] {
+            let few = paths(&drafter.draft(max_nodes, 0.0));
+            assert_eq!(few.len(), max_nodes.min(all.len()));
+            assert!(few.iter().all(|(path, value)| all.get(path) == Some(value)));
+            num_cut += usize::from(few.len() < all.len());
+        }
+    }
+    assert!(num_cut > 100, "{num_cut}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::TokenId;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
-use crate::score::evidence::{Context, Evidence};
+use crate::score::evidence::{Context, Evidence, Seen};
 use crate::score::mixer::Mixer;
 use crate::score::scorer::{Scored, Scorer};
 use crate::sources::all::{AllSources, PREDICTION};
@@ -62,9 +62,10 @@ impl PartialOrd for Open {
 impl Ord for Open {
     fn cmp(&self, other: &Self) -> Ordering {
         // Ties go to the older node, then to the lower token, so that a replay is reproducible.
-        self.value
-            .total_cmp(&other.value)
-            .then_with(|| other.parent.cmp(&self.parent))
+        // Values are positive, so their bits are in their order.
+        let order = |open: &Self| u64::from(open.value.to_bits()) << 32 | u64::from(!open.parent);
+        order(self)
+            .cmp(&order(other))
             .then_with(|| other.token().cmp(&self.token()))
     }
 }
@@ -73,7 +74,7 @@ impl Ord for Open {
 #[derive(Debug)]
 struct Expectation {
     scored: Scored,
-    /// Its candidates, as a range of [`Expectations::tokens`].
+    /// Its candidates, as a range of [`Expectations::seen`].
     first: u32,
     last: u32,
 }
@@ -83,15 +84,15 @@ struct Expectation {
 pub(crate) struct Expectations {
     /// Per node of the tree; absent for those that were never scored.
     of_nodes: Vec<Option<Expectation>>,
-    tokens: Vec<TokenId>,
-    /// What was seen of each token.
-    evidence: Vec<Evidence>,
+    seen: Seen,
 }
 
 /// The search, and what it expected. Kept between drafts for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct BestFirst {
     open: BinaryHeap<Open>,
+    /// Values of open paths, while the least of some is found.
+    values: Vec<f32>,
     pub(crate) expected: Expectations,
 }
 
@@ -116,8 +117,7 @@ impl BestFirst {
     /// Forgets the last search, as when another mode drafted.
     pub(crate) fn clear(&mut self) {
         self.expected.of_nodes.clear();
-        self.expected.tokens.clear();
-        self.expected.evidence.clear();
+        self.expected.seen.clear();
         self.open.clear();
     }
 
@@ -134,6 +134,11 @@ impl BestFirst {
         self.clear();
         self.expected.of_nodes.push(None);
         self.expand(ROOT, builder, sources, prediction, trained, bounds);
+        let least = self.least_taken(bounds.max_nodes);
+        let bounds = Bounds {
+            min_value: bounds.min_value.max(least),
+            ..bounds
+        };
         let hope = if sources.has_answers() {
             HOPE_OF_ANSWERS
         } else {
@@ -147,14 +152,32 @@ impl BestFirst {
             };
             let node = builder.take(open.parent, candidate, open.value, sources, prediction);
             self.expected.of_nodes.push(None);
-            if usize::from(builder.nodes[node as usize].depth) < bounds.max_depth {
+            let hoped = open.value * hope;
+            let is_deepest = usize::from(builder.nodes[node as usize].depth) >= bounds.max_depth;
+            if !is_deepest && hoped >= least {
                 self.open.push(Open {
-                    value: open.value * hope,
+                    value: hoped,
                     parent: node,
                     candidate: None,
                 });
             }
         }
+    }
+
+    /// What a path must reach to be taken: as many as may be taken reach it already.
+    fn least_taken(&mut self, max_nodes: usize) -> f32 {
+        let Some(last) = max_nodes.checked_sub(1) else {
+            return 0.0;
+        };
+        self.values.clear();
+        self.values.extend(self.open.iter().map(|open| open.value));
+        if self.values.len() <= last {
+            return 0.0;
+        }
+        let (_, least, _) = self
+            .values
+            .select_nth_unstable_by(last, |a, b| b.total_cmp(a));
+        *least
     }
 
     fn expand(
@@ -192,20 +215,18 @@ impl BestFirst {
             depth: node.depth,
             lately: trained.calibration.inputs(),
         };
-        let scored = builder
-            .scorer
-            .score(context, trained.mixer, &mut builder.candidates);
         let expected = &mut self.expected;
-        let first = expected.tokens.len() as u32;
-        let tokens = builder.candidates.iter().map(|candidate| candidate.token);
-        expected.tokens.extend(tokens);
-        expected
-            .evidence
-            .extend_from_slice(builder.scorer.evidence());
+        let first = expected.seen.tokens.len() as u32;
+        let scored = builder.scorer.score(
+            context,
+            trained.mixer,
+            &mut builder.candidates,
+            &mut expected.seen,
+        );
         expected.of_nodes[parent as usize] = Some(Expectation {
             scored,
             first,
-            last: expected.tokens.len() as u32,
+            last: expected.seen.tokens.len() as u32,
         });
         let trust = trained.calibration.trust();
         for candidate in &mut builder.candidates {
@@ -222,16 +243,15 @@ impl BestFirst {
             .sum();
         let scale = node.value / sum.max(1.0);
         let min_value = bounds.min_value.max(MIN_VALUE);
-        for &candidate in &builder.candidates {
-            let value = scale * candidate.probability;
-            if value >= min_value {
-                self.open.push(Open {
+        self.open
+            .extend(builder.candidates.iter().filter_map(|&candidate| {
+                let value = scale * candidate.probability;
+                (value >= min_value).then_some(Open {
                     value,
                     parent,
                     candidate: Some(candidate),
-                });
-            }
-        }
+                })
+            }));
     }
 }
 
@@ -239,8 +259,15 @@ impl Expectations {
     fn of(&self, node: u32) -> Option<(&Scored, &[TokenId], &[Evidence])> {
         let expectation = self.of_nodes.get(node as usize)?.as_ref()?;
         let range = expectation.first as usize..expectation.last as usize;
-        let evidence = &self.evidence[range.clone()];
-        Some((&expectation.scored, &self.tokens[range], evidence))
+        let evidence = &self.seen.evidence[range.clone()];
+        Some((&expectation.scored, &self.seen.tokens[range], evidence))
+    }
+
+    /// What was seen of the candidates of the root.
+    #[cfg(test)]
+    pub(crate) fn of_root(&self) -> Vec<(TokenId, Evidence)> {
+        let (_, tokens, evidence) = self.of(ROOT).unwrap();
+        std::iter::zip(tokens.iter().copied(), evidence.iter().copied()).collect()
     }
 
     /// Notes whether what was expected after `node` came with `token`; false where the node was not

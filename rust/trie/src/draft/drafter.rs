@@ -362,14 +362,7 @@ impl Drafter {
     #[cfg(test)]
     pub(crate) fn root_evidence(&mut self) -> Vec<(TokenId, crate::score::evidence::Evidence)> {
         self.draft(0, 0.0);
-        let tokens = self
-            .builder
-            .candidates
-            .iter()
-            .map(|candidate| candidate.token);
-        tokens
-            .zip(self.builder.scorer.evidence().iter().copied())
-            .collect()
+        self.search.expected.of_root()
     }
 
     /// Returns the number of emitted tokens that equalled the token at the prediction's cursor.

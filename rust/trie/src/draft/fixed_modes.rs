@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
-use crate::score::evidence::Context;
+use crate::score::evidence::{Context, Seen};
 use crate::score::mixer::Mixer;
 use crate::sources::all::AllSources;
 use crate::sources::prediction::Prediction;
@@ -222,6 +222,7 @@ fn branches(parent: u32, occurrences: &[Occurrence]) -> Vec<Branch> {
 /// Scores every chosen node from all the occurrences after its parent.
 fn give_values(builder: &mut TreeBuilder) {
     let mixer = Mixer::default();
+    let mut seen = Seen::default();
     for parent in 0..builder.nodes.len() as u32 {
         let above = builder.nodes[parent as usize];
         let context = Context {
@@ -231,9 +232,8 @@ fn give_values(builder: &mut TreeBuilder) {
             depth: above.depth,
             lately: Calibration::default().inputs(),
         };
-        builder
-            .scorer
-            .score(context, &mixer, &mut builder.candidates);
+        let candidates = &mut builder.candidates;
+        builder.scorer.score(context, &mixer, candidates, &mut seen);
         for candidate in &builder.candidates {
             let Some(child) = builder.child(parent, candidate.token) else {
                 continue;

@@ -1,7 +1,7 @@
 //! The features of one candidate of a node, beside its rivals.
 
 use crate::score::calibration::Calibration;
-use crate::score::evidence::{Context, Evidence, Gathering};
+use crate::score::evidence::{Context, Evidence, Gathered};
 use crate::score::inputs::{
     BOTH_NEWEST, DEPTH, Features, HINTS, LAST_ALONE, LATELY, NEWEST_AND_LIKELY, NUM_FEATURES, OWN,
     PAIR_IN_TEXT, RECYCLED, RIVALS, SHARED, TEXT, logit,
@@ -33,8 +33,8 @@ impl Default for Logs {
     }
 }
 
-fn at(table: &[f32; NUM_LOGS], count: f32) -> f32 {
-    table[(count as usize).min(NUM_LOGS - 1)]
+fn at(table: &[f32; NUM_LOGS], count: impl Into<u32>) -> f32 {
+    table[(count.into() as usize).min(NUM_LOGS - 1)]
 }
 
 /// What the candidates of a node have in common.
@@ -43,7 +43,7 @@ pub(crate) struct Node {
     /// Highest level matched, own and shared.
     tops: [Option<usize>; 2],
     /// Occurrences at any level and at the highest, own and shared.
-    totals: [[f32; 2]; 2],
+    totals: [[u32; 2]; 2],
     /// Longest match, own and shared.
     longest: [u16; 2],
     /// Logarithm of the candidates that some text names.
@@ -58,29 +58,31 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Adds up what the candidates were seen with.
-    pub(crate) fn new(gathering: &Gathering, context: Context<'_>, logs: &Logs) -> Self {
+    /// Adds up what the candidates that texts name were seen with.
+    pub(crate) fn new(
+        gathered: Gathered,
+        in_text: &[Evidence],
+        context: Context<'_>,
+        logs: &Logs,
+    ) -> Self {
         let mut node = Self {
-            tops: gathering.tops,
-            totals: [[0.0; 2]; 2],
+            tops: gathered.tops,
+            totals: [[0; 2]; 2],
             longest: [0; 2],
-            rivals: 0.0,
+            rivals: (in_text.len().max(1) as f32).ln(),
             answered: [0, 1, 2].map(|kind| context.answers[kind].is_some()),
-            num_hints: gathering.num_hints,
+            num_hints: gathered.num_hints,
             lately: context.lately,
-            depth: at(&logs.plus_one, f32::from(context.depth)),
+            depth: at(&logs.plus_one, context.depth),
         };
-        let mut rivals: u16 = 0;
-        for evidence in &gathering.all {
-            rivals += u16::from(evidence.is_in_text());
-            for kind in 0..2 {
-                let Some(top) = node.tops[kind] else { continue };
-                node.totals[kind][0] += evidence.counts[kind][0];
-                node.totals[kind][1] += evidence.counts[kind][top];
+        for kind in 0..2 {
+            let Some(top) = node.tops[kind] else { continue };
+            for evidence in in_text {
+                node.totals[kind][0] += u32::from(evidence.counts[kind][0]);
+                node.totals[kind][1] += u32::from(evidence.counts[kind][top]);
                 node.longest[kind] = node.longest[kind].max(evidence.longest[kind]);
             }
         }
-        node.rivals = f32::from(rivals.max(1)).ln();
         node
     }
 
@@ -93,7 +95,7 @@ impl Node {
         }
         for kind in 0..2 {
             if let Some(top) = self.tops[kind] {
-                let text = self.text(evidence, kind, top, logs);
+                let text = self.text(evidence, kind, top, logit(evidence.blends[1 + kind]), logs);
                 x[TEXT[kind]..TEXT[kind] + text.len()].copy_from_slice(&text);
             }
         }
@@ -103,8 +105,8 @@ impl Node {
         x[RIVALS] = self.rivals;
         x[DEPTH] = self.depth;
         let [own, shared] = evidence.newest;
-        x[OWN] = flag(evidence.counts[0][0] > 0.0);
-        x[SHARED] = flag(evidence.counts[1][0] > 0.0);
+        x[OWN] = flag(evidence.counts[0][0] > 0);
+        x[SHARED] = flag(evidence.counts[1][0] > 0);
         x[BOTH_NEWEST] = flag(own && shared);
         x[NEWEST_AND_LIKELY] = flag(own && evidence.was_likely());
         x[PAIR_IN_TEXT] = flag(evidence.recycled[0] > 0.0 && evidence.is_in_text());
@@ -117,21 +119,28 @@ impl Node {
         x
     }
 
-    /// What one kind of text says: its blend, times seen, all occurrences, newest, share of the
+    /// What one kind of text says: the log-odds of its `blend`, times seen, all occurrences, newest, share of the
     /// longest matches, own longest match, whether that is the longest, and the weight of the
     /// longest matches that do not name the candidate.
-    fn text(&self, evidence: &Evidence, kind: usize, top: usize, logs: &Logs) -> [f32; 8] {
-        let count = evidence.counts[kind][top];
+    fn text(
+        &self,
+        evidence: &Evidence,
+        kind: usize,
+        top: usize,
+        blend: f32,
+        logs: &Logs,
+    ) -> [f32; 8] {
+        let count = u32::from(evidence.counts[kind][top]);
         let [all, longest] = self.totals[kind];
         [
-            logit(evidence.blends[1 + kind]),
+            blend,
             at(&logs.plus_one, evidence.counts[kind][0]),
             at(&logs.plus_one, all),
             flag(evidence.newest[kind]),
             at(&logs.share, count) - at(&logs.share, longest - count),
-            at(&logs.plus_one, f32::from(evidence.longest[kind])),
+            at(&logs.plus_one, evidence.longest[kind]),
             flag(evidence.longest[kind] == self.longest[kind]),
-            if count > 0.0 {
+            if count > 0 {
                 0.0
             } else {
                 -at(&logs.plus_one, longest)
@@ -150,15 +159,15 @@ impl Node {
 
     /// What one kind of hint says: its share of them, newest, and their number.
     fn hints(&self, evidence: &Evidence, kind: usize, logs: &Logs) -> [f32; 3] {
-        let total = f32::from(self.num_hints[kind]);
-        if total == 0.0 {
+        let total = self.num_hints[kind];
+        if total == 0 {
             return [0.0; 3];
         }
-        let count = f32::from(evidence.hints[kind]);
+        let count = evidence.hints[kind];
         [
             at(&logs.hint[0], count) - at(&logs.hint[1], total - count),
             flag(evidence.newest_hint >> kind & 1 == 1),
-            if count > 0.0 {
+            if count > 0 {
                 at(&logs.plus_one, count)
             } else {
                 -at(&logs.plus_one, total)
@@ -191,7 +200,7 @@ impl<'a> LogOdds<'a> {
         let nobody = Evidence::default();
         let silent_text = [0, 1].map(|kind| {
             node.tops[kind].map_or(0.0, |top| {
-                let text = node.text(&nobody, kind, top, logs);
+                let text = node.text(&nobody, kind, top, logit(0.0), logs);
                 dot(&weights[TEXT[kind]..TEXT[kind] + text.len()], &text)
             })
         });
@@ -231,12 +240,17 @@ impl<'a> LogOdds<'a> {
         let mut sum = self.nothing;
         let in_text = evidence.is_in_text();
         if in_text {
-            sum += weights[1] * logit(evidence.blends[0]) - self.silent_blend;
+            let both = logit(evidence.blends[0]);
+            sum += weights[1] * both - self.silent_blend;
             for kind in 0..2 {
-                if evidence.counts[kind][0] > 0.0
+                if evidence.counts[kind][0] > 0
                     && let Some(top) = self.node.tops[kind]
                 {
-                    let text = self.node.text(evidence, kind, top, self.logs);
+                    // Text of one kind alone has one blend, and a logarithm takes long.
+                    let alone = evidence.blends[1 + kind];
+                    let is_alone = alone.to_bits() == evidence.blends[0].to_bits();
+                    let blend = if is_alone { both } else { logit(alone) };
+                    let text = self.node.text(evidence, kind, top, blend, self.logs);
                     sum += dot(&weights[TEXT[kind]..TEXT[kind] + 8], &text);
                     sum += weights[[OWN, SHARED][kind]] - self.silent_text[kind];
                 }
@@ -278,6 +292,7 @@ fn flag(is: bool) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score::evidence::{Seen, gather};
     use crate::sources::hints::Hint;
     use crate::sources::recycled::answer::Answer;
     use crate::store::chains::Occurrence;
@@ -305,24 +320,29 @@ mod tests {
             depth: 2,
             lately: [0.5, -0.25, 1.0],
         };
-        let mut gathering = Gathering::default();
-        gathering.gather(context, &mut Vec::new());
-        for (index, evidence) in gathering.all.iter_mut().enumerate() {
+        let mut seen = Seen::default();
+        let gathered = gather(context, &mut Vec::new(), &mut seen);
+        for (index, evidence) in seen.evidence.iter_mut().enumerate() {
             if evidence.is_in_text() {
                 evidence.blends[0] = 0.1 + 0.1 * index as f32;
             }
             for kind in 0..2 {
-                if evidence.counts[kind][0] > 0.0 {
+                if evidence.counts[kind][0] > 0 {
                     evidence.blends[1 + kind] = 0.3;
                 }
             }
         }
         let logs = Logs::default();
-        let node = Node::new(&gathering, context, &logs);
+        let node = Node::new(
+            gathered,
+            &seen.evidence[..gathered.num_in_text],
+            context,
+            &logs,
+        );
         let weights = std::array::from_fn(|index| (index as f32 * 0.7).sin());
         let odds = LogOdds::new(&node, &weights, &logs);
-        assert_eq!(gathering.all.len(), 8);
-        for evidence in &gathering.all {
+        assert_eq!(seen.evidence.len(), 8);
+        for evidence in &seen.evidence {
             let slow = dot(&weights, &node.features(evidence, &logs));
             let fast = odds.of(evidence);
             assert!((slow - fast).abs() < 1e-3, "{slow} {fast} {evidence:?}");

@@ -12,7 +12,7 @@
 //! [`crate::score::features`], [`crate::score::mixer`].
 
 use crate::score::candidate::Candidate;
-use crate::score::evidence::{Context, Evidence, Gathering, LEVELS};
+use crate::score::evidence::{Context, Evidence, LEVELS, Seen, gather};
 use crate::score::features::{LogOdds, Logs, Node};
 use crate::score::inputs::logistic;
 use crate::score::mixer::{Mixer, Situation};
@@ -44,25 +44,27 @@ pub(crate) struct Scored {
     pub(crate) mass: f32,
 }
 
-/// Scores the continuations of a node. Keeps its working memory between nodes.
+/// Scores the continuations of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Scorer {
-    gathering: Gathering,
     logs: Logs,
 }
 
 impl Scorer {
     /// Replaces `candidates` by every continuation that `context` names, with its probability, in
-    /// the order of first sight.
+    /// the order of first sight, and appends to `seen` what names them.
     pub(crate) fn score(
-        &mut self,
+        &self,
         context: Context<'_>,
         mixer: &Mixer,
         candidates: &mut Vec<Candidate>,
+        seen: &mut Seen,
     ) -> Scored {
-        self.gathering.gather(context, candidates);
-        let tops = self.gathering.tops;
-        let in_text = &mut self.gathering.all[..self.gathering.num_in_text];
+        let first = seen.evidence.len();
+        let gathered = gather(context, candidates, seen);
+        let tops = gathered.tops;
+        let all = &mut seen.evidence[first..];
+        let in_text = &mut all[..gathered.num_in_text];
         match tops {
             [Some(own), Some(shared)] => {
                 blend(in_text, 0, own.max(shared));
@@ -84,12 +86,18 @@ impl Scorer {
                 [None, None, None] => 0,
             },
         };
-        let node = Node::new(&self.gathering, context, &self.logs);
+        let node = Node::new(gathered, in_text, context, &self.logs);
         let weights = mixer.weights(situation);
         let log_odds = LogOdds::new(&node, &weights, &self.logs);
         let mut mass = 0.0;
-        for (candidate, evidence) in candidates.iter_mut().zip(&self.gathering.all) {
-            candidate.probability = logistic(log_odds.of(evidence));
+        let mut before: Option<(&Evidence, f32)> = None;
+        for (candidate, evidence) in candidates.iter_mut().zip(&*all) {
+            // Many were seen once, after the same few tokens.
+            candidate.probability = match before {
+                Some((same, probability)) if same == evidence => probability,
+                _ => logistic(log_odds.of(evidence)),
+            };
+            before = Some((evidence, candidate.probability));
             mass += candidate.probability;
         }
         if mass > 1.0 {
@@ -104,11 +112,6 @@ impl Scorer {
         }
     }
 
-    /// What was seen of the candidates of the node scored last, in their order.
-    pub(crate) fn evidence(&self) -> &[Evidence] {
-        &self.gathering.all
-    }
-
     /// Trains `mixer` with what came of the candidates of a node.
     pub(crate) fn learn<'a>(
         &self,
@@ -118,11 +121,22 @@ impl Scorer {
     ) {
         let weights = mixer.weights(scored.situation);
         let log_odds = LogOdds::new(&scored.node, &weights, &self.logs);
+        let mut before: Option<(&Evidence, f32)> = None;
+        let mut features = None;
         for (evidence, came) in outcomes {
-            let error = f32::from(u8::from(came)) - logistic(log_odds.of(evidence));
+            let probability = match before {
+                Some((same, probability)) if same == evidence => probability,
+                _ => {
+                    features = None;
+                    logistic(log_odds.of(evidence))
+                }
+            };
+            before = Some((evidence, probability));
+            let error = f32::from(u8::from(came)) - probability;
             if error.abs() >= MIN_ERROR {
-                let features = scored.node.features(evidence, &self.logs);
-                mixer.learn(scored.situation, &features, error);
+                let features =
+                    features.get_or_insert_with(|| scored.node.features(evidence, &self.logs));
+                mixer.learn(scored.situation, features, error);
             }
         }
     }
@@ -140,7 +154,7 @@ fn blend_alone(all: &mut [Evidence], index: usize, top: usize) {
 fn blend(all: &mut [Evidence], index: usize, top: usize) {
     let [own, shared] = BLENDS[index];
     let weigh = |evidence: &Evidence, level: usize| {
-        evidence.counts[0][level] * own + evidence.counts[1][level] * shared
+        f32::from(evidence.counts[0][level]) * own + f32::from(evidence.counts[1][level]) * shared
     };
     let mut scale = [0.0_f32; LEVELS.len()];
     let mut escape = [0.0_f32; LEVELS.len()];
@@ -192,7 +206,9 @@ mod tests {
 
     fn score(occurrences: &[Occurrence]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        Scorer::default().score(context(occurrences), &Mixer::default(), &mut candidates);
+        let context = context(occurrences);
+        let mut seen = Seen::default();
+        Scorer::default().score(context, &Mixer::default(), &mut candidates, &mut seen);
         candidates
     }
 
@@ -211,8 +227,9 @@ mod tests {
             .map(|i| seen(i % 7, (i % 24 + 1) as u16, 2))
             .collect();
         let mut candidates = Vec::new();
+        let (context, mut seen) = (context(&occurrences), Seen::default());
         let mass = Scorer::default()
-            .score(context(&occurrences), &Mixer::default(), &mut candidates)
+            .score(context, &Mixer::default(), &mut candidates, &mut seen)
             .mass;
         let sum: f32 = candidates
             .iter()
