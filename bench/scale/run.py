@@ -21,7 +21,8 @@ __all__ = ["run"]
 
 COUNTED = {"held": 1, "disk": 1}
 """Samplers that count: one sample says it all."""
-LONG = {"ends": 5}
+SAMPLES = {"ends": 5, "price": 30}
+"""Fewer where one takes long, more where a net gain needs so many steps held out."""
 OF_BASE = {"beside": 5, "size": 5, "price": 2}
 """Samples of the base where limits are for ours alone: enough to tell where it stands, which takes it long."""
 QUICK = 2
@@ -53,7 +54,7 @@ def run(base: Path | None, model: str, *, threads: int, quick: bool) -> None:
         documents = "" if quick else documents_of_code(Path(model), Path(work))
         more = {"corpus_tokens": tokens, "every": 4, "documents": documents}
         for sampler in _SAMPLERS:
-            count = QUICK if quick else LONG.get(sampler, MIN_PAIRS)
+            count = QUICK if quick else SAMPLES.get(sampler, MIN_PAIRS)
             _take(builds, sampler, Path(model), threads, more, COUNTED.get(sampler, count), taken)
             # A run that is stopped keeps what it has.
             _write(builds, taken, tokens, facts)
