@@ -57,8 +57,6 @@ pub struct Drafter {
     room: Arc<dyn Room>,
     recycled: GrowingTable,
     mixer: Mixer,
-    /// The weights this request began with.
-    first_weights: Weights,
     calibration: Calibration,
     /// The node of the last draft that the output has reached, while it follows the draft.
     reached: Option<u32>,
@@ -82,7 +80,8 @@ impl Drafter {
     pub fn new(config: DraftConfig, shared: Option<Arc<SharedTrie>>) -> Self {
         let weights = shared
             .as_ref()
-            .map_or_else(Weights::default, |shared| shared.weights());
+            .and_then(|shared| shared.learned())
+            .map_or_else(Weights::default, |learned| learned.get(false));
         let room: Arc<dyn Room> = match &shared {
             Some(shared) => Arc::clone(shared) as Arc<dyn Room>,
             None => Arc::new(Unbounded),
@@ -98,8 +97,7 @@ impl Drafter {
             search: BestFirst::default(),
             recycled: GrowingTable::new(MAX_RECYCLED_KEYS),
             room,
-            mixer: Mixer::new(weights.clone()),
-            first_weights: weights,
+            mixer: Mixer::new(weights),
             calibration: Calibration::default(),
             reached: None,
             trains_later: false,
@@ -131,9 +129,7 @@ impl Drafter {
     /// Replaces the weights of the namespace and the training rate per label.
     #[must_use]
     pub fn with_weights(mut self, weights: Weights, rate: f32) -> Self {
-        self.first_weights = weights.clone();
-        self.mixer = Mixer::new(weights);
-        self.mixer.set_rate(rate);
+        self.mixer = Mixer::given(weights, rate);
         self
     }
 
@@ -192,6 +188,9 @@ impl Drafter {
         }
         if !self.trains_later {
             self.train();
+        }
+        if let Some(learned) = self.shared.as_ref().and_then(|shared| shared.learned()) {
+            self.mixer.choose(self.calibration, learned);
         }
     }
 
@@ -375,8 +374,9 @@ impl Drafter {
 impl Drop for Drafter {
     fn drop(&mut self) {
         self.train();
-        if let Some(shared) = self.shared.as_ref().filter(|_| self.contributes) {
-            shared.adopt(&self.first_weights, self.mixer.all());
+        let shared = self.shared.as_ref().filter(|_| self.contributes);
+        if let Some(learned) = shared.and_then(|shared| shared.learned()) {
+            self.mixer.leave(learned);
         }
     }
 }

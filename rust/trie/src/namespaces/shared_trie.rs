@@ -18,7 +18,7 @@ use crate::sources::recycled::growing::GrowingTable;
 use crate::sources::recycled::table::Recycled;
 use crate::store::grant::Account;
 use crate::store::view::View;
-use crate::{Bigrams, Corpus, TokenId, Weights};
+use crate::{Bigrams, Corpus, TokenId};
 
 /// Most tokens written in one turn, so that other writers wait for a few milliseconds at most.
 pub(super) const TURN_TOKENS: usize = 4096;
@@ -246,16 +246,9 @@ impl SharedTrie {
         self.recycled.add_credit(tokens);
     }
 
-    /// The weights that a new request starts from.
-    pub(crate) fn weights(&self) -> Weights {
-        self.learned.start()
-    }
-
-    /// Takes over a share of what a request learned.
-    pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
-        if !self.is_forgotten() {
-            self.learned.adopt(start, end);
-        }
+    /// The weights that requests learned; `None` once it is forgotten.
+    pub(crate) fn learned(&self) -> Option<&LearnedWeights> {
+        (!self.is_forgotten()).then_some(&self.learned)
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -14,6 +14,9 @@ const DISTRUST: f32 = 3.0;
 const UNLIKELY: f32 = 0.35;
 const UNDERSTATED: f32 = 0.25;
 
+/// Shares of hits lately below which a request goes astray, and above which it no longer does.
+const ASTRAY: [f32; 2] = [0.25, 0.5];
+
 /// What was expected of the nodes that the output reached, and what came. Nodes it did not reach
 /// say nothing and are not counted.
 ///
@@ -42,6 +45,12 @@ impl Calibration {
         self.misses = self.misses * KEEP + (1.0 - hit);
         self.streak = hit * (self.streak + 1.0);
         self.wrong = (1.0 - hit) * (self.wrong + mass);
+    }
+
+    /// Whether hardly anything that the request says was expected at all, if it `was` so before.
+    pub(crate) fn is_astray(self, was: bool) -> bool {
+        let share = (self.came + PRIOR) / (self.came + self.misses + 2.0 * PRIOR);
+        share < ASTRAY[usize::from(was)]
     }
 
     /// A factor on the odds of every candidate: 1, unless hits were promised again and again and
@@ -93,6 +102,24 @@ mod tests {
         }
         let high = calibration.inputs();
         assert!(high[0] > 0.0 && high[1] > 0.0 && high[2] > 1.0, "{high:?}");
+    }
+
+    #[test]
+    fn misses_lead_astray_and_hits_lead_back() {
+        let mut calibration = Calibration::default();
+        let mut is_astray = false;
+        let mut labels = |hit, count| {
+            for _ in 0..count {
+                calibration.label(0.5, hit);
+                is_astray = calibration.is_astray(is_astray);
+            }
+            is_astray
+        };
+        assert!(!labels(false, 2));
+        assert!(labels(false, 6));
+        assert!(labels(true, 2));
+        assert!(!labels(true, 3));
+        assert!(!labels(false, 2));
     }
 
     #[test]

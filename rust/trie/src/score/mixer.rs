@@ -8,8 +8,9 @@
 
 use std::sync::LazyLock;
 
+use crate::score::calibration::Calibration;
 use crate::score::inputs::{Features, NUM_FEATURES};
-use crate::score::weights::{OWN_SETS, SHARED_SETS, Weights};
+use crate::score::weights::{LearnedWeights, OWN_SETS, SHARED_SETS, Weights};
 
 /// Step of the online training, per label.
 const RATE: f32 = 0.001;
@@ -41,6 +42,12 @@ impl Situation {
 #[derive(Clone, Debug)]
 pub(crate) struct Mixer {
     weights: Weights,
+    /// What they were before the request changed them, since it last chose.
+    first: Weights,
+    /// Whether they are its namespace's for requests that go astray; `None` for a caller's own.
+    is_astray: Option<bool>,
+    /// What it changed before that, not astray and astray.
+    changes: [Option<Weights>; 2],
     rate: f32,
 }
 
@@ -55,8 +62,21 @@ impl Mixer {
     /// A mixer that starts from `weights`.
     pub(crate) fn new(weights: Weights) -> Self {
         Self {
+            first: weights.clone(),
             weights,
+            is_astray: Some(false),
+            changes: [None, None],
             rate: RATE,
+        }
+    }
+
+    /// A mixer that starts from a caller's `weights`, whatever a namespace learned, and trains them
+    /// by `rate`.
+    pub(crate) fn given(weights: Weights, rate: f32) -> Self {
+        Self {
+            is_astray: None,
+            rate,
+            ..Self::new(weights)
         }
     }
 
@@ -64,8 +84,39 @@ impl Mixer {
         &self.weights
     }
 
-    pub(crate) fn set_rate(&mut self, rate: f32) {
-        self.rate = rate;
+    /// Goes on with what a namespace learned from requests like this one, and with what the request
+    /// changed itself, once it goes astray or no longer does.
+    pub(crate) fn choose(&mut self, calibration: Calibration, learned: &LearnedWeights) {
+        let Some(was) = self.is_astray else { return };
+        let is_astray = calibration.is_astray(was);
+        if is_astray == was {
+            return;
+        }
+        self.note_changes();
+        self.weights = learned.get(is_astray);
+        for change in self.changes.iter().flatten() {
+            self.weights.add(change, 1.0);
+        }
+        self.first.clone_from(&self.weights);
+        self.is_astray = Some(is_astray);
+    }
+
+    /// Leaves a namespace a share of what the request changed.
+    pub(crate) fn leave(&mut self, learned: &LearnedWeights) {
+        self.note_changes();
+        for (is_astray, change) in [false, true].into_iter().zip(&mut self.changes) {
+            if let Some(change) = change.take() {
+                learned.adopt(is_astray, &change);
+            }
+        }
+    }
+
+    fn note_changes(&mut self) {
+        let index = usize::from(self.is_astray == Some(true));
+        let changes = self.changes[index].get_or_insert_with(Weights::zero);
+        changes.add(&self.weights, 1.0);
+        changes.add(&self.first, -1.0);
+        self.first.clone_from(&self.weights);
     }
 
     /// The weights that count at a node, added up.
@@ -107,8 +158,7 @@ mod tests {
             own: 3,
             ..Situation::default()
         };
-        let mut mixer = Mixer::default();
-        mixer.set_rate(0.05);
+        let mut mixer = Mixer::given(Weights::default(), 0.05);
         let said = |mixer: &Mixer| {
             let weights = mixer.weights(here);
             logistic(weights[0] * features[0] + weights[2] * features[2])
@@ -132,5 +182,34 @@ mod tests {
             now[2] - then[2]
         };
         assert!(moved(here).abs() > 1.5 * moved(elsewhere).abs());
+    }
+
+    #[test]
+    fn a_request_that_goes_astray_takes_its_changes_along_and_leaves_a_share_where_they_were_made()
+    {
+        let learned = LearnedWeights::default();
+        let shipped = Weights::default();
+        let mut mixer = Mixer::new(shipped.clone());
+        let first = |weights: &Weights| weights.set(0)[0] - shipped.set(0)[0];
+        let mut astray = Calibration::default();
+        (0..9).for_each(|_| astray.label(0.5, false));
+
+        mixer.weights.set_mut(0)[0] += 1.0;
+        mixer.choose(Calibration::default(), &learned);
+        mixer.choose(astray, &learned);
+        mixer.weights.set_mut(0)[0] += 2.0;
+        mixer.choose(Calibration::default(), &learned);
+        assert!((first(mixer.all()) - 3.0).abs() < 1e-6);
+        assert!([false, true].iter().all(|&set| learned.get(set) == shipped));
+
+        mixer.leave(&learned);
+        let [kept, kept_astray] = [false, true].map(|set| first(&learned.get(set)));
+        assert!(kept > 0.0 && kept < 1.0, "{kept}");
+        assert!((kept_astray - 2.0 * kept).abs() < 1e-6);
+        mixer.leave(&learned);
+        assert!(
+            (first(&learned.get(false)) - kept).abs() < 1e-6,
+            "only once"
+        );
     }
 }

@@ -27,9 +27,7 @@ pub struct Weights {
 impl Default for Weights {
     /// Returns the shipped weights.
     fn default() -> Self {
-        let mut weights = Self {
-            sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
-        };
+        let mut weights = Self::zero();
         weights.fill(PRIOR);
         weights
     }
@@ -82,36 +80,46 @@ impl Weights {
         &mut self.sets[index]
     }
 
-    /// Moves by a share of the way from `start` to `end`.
-    fn follow(&mut self, start: &Self, end: &Self, share: f32) {
-        let pairs = start.sets.iter().flatten().zip(end.sets.iter().flatten());
-        for (weight, (start, end)) in self.sets.iter_mut().flatten().zip(pairs) {
-            *weight += share * (end - start);
+    /// No weights at all: a change that changes nothing.
+    pub(crate) fn zero() -> Self {
+        Self {
+            sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
+        }
+    }
+
+    /// Adds a share of `change`.
+    pub(crate) fn add(&mut self, change: &Self, share: f32) {
+        let pairs = self.sets.iter_mut().zip(change.sets.iter());
+        for (set, change) in pairs {
+            for (weight, change) in set.iter_mut().zip(change) {
+                *weight += share * change;
+            }
         }
     }
 }
 
-/// Weights learned from the requests of one namespace.
+/// Weights learned from the requests of one namespace: one set while a request goes astray, one
+/// else. So what nothing predicts does not lower what is promised to what is predictable.
 #[derive(Debug, Default)]
-pub(crate) struct LearnedWeights(Mutex<Option<Weights>>);
+pub(crate) struct LearnedWeights(Mutex<[Option<Weights>; 2]>);
 
 impl LearnedWeights {
-    /// Where a new request starts.
-    pub(crate) fn start(&self) -> Weights {
+    /// What a request goes on with that goes astray, or does not.
+    pub(crate) fn get(&self, is_astray: bool) -> Weights {
         let learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.clone().unwrap_or_default()
+        learned[usize::from(is_astray)].clone().unwrap_or_default()
     }
 
-    /// Takes over a share of what a request learned between `start` and `end`.
-    pub(crate) fn adopt(&self, start: &Weights, end: &Weights) {
+    /// Takes over a share of what a request changed.
+    pub(crate) fn adopt(&self, is_astray: bool, change: &Weights) {
         let mut learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let weights = learned.get_or_insert_default();
-        weights.follow(start, end, ADOPTED);
+        let weights = learned[usize::from(is_astray)].get_or_insert_default();
+        weights.add(change, ADOPTED);
     }
 
     /// Goes back to the weights that ship.
     pub(crate) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = <_>::default();
     }
 }
 
@@ -141,13 +149,14 @@ mod tests {
     #[test]
     fn a_namespace_takes_over_a_share_and_forgets_it() {
         let learned = LearnedWeights::default();
-        let start = learned.start();
-        let mut end = start.clone();
-        end.set_mut(0)[0] += 1.0;
-        learned.adopt(&start, &end);
-        let moved = learned.start().set(0)[0] - start.set(0)[0];
+        let start = learned.get(false);
+        let mut change = Weights::zero();
+        change.set_mut(0)[0] = 1.0;
+        learned.adopt(true, &change);
+        assert_eq!(learned.get(false), start);
+        let moved = learned.get(true).set(0)[0] - start.set(0)[0];
         assert!((moved - ADOPTED).abs() < 1e-6);
         learned.forget();
-        assert_eq!(learned.start(), start);
+        assert_eq!(learned.get(true), start);
     }
 }

@@ -229,7 +229,7 @@ proptest! {
                 return Err(TestCaseError::fail(format!("{token} has no evidence")));
             };
             let [own, shared] = found.counts;
-            prop_assert_eq!([own[0] as u16, shared[0] as u16], seen);
+            prop_assert_eq!([own[0], shared[0]], seen);
             for kind in [1, 2] {
                 let blend = truth.blend(token, BLENDS[kind]);
                 prop_assert!((found.blends[kind] - blend).abs() < 1e-4, "{found:?} {blend}");
