@@ -36,12 +36,14 @@ def test_tables_replace_what_stood_between_the_markers(tmp_path: Path) -> None:
 
 def test_links_of_a_result_lead_to_the_same_file_from_the_page(tmp_path: Path) -> None:
     results, docs = tmp_path / "bench" / "results", tmp_path / "docs"
-    for folder in (results, docs):
+    for folder in (results / "draft", docs):
         folder.mkdir(parents=True)
-    (results / "draft.md").write_text("[all](draft-all.md) ![](draft.svg) [x](https://x.y/z)\n")
+    text = "[all](all.md) ![](curve.svg) [x](https://x.y/z)\n"
+    (results / "draft" / "draft.md").write_text(text)
     fill_pages(_page(tmp_path / "README.md"), _page(docs / "benchmarks.md"), results)
     assert _between(docs / "benchmarks.md") == (
-        "[all](../bench/results/draft-all.md) ![](../bench/results/draft.svg) [x](https://x.y/z)\n"
+        "[all](../bench/results/draft/all.md) ![](../bench/results/draft/curve.svg)"
+        " [x](https://x.y/z)\n"
     )
 
 
