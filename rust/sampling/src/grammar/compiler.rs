@@ -1,7 +1,7 @@
 //! Compiles constraints, within limits.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, thread};
 
@@ -9,13 +9,21 @@ use llguidance::ParserFactory;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::InferenceCapabilities;
 
-use super::machine::{Machine, Mask, brief};
+use super::cache::Cache;
+use super::machine::{MAX_MASK_WORK, Machine, brief};
 use super::vocabulary::{Encode, Vocabulary};
 use super::{Grammar, GrammarSpec};
 use crate::error::SamplingError;
 
-/// Grammars kept for the next request that asks for the same.
-const MAX_CACHED: usize = 64;
+/// Bytes of the grammars kept for the next request that asks for the same.
+const MAX_CACHED_BYTES: usize = 64 << 20;
+
+/// Bytes of a compiled constraint beside its lexer, at most, for each byte of its text: 26 to 73 were
+/// measured, from schemas of 1 kB to ones of 53 kB.
+const RULE_BYTES_PER_TEXT_BYTE: usize = 73;
+
+/// The same, whatever its text.
+const BASE_BYTES: usize = 10 << 10;
 
 /// Compilations at once, those given up on included; others wait for their turn.
 const MAX_COMPILING: usize = 4;
@@ -27,14 +35,14 @@ const MAX_COMPILE_TIME: Duration = Duration::from_secs(10);
 /// hold thousands of them.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Most states of one grammar's lexer, of 1 to 2 kB each.
+/// Most states that the lexer of one answer, or of its drafts, may go through; they take 0.3 to 2 kB
+/// each.
 const MAX_LEXER_STATES: usize = 32_768;
 
 /// Compiles constraints for one vocabulary and keeps the last ones. Threads may share it.
 pub struct GrammarCompiler {
     shared: Arc<Shared>,
-    /// The latest last.
-    cache: Mutex<Vec<(GrammarSpec, Grammar)>>,
+    cache: Mutex<Cache<Grammar>>,
 }
 
 struct Shared {
@@ -93,6 +101,7 @@ impl GrammarCompiler {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_lexer_states = MAX_LEXER_STATES;
+        limits.step_lexer_fuel = MAX_MASK_WORK;
         Ok(Self {
             shared: Arc::new(Shared {
                 factory,
@@ -100,7 +109,7 @@ impl GrammarCompiler {
                 num_compiling: Mutex::new(0),
                 turn_ended: Condvar::new(),
             }),
-            cache: Mutex::default(),
+            cache: Mutex::new(Cache::new(MAX_CACHED_BYTES)),
         })
     }
 
@@ -122,22 +131,19 @@ impl GrammarCompiler {
             return Ok(grammar);
         }
         let grammar = compile_apart(spec, turn)?;
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.retain(|(known, _)| known != spec);
-        if cache.len() == MAX_CACHED {
-            cache.remove(0);
-        }
-        cache.push((spec.clone(), grammar.clone()));
+        let rule_bytes = BASE_BYTES + spec.num_bytes() * RULE_BYTES_PER_TEXT_BYTE;
+        let num_bytes = grammar.lexer_bytes() + rule_bytes;
+        self.cache()
+            .insert(spec.clone(), grammar.clone(), num_bytes);
         Ok(grammar)
     }
 
     fn cached(&self, spec: &GrammarSpec) -> Option<Grammar> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = cache.iter().position(|(known, _)| known == spec)?;
-        let entry = cache.remove(index);
-        let grammar = (!entry.1.is_spoiled()).then(|| entry.1.clone())?;
-        cache.push(entry);
-        Some(grammar)
+        self.cache().get(spec)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache<Grammar>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,14 +214,14 @@ impl Shared {
             .factory
             .create_parser(spec.read()?)
             .map_err(|error| brief(&error.to_string()))?;
-        let machine = Machine::new(parser);
+        let mut machine = Machine::new(parser);
         if !machine.can_rollback() {
             return Err("max_tokens= and stop= inside a grammar are not supported; use the request's max_tokens, or suffix=".into());
         }
-        match machine.clone().mask()? {
-            Mask::Tokens(_) => Ok(Grammar::new(machine, Arc::clone(&self.vocabulary))),
-            Mask::Nothing => Err("no text of this vocabulary meets it".into()),
+        if !machine.prepare()? {
+            return Err("no text of this vocabulary meets it".into());
         }
+        Ok(Grammar::new(machine, Arc::clone(&self.vocabulary)))
     }
 }
 

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use super::Grammar;
-use super::machine::Machine;
+use super::place::Place;
 
 /// A place in a grammar that belongs to drafts alone. After an error it is of no use.
 pub struct GrammarCursor {
-    grammar: Grammar,
-    machine: Machine,
+    place: Place,
 }
 
 /// Tokens that must follow.
@@ -24,8 +23,7 @@ impl Grammar {
     /// A place at the beginning of an answer, for drafts.
     pub fn cursor(&self) -> GrammarCursor {
         GrammarCursor {
-            grammar: self.clone(),
-            machine: self.compiled.machine.clone(),
+            place: Place::new(self.clone()),
         }
     }
 }
@@ -36,7 +34,7 @@ impl GrammarCursor {
     /// # Errors
     /// What the grammar library says.
     pub fn step(&mut self, token: u32) -> Result<(), String> {
-        self.machine.step(self.grammar.vocabulary().first_of(token))
+        self.place.step(token)
     }
 
     /// Takes the last step back.
@@ -44,7 +42,7 @@ impl GrammarCursor {
     /// # Errors
     /// What the grammar library says.
     pub fn step_back(&mut self) -> Result<(), String> {
-        self.machine.step_back()
+        self.place.machine().step_back()
     }
 
     /// Whether `token` may follow, never true of one that ends an answer.
@@ -52,11 +50,12 @@ impl GrammarCursor {
     /// # Errors
     /// What the grammar library says.
     pub fn allows(&mut self, token: u32) -> Result<bool, String> {
-        let vocabulary = self.grammar.vocabulary();
+        let vocabulary = self.place.vocabulary();
         if !vocabulary.knows(token) || vocabulary.is_eos(token) {
             return Ok(false);
         }
-        self.machine.allows(vocabulary.first_of(token))
+        let token = vocabulary.first_of(token);
+        self.place.machine().allows(token)
     }
 
     /// What must follow.
@@ -64,8 +63,8 @@ impl GrammarCursor {
     /// # Errors
     /// What the grammar library says.
     pub fn forced(&mut self) -> Result<ForcedTokens, String> {
-        let (certain, open_end) = self.machine.forced()?;
-        let open_end = self.grammar.vocabulary().split(&open_end);
+        let (certain, open_end) = self.place.machine().forced()?;
+        let open_end = self.place.vocabulary().split(&open_end);
         Ok(ForcedTokens {
             certain,
             open_end: open_end.unwrap_or_default(),

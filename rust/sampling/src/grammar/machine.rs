@@ -1,4 +1,7 @@
 //! One parser of the grammar library; its panics become errors, its errors one line.
+//!
+//! The library's parsers share what their lexers found out unless told otherwise, and its limits
+//! on lexer states and lexer work count what is shared: one of them would end another's answer.
 
 use std::panic::AssertUnwindSafe;
 
@@ -6,13 +9,21 @@ use llguidance::api::StopReason;
 use llguidance::toktrie::SimpleVob;
 use llguidance::{TokenParser, panic_utils};
 
+/// Most work of a lexer for one mask, in the library's units of some 70 ns. What the steps after a
+/// mask take comes from the same allowance.
+pub(super) const MAX_MASK_WORK: u64 = 200_000;
+
+/// Work after which a mask is computed for the allowance it renews, where none is wanted.
+const RENEWED_WORK: u64 = MAX_MASK_WORK / 4;
+
 /// Longest message taken over from the library, in bytes.
 const MAX_MESSAGE_BYTES: usize = 400;
 
 /// A parser somewhere in an answer. After an error it is of no use.
-#[derive(Clone)]
 pub(super) struct Machine {
     parser: TokenParser,
+    /// Work of the lexer when its allowance was last renewed.
+    renewed_at: u64,
 }
 
 /// What a mask says.
@@ -29,7 +40,38 @@ impl Machine {
         if parser.is_fresh() {
             parser.start_without_prompt();
         }
-        Self { parser }
+        Self {
+            parser,
+            renewed_at: 0,
+        }
+    }
+
+    /// Another machine at the same place. Nothing that either does reaches the other.
+    pub(super) fn fork(&self) -> Self {
+        Self {
+            parser: self.parser.deep_clone(),
+            renewed_at: self.renewed_at,
+        }
+    }
+
+    /// Finds out what may follow here, for this machine and all its forks. Says whether anything may.
+    pub(super) fn prepare(&mut self) -> Result<bool, String> {
+        self.renewed_at = self.work();
+        let mut here = Self {
+            parser: self.parser.clone(),
+            renewed_at: self.renewed_at,
+        };
+        Ok(matches!(here.mask()?, Mask::Tokens(_)))
+    }
+
+    /// Bytes of its lexer, by the library's estimate.
+    pub(super) fn lexer_bytes(&self) -> usize {
+        self.parser.parser.lexer_stats().num_bytes
+    }
+
+    /// What its lexer has done, in units of [`MAX_MASK_WORK`].
+    fn work(&self) -> u64 {
+        self.parser.parser.lexer_stats().total_fuel_spent as u64
     }
 
     /// Whether steps can be taken back.
@@ -42,6 +84,7 @@ impl Machine {
         if self.is_complete() {
             return Ok(Mask::Nothing);
         }
+        self.renewed_at = self.work();
         let parser = &mut self.parser;
         match guarded(|| parser.compute_mask()) {
             Ok(tokens) => Ok(Mask::Tokens(tokens)),
@@ -52,6 +95,11 @@ impl Machine {
 
     /// Goes on by a token that may follow.
     pub(super) fn step(&mut self, token: u32) -> Result<(), String> {
+        if self.work() - self.renewed_at > RENEWED_WORK {
+            // A mask that is still known would renew nothing.
+            self.parser.parser.invalidate_bias_cache();
+            self.mask()?;
+        }
         let parser = &mut self.parser;
         guarded(|| {
             parser.consume_token(token)?;

@@ -2,10 +2,15 @@
 //!
 //! The grammar of a request only restricts the tokens to draw, a function of the answer so far.
 //! Every token is still drawn from the model's logits, so drafts change nothing about an answer.
+//!
+//! An answer, and the drafts of an answer, each follow the grammar in a machine of their own: how
+//! far one gets within the library's limits depends on no other.
 
+mod cache;
 mod compiler;
 mod cursor;
 mod machine;
+mod place;
 mod spec;
 mod state;
 mod vocabulary;
@@ -17,7 +22,6 @@ pub use state::{GrammarEnd, GrammarState};
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::machine::Machine;
 use self::vocabulary::Vocabulary;
@@ -30,11 +34,9 @@ pub struct Grammar {
 }
 
 struct Compiled {
-    /// At the beginning of an answer.
+    /// At the beginning of an answer; answers follow forks of it.
     machine: Machine,
     vocabulary: Arc<Vocabulary>,
-    /// Set once an answer failed in it: what its answers share may be damaged.
-    is_spoiled: AtomicBool,
 }
 
 impl Grammar {
@@ -43,17 +45,13 @@ impl Grammar {
             compiled: Arc::new(Compiled {
                 machine,
                 vocabulary,
-                is_spoiled: AtomicBool::new(false),
             }),
         }
     }
 
-    fn is_spoiled(&self) -> bool {
-        self.compiled.is_spoiled.load(Ordering::Relaxed)
-    }
-
-    fn spoil(&self) {
-        self.compiled.is_spoiled.store(true, Ordering::Relaxed);
+    /// Bytes of its lexer, by the library's estimate; those of its answers are their own.
+    fn lexer_bytes(&self) -> usize {
+        self.compiled.machine.lexer_bytes()
     }
 
     fn vocabulary(&self) -> &Vocabulary {

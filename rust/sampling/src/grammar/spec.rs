@@ -67,29 +67,34 @@ impl GrammarSpec {
         }
     }
 
-    /// Checks what can be checked without compiling.
-    pub(super) fn check(&self) -> Result<(), SamplingError> {
-        let bytes = match self {
+    /// Bytes of its texts.
+    pub(super) fn num_bytes(&self) -> usize {
+        match self {
             Self::JsonObject => 0,
             Self::JsonSchema(text) | Self::Regex(text) | Self::Lark(text) => text.len(),
-            Self::Choice(texts) => {
-                if texts.is_empty() || texts.len() > MAX_STRUCTURED_CHOICES {
-                    return Err(SamplingError::Config {
-                        name: self.name(),
-                        given: format!("{} texts", texts.len()),
-                        allowed: format!("1 to {MAX_STRUCTURED_CHOICES}"),
-                    });
-                }
-                if texts.iter().any(String::is_empty) {
-                    return Err(SamplingError::Config {
-                        name: self.name(),
-                        given: "an empty text".into(),
-                        allowed: "texts of at least one character".into(),
-                    });
-                }
-                texts.iter().map(String::len).sum()
+            Self::Choice(texts) => texts.iter().map(String::len).sum(),
+        }
+    }
+
+    /// Checks what can be checked without compiling.
+    pub(super) fn check(&self) -> Result<(), SamplingError> {
+        if let Self::Choice(texts) = self {
+            if texts.is_empty() || texts.len() > MAX_STRUCTURED_CHOICES {
+                return Err(SamplingError::Config {
+                    name: self.name(),
+                    given: format!("{} texts", texts.len()),
+                    allowed: format!("1 to {MAX_STRUCTURED_CHOICES}"),
+                });
             }
-        };
+            if texts.iter().any(String::is_empty) {
+                return Err(SamplingError::Config {
+                    name: self.name(),
+                    given: "an empty text".into(),
+                    allowed: "texts of at least one character".into(),
+                });
+            }
+        }
+        let bytes = self.num_bytes();
         if bytes > MAX_STRUCTURED_BYTES {
             return Err(SamplingError::Config {
                 name: self.name(),

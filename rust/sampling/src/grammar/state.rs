@@ -5,7 +5,8 @@ use std::fmt;
 use llguidance::toktrie::SimpleVob;
 
 use super::Grammar;
-use super::machine::{Machine, Mask};
+use super::machine::Mask;
+use super::place::Place;
 
 /// Why an answer goes no further in its grammar.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +19,10 @@ pub enum GrammarEnd {
 
 /// The place of an answer in its grammar.
 ///
-/// What may follow is asked for in the same order with and without drafts, of a machine that
-/// drafts never touch: nothing they do can reach the tokens. (Both machines fill one table of lexer
-/// states, so a grammar at the limit of that table may fail earlier with drafts.)
+/// What may follow is asked for in the same order with and without drafts, of a machine that belongs
+/// to this answer: nothing that drafts or other answers do can reach its tokens or its end.
 pub struct GrammarState {
-    grammar: Grammar,
-    machine: Machine,
+    place: Place,
     /// What may follow, once it was asked for.
     mask: Option<SimpleVob>,
     /// Whether a token that ends the answer may be drawn.
@@ -34,10 +33,8 @@ pub struct GrammarState {
 impl GrammarState {
     /// The beginning of an answer. It `heeds_eos` if tokens of this kind end it.
     pub fn new(grammar: Grammar, heeds_eos: bool) -> Self {
-        let machine = grammar.compiled.machine.clone();
         Self {
-            grammar,
-            machine,
+            place: Place::new(grammar),
             mask: None,
             heeds_eos,
             end: None,
@@ -53,7 +50,7 @@ impl GrammarState {
             self.step(token);
         }
         if self.end.is_none() {
-            match self.machine.is_accepting() {
+            match self.place.machine().is_accepting() {
                 // Where the answer may end, it does at once if nothing else is left.
                 Ok(true) => drop(self.prepare()),
                 Ok(false) => {}
@@ -67,20 +64,18 @@ impl GrammarState {
             return;
         }
         self.mask = None;
-        let vocabulary = self.grammar.vocabulary();
-        if !vocabulary.knows(token) {
+        if !self.place.vocabulary().knows(token) {
             self.fail(&format!("token {token} is not in its vocabulary"));
             return;
         }
-        match self.machine.step(vocabulary.first_of(token)) {
-            Ok(()) if self.machine.is_complete() => self.end = Some(GrammarEnd::Complete),
+        match self.place.step(token) {
+            Ok(()) if self.place.machine().is_complete() => self.end = Some(GrammarEnd::Complete),
             Ok(()) => {}
             Err(message) => self.fail(&message),
         }
     }
 
     fn fail(&mut self, message: &str) {
-        self.grammar.spoil();
         let reason = format!("the grammar could not be followed further: {message}; simplify it");
         self.end = Some(GrammarEnd::Failed(reason));
     }
@@ -101,7 +96,7 @@ impl GrammarState {
     /// None may, or it is unknown.
     pub fn prepare(&mut self) -> Result<(), GrammarEnd> {
         if self.end.is_none() && self.mask.is_none() {
-            match self.machine.mask() {
+            match self.place.machine().mask() {
                 Ok(Mask::Tokens(mask)) => self.take_mask(mask),
                 Ok(Mask::Nothing) => self.end = Some(GrammarEnd::Complete),
                 Err(message) => self.fail(&message),
@@ -111,7 +106,7 @@ impl GrammarState {
     }
 
     fn take_mask(&mut self, mut mask: SimpleVob) {
-        let vocabulary = self.grammar.vocabulary();
+        let vocabulary = self.place.vocabulary();
         let eos = vocabulary.eos_token_ids();
         let can_end = eos.iter().any(|&token| mask.is_allowed(token));
         for &token in eos {
