@@ -5,6 +5,7 @@ The server grows trees by `prob`, whose drafts follow from text alone and from n
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,11 @@ import pytest
 from spectrie import AdminClient, Client, Completion, SpeculationOptions, _core
 from spectrie.errors import FailedPrecondition, NotFound
 from tests.system.server import Program, serve
+from tests.waiting import wait_until
 
 PROMPT = "def in the"
 NUM_TOKENS = 96
-TENANTS = ("ann", "bob", "carl", "dora")
+TENANTS = ("ann", "bob", "carl", "dora", "erin")
 
 
 class Served:
@@ -69,6 +71,12 @@ class Served:
         """Tokens held of a tenant's text."""
         with self.admin() as admin:
             return sum(one.num_tokens for one in admin.list_namespaces() if one.name == tenant)
+
+    def forget(self, tenant: str) -> None:
+        """Forgets a tenant's text, if there is any."""
+        if self.num_tokens(tenant):
+            with self.admin() as admin:
+                admin.forget_namespace(tenant)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +140,27 @@ def test_request_that_is_not_to_be_learnt_leaves_no_trace(
     assert Path(snapshot.folder) == served.state / "draft" / "0"
     written = [path.read_bytes() for path in Path(snapshot.folder).rglob("*") if path.is_file()]
     assert written and not any(b"carl" in content for content in written)
+
+
+def test_text_behind_a_stop_that_comes_with_the_last_token_is_not_learnt(
+    served: Served, plain: tuple[int, ...]
+) -> None:
+    with Client(served.facts["grpc"], api_key="key-of-erin") as client:
+        text = client.detokenize(plain)
+        stop = next(word for word in re.findall("[a-z]{2,}", text) if text.index(word) > 20)
+        options: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "stop": [stop]}
+        unlearnt = SpeculationOptions(learn=False)
+        kept = len(
+            client.generate(PROMPT, max_tokens=90, speculation=unlearnt, **options).token_ids
+        )
+        for more in range(1, 6):
+            served.forget("erin")
+            answer = client.generate(PROMPT, max_tokens=kept + more, prediction=text, **options)
+            assert answer.token_ids == plain[:kept]
+            assert (answer.finish_reason, answer.usage.completion_tokens) == ("stop", kept)
+            learnt = answer.usage.prompt_tokens + kept
+            wait_until(lambda: served.num_tokens("erin") > 0, 30, lambda: "nothing is learnt")
+            assert served.num_tokens("erin") == learnt
 
 
 def test_corpus_is_added_and_removed_while_a_stream_runs(

@@ -84,7 +84,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/python/src": (
         "enums errors lock router",
         "bigrams corpus options text",
-        "grammar replay",
+        "grammar replay stops",
         "start",
         "engine",
         "cpu request",

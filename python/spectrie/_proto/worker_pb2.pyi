@@ -59,7 +59,7 @@ class _FinishKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishKind
     FINISH_INVALID: _FinishKind.ValueType  # 8
     """No worker can run it as it stands; `message` says what is wrong with it."""
     FINISH_COMPLETE: _FinishKind.ValueType  # 9
-    """A stop without a stop token: the grammar allows no further token."""
+    """A stop without a stop token: a stop text, or a grammar that allows no further token."""
 
 class FinishKind(_FinishKind, metaclass=_FinishKindEnumTypeWrapper): ...
 
@@ -76,7 +76,7 @@ FINISH_FAILED: FinishKind.ValueType  # 7
 FINISH_INVALID: FinishKind.ValueType  # 8
 """No worker can run it as it stands; `message` says what is wrong with it."""
 FINISH_COMPLETE: FinishKind.ValueType  # 9
-"""A stop without a stop token: the grammar allows no further token."""
+"""A stop without a stop token: a stop text, or a grammar that allows no further token."""
 Global___FinishKind: _TypeAlias = FinishKind  # noqa: Y015
 
 @_typing.final
@@ -512,6 +512,8 @@ class Start(_message.Message):
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     STRUCTURED_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     attempt: _builtins.int
     namespace: _builtins.str
@@ -534,6 +536,8 @@ class Start(_message.Message):
     """The same for the tokens of the prompt."""
     tenant: _builtins.str
     """The tenant whose share of the worker it uses; the namespace's when absent."""
+    skip_special_tokens: _builtins.bool
+    """Whether the names of special tokens are no part of the text."""
     @_builtins.property
     def prompt_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -549,6 +553,10 @@ class Start(_message.Message):
     @_builtins.property
     def structured(self) -> Global___Structured:
         """No constraint when absent."""
+
+    @_builtins.property
+    def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Stop texts, for the worker to end the answer at; a worker that does not know them is cancelled."""
 
     def __init__(
         self,
@@ -574,10 +582,12 @@ class Start(_message.Message):
         prompt_logprobs: _builtins.int | None = ...,
         structured: Global___Structured | None = ...,
         tenant: _builtins.str | None = ...,
+        stop: _abc.Iterable[_builtins.str] | None = ...,
+        skip_special_tokens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "deadline_ms", b"deadline_ms", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "prompt_logprobs", b"prompt_logprobs", "sampling", b"sampling", "speculation", b"speculation", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "attempt", b"attempt", "choice_seed", b"choice_seed", "deadline_ms", b"deadline_ms", "emitted_token_ids", b"emitted_token_ids", "ignore_eos", b"ignore_eos", "learn", b"learn", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "namespace", b"namespace", "prediction_ids", b"prediction_ids", "priority", b"priority", "prompt_ids", b"prompt_ids", "prompt_logprobs", b"prompt_logprobs", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop_token_ids", b"stop_token_ids", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "attempt", b"attempt", "choice_seed", b"choice_seed", "deadline_ms", b"deadline_ms", "emitted_token_ids", b"emitted_token_ids", "ignore_eos", b"ignore_eos", "learn", b"learn", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "namespace", b"namespace", "prediction_ids", b"prediction_ids", "priority", b"priority", "prompt_ids", b"prompt_ids", "prompt_logprobs", b"prompt_logprobs", "request_id", b"request_id", "sampling", b"sampling", "skip_special_tokens", b"skip_special_tokens", "speculation", b"speculation", "stop", b"stop", "stop_token_ids", b"stop_token_ids", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
     _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015

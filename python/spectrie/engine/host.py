@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from spectrie.engine.grammars import Grammars
+from spectrie.engine.lazy_tokenizer import LazyTokenizer
 from spectrie.engine.loop import StepLoop
 from spectrie.engine.options import ENGINE, MODEL, EngineOptions
 from spectrie.engine.snapshots import Snapshots
@@ -87,9 +88,9 @@ class EngineHost:
             raise ConfigError(str(error)) from error
         self.max_running = max_running(options, self.runner.num_pages)
         self.speculation = speculation(options, self.runner)
-        self.grammars = Grammars(
-            lambda: _core.Tokenizer.from_folder(folder), self.runner.eos_token_ids
-        )
+        self.tokenizer = LazyTokenizer(folder)
+        """The model's tokenizer, which finds stop texts."""
+        self.grammars = Grammars(self.tokenizer.open, self.runner.eos_token_ids)
         """Compiles the constraints of answers."""
 
     def _open_memory(self, engine: _core.Engine, runner: Runner) -> None:

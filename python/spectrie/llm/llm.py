@@ -282,11 +282,7 @@ class LLM:
         from spectrie import _core
 
         handle = next(self._handles)
-        stream = LocalStream(
-            choice,
-            lambda keep, finished: self._host.cancel(handle, keep, finished),
-            model=self.model_name,
-        )
+        stream = LocalStream(choice, lambda: self._host.cancel(handle), model=self.model_name)
         with self._lock:
             if self._error is not None:
                 raise self._error

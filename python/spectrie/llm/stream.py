@@ -22,13 +22,11 @@ class LocalStream(Iterator[Delta]):
 
     Args:
         choice: The resolved choice; assembles its text, tokens and usage.
-        cancel: Receives `(keep_tokens, finished)` and stops the request in the engine.
+        cancel: Stops the request in the engine.
         model: Name of the model that answers.
     """
 
-    def __init__(
-        self, choice: _core.Choice, cancel: Callable[[int | None, bool], None], *, model: str
-    ) -> None:
+    def __init__(self, choice: _core.Choice, cancel: Callable[[], None], *, model: str) -> None:
         self._choice = choice
         self._cancel = cancel
         self._model = model
@@ -57,7 +55,7 @@ class LocalStream(Iterator[Delta]):
         """Stops the answer within one step; the text received so far stays readable."""
         if not self._ended:
             self._cancelled = True
-            self._cancel(None, False)
+            self._cancel()
 
     @property
     def _ended(self) -> bool:
@@ -105,8 +103,6 @@ class LocalStream(Iterator[Delta]):
         except SpectrieError as error:
             self._error = error
             return None
-        if piece.stopped is not None:
-            self._cancel(piece.stopped, True)
         self._end = piece.end
         if not piece.text and not piece.token_ids:
             return None

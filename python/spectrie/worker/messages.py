@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from spectrie._proto import worker_pb2
 from spectrie.engine.grammars import Grammars
+from spectrie.engine.lazy_tokenizer import LazyTokenizer
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -28,17 +29,22 @@ _Message = TypeVar("_Message", bound=Message)
 
 
 def engine_request(
-    handle: int, start: worker_pb2.Start, speculate: bool, grammars: Grammars
+    handle: int,
+    start: worker_pb2.Start,
+    speculate: bool,
+    grammars: Grammars,
+    tokenizer: LazyTokenizer,
 ) -> _core.Request:
     """Converts a `Start` to a request of the engine.
 
     Without `speculate`, nothing is drafted, whatever the message requests. The deadline is converted
     from Unix time to this process's monotonic clock, on which steps run.
 
-    Compiles the constraint, which may take seconds.
+    Compiles the constraint, which may take seconds, and opens the tokenizer if there are stop texts.
 
     Raises:
         EngineError: A value is out of the engine's range, or the constraint cannot be compiled.
+        ModelError: There are stop texts, and the tokenizer cannot be opened.
         ValueError: This worker does not support the constraint's kind.
     """
     from spectrie import _core
@@ -54,6 +60,7 @@ def engine_request(
         now_unix_s=time.time(),
         speculate=speculate,
         grammar=grammar,
+        tokenizer=tokenizer.open() if start.stop else None,
     )
 
 

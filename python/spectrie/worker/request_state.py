@@ -71,12 +71,14 @@ def request_output(
     return message
 
 
-def learned(running: RequestState, kind: int) -> Iterator[worker_pb2.WorkerMessage]:
+def learned(running: RequestState, finish: _core.Finish) -> Iterator[worker_pb2.WorkerMessage]:
     """Yields the text of a successful request from which other workers may learn."""
     start = running.start
+    kind: int = finish.kind
     ended_well = kind in _ENDED_WELL or running.ended_well
     if not start.learn or running.is_forgotten or not ended_well:
         return
-    output_ids = [*start.emitted_token_ids, *running.output_ids][: running.keep_tokens]
+    keep = running.keep_tokens if finish.keep_tokens is None else finish.keep_tokens
+    output_ids = [*start.emitted_token_ids, *running.output_ids][:keep]
     text = worker_pb2.Learned(namespace=start.namespace, token_ids=[*start.prompt_ids, *output_ids])
     yield worker_pb2.WorkerMessage(learned=text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from spectrie._proto import worker_pb2
 from spectrie.engine.grammars import Grammars
+from spectrie.engine.lazy_tokenizer import LazyTokenizer
 from spectrie.errors import SpectrieError
 from spectrie.worker.admin import AdminDesk
 from spectrie.worker.messages import engine_request, load_message, refusal
@@ -45,6 +46,10 @@ class RequestHost(Protocol):
     @property
     def grammars(self) -> Grammars:
         """Compiles the constraints of answers."""
+
+    @property
+    def tokenizer(self) -> LazyTokenizer:
+        """Finds the stop texts of answers."""
 
     @property
     def steps(self) -> int:
@@ -168,8 +173,8 @@ class Session:
         with self._lock:
             self._by_handle[running.handle] = running
             self._by_name[start.request_id, start.attempt] = running
-        if start.HasField("structured"):
-            # Neither the reader nor the step loop may wait for a grammar.
+        if start.HasField("structured") or (start.stop and not self._host.tokenizer.is_open):
+            # Neither the reader nor the step loop may wait for a grammar or the tokenizer.
             self._grammar_thread.submit(self._begin, running)
         else:
             self._begin(running)
@@ -181,7 +186,11 @@ class Session:
         start = running.start
         try:
             request = engine_request(
-                running.handle, start, self._host.can_speculate, self._host.grammars
+                running.handle,
+                start,
+                self._host.can_speculate,
+                self._host.grammars,
+                self._host.tokenizer,
             )
         except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
             self._end(running, str(error), worker_pb2.FINISH_INVALID)
@@ -268,7 +277,7 @@ class Session:
                 outputs.append(message)
             if finish is not None:
                 self._forget(running)
-                texts.extend(learned(running, finish.kind))
+                texts.extend(learned(running, finish))
         if outputs:
             yield self._step_message(outputs)
         yield from texts

@@ -34,5 +34,5 @@ pub use error::EngineError;
 pub use forward::{StepResults, TopTokens, Verdicts};
 pub use output::{CalibrationBin, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
-pub use request::Request;
+pub use request::{Request, StopFinder};
 pub use speculation::ContextCost;

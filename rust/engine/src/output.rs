@@ -38,6 +38,8 @@ pub struct Finish {
     pub kind: FinishKind,
     /// The reason, for `Refused` and `Failed`.
     pub message: Option<String>,
+    /// Output tokens that count, those of earlier attempts included; all when `None`.
+    pub keep_tokens: Option<u32>,
     /// Counts and durations.
     pub stats: RequestStats,
 }

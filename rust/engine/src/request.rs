@@ -1,9 +1,27 @@
 //! What a caller asks for, and why a request may be refused.
 
+use std::fmt;
+
 use spectrie_sampling::{Grammar, SamplingParameters};
 use spectrie_types::SpeculationMode;
 use spectrie_types::limits::{MAX_BAD_WORD_IDS, MAX_BAD_WORDS, MAX_DRAFT_TOKENS, MAX_TOP_LOGPROBS};
 use spectrie_types::options::EngineConfig;
+
+/// Finds the stop texts of one answer in its tokens, which are all that an engine knows.
+pub trait StopFinder: fmt::Debug + Send + Sync {
+    /// Takes the next output tokens. Once a stop text has ended the answer, it gives how many of all
+    /// the tokens it took belong to the answer.
+    fn push(&mut self, tokens: &[u32]) -> Option<usize>;
+
+    /// Another one that took the same tokens.
+    fn boxed_clone(&self) -> Box<dyn StopFinder>;
+}
+
+impl Clone for Box<dyn StopFinder> {
+    fn clone(&self) -> Self {
+        self.boxed_clone()
+    }
+}
 
 /// One choice of a request, begun or resumed.
 #[derive(Debug, Clone)]
@@ -57,6 +75,11 @@ pub struct Request {
     /// `min_tokens`. Before that an end-of-sequence token may end it exactly where the grammar
     /// accepts it, never with `ignore_eos`. `max_tokens` and `stop_token_ids` may end it anywhere.
     pub grammar: Option<Grammar>,
+    /// Finds the stop texts, from the first output token on; `None` = there are none.
+    ///
+    /// The answer ends as [`FinishKind::Complete`](spectrie_types::FinishKind::Complete) with the token that
+    /// shows a stop text; what follows its last token is never sampled, learnt or kept.
+    pub stops: Option<Box<dyn StopFinder>>,
 }
 
 impl Request {
@@ -84,6 +107,7 @@ impl Request {
             speculation: None,
             max_draft_tokens: None,
             grammar: None,
+            stops: None,
         }
     }
 

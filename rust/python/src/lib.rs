@@ -15,6 +15,7 @@ mod replay;
 mod request;
 mod router;
 mod start;
+mod stops;
 mod text;
 
 use pyo3::prelude::*;

@@ -10,6 +10,8 @@ use spectrie_types::options::SamplingParameters;
 use spectrie_types::{SpeculationMode, each_sampling_option};
 
 use crate::grammar::Grammar;
+use crate::stops::stop_finder;
+use crate::text::Tokenizer;
 
 /// One choice of a request, begun or resumed.
 #[pyclass(frozen, name = "Request", module = "spectrie._core")]
@@ -18,7 +20,7 @@ pub(crate) struct Request(pub(crate) core::Request);
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (start, *, handle, now_s=0.0, now_unix_s=0.0, speculate=true, grammar=None))]
+    #[pyo3(signature = (start, *, handle, now_s=0.0, now_unix_s=0.0, speculate=true, grammar=None, tokenizer=None))]
     fn new(
         start: &[u8],
         handle: u64,
@@ -26,13 +28,21 @@ impl Request {
         now_unix_s: f64,
         speculate: bool,
         grammar: Option<&Grammar>,
+        tokenizer: Option<&Tokenizer>,
     ) -> PyResult<Self> {
         let start = decode(start)?;
+        let stops = tokenizer.map(|tokenizer| {
+            let tokenizer = &tokenizer.files.tokenizer;
+            stop_finder(tokenizer, &start.stop, start.skip_special_tokens)
+        });
+        let stops = stops
+            .transpose()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let deadline_s = start
             .deadline_ms
             .map(|deadline_ms| now_s + deadline_ms as f64 / 1e3 - now_unix_s);
         let grammar = grammar.map(|grammar| grammar.grammar.clone());
-        let mut request = engine_request(start, handle, deadline_s, grammar);
+        let mut request = engine_request(start, handle, deadline_s, grammar, stops.flatten());
         if !speculate {
             request.speculation = Some(SpeculationMode::Off);
         }
@@ -103,6 +113,7 @@ pub(crate) fn engine_request(
     handle: u64,
     deadline_s: Option<f64>,
     grammar: Option<spectrie_sampling::Grammar>,
+    stops: Option<Box<dyn core::StopFinder>>,
 ) -> core::Request {
     let sampling = start.sampling.unwrap_or_default();
     let table = SamplingParameters::default();
@@ -132,6 +143,7 @@ pub(crate) fn engine_request(
         speculation: start.speculation.map(mode),
         max_draft_tokens: start.max_draft_tokens,
         grammar,
+        stops,
     }
 }
 

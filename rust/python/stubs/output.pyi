@@ -7,6 +7,9 @@ class Finish:
     @property
     def message(self) -> str | None: ...
     @property
+    def keep_tokens(self) -> int | None:
+        """Output tokens that count, those of earlier attempts included; all when None."""
+    @property
     def stats(self) -> bytes:
         """Counts and durations: a serialized `spectrie.worker.v1.RequestStats`."""
 

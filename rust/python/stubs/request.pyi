@@ -12,9 +12,11 @@ class Request:
             that clock.
         speculate: Whether anything may be drafted, whatever the message asks for.
         grammar: What `constraint_of(start)` compiles to; None without a constraint.
+        tokenizer: The model's, to end the answer at the message's stop texts; None leaves them to
+            the caller.
 
     Raises:
-        ValueError: `start` is not such a message. Values out of range make the request end with a
+        ValueError: `start` is not such a message, or has an empty stop text. Values out of range make the request end with a
             refused output.
     """
 
@@ -27,6 +29,7 @@ class Request:
         now_unix_s: float = 0.0,
         speculate: bool = True,
         grammar: Grammar | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> Self: ...
     @property
     def handle(self) -> int:
@@ -161,9 +164,6 @@ class AnswerPiece:
     @property
     def logprobs(self) -> list[TokenLogprobs] | None:
         """Log-probabilities of each token; None unless requested."""
-    @property
-    def stopped(self) -> int | None:
-        """Tokens that count, when a stop text was found; tell the engine to end the request."""
     @property
     def end(self) -> AnswerEnd | None:
         """The end of the answer, with its last piece."""

@@ -18,7 +18,8 @@ crate::named::named! {
         Refused = 6 => "refused",
         /// Failed inside the worker; the message says why.
         Failed = 7 => "failed",
-        /// The grammar leaves nothing that may follow: an end without an end token.
+        /// A stop text, or a grammar that leaves nothing that may follow: an end without an end
+        /// token.
         Complete = 9 => "complete",
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn share_filled(pool: &mut PagePool, table: &mut PageTable, tokens: &
     }
     let size = pool.page_size();
     let namespace = Arc::clone(&table.namespace);
-    for index in table.num_shared..table.num_settled() / size {
+    for index in table.num_shared..table.num_settled().min(tokens.len()) / size {
         let parent = index.checked_sub(1).map(|before| table.pages[before]);
         pool.share(
             &mut table.pages[index],

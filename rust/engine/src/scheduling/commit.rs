@@ -210,7 +210,7 @@ impl Scheduler {
 fn end_of(ended: Ended, sequence: &Sequence) -> Option<End> {
     Some(match ended {
         Ok(None) => return None,
-        Ok(Some(kind)) => End::of(kind),
+        Ok(Some(kind)) => End::of(kind).keeping(sequence.stopped_at()),
         Err(NotDrawn::Grammar(GrammarEnd::Complete)) => End::of(FinishKind::Complete),
         Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::failed(&message),
         Err(NotDrawn::Row(NoToken::Model)) => End::failed("the model gave no finite logit"),

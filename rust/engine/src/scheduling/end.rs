@@ -24,6 +24,14 @@ impl End {
         }
     }
 
+    /// The same where only `keep_tokens` output tokens count, if some do not.
+    pub(crate) fn keeping(self, keep_tokens: Option<u32>) -> Self {
+        Self {
+            keep_tokens,
+            ..self
+        }
+    }
+
     /// An end by a failure.
     pub(crate) fn failed(message: &str) -> Self {
         Self {

@@ -67,6 +67,7 @@ impl Scheduler {
                 finish: Some(Finish {
                     kind: FinishKind::Refused,
                     message: Some(message),
+                    keep_tokens: None,
                     stats: RequestStats::default(),
                 }),
                 ..RequestOutput::default()
@@ -75,10 +76,13 @@ impl Scheduler {
         }
         let eos = &self.admission.config().eos_token_ids;
         let sequence = Box::new(Sequence::new(request, eos, &self.speculator, arrived_s));
-        let ending = sequence.ending();
+        let stopped_at = sequence.stopped_at();
+        let end = sequence
+            .ending()
+            .map(|kind| End::of(kind).keeping(stopped_at));
         let key = self.admission.enter(sequence);
-        if let Some(kind) = ending {
-            self.end(key, End::of(kind), now_s);
+        if let Some(end) = end {
+            self.end(key, end, now_s);
         }
     }
 
@@ -227,11 +231,11 @@ impl Scheduler {
         end: End,
         now_s: f64,
     ) -> RequestOutput {
-        let owner = key.arrival();
-        self.cache
-            .close(owner, &mut sequence.table, &sequence.tokens);
+        let num_kept = sequence.num_kept(end.keep_tokens);
+        let (owner, kept) = (key.arrival(), &sequence.tokens[..num_kept]);
+        self.cache.close(owner, &mut sequence.table, kept);
         self.admission.leave(&sequence);
-        let num_kept = end.learns.then(|| sequence.num_kept(end.keep_tokens));
+        let num_kept = end.learns.then_some(num_kept);
         let output = RequestOutput {
             handle: sequence.request.handle,
             finish: Some(sequence.finish(end.kind, end.message, end.keep_tokens, now_s)),

@@ -11,7 +11,7 @@ use super::timeline::Timeline;
 use crate::background::{Feedback, Learner, Share};
 use crate::cache::{Cache, CachedPrefix, PageTable, Resident};
 use crate::output::{Finish, RequestStats};
-use crate::request::Request;
+use crate::request::{Request, StopFinder};
 use crate::request_key::RequestKey;
 use crate::speculation::{Candidate, Drafting, Speculator};
 
@@ -38,6 +38,9 @@ pub(crate) struct Sequence {
     pub(crate) table: PageTable,
     pub(crate) drafting: Drafting,
     pub(crate) draws: DrawState,
+    stops: Option<Box<dyn StopFinder>>,
+    /// Output tokens that count, once a stop text was found.
+    stopped_at: Option<u32>,
     pub(crate) timeline: Timeline,
     /// Whose fair share it takes.
     pub(crate) tenant: Arc<str>,
@@ -69,6 +72,8 @@ impl Sequence {
         request.prediction_ids = Vec::new();
         let (prompt, output) = tokens.split_at(num_prompt);
         let draws = DrawState::new(&mut request, prompt, output, eos_token_ids);
+        let mut stops = request.stops.take();
+        let stopped_at = stops.as_mut().and_then(|stops| stops.push(output));
         Self {
             table: PageTable::new(namespace, request.learn),
             request,
@@ -76,6 +81,8 @@ impl Sequence {
             decoding: false,
             drafting,
             draws,
+            stops,
+            stopped_at: stopped_at.map(|count| count as u32),
             timeline: Timeline::new(arrived_s),
             tenant,
             sources: Vec::new(),
@@ -193,8 +200,16 @@ impl Sequence {
         end - (self.draws.num_prompt_rows(end, self.num_prompt) + last)..end
     }
 
+    /// Output tokens that count, where a stop text ends the answer.
+    pub(crate) fn stopped_at(&self) -> Option<u32> {
+        self.stopped_at
+    }
+
     /// Why the answer ends after its tokens so far, if it does.
     pub(crate) fn ending(&self) -> Option<FinishKind> {
+        if self.stopped_at.is_some() {
+            return Some(FinishKind::Complete);
+        }
         let ending = self.draws.ending(&self.tokens[self.num_prompt..]);
         ending.or_else(|| (self.num_left() == 0).then_some(FinishKind::Length))
     }
@@ -205,6 +220,10 @@ impl Sequence {
         self.sources.push(Source::Model);
         let output = &self.tokens[self.num_prompt..];
         self.draws.push(drawn.token, drawn.logprobs, output);
+        if let Some(stops) = &mut self.stops {
+            let stopped_at = stops.push(&[drawn.token]);
+            self.stopped_at = stopped_at.map(|count| count as u32);
+        }
         self.timeline.emit(now_s);
     }
 
@@ -314,6 +333,7 @@ impl Sequence {
         Finish {
             kind,
             message,
+            keep_tokens,
             stats,
         }
     }

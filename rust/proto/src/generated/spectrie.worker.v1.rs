@@ -229,6 +229,12 @@ pub struct Start {
     /// The tenant whose share of the worker it uses; the namespace's when absent.
     #[prost(string, optional, tag = "21")]
     pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+    /// Stop texts, for the worker to end the answer at; a worker that does not know them is cancelled.
+    #[prost(string, repeated, tag = "22")]
+    pub stop: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether the names of special tokens are no part of the text.
+    #[prost(bool, tag = "23")]
+    pub skip_special_tokens: bool,
 }
 /// Stop a choice. Acknowledged by an output with FINISH_CANCELLED, unless it already ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -647,7 +653,7 @@ pub enum FinishKind {
     FinishFailed = 7,
     /// No worker can run it as it stands; `message` says what is wrong with it.
     FinishInvalid = 8,
-    /// A stop without a stop token: the grammar allows no further token.
+    /// A stop without a stop token: a stop text, or a grammar that allows no further token.
     FinishComplete = 9,
 }
 impl FinishKind {

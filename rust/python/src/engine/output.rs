@@ -27,6 +27,11 @@ impl Finish {
     }
 
     #[getter]
+    fn keep_tokens(&self) -> Option<u32> {
+        self.0.keep_tokens
+    }
+
+    #[getter]
     fn stats<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &wire_stats(&self.0.stats).encode_to_vec())
     }

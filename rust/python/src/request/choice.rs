@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::prelude::*;
-use spectrie_engine::Finish;
+use spectrie_engine::{Finish, StopFinder};
 use spectrie_proto::worker_v1::FinishKind;
 use spectrie_request::{Answer, AnswerDelta, Refusal, ResolvedRequest, answer};
 use spectrie_sampling as sampling;
@@ -15,6 +15,7 @@ use crate::engine::{StepOutput, TokenLogprobs, wire_stats};
 use crate::grammar::Grammar;
 use crate::lock::lock;
 use crate::start::{Request, engine_request};
+use crate::stops::stop_finder;
 
 /// One choice of a resolved request; see the stub file.
 #[pyclass(frozen, module = "spectrie._core")]
@@ -23,6 +24,7 @@ pub(super) struct Choice {
     #[pyo3(get)]
     index: u32,
     grammar: Option<sampling::Grammar>,
+    stops: Option<Box<dyn StopFinder>>,
     #[pyo3(get)]
     timeout_s: Option<f64>,
     progress: Mutex<Progress>,
@@ -48,10 +50,14 @@ impl Choice {
         grammar: Option<&Py<Grammar>>,
         timeout_s: Option<f64>,
     ) -> Result<Self, Refusal> {
+        let (stop, output) = (&request.stopping.stop, &request.output);
+        let stops = stop_finder(&files.tokenizer, stop, output.skip_special_tokens)
+            .map_err(|error| Refusal::invalid("stopping.stop", error.to_string()))?;
         Ok(Self {
             request: request.clone(),
             index,
             grammar: grammar.map(|grammar| grammar.get().grammar.clone()),
+            stops,
             timeout_s,
             progress: Mutex::new(Progress {
                 answer: Answer::new(&files.tokenizer, request)?,
@@ -109,6 +115,7 @@ impl Choice {
             handle,
             deadline_s,
             self.grammar.clone(),
+            self.stops.clone(),
         ))
     }
 
@@ -116,7 +123,6 @@ impl Choice {
         let step = output.of_request(index)?;
         let mut progress = self.progress();
         let kind = step.finish.as_ref().map(wire_kind);
-        let had_stopped = progress.answer.stop_text().is_some();
         let delta = AnswerDelta {
             token_ids: step.token_ids.clone(),
             sources: step.sources.iter().copied().map(u32::from).collect(),
@@ -143,12 +149,9 @@ impl Choice {
         progress.text.push_str(&delta.text);
         progress.token_ids.extend_from_slice(&delta.token_ids);
         progress.sources.extend_from_slice(&delta.sources);
-        let stopped =
-            progress.answer.stop_text().is_some() && !had_stopped && step.finish.is_none();
         let end = step.finish.as_ref();
         let end = end.map(|finish| self.end(py, &progress.answer, finish));
         Ok(AnswerPiece {
-            stopped: stopped.then(|| progress.answer.num_tokens()),
             text: delta.text,
             token_ids: delta.token_ids,
             sources: delta.sources,

@@ -15,7 +15,6 @@ pub(super) struct AnswerPiece {
     pub(super) token_ids: Vec<u32>,
     pub(super) sources: Vec<u32>,
     pub(super) logprobs: Option<Vec<TokenLogprobs>>,
-    pub(super) stopped: Option<u32>,
     pub(super) end: Option<AnswerEnd>,
 }
 

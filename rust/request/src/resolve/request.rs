@@ -188,6 +188,8 @@ impl ResolvedRequest {
             prompt_logprobs: self.prompt_logprobs(index),
             structured: self.structured.clone(),
             tenant: self.tenant.clone(),
+            stop: self.stopping.stop.clone(),
+            skip_special_tokens: self.output.skip_special_tokens,
         }
     }
 

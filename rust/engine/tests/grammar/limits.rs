@@ -1,14 +1,11 @@
 //! How far an answer gets in its grammar is its own affair, up to the limits of the grammar library.
 
-#[cfg(test)]
-mod support;
-
+use crate::support::driver::{Driver, config, request};
+use crate::support::expression::{id, usual_compiler};
+use crate::support::model::VOCABULARY;
 use spectrie_engine::{ContextCost, EngineConfig, Request};
 use spectrie_sampling::{Grammar, GrammarSpec};
 use spectrie_types::{FinishKind, SpeculationMode};
-use support::driver::{Driver, config, request};
-use support::expression::{id, usual_compiler};
-use support::model::VOCABULARY;
 
 /// Half a million states of the lexer, 16 times the limit; each text goes through others.
 const MANY_STATES: &str = "[ab]*a[ab]{18}c";

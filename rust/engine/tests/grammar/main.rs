@@ -2,6 +2,9 @@
 //! `exactness.rs`.
 
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
+#[path = "../support/mod.rs"]
 mod support;
 
 use proptest::prelude::*;
