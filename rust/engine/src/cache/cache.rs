@@ -232,6 +232,7 @@ impl Cache {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::siblings::count;
     use super::*;
 
     const PAGE: usize = 4;
@@ -309,6 +310,34 @@ mod tests {
         );
         check(&cache, &[&first, &second]);
         assert_eq!(cache.occupancy().held, 4);
+    }
+
+    #[test]
+    fn texts_behind_one_system_prompt_are_not_searched_one_by_one() {
+        // Pages that are compared to seat one more text behind a page with so many others.
+        let compared = |num_texts: u32| {
+            let mut cache = Cache::new(2 * num_texts as usize, PAGE);
+            let text = |index: u32| {
+                let own = [index / 128, index % 128, 5, 6, 7].map(|token| token + 10);
+                [vec![1, 2, 3, 4], own.to_vec()].concat()
+            };
+            for index in 0..num_texts {
+                let mut user = User::new(u64::from(index), &text(index));
+                user.enter(&mut cache, &[]);
+                user.compute(&mut cache);
+                cache.take_copies();
+                cache.close(u64::from(index), &mut user.table, &user.tokens);
+            }
+            let mut other = text(num_texts / 2);
+            other[7] = 9;
+            let mut user = User::new(u64::from(num_texts), &other);
+            count::take();
+            user.enter(&mut cache, &[]);
+            assert_eq!(user.table.kv_len(), PAGE + 3, "it copies what it can");
+            count::take()
+        };
+        let (few, many) = (compared(100), compared(16_000));
+        assert!(few <= 50 && many <= 100, "{few} {many}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod ledger;
 mod pool;
 mod prefix;
 mod reuse;
+mod siblings;
 mod table;
 
 pub(crate) use cache::Cache;

