@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
     "Aborted",
     "AlreadyExists",
+    "BatchFailed",
     "Cancelled",
     "ConfigError",
     "ConnectFailed",
@@ -44,6 +46,28 @@ class ConfigError(SpectrieError):
 
 class ModelError(SpectrieError):
     """A model that cannot be found, read, converted or run."""
+
+
+class BatchFailed(SpectrieError):
+    """Some prompts of a list failed while they ran; nothing that the others gave is lost.
+
+    Attributes:
+        answers: For each prompt, in order, its `Completion` or its error.
+        errors: The errors, by the index of their prompt.
+    """
+
+    def __init__(self, answers: Sequence[object]) -> None:
+        self.answers = tuple(answers)
+        self.errors = {
+            index: answer
+            for index, answer in enumerate(self.answers)
+            if isinstance(answer, SpectrieError)
+        }
+        index, first = next(iter(self.errors.items()))
+        super().__init__(
+            f"{len(self.errors)} of {len(self.answers)} prompts failed; number {index} (from 0):"
+            f" {first}"
+        )
 
 
 class RankLost(SpectrieError):

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import itertools
-import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.host import EngineHost
-from spectrie.engine.options import EngineOptions
-from spectrie.errors import Cancelled, Internal, ModelError, SpectrieError
+from spectrie.errors import (
+    Cancelled,
+    Internal,
+    SpectrieError,
+)
+from spectrie.llm import batch
+from spectrie.llm.batch import OnError, Prompt
 from spectrie.llm.keywords import EngineKeywords
+from spectrie.llm.settings import engine_options, read_generation_config
 from spectrie.llm.stream import LocalStream
 from spectrie.options import GenerateOptions, check_names
-from spectrie.progress import Progress
 from spectrie.types import Completion, Message
 
 if TYPE_CHECKING:
     from spectrie import _core
 
 __all__ = ["LLM"]
-
-log = logging.getLogger("spectrie.llm")
-
-# Concurrent choices of one call: enough to keep any engine full, and far below its limit.
-_MAX_STREAMS = 1024
-
-# More than any memory has.
-_UNBOUNDED_BYTES = 1 << 62
-
-
-# Text, token ids or messages: exactly one of them.
-_Prompt = tuple[str | None, Sequence[int] | None, Sequence[Message] | None]
 
 
 class LLM:
@@ -72,7 +62,8 @@ class LLM:
         from spectrie import _core
         from spectrie.model import resolve
 
-        engine_options = _engine_options(options)
+        # Before a model is fetched for nothing.
+        settings = engine_options(options)
         resolved = resolve(str(model), progress)
         self.model_path: Path = resolved.folder
         """Folder of the model's files."""
@@ -80,14 +71,14 @@ class LLM:
         """Name of the model."""
         self.tokenizer: _core.Tokenizer = _core.Tokenizer.from_folder(str(resolved.folder))
         """The model's tokenizer: `encode`, `decode`, `apply_chat_template`."""
-        generation_config = _read_generation_config(resolved.folder / "generation_config.json")
+        generation_config = read_generation_config(resolved.folder / "generation_config.json")
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
         self._error: SpectrieError | None = None
         self._host = EngineHost(
             resolved.folder,
-            options=engine_options,
+            options=settings,
             deliver=self._deliver,
             on_death=self._die,
             progress=progress,
@@ -163,6 +154,29 @@ class LLM:
         *,
         n: int = 1,
         progress: bool = False,
+        on_error: Literal["raise"] = "raise",
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion]: ...
+
+    @overload
+    def generate(
+        self,
+        prompt: list[str] | tuple[str, ...],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        on_error: Literal["return"],
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion | SpectrieError]: ...
+
+    @overload
+    def generate(
+        self,
+        *,
+        prompt_token_ids: Sequence[Sequence[int]],
+        n: int = 1,
+        progress: bool = False,
+        on_error: Literal["raise"] = "raise",
         **options: Unpack[GenerateOptions],
     ) -> list[Completion]: ...
 
@@ -173,8 +187,9 @@ class LLM:
         prompt_token_ids: Sequence[Sequence[int]],
         n: int = 1,
         progress: bool = False,
+        on_error: Literal["return"],
         **options: Unpack[GenerateOptions],
-    ) -> list[Completion]: ...
+    ) -> list[Completion | SpectrieError]: ...
 
     def generate(
         self,
@@ -183,9 +198,12 @@ class LLM:
         prompt_token_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
         n: int = 1,
         progress: bool = False,
+        on_error: OnError = "raise",
         **options: Unpack[GenerateOptions],
-    ) -> Completion | list[Completion]:
+    ) -> Completion | list[Completion] | list[Completion | SpectrieError]:
         """Continues one prompt, or every prompt of a list side by side.
+
+        All prompts of a list are checked before any of them runs.
 
         Args:
             prompt: Text, or a list of texts.
@@ -193,42 +211,108 @@ class LLM:
             n: Independent answers to each prompt, 1 to 8. Returns the first, with all of them as its
                 `choices`. Answer `i` has the seed `choice_seed(seed, i)`.
             progress: Whether to show a bar of finished prompts on stderr.
+            on_error: What a failed prompt of a list does. `raise` raises `InvalidArgument` before any
+                prompt runs, or `BatchFailed` once all others have their answers. `return` puts its
+                error in the place of its answer.
             options: See `GenerateOptions`; they apply to every prompt of a list.
 
         Raises:
-            InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
-            SpectrieError: The request failed.
+            InvalidArgument: An option or a prompt is not allowed; see its `field_violations`.
+            BatchFailed: Some prompts of a list failed while they ran; it holds the other answers.
+            SpectrieError: The one prompt failed.
         """
-        prompts: list[_Prompt]
+        prompts: list[Prompt]
         single = isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids))
         if single:
             prompts = [(prompt, prompt_token_ids, None)]  # type: ignore[list-item]
         else:
             prompts = [(text, None, None) for text in prompt or ()]
             prompts += [(None, ids, None) for ids in prompt_token_ids or ()]  # type: ignore[misc]
-        with Progress("generate", len(prompts)) as bar:
-            answers: list[Completion] = []
-            num_tokens = 0
-            for answer in self._answers(prompts, n, options):
-                answers.append(answer)
-                num_tokens += sum(len(choice.token_ids) for choice in answer.choices)
-                if progress:
-                    note = f"{len(answers)}/{len(prompts)} prompts, {num_tokens} tokens"
-                    bar.show(len(answers), note)
-        return answers[0] if single else answers
+        return self._run("generate", prompts, single, n, progress, on_error, options)
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        **options: Unpack[GenerateOptions],
+    ) -> Completion: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Sequence[Message]],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        on_error: Literal["raise"] = "raise",
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion]: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Sequence[Message]],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        on_error: Literal["return"],
+        **options: Unpack[GenerateOptions],
+    ) -> list[Completion | SpectrieError]: ...
 
     def chat(
-        self, messages: Sequence[Message], *, n: int = 1, **options: Unpack[GenerateOptions]
-    ) -> Completion:
-        """Answers a chat: messages of `role` (system, user, assistant) and `content`.
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        *,
+        n: int = 1,
+        progress: bool = False,
+        on_error: OnError = "raise",
+        **options: Unpack[GenerateOptions],
+    ) -> Completion | list[Completion] | list[Completion | SpectrieError]:
+        """Answers a chat, or every chat of a list side by side.
 
         Args:
-            messages: The chat so far.
+            messages: The chat so far, messages of `role` (system, user, assistant) and `content`;
+                or a list of chats.
             n: Independent answers, as in `generate`.
+            progress: As in `generate`.
+            on_error: As in `generate`.
             options: See `GenerateOptions`.
+
+        Raises:
+            InvalidArgument: As `generate`.
+            BatchFailed: As `generate`.
+            SpectrieError: As `generate`.
         """
-        (answer,) = self._answers([(None, None, messages)], n, options)
-        return answer
+        single = not messages or isinstance(messages[0], Mapping)
+        chats = [messages] if single else messages
+        prompts: list[Prompt] = [(None, None, chat) for chat in chats]  # type: ignore[misc]
+        return self._run("chat", prompts, single, n, progress, on_error, options)
+
+    def _run(
+        self,
+        label: str,
+        prompts: Sequence[Prompt],
+        single: bool,
+        n: int,
+        progress: bool,
+        on_error: OnError,
+        options: GenerateOptions,
+    ) -> Completion | list[Completion] | list[Completion | SpectrieError]:
+        check_names(options)
+        answers = batch.run(
+            label,
+            prompts,
+            single=single,
+            num_choices=n,
+            progress=progress,
+            on_error=on_error,
+            resolve=lambda prompt: self._resolver.resolve(*prompt, options, n),
+            submit=self._submit,
+        )
+        return answers[0] if single else answers  # type: ignore[return-value]
 
     def stream(
         self,
@@ -243,40 +327,9 @@ class LLM:
         Raises:
             InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
         """
-        (stream,) = self._start((prompt, prompt_token_ids, messages), 1, options)
-        return stream
-
-    def _answers(
-        self, prompts: Sequence[_Prompt], n: int, options: GenerateOptions
-    ) -> Iterator[Completion]:
-        """Yields the answers in order, each with all its choices; many prompts run concurrently."""
-        started: deque[list[LocalStream]] = deque()
-        waiting = iter(prompts)
-        try:
-            while True:
-                while len(started) * n < _MAX_STREAMS and (given := next(waiting, None)):
-                    started.append(self._start(given, n, options))
-                if not started:
-                    return
-                first, *others = (stream.final() for stream in started[0])
-                started.popleft()
-                yield dataclasses.replace(first, other_choices=tuple(others)) if others else first
-        finally:
-            for stream in itertools.chain.from_iterable(started):
-                stream.cancel()
-
-    def _start(self, prompt: _Prompt, n: int, options: GenerateOptions) -> list[LocalStream]:
-        """Starts every choice of one prompt."""
         check_names(options)
-        streams: list[LocalStream] = []
-        try:
-            for choice in self._resolver.resolve(*prompt, options, n):
-                streams.append(self._submit(choice))
-        except BaseException:
-            for stream in streams:
-                stream.cancel()
-            raise
-        return streams
+        (choice,) = self._resolver.resolve(prompt, prompt_token_ids, messages, options, 1)
+        return self._submit(choice)
 
     def _submit(self, choice: _core.Choice) -> LocalStream:
         from spectrie import _core
@@ -328,36 +381,5 @@ class LLM:
             stream.push(error)
 
 
-def _read_generation_config(path: Path) -> _core.GenerationConfig | None:
-    """The model's own sampling numbers; what no request may ask for is logged."""
-    from spectrie import _core
-
-    if not path.is_file():
-        return None
-    try:
-        config = _core.GenerationConfig(path.read_bytes())
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from error
-    for name, given in config.unused:
-        log.warning("%s: %s is %s, which is not allowed and not used", path, name, given)
-    return config
-
-
 def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:
     return ids is None or not ids or isinstance(ids[0], int)
-
-
-def _engine_options(given: EngineKeywords) -> EngineOptions:
-    """The engine's options, from keywords that may be of wider types."""
-    check_names(given, EngineKeywords)
-    options = dict(given)
-    if isinstance(speculation := options.get("speculation"), bool):
-        options["speculation"] = "auto" if speculation else "off"
-    if (folder := options.get("state_dir")) is not None:
-        options["state_dir"] = str(folder)
-    # Its prompts are the caller's, in memory already, and _MAX_STREAMS bounds how many wait.
-    options["waiting_bytes"] = _UNBOUNDED_BYTES
-    options["corpora"] = tuple(str(corpus) for corpus in given.get("corpora", ()))
-    return EngineOptions(**options)  # type: ignore[arg-type]
