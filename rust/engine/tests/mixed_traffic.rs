@@ -46,6 +46,7 @@ struct Traffic {
     handle: u64,
 }
 
+#[cfg(test)]
 impl Traffic {
     fn new(max_running: usize) -> Self {
         let config = EngineConfig {
@@ -53,11 +54,11 @@ impl Traffic {
             max_running,
             ..EngineConfig::new(VOCABULARY as usize, 20_000, 4096, 512)
         };
-        let engine = Engine::with_clock(config, Arc::new(Still)).unwrap();
+        let engine = Engine::with_clock(config, Arc::new(Still)).expect("an engine");
         let costs = ([1, 512], [FORWARD_MS, FORWARD_MS + 0.1]);
         engine
             .set_costs(&costs.0, &costs.1, ContextCost::default())
-            .unwrap();
+            .expect("costs");
         Self { engine, handle: 0 }
     }
 
@@ -71,10 +72,10 @@ impl Traffic {
             let mut request = Request::new(self.handle, prompt, ANSWER_TOKENS);
             request.sampling.temperature = 0.0;
             request.ignore_eos = true;
-            self.engine.submit(request).unwrap();
+            self.engine.submit(request).expect("room");
             self.handle += 1;
         }
-        while let Some(plan) = self.engine.plan(0.0).unwrap() {
+        while let Some(plan) = self.engine.plan(0.0).expect("a plan") {
             let verdicts: Vec<i32> = plan
                 .sample_rows
                 .iter()
@@ -89,7 +90,7 @@ impl Traffic {
             };
             self.engine
                 .commit(plan.plan_id, &results, FORWARD_MS, 0.0)
-                .unwrap();
+                .expect("outputs");
         }
         let after = self.engine.load();
         let accepted = after.accepted_tokens - before.accepted_tokens;
@@ -110,7 +111,6 @@ fn predictable_requests_keep_their_gain_after_unpredictable_ones() {
                 assert!(lost < 0.5, "{lost} accepted of what nothing predicts");
             }
             let after = traffic.accepted_per_step(predictable);
-            println!("{max_running} {fresh:.2} {rounds} {after:.2}");
             assert!(
                 after > 0.8 * fresh,
                 "{max_running} at once, {rounds} rounds: {after} of {fresh} accepted a step"
