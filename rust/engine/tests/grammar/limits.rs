@@ -10,6 +10,7 @@ use spectrie_types::{FinishKind, SpeculationMode};
 /// Half a million states of the lexer, 16 times the limit; each text goes through others.
 const MANY_STATES: &str = "[ab]*a[ab]{18}c";
 
+#[cfg(test)]
 fn compiled() -> Grammar {
     let spec = GrammarSpec::Regex(MANY_STATES.into());
     usual_compiler().compile(&spec).unwrap()
@@ -26,6 +27,7 @@ fn wandering(seed: u64, num_tokens: u32, grammar: &Grammar) -> Request {
     request
 }
 
+#[cfg(test)]
 fn driver(max_running: usize) -> Driver {
     let driver = Driver::new(EngineConfig {
         max_draft_tokens: 24,
