@@ -30,11 +30,12 @@ impl StopFinder for After {
     }
 }
 
-fn stopped(count: usize, delay: usize) -> Option<Box<dyn StopFinder>> {
+fn stopped(count: usize, delay: usize) -> Box<dyn StopFinder> {
     let seen = 0;
-    Some(Box::new(After { count, delay, seen }))
+    Box::new(After { count, delay, seen })
 }
 
+#[cfg(test)]
 fn driver() -> Driver {
     let driver = Driver::new(EngineConfig {
         memory_bytes: 4 << 20,
@@ -63,7 +64,7 @@ fn nothing_behind_a_stop_is_emitted_counted_learnt_or_kept() {
         for speculation in [SpeculationMode::Off, SpeculationMode::Auto] {
             let mut driver = driver();
             driver.submit(Request {
-                stops: stopped(count, delay),
+                stops: Some(stopped(count, delay)),
                 prediction_ids: whole.clone(),
                 speculation: Some(speculation),
                 ..request(1, &PROMPT, NUM_TOKENS as u32)
@@ -99,7 +100,7 @@ fn a_stop_that_comes_with_the_last_token_is_a_stop() {
     let whole = whole();
     let mut driver = driver();
     driver.submit(Request {
-        stops: stopped(10, 0),
+        stops: Some(stopped(10, 0)),
         prediction_ids: whole.clone(),
         ..request(1, &PROMPT, 10)
     });
@@ -114,7 +115,7 @@ fn a_resumed_answer_stops_where_a_whole_one_does() {
     for kept in 0..=10 {
         let mut driver = driver();
         driver.submit(Request {
-            stops: stopped(10, 0),
+            stops: Some(stopped(10, 0)),
             emitted_token_ids: whole[..kept].to_vec(),
             ..request(1, &PROMPT, NUM_TOKENS as u32)
         });
