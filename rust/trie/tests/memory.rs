@@ -208,6 +208,34 @@ fn the_namespace_idle_longest_makes_room() {
 }
 
 #[test]
+fn forgetting_reaches_what_was_pushed_out_while_requests_hold_it() {
+    let memory = memory(1 << 20, 1);
+    let held: Vec<_> = (0..3)
+        .map(|number| {
+            let shared = memory.namespace("a");
+            shared.insert(&document(number, 500));
+            // Its place is taken; a request that holds it goes on.
+            memory.namespace("b");
+            shared.insert(&document(number, 500));
+            shared
+        })
+        .collect();
+    let last = memory.namespace("a");
+    last.insert(&document(4, 500));
+    let mut running = Drafter::new(matches_only(), Some(Arc::clone(&held[0])));
+    running.push_prompt(&document(0, 10));
+    assert!(memory.forget("a").expect("no snapshots"));
+    assert!(running.draft(16, 0.0).nodes.is_empty());
+    for (number, shared) in (0..).zip(&held) {
+        shared.insert(&document(number, 500));
+        assert_eq!(continuation(shared, &document(number, 10)), []);
+    }
+    assert_eq!(continuation(&last, &document(4, 10)), []);
+    drop(running);
+    assert_eq!((memory.num_tokens(), memory.bytes()), (0, 0));
+}
+
+#[test]
 fn a_forgotten_namespace_gives_its_bytes_back() {
     let memory = memory(1 << 20, 1);
     memory.namespace("a").insert(&document(1, 500));
