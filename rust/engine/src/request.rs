@@ -60,7 +60,7 @@ pub struct Request {
     pub ignore_eos: bool,
     /// When to give up, on the clock of `plan`; `None` = never.
     pub deadline_s: Option<f64>,
-    /// Larger runs first; −100 to 100, what is beyond counts as that.
+    /// Larger runs first among the requests of a tenant; −100 to 100, what is beyond counts as that.
     pub priority: i32,
     /// Whose fair share it takes; `None` = its namespace's.
     pub tenant: Option<String>,

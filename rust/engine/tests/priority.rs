@@ -108,6 +108,82 @@ fn a_tenant_that_floods_the_queue_does_not_push_another_out() {
     assert!(last - num_before <= 11, "{order:?}");
 }
 
+/// Steps until a request of tenant "other" has its first token, while "greedy" keeps twelve requests
+/// of this priority waiting or running.
+fn steps_beside_a_greedy_tenant(priority: i32) -> usize {
+    let mut driver = Driver::new(EngineConfig {
+        max_running: 4,
+        ..off()
+    });
+    let mut handle = 1;
+    for step in 0..1_000 {
+        while handle - driver.finishes.len() as u64 <= 12 {
+            handle += 1;
+            driver.submit(Request {
+                priority,
+                ..of_tenant("greedy", request(handle, &[handle as u32 % 39 + 1; 4], 20))
+            });
+        }
+        if step == 100 {
+            driver.submit(of_tenant("other", request(0, &[9; 4], 20)));
+        }
+        if driver.tokens.contains_key(&0) {
+            return step - 100;
+        }
+        driver.step();
+        driver.now_s += 0.05;
+    }
+    1_000
+}
+
+#[test]
+fn no_priority_passes_the_requests_of_another_tenant() {
+    let steps = [-100, 0, 100].map(steps_beside_a_greedy_tenant);
+    // The next place that is free: answers have twenty tokens.
+    assert!(steps.iter().all(|&steps| steps <= 21), "{steps:?}");
+}
+
+#[test]
+fn of_equally_served_tenants_the_first_to_ask_goes_first_whatever_the_priority() {
+    let mut driver = Driver::new(off());
+    driver.submit(of_tenant("a", request(1, &[1; 4], 2)));
+    driver.submit(Request {
+        priority: 100,
+        deadline_s: Some(1.0),
+        ..of_tenant("b", request(2, &[2; 4], 2))
+    });
+    assert_eq!(ends(&mut driver, 0.0), [1, 2]);
+}
+
+#[test]
+fn a_tenant_is_served_although_new_ones_keep_coming() {
+    let mut driver = Driver::new(EngineConfig {
+        max_running: 2,
+        age_s: 1e9,
+        ..off()
+    });
+    for handle in 0..4 {
+        let others = request(handle + 10, &[handle as u32 + 1; 4], 4);
+        driver.submit(of_tenant(&format!("first {handle}"), others));
+    }
+    driver.submit(of_tenant("large", request(1, &[7; 40], 4)));
+    driver.submit(of_tenant("large", request(2, &[8; 4], 4)));
+    let mut handle = 100;
+    for step in 0..2_000 {
+        while handle < 100 + driver.finishes.len() as u64 {
+            handle += 1;
+            let prompt = [handle as u32 % 39 + 1; 4];
+            driver.submit(of_tenant(&handle.to_string(), request(handle, &prompt, 4)));
+        }
+        driver.step();
+        if driver.finishes.contains_key(&2) {
+            assert!(step < 400, "{step}");
+            return;
+        }
+    }
+    panic!("the large tenant's second request is starved");
+}
+
 #[test]
 fn tenants_share_by_tokens_not_by_requests() {
     let mut driver = Driver::new(off());
@@ -203,7 +279,47 @@ fn the_first_to_come_is_never_preempted_and_everybody_ends() {
 }
 
 #[test]
-fn of_equal_priority_the_tenant_that_got_most_is_preempted() {
+fn no_priority_takes_the_pages_of_another_tenant() {
+    let mut driver = Driver::new(EngineConfig {
+        num_pages: 14,
+        max_running: 8,
+        lookahead_tokens: 0,
+        ..off()
+    });
+    driver.submit(of_tenant("first", request(1, &[2; 4], 30)));
+    driver.submit(Request {
+        priority: 100,
+        ..of_tenant("greedy", request(2, &[3; 20], 20))
+    });
+    driver.submit(of_tenant("modest", request(3, &[4; 4], 20)));
+    driver.run();
+    let preemptions = [1, 2, 3].map(|handle| driver.finishes[&handle].stats.preemptions);
+    assert!(preemptions[1] > 0, "{preemptions:?}");
+    assert_eq!((preemptions[0], preemptions[2]), (0, 0));
+}
+
+#[test]
+fn of_a_tenants_requests_the_lowest_priority_is_preempted() {
+    let mut driver = Driver::new(EngineConfig {
+        num_pages: 14,
+        max_running: 8,
+        lookahead_tokens: 0,
+        ..off()
+    });
+    for (handle, priority) in [(1, 0), (2, -1), (3, 0)] {
+        driver.submit(Request {
+            priority,
+            ..request(handle, &[handle as u32; 6], 20)
+        });
+    }
+    driver.run();
+    let preemptions = [1, 2, 3].map(|handle| driver.finishes[&handle].stats.preemptions);
+    assert!(preemptions[1] > 0, "{preemptions:?}");
+    assert_eq!((preemptions[0], preemptions[2]), (0, 0));
+}
+
+#[test]
+fn the_tenant_that_holds_most_is_preempted() {
     let mut driver = Driver::new(EngineConfig {
         num_pages: 14,
         max_running: 8,

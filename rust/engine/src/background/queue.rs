@@ -151,7 +151,7 @@ mod tests {
             num_more: usize::from(number == 6),
             log: Rc::clone(&log),
         };
-        let keys = [0, 1].map(|arrival| RequestKey::new(0, arrival));
+        let keys = [0, 1].map(RequestKey::new);
         let mut running = [pupil(0), pupil(1)];
         let mut queue = ChoreQueue::new(true, 1);
         let mut feedback = Feedback::new(None);

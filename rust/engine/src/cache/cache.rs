@@ -247,7 +247,7 @@ mod tests {
     impl User {
         fn new(arrival: u64, tokens: &[u32]) -> Self {
             Self {
-                key: RequestKey::new(0, arrival),
+                key: RequestKey::new(arrival),
                 table: PageTable::new(Arc::from("a"), true),
                 tokens: tokens.to_vec(),
             }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::fairness::FairShare;
+use super::fairness::{Bounds, FairShare, Place};
 use super::preemption::victim;
-use super::priority::Rank;
+use super::priority::{Claim, Rank};
 use super::queue::Queue;
 use super::running::{self, Obligations, Running, residents};
 use crate::cache::Cache;
@@ -43,9 +43,12 @@ pub(crate) struct Admission {
 impl Admission {
     pub(crate) fn new(config: Arc<EngineConfig>) -> Self {
         Self {
+            share: FairShare::new(Bounds {
+                lead: config.max_context as u64,
+                lag: config.chunk_tokens as u64,
+            }),
             config,
             waiting: Queue::default(),
-            share: FairShare::default(),
             keys: HashMap::new(),
             num_arrivals: 0,
             is_pressed: false,
@@ -62,7 +65,7 @@ impl Admission {
 
     /// Takes a new request in; it waits. Gives its key.
     pub(crate) fn enter(&mut self, sequence: Box<Sequence>) -> RequestKey {
-        let key = RequestKey::new(sequence.request.priority, self.num_arrivals);
+        let key = RequestKey::new(self.num_arrivals);
         self.num_arrivals += 1;
         self.share.enter(&sequence.tenant);
         self.keys.insert(sequence.request.handle, key);
@@ -72,6 +75,9 @@ impl Admission {
 
     /// Forgets a request that ends; it neither waits nor runs any more.
     pub(crate) fn leave(&mut self, sequence: &Sequence) {
+        if !sequence.decoding {
+            self.share.rest(&sequence.tenant);
+        }
         self.share.leave(&sequence.tenant);
         self.keys.remove(&sequence.request.handle);
     }
@@ -83,12 +89,26 @@ impl Admission {
 
     /// Takes a request out of those that wait.
     pub(crate) fn withdraw(&mut self, key: RequestKey) -> Option<Box<Sequence>> {
-        self.waiting.remove(&key)
+        self.waiting.remove(key)
     }
 
-    /// Sends a request that ran back to wait; it holds no pages any more.
-    pub(crate) fn requeue(&mut self, key: RequestKey, sequence: Box<Sequence>) {
+    /// Takes the pages of a request that ran; it waits and recomputes what no other request keeps.
+    pub(crate) fn requeue(
+        &mut self,
+        key: RequestKey,
+        mut sequence: Box<Sequence>,
+        cache: &mut Cache,
+    ) {
+        if sequence.decoding {
+            self.share.compete(&sequence.tenant);
+        }
+        sequence.vacate(key, cache);
         self.waiting.insert(key, sequence);
+    }
+
+    /// Notes that a request of `tenant` has all its prompt rows.
+    pub(crate) fn note_prefilled(&mut self, tenant: &str) {
+        self.share.rest(tenant);
     }
 
     /// Those that wait.
@@ -120,12 +140,13 @@ impl Admission {
             return awaited;
         }
         let mut passed_over = HashSet::new();
-        let mut obligations = self.obligations(running);
+        let mut obligations = running::obligations(running, self.config.lookahead_tokens);
         while running.len() < self.config.max_running && passed_over.len() <= MAX_PASSED_OVER {
-            let Some((rank, key)) = self.next_waiting(&passed_over, &obligations, now_s) else {
+            let Some(rank) = self.next_waiting(&passed_over, &obligations, now_s) else {
                 break;
             };
-            let Some(sequence) = self.waiting.get_mut(&key) else {
+            let key = rank.key();
+            let Some(sequence) = self.waiting.get_mut(key) else {
                 break;
             };
             let prefix = sequence.find_prefix(cache);
@@ -142,7 +163,7 @@ impl Admission {
             if !self.has_room(key, needed, running, cache) {
                 break;
             }
-            let Some(mut sequence) = self.waiting.admit(&key, now_s) else {
+            let Some(mut sequence) = self.waiting.admit(key, now_s) else {
                 break;
             };
             self.is_pressed = false;
@@ -153,33 +174,36 @@ impl Admission {
             }
             sequence.timeline.admit(now_s);
             let expected = running::expected_tokens(&sequence, self.config.lookahead_tokens);
-            let served = self.share.served(&sequence.tenant);
-            *obligations.entry(sequence.tenant.clone()).or_insert(served) += expected;
+            *obligations.entry(sequence.tenant.clone()).or_default() += expected;
             running.insert(key, sequence);
         }
         awaited
     }
 
-    fn obligations(&self, running: &Running) -> Obligations {
-        running::obligations(running, &self.share, self.config.lookahead_tokens)
-    }
-
-    /// The waiting request that goes first.
+    /// The place of the waiting request that goes first.
     fn next_waiting(
         &self,
         passed_over: &HashSet<RequestKey>,
         obligations: &Obligations,
         now_s: f64,
-    ) -> Option<(Rank, RequestKey)> {
-        let heads = self.waiting.heads(passed_over).map(|head| {
-            let tenant = &head.sequence.tenant;
-            let served = obligations.get(tenant).copied();
-            let served = served.unwrap_or_else(|| self.share.served(tenant));
-            let waited_s = now_s - head.waiting_since_s;
-            let rank = Rank::new(head.key, head.sequence, waited_s, self.config.age_s, served);
-            (rank, head.key)
-        });
-        heads.min_by_key(|&(rank, _)| rank)
+    ) -> Option<Rank> {
+        let mut first: Option<(Place, Rank)> = None;
+        for (tenant, name) in self.share.in_order() {
+            // What running requests will take only moves a tenant back.
+            if first.is_some_and(|(first, _)| first < tenant) {
+                break;
+            }
+            let owed = obligations.get(name).copied().unwrap_or(0);
+            let place = tenant.after(owed);
+            if first.is_some_and(|(first, _)| first < place) {
+                continue;
+            }
+            let age_s = self.config.age_s;
+            if let Some(claim) = self.waiting.first_of(name, passed_over, now_s, age_s) {
+                first = Some((place, Rank { tenant, claim }));
+            }
+        }
+        first.map(|(_, rank)| rank)
     }
 
     /// Whether a waiting request that takes `needed` pages fits, with room for it and all others to
@@ -188,7 +212,7 @@ impl Admission {
         if running.is_empty() {
             return needed <= cache.num_available();
         }
-        let Some(sequence) = self.waiting.get(&key) else {
+        let Some(sequence) = self.waiting.get(key) else {
             return false;
         };
         let ahead = if self.is_pressed {
@@ -223,7 +247,7 @@ impl Admission {
                     break;
                 }
                 preempted = true;
-                let victim = victim(running, &self.obligations(running));
+                let victim = victim(running, &self.share);
                 self.preempt(victim.unwrap_or(key), running, cache, now_s);
             }
         }
@@ -231,14 +255,12 @@ impl Admission {
         (keys, preempted)
     }
 
-    /// Takes the pages of a request; it waits and recomputes what no other request keeps.
     fn preempt(&mut self, key: RequestKey, running: &mut Running, cache: &mut Cache, now_s: f64) {
         if let Some(mut sequence) = running.remove(&key) {
-            sequence.vacate(key, cache);
             sequence.note_preemption(now_s);
             self.preemptions += 1;
             self.is_pressed = true;
-            self.waiting.insert(key, sequence);
+            self.requeue(key, sequence, cache);
         }
     }
 
@@ -252,12 +274,13 @@ impl Admission {
     ) -> impl Iterator<Item = RequestKey> + use<> {
         let prefilling = running.iter().filter(|(_, one)| !one.decoding);
         let mut ranks: Vec<Rank> = prefilling
-            .map(|(&key, one)| {
-                let served = self.share.served(&one.tenant);
+            .filter_map(|(&key, one)| {
                 let waited_s = now_s - one.timeline.waiting_since_s();
-                let rank = Rank::new(key, one, waited_s, self.config.age_s, served);
+                let claim = Claim::new(key, one, waited_s, self.config.age_s);
+                let tenant = self.share.place(&one.tenant)?;
+                let rank = Rank { tenant, claim };
                 let best = awaited.get(&key).map(|best| best.of(key));
-                best.map_or(rank, |best| rank.min(best))
+                Some(best.map_or(rank, |best| rank.min(best)))
             })
             .collect();
         ranks.sort_unstable();

@@ -74,9 +74,8 @@ impl Scheduler {
             }
         }
         // What the others have in the cache may rest on copies that were not done.
-        while let Some((key, mut sequence)) = self.running.pop_last() {
-            sequence.vacate(key, &mut self.cache);
-            self.admission.requeue(key, sequence);
+        while let Some((key, sequence)) = self.running.pop_last() {
+            self.admission.requeue(key, sequence, &mut self.cache);
         }
         Ok(outputs)
     }
@@ -167,6 +166,7 @@ impl Scheduler {
             self.outbox.count_prompt(sequence.num_prompt());
         }
         sequence.decoding = true;
+        self.admission.note_prefilled(&sequence.tenant);
         let drawn = read
             .map_err(NotDrawn::Row)
             .and_then(|()| sampled.draw(sequence, num_read));

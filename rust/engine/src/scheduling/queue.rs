@@ -1,14 +1,11 @@
-//! Waiting requests, in one line per tenant and priority.
+//! Waiting requests, by tenant, each tenant's in one line per priority.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::priority::clamped;
+use super::priority::{Claim, clamped};
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
-
-/// Whose line it is: tenant and priority.
-type LineKey = (Arc<str>, i32);
 
 #[derive(Debug, Default)]
 struct Line {
@@ -18,20 +15,12 @@ struct Line {
     left_s: f64,
 }
 
-/// The first of a line.
-#[derive(Debug)]
-pub(crate) struct Head<'a> {
-    pub(crate) key: RequestKey,
-    pub(crate) sequence: &'a Sequence,
-    /// Since when neither it nor anybody before it in the line was admitted.
-    pub(crate) waiting_since_s: f64,
-}
-
 /// Requests that hold no pages.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     sequences: BTreeMap<RequestKey, Box<Sequence>>,
-    lines: BTreeMap<LineKey, Line>,
+    /// The lines of a tenant, by priority.
+    lines: HashMap<Arc<str>, BTreeMap<i32, Line>>,
     bytes: usize,
 }
 
@@ -53,13 +42,13 @@ impl Queue {
         self.sequences.iter().map(|(key, one)| (key, &**one))
     }
 
-    pub(crate) fn get(&self, key: &RequestKey) -> Option<&Sequence> {
-        self.sequences.get(key).map(|one| &**one)
+    pub(crate) fn get(&self, key: RequestKey) -> Option<&Sequence> {
+        self.sequences.get(&key).map(|one| &**one)
     }
 
     /// For changes that leave its line and its place there alone.
-    pub(crate) fn get_mut(&mut self, key: &RequestKey) -> Option<&mut Sequence> {
-        self.sequences.get_mut(key).map(|one| &mut **one)
+    pub(crate) fn get_mut(&mut self, key: RequestKey) -> Option<&mut Sequence> {
+        self.sequences.get_mut(&key).map(|one| &mut **one)
     }
 
     /// Lets nobody find the pages of those of a namespace.
@@ -71,54 +60,62 @@ impl Queue {
     }
 
     pub(crate) fn insert(&mut self, key: RequestKey, sequence: Box<Sequence>) {
-        let line = self.lines.entry(line_of(&sequence)).or_default();
+        let lines = self.lines.entry(Arc::clone(&sequence.tenant)).or_default();
+        let line = lines.entry(priority_of(&sequence)).or_default();
         line.members.insert((sequence.due_us(), key));
         self.bytes += sequence.id_bytes();
         self.sequences.insert(key, sequence);
     }
 
-    pub(crate) fn remove(&mut self, key: &RequestKey) -> Option<Box<Sequence>> {
-        let sequence = self.sequences.remove(key)?;
+    pub(crate) fn remove(&mut self, key: RequestKey) -> Option<Box<Sequence>> {
+        let sequence = self.sequences.remove(&key)?;
         self.bytes -= sequence.id_bytes();
-        let name = line_of(&sequence);
-        if let Some(line) = self.lines.get_mut(&name) {
-            line.members.remove(&(sequence.due_us(), *key));
-            // The next request of an empty line arrived after the last one left it.
-            if line.members.is_empty() {
-                self.lines.remove(&name);
+        if let Some(lines) = self.lines.get_mut(&sequence.tenant) {
+            let priority = priority_of(&sequence);
+            if let Some(line) = lines.get_mut(&priority) {
+                line.members.remove(&(sequence.due_us(), key));
+                // The next request of an empty line arrived after the last one left it.
+                if line.members.is_empty() {
+                    lines.remove(&priority);
+                }
+            }
+            if lines.is_empty() {
+                self.lines.remove(&sequence.tenant);
             }
         }
         Some(sequence)
     }
 
     /// Takes out a request that is admitted.
-    pub(crate) fn admit(&mut self, key: &RequestKey, now_s: f64) -> Option<Box<Sequence>> {
-        let name = line_of(self.sequences.get(key)?);
-        if let Some(line) = self.lines.get_mut(&name) {
+    pub(crate) fn admit(&mut self, key: RequestKey, now_s: f64) -> Option<Box<Sequence>> {
+        let sequence = self.sequences.get(&key)?;
+        let lines = self.lines.get_mut(&sequence.tenant);
+        if let Some(line) = lines.and_then(|lines| lines.get_mut(&priority_of(sequence))) {
             line.left_s = now_s;
         }
         self.remove(key)
     }
 
-    /// The first of each line who is not passed over.
-    pub(crate) fn heads<'a, 'b>(
-        &'a self,
-        passed_over: &'b HashSet<RequestKey>,
-    ) -> impl Iterator<Item = Head<'a>> + use<'a, 'b> {
-        self.lines.values().filter_map(|line| {
+    /// The request of `tenant` that goes first, of those that are not passed over. It is the first of
+    /// its line, and has waited since neither it nor anybody before it there was admitted.
+    pub(crate) fn first_of(
+        &self,
+        tenant: &str,
+        passed_over: &HashSet<RequestKey>,
+        now_s: f64,
+        age_s: f64,
+    ) -> Option<Claim> {
+        let heads = self.lines.get(tenant)?.values().filter_map(|line| {
             let mut members = line.members.iter();
             let &(_, key) = members.find(|(_, key)| !passed_over.contains(key))?;
             let sequence = self.sequences.get(&key)?;
-            Some(Head {
-                key,
-                sequence,
-                waiting_since_s: sequence.timeline.waiting_since_s().max(line.left_s),
-            })
-        })
+            let since_s = sequence.timeline.waiting_since_s().max(line.left_s);
+            Some(Claim::new(key, sequence, now_s - since_s, age_s))
+        });
+        heads.min()
     }
 }
 
-fn line_of(sequence: &Sequence) -> LineKey {
-    let priority = clamped(sequence.request.priority);
-    (Arc::clone(&sequence.tenant), priority)
+fn priority_of(sequence: &Sequence) -> i32 {
+    clamped(sequence.request.priority)
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::fairness::FairShare;
 use crate::cache::Resident;
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
@@ -12,7 +11,7 @@ use crate::sequence::Sequence;
 /// puts it back.
 pub(crate) type Running = BTreeMap<RequestKey, Box<Sequence>>;
 
-/// Tokens that each tenant was served, and that its running requests are yet to be served.
+/// Tokens that the running requests of each tenant will probably still take.
 pub(crate) type Obligations = HashMap<Arc<str>, u64>;
 
 /// As the cache sees them.
@@ -32,20 +31,12 @@ pub(crate) fn expected_tokens(sequence: &Sequence, lookahead_tokens: usize) -> u
     (sequence.num_missing() + growth) as u64
 }
 
-/// What was computed for each tenant that has running requests, and what those will probably
-/// still take.
-pub(crate) fn obligations(
-    running: &Running,
-    share: &FairShare,
-    lookahead_tokens: usize,
-) -> Obligations {
+/// What the running requests of each tenant will probably still take.
+pub(crate) fn obligations(running: &Running, lookahead_tokens: usize) -> Obligations {
     let mut obligations = Obligations::new();
     for sequence in running.values() {
-        let tenant = &sequence.tenant;
-        let owed = obligations
-            .entry(Arc::clone(tenant))
-            .or_insert_with(|| share.served(tenant));
-        *owed += expected_tokens(sequence, lookahead_tokens);
+        let tenant = Arc::clone(&sequence.tenant);
+        *obligations.entry(tenant).or_default() += expected_tokens(sequence, lookahead_tokens);
     }
     obligations
 }

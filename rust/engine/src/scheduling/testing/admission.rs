@@ -64,6 +64,9 @@ impl House {
     /// Every running request emits a token, and asks for the next one's slot.
     fn decode(&mut self, now_s: f64) -> bool {
         for one in self.running.values_mut() {
+            if !one.decoding {
+                self.admission.note_prefilled(&one.tenant);
+            }
             one.decoding = true;
             one.table.advance(one.num_missing());
             one.tokens.push(7);

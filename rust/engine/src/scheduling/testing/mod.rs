@@ -1,4 +1,5 @@
-//! Admission alone, and the whole of scheduling beside a naive model of it.
+//! Admission and fair shares alone, and the whole of scheduling beside a naive model of it.
 
 mod admission;
+mod fairness;
 mod traffic;
