@@ -430,7 +430,8 @@ class Engine:
         max_step_ms: Maximum time of a step that computes prompts while other requests generate. The
             prompts' share of the step shrinks to keep it, by the measured costs, down to one page.
             Above 0 milliseconds.
-        age_s: Waiting time that raises a request by one priority level. Above 0 seconds.
+        age_s: Waiting time that raises a request by one priority level among those of its tenant.
+            Above 0 seconds.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:

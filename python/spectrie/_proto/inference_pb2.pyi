@@ -131,7 +131,7 @@ class GenerateRequest(_message.Message):
     namespace: _builtins.str
     """Draft memory to use; refused unless the server runs with --allow-client-namespaces."""
     priority: _builtins.int
-    """Larger values run first; 0 when absent."""
+    """Larger values run first among the requests of a tenant; 0 when absent."""
     @_builtins.property
     def token_ids(self) -> Global___TokenIds: ...
     @_builtins.property

@@ -19,7 +19,7 @@ pub struct GenerateRequest {
     /// Draft memory to use; refused unless the server runs with --allow-client-namespaces.
     #[prost(string, optional, tag = "10")]
     pub namespace: ::core::option::Option<::prost::alloc::string::String>,
-    /// Larger values run first; 0 when absent.
+    /// Larger values run first among the requests of a tenant; 0 when absent.
     #[prost(int32, optional, tag = "11")]
     pub priority: ::core::option::Option<i32>,
     /// The constraint on the answer; none when absent.

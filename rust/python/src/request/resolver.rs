@@ -8,7 +8,7 @@ use pyo3::types::PyMapping;
 use spectrie_proto::worker_v1;
 use spectrie_request as core;
 use spectrie_request::validate::check_request;
-use spectrie_request::{Caller, Model, SamplingDefaults, Violation};
+use spectrie_request::{Caller, Model, Naming, SamplingDefaults, Violation};
 
 use super::choice::Choice;
 use super::defaults::GenerationConfig;
@@ -101,7 +101,7 @@ impl RequestResolver {
             };
             let caller = Caller {
                 tenant: None,
-                may_name_namespace: true,
+                naming: Naming::Tenants,
             };
             core::resolve(request_id, request, model, caller)
         });

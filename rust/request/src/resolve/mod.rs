@@ -6,5 +6,6 @@ mod parameters;
 mod prompt;
 mod request;
 
+pub use namespace::Naming;
 pub use prompt::{chat_text_and_ids, encode};
 pub use request::{Caller, OutputOptions, ResolvedRequest, resolve, text_bytes};

@@ -6,7 +6,7 @@ use spectrie_proto::{v1, worker_v1};
 use spectrie_types::seed::choice_seed;
 
 use super::context::{check_prompt_logprobs, max_tokens};
-use super::namespace::namespace;
+use super::namespace::{Naming, place};
 use super::parameters::{sampling_parameters, speculation_mode, worker_structured};
 use super::prompt::{bad_word_ids, prediction_ids, prompt_ids};
 use crate::model::Model;
@@ -18,7 +18,7 @@ pub struct Caller<'a> {
     /// Tenant of its API key; none when everyone may call.
     pub tenant: Option<&'a str>,
     /// Whether it may name the draft memory to use.
-    pub may_name_namespace: bool,
+    pub naming: Naming,
 }
 
 /// Everything that is the same for all choices of a request.
@@ -44,7 +44,7 @@ pub struct ResolvedRequest {
     pub namespace: String,
     /// Whether that memory may keep the request's tokens.
     pub learn: bool,
-    /// Larger runs first.
+    /// Larger runs first among the requests of a tenant.
     pub priority: i32,
     /// How draft trees are grown; the worker's own setting when absent.
     pub speculation: Option<worker_v1::SpeculationMode>,
@@ -109,8 +109,8 @@ pub fn resolve(
     caller: Caller<'_>,
 ) -> Result<ResolvedRequest, Refusal> {
     let mut refusals = Refusals::default();
-    let namespace = namespace(request.namespace, caller.tenant, caller.may_name_namespace);
-    let namespace = refusals.value_or_default(namespace);
+    let place = place(request.namespace, caller.tenant, caller.naming);
+    let place = refusals.value_or_default(place);
     let speculation = request.speculation.unwrap_or_default();
     let stopping = request.stopping.unwrap_or_default();
     let mut sampling = request.sampling.unwrap_or_default();
@@ -141,7 +141,7 @@ pub fn resolve(
         sampling: sampling_parameters(sampling, bad_words, model.defaults),
         max_tokens: num_tokens,
         stopping,
-        namespace,
+        namespace: place.namespace,
         learn: speculation.learn.unwrap_or(true),
         priority: request.priority.unwrap_or(0),
         speculation: speculation_mode(&speculation),
@@ -154,7 +154,7 @@ pub fn resolve(
             prompt_logprobs: output.prompt_logprobs,
         },
         structured: request.structured.map(worker_structured),
-        tenant: caller.tenant.map(Into::into),
+        tenant: place.tenant,
     })
 }
 

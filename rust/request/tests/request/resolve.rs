@@ -4,7 +4,7 @@ use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::v1::prediction::Content;
 use spectrie_proto::{v1, worker_v1};
 use spectrie_request::validate::check_request;
-use spectrie_request::{Caller, Refusal, RefusalKind, SamplingDefaults, resolve};
+use spectrie_request::{Caller, Naming, Refusal, RefusalKind, SamplingDefaults, resolve};
 
 use crate::support::{MAX_CONTEXT, files, model, resolved, text};
 
@@ -76,7 +76,7 @@ fn the_models_numbers_stand_behind_the_requests_own() {
     let files = files(true);
     let caller = Caller {
         tenant: Some("ann"),
-        may_name_namespace: false,
+        naming: Naming::Refused,
     };
     let request = resolve("r".into(), request, model(&files, &defaults), caller).unwrap();
     assert_eq!(
@@ -148,7 +148,7 @@ fn chat_is_rendered_and_what_the_template_refuses_is_refused() {
     let (files, defaults) = (files(false), SamplingDefaults::default());
     let caller = Caller {
         tenant: None,
-        may_name_namespace: true,
+        naming: Naming::Parts,
     };
     let model = model(&files, &defaults);
     let refusal = resolve("r".into(), chat("user", "hi"), model, caller).unwrap_err();

@@ -2,7 +2,9 @@
 
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_request::Prompt;
-use spectrie_request::{Caller, Model, Refusal, ResolvedRequest, SamplingDefaults, resolve};
+use spectrie_request::{
+    Caller, Model, Naming, Refusal, ResolvedRequest, SamplingDefaults, resolve,
+};
 use spectrie_text::TextFiles;
 
 pub(crate) use crate::byte_tokenizer::END_TOKEN;
@@ -41,7 +43,7 @@ pub(crate) fn resolved(request: v1::GenerateRequest) -> Result<ResolvedRequest, 
     let (files, defaults) = (files(true), SamplingDefaults::default());
     let caller = Caller {
         tenant: None,
-        may_name_namespace: false,
+        naming: Naming::Refused,
     };
     resolve("r".into(), request, model(&files, &defaults), caller)
 }

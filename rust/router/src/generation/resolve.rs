@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use spectrie_proto::{v1, worker_v1};
 use spectrie_request::resolve::text_bytes;
-use spectrie_request::{Caller, ResolvedRequest};
+use spectrie_request::{Caller, Naming, ResolvedRequest};
 
 use super::blocking;
 use crate::error::RequestError;
@@ -48,10 +48,15 @@ pub(crate) async fn resolve(
         deadline,
     } = facts;
     let served = model.clone();
+    let naming = if allow_client_namespaces {
+        Naming::Parts
+    } else {
+        Naming::Refused
+    };
     let request = blocking::run(text_bytes(&request), move || {
         let caller = Caller {
             tenant: tenant.as_deref(),
-            may_name_namespace: allow_client_namespaces,
+            naming,
         };
         spectrie_request::resolve(request_id, request, served.facts(max_context), caller)
     });

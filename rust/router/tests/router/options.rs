@@ -37,6 +37,28 @@ async fn absent_options_change_nothing() {
 }
 
 #[tokio::test]
+async fn namespaces_that_clients_name_share_one_tenants_part() {
+    let router = TestRouter::with(|config| config.access.allow_client_namespaces = true).await;
+    let mut worker = router.worker(FakeWorker::default()).await;
+    let mut places = Vec::new();
+    for namespace in [Some("one"), Some("two"), None] {
+        let mut asked = request("abc");
+        asked.namespace = namespace.map(Into::into);
+        within(router.client().await.generate(asked)).await.unwrap();
+        let start = start_of(&mut worker).await;
+        // The namespace's own where no tenant is named.
+        let tenant = start.tenant.unwrap_or_else(|| start.namespace.clone());
+        places.push((start.namespace, tenant));
+    }
+    let expected = [
+        ("one", "default"),
+        ("two", "default"),
+        ("default", "default"),
+    ];
+    assert_eq!(places, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+}
+
+#[tokio::test]
 async fn every_option_reaches_the_worker_and_the_prompt_is_told_once() {
     let router = TestRouter::start().await;
     let mut worker = router.worker(FakeWorker::default()).await;

@@ -95,7 +95,8 @@ rows! {
     /// Maximum draft tokens per step.
     max_draft_tokens = Value::None => row(integer(0, MAX_DRAFT_TOKENS as u32))
         .shown("the server's").unit("tokens");
-    /// Larger values run first; values outside the range count as its nearest end.
+    /// Larger values run first among the requests of a tenant; values outside the range count as its
+    /// nearest end.
     priority = Value::Integer(0) => row(Kind::Integer(Range::new(-100.0, 100.0)));
 }
 

@@ -90,7 +90,7 @@ rows! {
 
     /// File of lines `key tenant`; without it, no key is required.
     api_keys = Value::None => row(Group::Access, Kind::Text("FILE")).flag("api_keys", ROUTERS);
-    /// Let requests name their draft memory.
+    /// Let requests name their draft memory; all that a client names share its tenant's part.
     allow_client_namespaces = Value::Flag(false) => row(Group::Access, Kind::Flag)
         .flag("allow_client_namespaces", ROUTERS);
     /// Web origin allowed to call the HTTP API; repeat for several.
