@@ -5,7 +5,7 @@
 #[path = "common/tenants.rs"]
 mod tenants;
 
-use spectrie_trie::DraftMemory;
+use spectrie_trie::{DraftMemory, MemoryConfig};
 use tenants::{answer, document, memory, name, num_tokens};
 
 const MIB: usize = 1 << 20;
@@ -69,6 +69,61 @@ fn a_namespace_that_works_alone_after_many_others_learns_again() {
     for tenant in 1..30 {
         assert_eq!(num_tokens(&memory, tenant), 50_000, "tenant {tenant}");
     }
+}
+
+/// Tokens that a namespace holds.
+fn held(memory: &DraftMemory, name: &str) -> u64 {
+    let namespaces = memory.namespaces();
+    let found = namespaces.iter().find(|info| info.name == name);
+    found.map_or(0, |info| info.num_tokens)
+}
+
+#[test]
+fn dividing_a_namespace_gives_no_second_share() {
+    let memory = memory(8 * MIB);
+    memory.namespace("one").insert(&document(0, 100_000));
+    for number in 1..50 {
+        let shared = memory.namespace(&format!("many/{number}"));
+        shared.insert(&document(number, 20_000));
+        drop(memory.namespace("one"));
+    }
+    assert_eq!(held(&memory, "one"), 100_000);
+    let of_many: u64 = (1..50).map(|n| held(&memory, &format!("many/{n}"))).sum();
+    assert!(of_many > 80_000, "{of_many} in its own half");
+}
+
+#[test]
+fn namespaces_of_a_named_tenant_share_its_part() {
+    let memory = memory(8 * MIB);
+    memory.namespace("one").insert(&document(0, 100_000));
+    for number in 1..50 {
+        let shared = memory.namespace_of(Some("default"), &format!("invented {number}"));
+        shared.insert(&document(number, 20_000));
+        drop(memory.namespace("one"));
+    }
+    assert_eq!(held(&memory, "one"), 100_000);
+}
+
+#[test]
+fn namespaces_beyond_the_most_push_out_those_of_the_tenant_that_has_most() {
+    let memory = DraftMemory::new(MemoryConfig {
+        capacity_bytes: 8 * MIB,
+        max_namespaces: 4,
+    })
+    .expect("a valid config");
+    for name in ["one", "two"] {
+        memory.namespace(name).insert(&document(1, 100));
+    }
+    for number in 0..20 {
+        let shared = memory.namespace(&format!("many/{number}"));
+        shared.insert(&document(number, 100));
+    }
+    let names: Vec<String> = memory
+        .namespaces()
+        .into_iter()
+        .map(|one| one.name)
+        .collect();
+    assert_eq!(names, ["many/18", "many/19", "one", "two"]);
 }
 
 #[test]

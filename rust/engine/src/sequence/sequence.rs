@@ -64,11 +64,11 @@ impl Sequence {
         let num_prompt = tokens.len();
         tokens.append(&mut request.emitted_token_ids);
         let namespace: Arc<str> = Arc::from(request.namespace.as_str());
+        let drafting = speculator.drafting(&request, &tokens, num_prompt);
         let tenant = request
             .tenant
             .take()
             .map_or_else(|| Arc::clone(&namespace), Arc::from);
-        let drafting = speculator.drafting(&request, &tokens, num_prompt);
         request.prediction_ids = Vec::new();
         let (prompt, output) = tokens.split_at(num_prompt);
         let draws = DrawState::new(&mut request, prompt, output, eos_token_ids);

@@ -71,7 +71,7 @@ impl Drafting {
         let drafts = mode != SpeculationMode::Off && max_nodes > 0;
         let shared = memory
             .filter(|_| drafts || request.learn)
-            .map(|memory| memory.namespace(&request.namespace));
+            .map(|memory| memory.namespace_of(request.tenant.as_deref(), &request.namespace));
         let drafter = (drafts || !request.prediction_ids.is_empty()).then(|| {
             let drafter = Drafter::new(
                 draft_config(config, mode),

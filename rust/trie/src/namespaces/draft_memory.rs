@@ -25,10 +25,10 @@ use crate::{
 /// are bounded.
 #[derive(Debug)]
 pub struct DraftMemory {
-    config: MemoryConfig,
+    pub(super) config: MemoryConfig,
     /// Most bytes of corpora in memory.
     corpus_bytes: usize,
-    pool: Arc<Pool>,
+    pub(super) pool: Arc<Pool>,
     held: Mutex<Held>,
     snapshots: Turns,
     /// Bytes written to snapshots.
@@ -37,13 +37,13 @@ pub struct DraftMemory {
 
 /// What is known by name.
 #[derive(Debug, Default)]
-struct Held {
-    namespaces: HashMap<String, Arc<SharedTrie>>,
+pub(super) struct Held {
+    pub(super) namespaces: HashMap<String, Arc<SharedTrie>>,
     /// Every trie made, also those that only a running request holds.
-    made: Vec<Weak<SharedTrie>>,
+    pub(super) made: Vec<Weak<SharedTrie>>,
     /// In the order in which they were added.
     corpora: Vec<LoadedCorpus>,
-    bigrams: Option<Arc<Bigrams>>,
+    pub(super) bigrams: Option<Arc<Bigrams>>,
     /// Memory of all corpora, made for the first.
     corpus_cache: Option<Arc<CorpusCache>>,
 }
@@ -56,7 +56,7 @@ struct LoadedCorpus {
 
 impl Held {
     /// The corpora that `namespace` may read.
-    fn corpora_of(&self, namespace: &str) -> Vec<Arc<Corpus>> {
+    pub(super) fn corpora_of(&self, namespace: &str) -> Vec<Arc<Corpus>> {
         let readable = self
             .corpora
             .iter()
@@ -104,44 +104,6 @@ impl DraftMemory {
         self
     }
 
-    /// Returns the trie of a namespace, created empty on first use.
-    ///
-    /// At the maximum number of namespaces, the one idle longest is forgotten first, preferably one
-    /// that no request holds. Requests that hold it neither read nor extend its text any more.
-    pub fn namespace(&self, name: &str) -> Arc<SharedTrie> {
-        let mut pushed_out = Vec::new();
-        let shared = self.find_or_make(name, &mut pushed_out);
-        for idle in pushed_out {
-            idle.forget(DropReason::Idle);
-        }
-        shared
-    }
-
-    /// The trie of a namespace, and those that made room for it.
-    fn find_or_make(&self, name: &str, pushed_out: &mut Vec<Arc<SharedTrie>>) -> Arc<SharedTrie> {
-        let mut held = self.held();
-        if let Some(shared) = held.namespaces.get(name) {
-            shared.touch();
-            return Arc::clone(shared);
-        }
-        while held.namespaces.len() >= self.config.max_namespaces {
-            let idlest = held
-                .namespaces
-                .iter()
-                .min_by_key(|(_, shared)| (Arc::strong_count(shared) > 1, shared.last_used()))
-                .map(|(name, _)| name.clone());
-            let Some(idlest) = idlest else { break };
-            pushed_out.extend(held.namespaces.remove(&idlest));
-        }
-        let shared = SharedTrie::new(Arc::clone(&self.pool), name);
-        shared.set_corpora(held.corpora_of(name));
-        shared.set_bigrams(held.bigrams.clone());
-        held.made.retain(|made| made.strong_count() > 0);
-        held.made.push(Arc::downgrade(&shared));
-        held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
-        shared
-    }
-
     /// Every namespace, the one idle longest first.
     pub(super) fn oldest_first(&self) -> Vec<Arc<SharedTrie>> {
         let mut tries: Vec<_> = self.held().namespaces.values().cloned().collect();
@@ -149,7 +111,7 @@ impl DraftMemory {
         tries
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

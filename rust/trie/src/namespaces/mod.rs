@@ -6,6 +6,7 @@ pub(crate) mod draft_memory;
 mod drops;
 pub(crate) mod insertion;
 pub(crate) mod last_use;
+mod names;
 pub(crate) mod pool;
 pub(crate) mod rescue;
 pub(crate) mod shared_trie;

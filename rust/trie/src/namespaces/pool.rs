@@ -39,6 +39,8 @@ const MAX_TIGHTENED: usize = 16;
 pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     /// What it owns, with what its running requests own.
     fn account(&self) -> &Arc<Account>;
+    /// Whose share it is within.
+    fn tenant(&self) -> Arc<str>;
     /// The part that its running requests own, which cannot be asked back.
     fn requests(&self) -> &Arc<Account>;
     /// When it was last used.
@@ -116,6 +118,7 @@ impl Pool {
         let last_use = tenant.last_use();
         let given_bytes = self.given_bytes.load(Relaxed);
         Holding {
+            tenant: tenant.tenant(),
             // What it will give back anyway must not cost it text.
             bytes: tenant
                 .account()
@@ -250,7 +253,7 @@ impl Pool {
             return false;
         };
         let mut holdings: Vec<_> = live.iter().map(|one| self.holding(&**one)).collect();
-        let shares = Shares::new(budget_bytes, &holdings);
+        let mut shares = Shares::new(budget_bytes, &holdings);
         while let missing @ 1.. = self.missing(bytes) {
             let Some((giver, excess)) = shares.giver(&holdings, asking, bytes) else {
                 return self.collect_surplus(bytes, &live);
@@ -268,7 +271,8 @@ impl Pool {
                 _ => kept_bytes(holdings[giver].bytes - excess),
             };
             let given = live[giver].shrink(missing.min(excess), left_bytes, reason);
-            holdings[giver].bytes = self.holding(&*live[giver]).bytes;
+            let left = self.holding(&*live[giver]).bytes;
+            shares.note(&mut holdings[giver], left);
             holdings[giver].is_spent = given == 0;
         }
         true

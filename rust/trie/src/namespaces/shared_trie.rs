@@ -67,6 +67,7 @@ pub struct NamespaceInfo {
 #[derive(Debug)]
 pub struct SharedTrie {
     name: String,
+    tenant: RwLock<Arc<str>>,
     pub(super) pool: Arc<Pool>,
     writer: Mutex<Upkeep>,
     /// Held for as long as it takes to copy or swap one pointer, never during an insert.
@@ -85,11 +86,18 @@ pub struct SharedTrie {
     learned: LearnedWeights,
 }
 
+/// Whose share a namespace of this name is within.
+pub(super) fn tenant_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(tenant, _)| tenant)
+}
+
 impl SharedTrie {
+    /// An empty one. The tenant of `a/b` is `a`, until somebody says otherwise.
     pub(crate) fn new(pool: Arc<Pool>, name: &str) -> Arc<Self> {
         let account = pool.account();
         let shared = Arc::new(Self {
             name: name.to_owned(),
+            tenant: RwLock::new(Arc::from(tenant_of(name))),
             requests: Account::within(&account),
             account,
             pool,
@@ -108,6 +116,20 @@ impl SharedTrie {
         shared.touch();
         shared.pool.register(tenant);
         shared
+    }
+
+    /// Whose share of the budget it is within.
+    pub(crate) fn tenant(&self) -> Arc<str> {
+        let tenant = self.tenant.read();
+        Arc::clone(&tenant.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts it within another tenant's share.
+    pub(crate) fn set_tenant(&self, tenant: &str) {
+        if *self.tenant() != *tenant {
+            let mut own = self.tenant.write().unwrap_or_else(PoisonError::into_inner);
+            *own = Arc::from(tenant);
+        }
     }
 
     /// Inserts one document; drafters find it from then on.

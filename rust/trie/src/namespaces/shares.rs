@@ -1,14 +1,19 @@
-//! Fair shares of the budget: what each namespace has to itself, and who makes room.
+//! Fair shares of the budget: what each tenant has to itself, what each of its namespaces has of that,
+//! and who makes room.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The weight of a namespace in use. One that is idle has half of it for each time that the
 /// others were given as many bytes as the budget has, down to 1.
 const FULL_WEIGHT: u64 = 64;
 
 /// What one namespace has, and since when nobody used it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Holding {
+    /// Whose it is: the namespaces of one tenant have one share together.
+    pub(super) tenant: Arc<str>,
     pub(super) bytes: usize,
     /// Bytes given out, to anybody, since its last use.
     pub(super) idle_bytes: u64,
@@ -18,53 +23,109 @@ pub(super) struct Holding {
     pub(super) is_spent: bool,
 }
 
-/// The shares of all namespaces at one moment.
-#[derive(Clone, Copy, Debug)]
+/// The shares of all tenants at one moment.
+#[derive(Clone, Debug)]
 pub(super) struct Shares {
     budget_bytes: u64,
     total_weight: u64,
+    tenants: HashMap<Arc<str>, Share>,
+}
+
+/// One tenant's share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// That of its namespace used last: more of them weigh no more.
+    weight: u64,
+    /// The weights of its namespaces, by which they divide it.
+    parts: u64,
+    /// What they hold.
+    bytes: usize,
 }
 
 impl Shares {
-    /// Divides `budget_bytes` among `holdings`.
+    /// Divides `budget_bytes` among the tenants of `holdings`.
     pub(super) fn new(budget_bytes: usize, holdings: &[Holding]) -> Self {
         let budget_bytes = budget_bytes as u64;
-        let weights = holdings.iter().map(|one| weight(one, budget_bytes));
+        let mut tenants: HashMap<Arc<str>, Share> = HashMap::new();
+        for one in holdings {
+            let weight = weight(one, budget_bytes);
+            let share = tenants.entry(Arc::clone(&one.tenant)).or_default();
+            share.weight = share.weight.max(weight);
+            share.parts += weight;
+            share.bytes += one.bytes;
+        }
+        let total_weight = tenants.values().map(|share| share.weight).sum::<u64>();
         Self {
             budget_bytes,
-            total_weight: weights.sum::<u64>().max(1),
+            total_weight: total_weight.max(1),
+            tenants,
         }
     }
 
     /// Bytes that nobody takes from the owner of `holding`.
     pub(super) fn of(&self, holding: &Holding) -> usize {
-        let weight = weight(holding, self.budget_bytes);
-        (u128::from(self.budget_bytes) * u128::from(weight) / u128::from(self.total_weight))
-            as usize
+        let share = self.share_of(holding);
+        let weight = u128::from(weight(holding, self.budget_bytes));
+        (self.scaled(share) * weight / u128::from(share.parts.max(1)) / self.total()) as usize
+    }
+
+    /// Bytes that nobody takes from its tenant.
+    fn of_tenant(&self, holding: &Holding) -> usize {
+        (self.scaled(self.share_of(holding)) / self.total()) as usize
+    }
+
+    fn share_of(&self, holding: &Holding) -> Share {
+        let share = self.tenants.get(&holding.tenant).copied();
+        share.unwrap_or_default()
+    }
+
+    fn scaled(&self, share: Share) -> u128 {
+        u128::from(self.budget_bytes) * u128::from(share.weight)
+    }
+
+    fn total(&self) -> u128 {
+        u128::from(self.total_weight)
+    }
+
+    /// Notes that the owner of `holding` has `bytes` now.
+    pub(super) fn note(&mut self, holding: &mut Holding, bytes: usize) {
+        if let Some(share) = self.tenants.get_mut(&holding.tenant) {
+            share.bytes = (share.bytes + bytes).saturating_sub(holding.bytes);
+        }
+        holding.bytes = bytes;
     }
 
     /// Whether it has more than its share only because it is idle.
     pub(super) fn is_idle(&self, holding: &Holding) -> bool {
-        let active = u128::from(self.budget_bytes) * u128::from(FULL_WEIGHT);
+        let parts = u128::from(self.share_of(holding).parts);
+        let active = self.scaled(self.share_of(holding)) * u128::from(FULL_WEIGHT);
         weight(holding, self.budget_bytes) < FULL_WEIGHT
-            && holding.bytes as u128 * u128::from(self.total_weight) <= active
+            && holding.bytes as u128 * self.total() * parts <= active
     }
 
     /// Who gives bytes back so that the one at `requester` may have `bytes` more: who would then
-    /// be furthest above its share, among equals another before the requester, and the one idle
-    /// longest first. `None` when nobody would be above its share, or when only some would be who
-    /// are nearer to theirs than the requester. Gives its place, and by how much it is above.
+    /// be furthest above its share, as would its tenant, among equals another before the requester,
+    /// and the one idle longest first. `None` when nobody would be above its share, or when only some
+    /// would be who are nearer to theirs than the requester. Gives its place, and by how much it is
+    /// above.
     pub(super) fn giver(
         &self,
         holdings: &[Holding],
         requester: usize,
         bytes: usize,
     ) -> Option<(usize, usize)> {
+        let grower = holdings.get(requester).map(|one| &one.tenant);
         let excess = |index: usize, one: &Holding| {
             let more = if index == requester { bytes } else { 0 };
-            (one.bytes + more)
-                .checked_sub(self.of(one))
-                .filter(|&excess| excess > 0)
+            let of_tenant = if grower == Some(&one.tenant) {
+                bytes
+            } else {
+                0
+            };
+            let above = (one.bytes + more).checked_sub(self.of(one))?;
+            let held = self.share_of(one).bytes + of_tenant;
+            let tenant_above = held.checked_sub(self.of_tenant(one))?;
+            Some(above.min(tenant_above)).filter(|&excess| excess > 0)
         };
         let above = holdings.iter().enumerate().filter_map(|(index, one)| {
             let counts = !one.is_spent || index == requester;
@@ -83,10 +144,21 @@ fn weight(holding: &Holding, budget_bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
+    /// What a tenant with one namespace has; no two are used at the same time.
     fn holding(bytes: usize, idle_bytes: u64) -> Holding {
+        static NUM_TENANTS: AtomicU64 = AtomicU64::new(0);
+        let number = NUM_TENANTS.fetch_add(1, Relaxed);
+        of_tenant(&number.to_string(), bytes, idle_bytes)
+    }
+
+    fn of_tenant(tenant: &str, bytes: usize, idle_bytes: u64) -> Holding {
         Holding {
+            tenant: Arc::from(tenant),
             bytes,
             idle_bytes,
             last_used: 1_000_000 - idle_bytes,
@@ -103,7 +175,7 @@ mod tests {
             holding(0, 900_000),
         ];
         let shares = Shares::new(1_000, &all);
-        let of_all = all.map(|one| shares.of(&one));
+        let of_all = all.each_ref().map(|one| shares.of(one));
         assert_eq!(of_all, [397, 397, 198, 6]);
         assert!(of_all.iter().sum::<usize>() <= 1_000);
     }
@@ -164,5 +236,28 @@ mod tests {
         assert_eq!(shares.giver(&all, 1, 10), Some((0, 174)));
         let greedy = [holding(900, 2_000), holding(0, 0)];
         assert!(!Shares::new(1_000, &greedy).is_idle(&greedy[0]));
+    }
+
+    #[test]
+    fn dividing_a_tenant_gives_no_second_share() {
+        let mut all = vec![holding(500, 0)];
+        all.extend((0..99).map(|_| of_tenant("many", 5, 0)));
+        let shares = Shares::new(1_000, &all);
+        assert_eq!((shares.of(&all[0]), shares.of(&all[1])), (500, 5));
+        // One of many that wants more takes it from its own, not from the tenant with one.
+        assert_eq!(shares.giver(&all, 1, 10), Some((1, 5)));
+    }
+
+    #[test]
+    fn a_namespace_gives_only_where_its_tenant_is_above_its_share_too() {
+        let all = [
+            of_tenant("a", 400, 0),
+            of_tenant("a", 0, 0),
+            of_tenant("b", 500, 0),
+        ];
+        let shares = Shares::new(1_000, &all);
+        assert_eq!(shares.of(&all[0]), 250);
+        assert_eq!(shares.giver(&all, 2, 100), Some((2, 100)));
+        assert_eq!(shares.giver(&all, 1, 101), Some((0, 1)));
     }
 }

@@ -60,6 +60,10 @@ impl Tenant for SharedTrie {
         &self.account
     }
 
+    fn tenant(&self) -> Arc<str> {
+        self.tenant()
+    }
+
     fn requests(&self) -> &Arc<Account> {
         &self.requests
     }
