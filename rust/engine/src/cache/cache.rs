@@ -17,7 +17,7 @@ struct SlotCopy {
 /// Owns every page. Requests hold pages by their [`PageTable`], which it alone fills and empties.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    pool: PagePool,
+    pub(super) pool: PagePool,
     /// What the plan in the making copies before its forward, in order.
     copies: Vec<SlotCopy>,
     /// Pages held until that plan is complete, because it copies from them.

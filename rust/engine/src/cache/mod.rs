@@ -8,6 +8,7 @@ mod cache;
 mod eviction;
 #[cfg(test)]
 mod ledger;
+mod loans;
 mod pool;
 mod prefix;
 mod reuse;

@@ -155,6 +155,11 @@ impl PagePool {
         pages.len() - pages.partition_point(|&page| !self.prefixes.is_idle(page))
     }
 
+    /// How many hold a page.
+    pub(crate) fn num_holders(&self, page: u32) -> usize {
+        self.num_holders[page as usize] as usize
+    }
+
     /// Lets others find the held page `page`, which holds `tokens` after `parent`; `keep` makes it
     /// outlive those who hold it. Where another page holds the same, that one is held instead.
     pub(crate) fn share(

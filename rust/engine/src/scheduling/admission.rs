@@ -1,28 +1,28 @@
 //! Who runs: admits waiting requests, and preempts some when pages run out.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::fairness::{Bounds, FairShare, Place};
 use super::preemption::victim;
-use super::priority::{Claim, Rank};
-use super::queue::Queue;
-use super::running::{self, Obligations, Running, residents};
-use crate::cache::Cache;
+use super::priority::{Awaited, Rank, prefill_order};
+use super::queue::{Queue, Skipped};
+use super::running::{self, Obligations, Parties, Running, growth, residents};
+use crate::cache::{Cache, CachedPrefix};
 use crate::config::EngineConfig;
 use crate::output::Load;
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
 
-/// Requests looked at in one step that wait for the prompt another one computes.
+/// Requests looked at in one step that wait for the prompt another one computes, or do not fit.
 const MAX_PASSED_OVER: usize = 64;
 
 /// After a request lost its pages, the next one is admitted where the others have room to grow so
 /// many times as far as usual: else it would soon lose them again.
 const PRESSED_LOOKAHEAD: usize = 2;
 
-/// Running requests whose prompt others wait for, and the best place of these.
-pub(crate) type Awaited = BTreeMap<RequestKey, Rank>;
+/// Guests leave one page in so many to drafts and kept prefixes.
+const GUESTS_LEAVE: usize = 8;
 
 /// Owns who waits, what each tenant was served, and whether memory is short.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct Admission {
     num_arrivals: u64,
     /// Whether a request lost its pages and none was admitted since.
     is_pressed: bool,
+    /// Whether requests are admitted as guests; tests compare.
+    pub(super) backfills: bool,
     preemptions: u64,
     prefix_query_tokens: u64,
     prefix_hit_tokens: u64,
@@ -52,6 +54,7 @@ impl Admission {
             keys: HashMap::new(),
             num_arrivals: 0,
             is_pressed: false,
+            backfills: true,
             preemptions: 0,
             prefix_query_tokens: 0,
             prefix_hit_tokens: 0,
@@ -127,8 +130,12 @@ impl Admission {
     }
 
     /// Admits waiting requests, in order, while their tokens fit and everybody who runs has room to
-    /// grow. One whose next tokens a running request computes is passed over until they are there;
-    /// one that does not fit holds up those after it, so that its pages come together.
+    /// grow. One whose next tokens a running request computes is passed over until they are there.
+    ///
+    /// One that does not fit waits until its pages come together. Meanwhile the first of other tenants
+    /// are admitted behind it as guests, where they fit beside all others. It counts their room as its
+    /// own, and they lose it as soon as it fits: so it is admitted in the step in which it would be
+    /// without them.
     pub(crate) fn admit(
         &mut self,
         running: &mut Running,
@@ -137,45 +144,83 @@ impl Admission {
     ) -> Awaited {
         let mut awaited = Awaited::new();
         if self.waiting.is_empty() {
+            running::promote_guests(running);
             return awaited;
         }
-        let mut passed_over = HashSet::new();
+        let mut skipped = Skipped::default();
         let mut obligations = running::obligations(running, self.config.lookahead_tokens);
-        while running.len() < self.config.max_running && passed_over.len() <= MAX_PASSED_OVER {
-            let Some(rank) = self.next_waiting(&passed_over, &obligations, now_s) else {
+        while skipped.len() <= MAX_PASSED_OVER {
+            let as_guest = !skipped.tenants.is_empty();
+            let rivals = running.values().filter(|one| as_guest || !one.is_guest);
+            if rivals.count() >= self.config.max_running {
+                break;
+            }
+            let guest_room = if as_guest {
+                self.guest_room(running, cache)
+            } else {
+                0
+            };
+            if as_guest && guest_room == 0 {
+                break;
+            }
+            let Some(rank) = self.next_waiting(&skipped, &obligations, now_s) else {
                 break;
             };
             let key = rank.key();
-            let Some(sequence) = self.waiting.get_mut(key) else {
+            let waiting = self.waiting.get_mut(key);
+            let Some(prefix) = waiting.map(|one| one.find_prefix(cache)) else {
                 break;
             };
-            let prefix = sequence.find_prefix(cache);
+            let Some(sequence) = self.waiting.get(key) else {
+                break;
+            };
+            let tenant = Arc::clone(&sequence.tenant);
             let prefilling = running.iter().filter(|(_, one)| !one.decoding);
+            // What guests compute may be gone before it is there.
+            let prefilling = prefilling.filter(|(_, one)| as_guest || !one.is_guest);
             let prefilling = prefilling.map(|(&key, one)| one.resident(key));
             let reusable = sequence.reusable();
             if let Some(other) = cache.computing(&sequence.table, reusable, &prefix, prefilling) {
-                passed_over.insert(key);
-                let best = awaited.entry(other).or_insert(rank);
-                *best = rank.min(*best);
+                skipped.requests.insert(key);
+                if !as_guest {
+                    let best = awaited.entry(other).or_insert(rank);
+                    *best = rank.min(*best);
+                }
                 continue;
             }
-            let needed = cache.price(&prefix, sequence.tokens.len());
-            if !self.has_room(key, needed, running, cache) {
+            let prefix = if as_guest {
+                let needed = cache.price(&prefix, sequence.tokens.len());
+                let growth = self.growth_beside(sequence, running, cache);
+                (needed + growth <= guest_room).then_some(prefix)
+            } else {
+                self.make_room(key, prefix, running, cache, now_s)
+            };
+            let Some(prefix) = prefix else {
+                skipped.tenants.insert(tenant);
+                if self.backfills {
+                    continue;
+                }
                 break;
-            }
+            };
             let Some(mut sequence) = self.waiting.admit(key, now_s) else {
                 break;
             };
-            self.is_pressed = false;
-            sequence.seat(key, cache, prefix, residents(running));
+            sequence.is_guest = as_guest;
+            self.is_pressed &= as_guest;
+            // A guest that goes later in this step takes what was to be moved in its pages along.
+            let others = residents(running, |one| as_guest || !one.is_guest);
+            sequence.seat(key, cache, prefix, others);
             if let Some(num_cached) = sequence.note_cached() {
                 self.prefix_query_tokens += sequence.num_prompt() as u64;
                 self.prefix_hit_tokens += num_cached as u64;
             }
             sequence.timeline.admit(now_s);
             let expected = running::expected_tokens(&sequence, self.config.lookahead_tokens);
-            *obligations.entry(sequence.tenant.clone()).or_default() += expected;
+            *obligations.entry(tenant).or_default() += expected;
             running.insert(key, sequence);
+        }
+        if skipped.len() == 0 {
+            running::promote_guests(running);
         }
         awaited
     }
@@ -183,7 +228,7 @@ impl Admission {
     /// The place of the waiting request that goes first.
     fn next_waiting(
         &self,
-        passed_over: &HashSet<RequestKey>,
+        skipped: &Skipped,
         obligations: &Obligations,
         now_s: f64,
     ) -> Option<Rank> {
@@ -199,35 +244,103 @@ impl Admission {
                 continue;
             }
             let age_s = self.config.age_s;
-            if let Some(claim) = self.waiting.first_of(name, passed_over, now_s, age_s) {
+            if let Some(claim) = self.waiting.first_of(name, skipped, now_s, age_s) {
                 first = Some((place, Rank { tenant, claim }));
             }
         }
         first.map(|(_, rank)| rank)
     }
 
-    /// Whether a waiting request that takes `needed` pages fits, with room for it and all others to
-    /// grow. One alone always fits: else it would have been refused.
-    fn has_room(&self, key: RequestKey, needed: usize, running: &Running, cache: &Cache) -> bool {
-        if running.is_empty() {
-            return needed <= cache.num_available();
+    /// Lets guests go until a waiting request fits, with room for it and all but them to grow; gives
+    /// what it finds in the cache then. `None`, and nobody goes, where it would not fit even so. One
+    /// alone always fits: else it would have been refused.
+    fn make_room(
+        &mut self,
+        key: RequestKey,
+        prefix: CachedPrefix,
+        running: &mut Running,
+        cache: &mut Cache,
+        now_s: f64,
+    ) -> Option<CachedPrefix> {
+        let sequence = self.waiting.get(key)?;
+        let num_tokens = sequence.tokens.len();
+        let growth =
+            self.growth_of_regulars(running, cache) + self.growth_beside(sequence, running, cache);
+        let lent = cache.held_alone(running::guests(running).map(|one| &one.table));
+        let num_new = cache.pages_for(num_tokens) - cache.num_held_of(&prefix, &lent);
+        if num_new + growth > cache.num_available() + lent.len() {
+            return None;
         }
-        let Some(sequence) = self.waiting.get(key) else {
-            return false;
-        };
-        let ahead = if self.is_pressed {
-            PRESSED_LOOKAHEAD * self.config.lookahead_tokens
+        let mut prefix = prefix;
+        while let Some(guest) = running::last_guest(running) {
+            let fits = cache.price(&prefix, num_tokens) + growth <= cache.num_available();
+            if fits && running.len() < self.config.max_running {
+                break;
+            }
+            self.let_go(guest, running, cache, now_s);
+            prefix = self.waiting.get_mut(key)?.find_prefix(cache);
+        }
+        Some(prefix)
+    }
+
+    /// Pages that a further guest may take: everybody else keeps room to grow, and for drafts, and the
+    /// rows of a step.
+    fn guest_room(&self, running: &Running, cache: &Cache) -> usize {
+        let num_rows = self.config.chunk_tokens + running.len() + 1;
+        if num_rows > self.config.max_batch_rows {
+            return 0;
+        }
+        let guests = running::guests(running);
+        let kept = growth(guests, self.config.lookahead_tokens, cache)
+            + self.growth_of_regulars(running, cache)
+            + self.config.num_pages / GUESTS_LEAVE;
+        cache.num_available().saturating_sub(kept)
+    }
+
+    /// Pages that those who run in their turn may need, as far as one looks ahead.
+    fn growth_of_regulars(&self, running: &Running, cache: &Cache) -> usize {
+        growth(running::regulars(running), self.lookahead_tokens(), cache)
+    }
+
+    /// Pages that a waiting request may need beyond those for its tokens; none if it would be alone.
+    fn growth_beside(&self, sequence: &Sequence, running: &Running, cache: &Cache) -> usize {
+        if running::regulars(running).next().is_none() {
+            return 0;
+        }
+        let own = growth(std::iter::once(sequence), self.lookahead_tokens(), cache);
+        own - cache.pages_for(sequence.tokens.len())
+    }
+
+    fn lookahead_tokens(&self) -> usize {
+        let times = if self.is_pressed {
+            PRESSED_LOOKAHEAD
         } else {
-            self.config.lookahead_tokens
+            1
         };
-        let growth = |one: &Sequence, num_pages: usize| {
-            let most = one.tokens.len() + one.num_left().min(ahead);
-            cache.pages_for(most).saturating_sub(num_pages)
-        };
-        let others = running.values();
-        let others: usize = others.map(|one| growth(one, one.table.pages().len())).sum();
-        let own = growth(sequence, cache.pages_for(sequence.tokens.len()));
-        needed + own + others <= cache.num_available()
+        times * self.config.lookahead_tokens
+    }
+
+    /// Sends guests back until everybody else has room to grow, and for drafts.
+    fn free_from_guests(&mut self, running: &mut Running, cache: &mut Cache, now_s: f64) {
+        while let Some(last) = running::last_guest(running) {
+            let guests = running::guests(running);
+            let needed = growth(guests, 0, cache)
+                + self.growth_of_regulars(running, cache)
+                + self.config.num_pages / GUESTS_LEAVE;
+            if needed <= cache.num_available() {
+                return;
+            }
+            self.let_go(last, running, cache, now_s);
+        }
+    }
+
+    /// Takes the pages of a running request, and sends it back to wait.
+    fn let_go(&mut self, key: RequestKey, running: &mut Running, cache: &mut Cache, now_s: f64) {
+        if let Some(mut sequence) = running.remove(&key) {
+            sequence.note_preemption(now_s);
+            self.preemptions += 1;
+            self.requeue(key, sequence, cache);
+        }
     }
 
     /// Gives every decoding request a slot for its last token, taking pages from others when they
@@ -238,6 +351,7 @@ impl Admission {
         cache: &mut Cache,
         now_s: f64,
     ) -> (Vec<RequestKey>, bool) {
+        self.free_from_guests(running, cache, now_s);
         let decoding = running.iter().filter(|(_, one)| one.decoding);
         let mut keys: Vec<RequestKey> = decoding.map(|(&key, _)| key).collect();
         let mut preempted = false;
@@ -248,43 +362,23 @@ impl Admission {
                 }
                 preempted = true;
                 let victim = victim(running, &self.share);
-                self.preempt(victim.unwrap_or(key), running, cache, now_s);
+                self.is_pressed = true;
+                self.let_go(victim.unwrap_or(key), running, cache, now_s);
             }
         }
         keys.retain(|key| running.contains_key(key));
         (keys, preempted)
     }
 
-    fn preempt(&mut self, key: RequestKey, running: &mut Running, cache: &mut Cache, now_s: f64) {
-        if let Some(mut sequence) = running.remove(&key) {
-            sequence.note_preemption(now_s);
-            self.preemptions += 1;
-            self.is_pressed = true;
-            self.requeue(key, sequence, cache);
-        }
-    }
-
-    /// The prefilling requests, the first that are given prompt rows first; one whose prompt others
-    /// wait for goes where the first of those would.
+    /// See [`prefill_order`].
     pub(crate) fn prefill_order(
         &self,
         running: &Running,
         awaited: &Awaited,
         now_s: f64,
-    ) -> impl Iterator<Item = RequestKey> + use<> {
-        let prefilling = running.iter().filter(|(_, one)| !one.decoding);
-        let mut ranks: Vec<Rank> = prefilling
-            .filter_map(|(&key, one)| {
-                let waited_s = now_s - one.timeline.waiting_since_s();
-                let claim = Claim::new(key, one, waited_s, self.config.age_s);
-                let tenant = self.share.place(&one.tenant)?;
-                let rank = Rank { tenant, claim };
-                let best = awaited.get(&key).map(|best| best.of(key));
-                Some(best.map_or(rank, |best| rank.min(best)))
-            })
-            .collect();
-        ranks.sort_unstable();
-        ranks.into_iter().map(Rank::key)
+    ) -> Parties {
+        let order = prefill_order(running, &self.share, awaited, self.config.age_s, now_s);
+        running::parties(running, order)
     }
 
     /// Writes its figures into `load`.

@@ -1,6 +1,6 @@
 //! How many prompt tokens of which requests a step computes.
 
-use super::running::{Running, kv_tokens_of};
+use super::running::{Parties, Running, kv_tokens_of};
 use crate::config::EngineConfig;
 use crate::request_key::RequestKey;
 use crate::speculation::{ForwardSize, Speculator};
@@ -15,49 +15,88 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// What a step computes beside one row of each of `decoding`, of the prefilling requests
-    /// `prefilling`, the first of which go first.
+    /// What a step computes beside one row of each of the requests that decode, of `prefilling`
+    /// requests, the first of which go first; and which requests decode, in the order of their keys.
+    ///
+    /// Guests change nothing of what others get: they have the rows and the time that are left.
     pub(crate) fn choose(
-        prefilling: impl Iterator<Item = RequestKey>,
-        decoding: &[RequestKey],
+        prefilling: &Parties,
+        decoding: Parties,
         running: &Running,
         config: &EngineConfig,
         speculator: &Speculator,
-    ) -> Self {
-        let num_decoding = decoding.len();
-        let most = config
-            .chunk_tokens
-            .min(config.max_batch_rows - num_decoding);
-        // If no request waits for the step, it may take its time.
-        let least = if decoding.is_empty() {
-            most
+    ) -> (Self, Vec<RequestKey>) {
+        let mut decoding_now = decoding.regulars;
+        let mut step = Step {
+            running,
+            config,
+            speculator,
+            size: ForwardSize {
+                rows: decoding_now.len(),
+                kv_tokens: kv_tokens_of(running, &decoding_now),
+            },
+            chunks: Self::default(),
+        };
+        step.add_chunks(&prefilling.regulars, !decoding_now.is_empty());
+        decoding_now.extend(decoding.guests.into_iter().filter(|&key| step.add_row(key)));
+        step.add_chunks(&prefilling.guests, true);
+        decoding_now.sort_unstable();
+        (step.chunks, decoding_now)
+    }
+}
+
+/// A step in the making.
+struct Step<'a> {
+    running: &'a Running,
+    config: &'a EngineConfig,
+    speculator: &'a Speculator,
+    size: ForwardSize,
+    chunks: Chunks,
+}
+
+impl Step<'_> {
+    fn has_time(&self, size: ForwardSize) -> bool {
+        self.speculator.milliseconds(size) <= self.config.max_step_ms
+    }
+
+    /// Adds the row of a guest that decodes; false where rows or, beside prompts, time are short.
+    fn add_row(&mut self, guest: RequestKey) -> bool {
+        let kv_len = self.running.get(&guest).map_or(0, |one| one.kv_len());
+        let size = self.size.with_chunk(kv_len, 1);
+        let fits = size.rows <= self.config.max_batch_rows
+            && (self.chunks.parts.is_empty() || self.has_time(size));
+        if fits {
+            self.size = size;
+        }
+        fits
+    }
+
+    /// Adds rows of `prefilling`; not many at once if an answer waits for the step.
+    fn add_chunks(&mut self, prefilling: &[RequestKey], is_awaited: bool) {
+        let num_before = self.chunks.size.rows;
+        let most = (self.config.chunk_tokens - num_before)
+            .min(self.config.max_batch_rows - self.size.rows);
+        let least = if is_awaited {
+            self.config.page_size.saturating_sub(num_before).min(most)
         } else {
-            config.page_size.min(most)
+            most
         };
-        let mut step = ForwardSize {
-            rows: num_decoding,
-            kv_tokens: kv_tokens_of(running, decoding),
-        };
-        let mut chunks = Self::default();
-        for key in prefilling {
-            let Some(sequence) = running.get(&key) else {
+        for &key in prefilling {
+            let Some(sequence) = self.running.get(&key) else {
                 continue;
             };
-            let (kv_len, num_before) = (sequence.kv_len(), chunks.size.rows);
-            let wanted = sequence.num_missing().min(most - num_before);
-            let fits = |rows| {
-                let size = step.with_chunk(kv_len, rows);
-                speculator.milliseconds(size) <= config.max_step_ms
-            };
-            let rows = most_that_fit(least.saturating_sub(num_before), wanted, fits);
+            let num_added = self.chunks.size.rows - num_before;
+            let kv_len = sequence.kv_len();
+            let wanted = sequence.num_missing().min(most - num_added);
+            let fits = |rows| self.has_time(self.size.with_chunk(kv_len, rows));
+            let rows = most_that_fit(least.saturating_sub(num_added), wanted, fits);
             if rows == 0 {
                 break;
             }
-            step = step.with_chunk(kv_len, rows);
-            chunks.size = chunks.size.with_chunk(kv_len, rows);
-            chunks.parts.push((key, rows));
+            self.size = self.size.with_chunk(kv_len, rows);
+            self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
+            self.chunks.parts.push((key, rows));
         }
-        chunks
     }
 }
 

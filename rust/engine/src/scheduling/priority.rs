@@ -7,8 +7,10 @@
 //! at the latest, however many of the higher keep coming.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use super::fairness::Place;
+use super::fairness::{FairShare, Place};
+use super::running::Running;
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
 
@@ -58,4 +60,31 @@ impl Rank {
 /// The priority of a request as far as it counts.
 pub(crate) fn clamped(asked: i32) -> i32 {
     asked.clamp(-MAX_PRIORITY, MAX_PRIORITY)
+}
+
+/// Running requests whose prompt others wait for, and the best place of these.
+pub(crate) type Awaited = BTreeMap<RequestKey, Rank>;
+
+/// The prefilling requests, the first that are given prompt rows first; one whose prompt others wait
+/// for goes where the first of those would.
+pub(crate) fn prefill_order(
+    running: &Running,
+    share: &FairShare,
+    awaited: &Awaited,
+    age_s: f64,
+    now_s: f64,
+) -> Vec<RequestKey> {
+    let prefilling = running.iter().filter(|(_, one)| !one.decoding);
+    let mut ranks: Vec<Rank> = prefilling
+        .filter_map(|(&key, one)| {
+            let waited_s = now_s - one.timeline.waiting_since_s();
+            let claim = Claim::new(key, one, waited_s, age_s);
+            let tenant = share.place(&one.tenant)?;
+            let rank = Rank { tenant, claim };
+            let best = awaited.get(&key).map(|best| best.of(key));
+            Some(best.map_or(rank, |best| rank.min(best)))
+        })
+        .collect();
+    ranks.sort_unstable();
+    ranks.into_iter().map(Rank::key).collect()
 }

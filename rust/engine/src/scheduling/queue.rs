@@ -15,6 +15,21 @@ struct Line {
     left_s: f64,
 }
 
+/// Who is not considered any more in this step.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    /// Those that wait for the prompt another one computes.
+    pub(crate) requests: HashSet<RequestKey>,
+    /// Those whose first request does not fit.
+    pub(crate) tenants: HashSet<Arc<str>>,
+}
+
+impl Skipped {
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len() + self.tenants.len()
+    }
+}
+
 /// Requests that hold no pages.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -96,18 +111,21 @@ impl Queue {
         self.remove(key)
     }
 
-    /// The request of `tenant` that goes first, of those that are not passed over. It is the first of
-    /// its line, and has waited since neither it nor anybody before it there was admitted.
+    /// The request of `tenant` that goes first, if it is not skipped. It is the first of its line, and
+    /// has waited since neither it nor anybody before it there was admitted.
     pub(crate) fn first_of(
         &self,
         tenant: &str,
-        passed_over: &HashSet<RequestKey>,
+        skipped: &Skipped,
         now_s: f64,
         age_s: f64,
     ) -> Option<Claim> {
+        if skipped.tenants.contains(tenant) {
+            return None;
+        }
         let heads = self.lines.get(tenant)?.values().filter_map(|line| {
             let mut members = line.members.iter();
-            let &(_, key) = members.find(|(_, key)| !passed_over.contains(key))?;
+            let &(_, key) = members.find(|(_, key)| !skipped.requests.contains(key))?;
             let sequence = self.sequences.get(&key)?;
             let since_s = sequence.timeline.waiting_since_s().max(line.left_s);
             Some(Claim::new(key, sequence, now_s - since_s, age_s))

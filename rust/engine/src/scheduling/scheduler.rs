@@ -5,14 +5,15 @@ use std::sync::Arc;
 use spectrie_trie::DraftMemory;
 use spectrie_types::FinishKind;
 
-use super::admission::{Admission, Awaited};
+use super::admission::Admission;
 use super::batch;
 use super::chunks::Chunks;
 use super::end::{Cancel, End};
 use super::flight::Flight;
 use super::open_plan::OpenPlan;
 use super::outbox::Outbox;
-use super::running::Running;
+use super::priority::Awaited;
+use super::running::{self, Running};
 use crate::background::{Chore, ChoreQueue, Upkeep};
 use crate::cache::Cache;
 use crate::clock::Clock;
@@ -148,9 +149,14 @@ impl Scheduler {
         } else {
             self.admission.admit(running, cache, now_s)
         };
-        let order = self.admission.prefill_order(running, &awaited, now_s);
+        let prefilling = self.admission.prefill_order(running, &awaited, now_s);
+        // Guests may have been sent back, and even admitted anew.
+        let decoding = decoding.into_iter();
+        let decoding = decoding.filter(|key| running.get(key).is_some_and(|one| one.decoding));
+        let decoding = running::parties(running, decoding.collect());
         let config = self.admission.config();
-        let chunks = Chunks::choose(order, &decoding, running, config, &self.speculator);
+        let (chunks, decoding) =
+            Chunks::choose(&prefilling, decoding, running, config, &self.speculator);
         for (key, _) in &chunks.parts {
             if let Some(sequence) = running.get_mut(key) {
                 sequence.timeline.wait_from(now_s);
@@ -183,8 +189,9 @@ impl Scheduler {
         decoding: &[RequestKey],
         chunk: ForwardSize,
     ) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
-        let members = self.running.values_mut().filter(|one| one.decoding);
-        let mut candidates: Vec<Candidate<'_>> = members.map(|one| one.candidate()).collect();
+        let members = self.running.iter_mut();
+        let members = members.filter(|(key, _)| decoding.binary_search(key).is_ok());
+        let mut candidates: Vec<Candidate<'_>> = members.map(|(_, one)| one.candidate()).collect();
         let step = self.flight.last_plan_id();
         let clock = self.upkeep.clock();
         let drafts = self.speculator.draft(step, &mut candidates, chunk, clock);
@@ -192,7 +199,12 @@ impl Scheduler {
         for (&key, offer) in decoding.iter().zip(drafts.offers) {
             let mut count = offer.num_bought();
             if let Some(sequence) = self.running.get_mut(&key) {
-                count = self.cache.grow_for_drafts(&mut sequence.table, count);
+                // The free pages are room of others for drafts.
+                count = if sequence.is_guest {
+                    0
+                } else {
+                    self.cache.grow_for_drafts(&mut sequence.table, count)
+                };
             }
             trees.push((key, offer.send(count)));
         }

@@ -35,6 +35,8 @@ pub(crate) struct Sequence {
     /// Prompt ++ output.
     pub(crate) tokens: Vec<u32>,
     pub(crate) decoding: bool,
+    /// Whether it runs in room that one before it waits for, and gives back when that one fits.
+    pub(crate) is_guest: bool,
     pub(crate) table: PageTable,
     pub(crate) drafting: Drafting,
     pub(crate) draws: DrawState,
@@ -79,6 +81,7 @@ impl Sequence {
             request,
             tokens,
             decoding: false,
+            is_guest: false,
             drafting,
             draws,
             stops,
@@ -190,6 +193,7 @@ impl Sequence {
     pub(crate) fn vacate(&mut self, key: RequestKey, cache: &mut Cache) {
         cache.vacate(key.arrival(), &mut self.table);
         self.decoding = false;
+        self.is_guest = false;
     }
 
     /// Tokens by index whose rows must give logits when the next `rows` tokens are computed: always

@@ -1,5 +1,6 @@
 //! Admission and fair shares alone, and the whole of scheduling beside a naive model of it.
 
 mod admission;
+mod backfill;
 mod fairness;
 mod traffic;

@@ -315,7 +315,7 @@ fn check_pages(scheduler: &Scheduler) {
     let waiting = waiting.map(|(key, one)| one.resident(key));
     scheduler
         .cache
-        .check(residents(&scheduler.running), waiting);
+        .check(residents(&scheduler.running, |_| true), waiting);
 }
 
 /// Runs `num_runs` engines of different sizes for `num_steps` each, then lets them come to their end.
