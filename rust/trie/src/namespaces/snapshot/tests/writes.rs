@@ -1,5 +1,6 @@
 //! Bytes that saves write over a long run, and text that is written beside a saver.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +12,8 @@ use rand::{Rng, SeedableRng};
 use super::support::{ROOT, TOKENIZER, memory, pairs, save};
 use crate::TokenId;
 use crate::namespaces::snapshot::compaction::MAX_SMALL_PARTS;
+use crate::namespaces::snapshot::snapshots::Snapshots;
+use crate::store::disk::Disk;
 use crate::testing::memory_disk::MemoryDisk;
 
 /// Teaches four namespaces at random, saves after so many lessons of so many tokens, restarts and
@@ -74,6 +77,34 @@ fn saves_write_at_most_six_bytes_for_each_byte_learnt_over_a_long_run() {
         assert!(ratio <= 6.0, "{ratio}");
         assert!(ratio >= 1.0, "everything was written once: {ratio}");
     }
+}
+
+#[test]
+fn a_save_that_somebody_waits_for_gives_way_before_the_next_block() {
+    let disk = Arc::new(MemoryDisk::default());
+    let memory = memory(&disk, 64 << 20);
+    let documents: u32 = if cfg!(miri) { 3 } else { 40 };
+    for number in 0..documents {
+        let text: Vec<TokenId> = (0..1000).map(|token| number * 1000 + token).collect();
+        memory.namespace("a").insert(&text);
+    }
+    let tries = memory.oldest_first();
+    let num_blocks = tries[0].view().blocks().len();
+    assert!(num_blocks >= 2);
+    let mut snapshots = Snapshots::new(Arc::clone(&disk) as Arc<dyn Disk>);
+    // Somebody comes while each of the blocks is written, as `forget` may.
+    for written in 0..num_blocks {
+        let asked = Cell::new(0);
+        let is_awaited = || asked.replace(asked.get() + 1) == written;
+        let saved = snapshots.save(Path::new(ROOT), TOKENIZER, &tries, is_awaited);
+        assert!(saved.unwrap().is_none());
+        assert_eq!(asked.get(), written + 1);
+    }
+    let saved = snapshots.save(Path::new(ROOT), TOKENIZER, &tries, || false);
+    assert_eq!(saved.unwrap().unwrap().num_tokens, memory.num_tokens());
+    let again = self::memory(&disk, 64 << 20);
+    again.restore(Path::new(ROOT), TOKENIZER).unwrap();
+    assert_eq!(again.num_tokens(), memory.num_tokens());
 }
 
 /// Tokens in a cycle, so that any other continuation is torn or invented.
