@@ -83,7 +83,7 @@ def soak(folder: Path, seconds: float) -> None:
     # With room for what they will grow by, requests would never lose their pages.
     options = partial(EngineOptions, lookahead_tokens=0)
     with (
-        mock.patch("spectrie.llm.llm.EngineOptions", options),
+        mock.patch("spectrie.llm.settings.EngineOptions", options),
         LLM(
             folder,
             dtype="float32",
