@@ -184,7 +184,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
     options = partial(EngineOptions, overlap=combination.overlap, lookahead_tokens=0)  # type: ignore[arg-type]
     with (
         mock.patch("spectrie.model.load_runner", lambda *_, **__: shared),
-        mock.patch("spectrie.llm.llm.EngineOptions", options),
+        mock.patch("spectrie.llm.settings.EngineOptions", options),
         LLM(
             runners.model,
             dtype=dtype,
