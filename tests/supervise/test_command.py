@@ -59,6 +59,18 @@ def test_an_early_end_tells_code_and_last_lines(script: Path) -> None:
     assert "no such model" in str(caught.value)
 
 
+def test_words_that_come_after_the_end_of_the_output_are_told(script: Path) -> None:
+    script.write_text(
+        "import os, sys, time\nos.close(1)\ntime.sleep(0.5)\n"
+        "print('no such model', file=sys.stderr)\nsys.stderr.flush()\nos._exit(3)"
+    )
+    with (
+        pytest.raises(SpectrieError, match="no such model"),
+        command.running([], lambda line: None),
+    ):
+        pass
+
+
 def test_sigterm_stops_both_processes(script: Path, tmp_path: Path) -> None:
     mark = tmp_path / "stopped"
     script.write_text(

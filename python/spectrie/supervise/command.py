@@ -103,7 +103,7 @@ class _Output:
                 if facts is not None:
                     self._facts = facts
                     self._settled.set()
-                elif not self._settled.is_set():
+                elif not self._facts:
                     self._last.append(text)
                     if not is_output:
                         self._show(text)
