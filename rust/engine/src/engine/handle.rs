@@ -347,8 +347,9 @@ impl Shared {
     }
 
     fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
+        let load = core.load();
         let mut inbox = self.inbox();
-        inbox.publish(&core.load());
+        inbox.publish(&load);
         for output in outputs.iter().filter(|output| output.finish.is_some()) {
             inbox.held.remove(&output.handle);
         }

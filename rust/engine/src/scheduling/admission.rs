@@ -114,9 +114,9 @@ impl Admission {
         self.share.rest(tenant);
     }
 
-    /// Those that wait.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (RequestKey, &Sequence)> {
-        self.waiting.iter().map(|(&key, one)| (key, one))
+    /// Those that wait and whose deadline is over, to the microsecond.
+    pub(crate) fn due(&self, now_s: f64) -> impl Iterator<Item = (RequestKey, &Sequence)> {
+        self.waiting.due(now_s)
     }
 
     /// Hides the pages of a namespace's requests from others.
@@ -388,5 +388,13 @@ impl Admission {
         load.preemptions = self.preemptions;
         load.prefix_query_tokens = self.prefix_query_tokens;
         load.prefix_hit_tokens = self.prefix_hit_tokens;
+    }
+}
+
+#[cfg(test)]
+impl Admission {
+    /// Those that wait.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (RequestKey, &Sequence)> {
+        self.waiting.iter()
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     sequences: BTreeMap<RequestKey, Box<Sequence>>,
     /// The lines of a tenant, by priority.
     lines: HashMap<Arc<str>, BTreeMap<i32, Line>>,
+    /// Those with a deadline, by when they are due.
+    deadlines: BTreeSet<(i64, RequestKey)>,
     bytes: usize,
 }
 
@@ -53,8 +55,12 @@ impl Queue {
         self.sequences.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RequestKey, &Sequence)> {
-        self.sequences.iter().map(|(key, one)| (key, &**one))
+    /// Those whose deadline is over, to the microsecond, the earliest first. No others are looked at.
+    pub(crate) fn due(&self, now_s: f64) -> impl Iterator<Item = (RequestKey, &Sequence)> {
+        let now_us = (now_s * 1e6) as i64;
+        let due = self.deadlines.iter();
+        let due = due.take_while(move |(due_us, _)| *due_us <= now_us);
+        due.filter_map(|&(_, key)| Some((key, self.get(key)?)))
     }
 
     pub(crate) fn get(&self, key: RequestKey) -> Option<&Sequence> {
@@ -78,6 +84,9 @@ impl Queue {
         let lines = self.lines.entry(Arc::clone(&sequence.tenant)).or_default();
         let line = lines.entry(priority_of(&sequence)).or_default();
         line.members.insert((sequence.due_us(), key));
+        if sequence.request.deadline_s.is_some() {
+            self.deadlines.insert((sequence.due_us(), key));
+        }
         self.bytes += sequence.id_bytes();
         self.sequences.insert(key, sequence);
     }
@@ -85,6 +94,7 @@ impl Queue {
     pub(crate) fn remove(&mut self, key: RequestKey) -> Option<Box<Sequence>> {
         let sequence = self.sequences.remove(&key)?;
         self.bytes -= sequence.id_bytes();
+        self.deadlines.remove(&(sequence.due_us(), key));
         if let Some(lines) = self.lines.get_mut(&sequence.tenant) {
             let priority = priority_of(&sequence);
             if let Some(line) = lines.get_mut(&priority) {
@@ -136,4 +146,11 @@ impl Queue {
 
 fn priority_of(sequence: &Sequence) -> i32 {
     clamped(sequence.request.priority)
+}
+
+#[cfg(test)]
+impl Queue {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestKey, &Sequence)> {
+        self.sequences.iter().map(|(&key, one)| (key, &**one))
+    }
 }

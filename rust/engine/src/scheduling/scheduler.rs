@@ -214,11 +214,8 @@ impl Scheduler {
     /// Ends every request whose deadline passed.
     fn expire(&mut self, now_s: f64) {
         let running = self.running.iter().map(|(&key, one)| (key, &**one));
-        let late = running.chain(self.admission.waiting()).filter(|(_, one)| {
-            one.request
-                .deadline_s
-                .is_some_and(|deadline| deadline <= now_s)
-        });
+        let late = running.chain(self.admission.due(now_s));
+        let late = late.filter(|(_, one)| one.is_overdue(now_s));
         let late: Vec<RequestKey> = late.map(|(key, _)| key).collect();
         for key in late {
             self.end(key, End::of(FinishKind::Deadline), now_s);

@@ -259,6 +259,13 @@ impl Sequence {
         (due_s * 1e6) as i64
     }
 
+    /// Whether its deadline is over.
+    pub(crate) fn is_overdue(&self, now_s: f64) -> bool {
+        self.request
+            .deadline_s
+            .is_some_and(|deadline_s| deadline_s <= now_s)
+    }
+
     /// Notes that its first `kv_len` tokens were found in the cache; gives how many of the prompt
     /// that spares, `None` for one that was computed before.
     pub(crate) fn note_cached(&mut self) -> Option<usize> {

@@ -43,6 +43,10 @@ impl House {
     fn enter(&mut self, handle: u64, priority: i32, prompt: &[u32]) -> RequestKey {
         let mut request = Request::new(handle, prompt.to_vec(), 12);
         request.priority = priority;
+        self.enter_request(request)
+    }
+
+    fn enter_request(&mut self, request: Request) -> RequestKey {
         let eos = &self.admission.config().eos_token_ids;
         let sequence = Sequence::new(request, eos, &self.speculator, 0.0);
         self.admission.enter(Box::new(sequence))
@@ -155,4 +159,28 @@ fn room_to_grow_is_left_for_everybody() {
     house.admit(0.0);
     // Each may grow to five pages.
     assert_eq!(house.runs(), [1]);
+}
+
+#[test]
+fn a_step_looks_at_those_that_are_due_and_at_no_others_that_wait() {
+    let mut house = House::new(0);
+    let mut enter = |handle: u64, deadline_s| {
+        let mut request = Request::new(handle, vec![1, 2, 3], 12);
+        request.deadline_s = deadline_s;
+        house.enter_request(request)
+    };
+    for handle in 0..10_000 {
+        enter(handle, (handle % 2 == 0).then_some(3600.0));
+    }
+    let [late, earlier] =
+        [9.5, 8.5].map(|deadline_s| enter(deadline_s as u64 + 20_000, Some(deadline_s)));
+    let keys = |house: &House, now_s| -> Vec<RequestKey> {
+        house.admission.due(now_s).map(|(key, _)| key).collect()
+    };
+    assert_eq!(keys(&house, 8.4), []);
+    assert_eq!(keys(&house, 9.0), [earlier]);
+    assert_eq!(keys(&house, 10.0), [earlier, late]);
+    house.admission.withdraw(earlier);
+    assert_eq!(keys(&house, 10.0), [late]);
+    assert_eq!(keys(&house, 3600.0).len(), 5_001);
 }
