@@ -965,6 +965,69 @@ class CpuDecoder:
             ValueError: The plan contradicts itself or leaves the cache or the vocabulary.
         """
 
+@final
+class CpuSteps:
+    """The steps of an engine and a decoder of one rank, without Python.
+
+    One thread calls `run`, `fail` and `close`, another one `next_output`.
+
+    Args:
+        max_behind: Outputs that `next_output` may be behind by, 1 or more; then steps wait for it.
+
+    Raises:
+        ValueError: The decoder is one of several ranks.
+    """
+
+    def __new__(cls, engine: Engine, decoder: CpuDecoder, *, max_behind: int) -> CpuSteps: ...
+    def run(self, now_s: float, rest_s: float, rested: bool) -> tuple[int, Exception] | None:
+        """Plans, computes and commits while the engine has work, and sleeps while it has none, with
+        the GIL released throughout.
+
+        Args:
+            now_s: The time now, on the clock of the requests' deadlines.
+            rest_s: Longest sleep.
+            rested: Whether to return rather than sleep if there is no work at once.
+
+        Returns:
+            None after a sleep without a wake-up, or once stopped. Of a forward that failed: the number
+            of its plan, which must be passed to `fail` before the next run, and why.
+
+        Raises:
+            EngineError: A plan or a commit failed, which no caller can mend.
+        """
+    def fail(self, plan_id: int, message: str, now_s: float) -> None:
+        """Ends every request of a plan whose forward failed, like `Engine.fail`.
+
+        Raises:
+            EngineError: When the plan is not the open one.
+        """
+    def wake(self) -> None:
+        """Ends the current sleep, or else the next one; call it after a submit."""
+    def stop(self) -> None:
+        """Ends the current run after its step, and every later one at once."""
+    def next_output(self) -> StepOutput | None:
+        """Waits for the next output with the GIL released; None after the last one.
+
+        The output of a step comes when the next one is planned, or by `close`; each comes once and in
+        order.
+        """
+    def close(self) -> None:
+        """Passes on the last output, once no run is left; no other one comes after it."""
+    @property
+    def steps(self) -> int:
+        """Steps committed."""
+    @property
+    def busy(self) -> bool:
+        """Whether the last plan had work; False once closed."""
+    @property
+    def gaps_ms(self) -> list[float]:
+        """Milliseconds from the end of a forward to the start of the next, of the last 1,024 for which
+        work was there; oldest first.
+        """
+    @property
+    def gap_seconds(self) -> float:
+        """Sum of all such gaps."""
+
 def cpu_arithmetic(*, bfloat16: bool) -> str:
     """Name of the arithmetic of bfloat16, else of float32: equal names give equal bits."""
 

@@ -1,4 +1,5 @@
-//! Python bindings: converts, releases the GIL, maps errors. No logic.
+//! Python bindings: converts, releases the GIL, maps errors. No logic but the step loop on a CPU
+//! (`cpu/steps`), which is here because it joins an engine and a decoder.
 
 #![allow(clippy::needless_pass_by_value)] // PyO3 hands arguments over by value
 

@@ -10,9 +10,10 @@ use pyo3::prelude::*;
 use spectrie_cpu::{
     AttentionConfig, Bf16, CpuError, Decoder, LayerConfig, Step, TOP_K, Team, TopTokens,
 };
+use spectrie_engine::Plan;
 
 use super::exchange::{Gather, Part};
-use super::plan::{batch_of, numbers};
+use super::plan::{batch_of, plan_of};
 use super::weights::{AnyParts, CpuWeights};
 use crate::errors::cpu_error;
 use crate::lock::lock;
@@ -43,6 +44,18 @@ struct Engine {
     team: Team,
 }
 
+/// What a forward computed.
+pub(super) struct Forward<'a> {
+    /// The likeliest tokens of the top rows.
+    pub(super) top: TopTokens,
+    /// Logits of the sample rows, one row after the other.
+    pub(super) logits: &'a [f32],
+    /// Rows of logits.
+    pub(super) num_rows: usize,
+    /// Width of the logits.
+    pub(super) vocabulary: usize,
+}
+
 /// A decoder with its weights and key-value cache.
 #[pyclass(frozen)]
 pub(super) struct CpuDecoder {
@@ -58,6 +71,42 @@ type StepArrays<'py> = (
     Bound<'py, PyArray2<i32>>,
     Bound<'py, PyArray2<f32>>,
 );
+
+impl CpuDecoder {
+    /// Whether other ranks take part in a forward, through Python.
+    pub(super) fn is_part(&self) -> bool {
+        self.gather.is_some()
+    }
+
+    /// Computes a plan's rows and passes the result on before another forward can overwrite it.
+    ///
+    /// # Errors
+    /// The plan contradicts itself, or exceeds the rows, the cache or the vocabulary.
+    pub(super) fn compute<R>(
+        &self,
+        plan: &Plan,
+        read: impl FnOnce(Forward<'_>) -> R,
+    ) -> Result<R, CpuError> {
+        let batch = batch_of(plan, self.num_pages, self.max_context)?;
+        let step = Step {
+            batch: &batch,
+            tokens: &plan.row_token,
+            sample_rows: &plan.sample_rows,
+            top_rows: &plan.top_rows,
+        };
+        let mut inner = lock(&self.inner);
+        let Engine { decoder, team } = &mut *inner;
+        let top = decoder.forward(team, &step)?;
+        let (logits, vocabulary) = decoder.logits();
+        let num_rows = plan.num_samples();
+        Ok(read(Forward {
+            top,
+            logits: &logits[..num_rows * vocabulary],
+            num_rows,
+            vocabulary,
+        }))
+    }
+}
 
 #[pymethods]
 impl CpuDecoder {
@@ -134,30 +183,16 @@ impl CpuDecoder {
     fn forward<'py>(slf: &Bound<'py, Self>, plan: &Bound<'py, PyAny>) -> PyResult<StepArrays<'py>> {
         let py = slf.py();
         let this = slf.get();
-        let batch = batch_of(plan, this.num_pages, this.max_context)?;
-        let tokens = numbers!(plan, row_token);
-        let (samples, tops) = (numbers!(plan, sample_rows), numbers!(plan, top_rows));
-        let step = Step {
-            batch: &batch,
-            tokens: tokens.as_slice()?,
-            sample_rows: samples.as_slice()?,
-            top_rows: tops.as_slice()?,
-        };
-        let top = py
-            .detach(|| {
-                let mut inner = lock(&this.inner);
-                let Engine { decoder, team } = &mut *inner;
-                decoder.forward(team, &step)
-            })
+        let plan = plan_of(plan)?;
+        let (top, rows) = py
+            .detach(|| this.compute(&plan, |forward| (forward.top, forward.num_rows)))
             .map_err(cpu_error)?;
         if let Some(error) = this.gather.as_ref().and_then(|gather| gather.take_error()) {
             return Err(error);
         }
-        let num_top = step.top_rows.len();
-        let shape = [num_top, TOP_K];
+        let shape = [plan.num_tops(), TOP_K];
         let inner = lock(&this.inner);
         let (logits, vocabulary) = inner.decoder.logits();
-        let rows = step.sample_rows.len();
         let view = ArrayView2::from_shape((rows, vocabulary), &logits[..rows * vocabulary])
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         // SAFETY: the logits stay where they are for as long as the decoder lives, which the array

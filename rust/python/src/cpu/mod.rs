@@ -3,6 +3,7 @@
 mod decoder;
 mod exchange;
 mod plan;
+mod steps;
 mod tensors;
 mod weights;
 
@@ -10,6 +11,7 @@ use pyo3::prelude::*;
 use spectrie_cpu::{Isa, PAGE_SIZE, TOP_K, arithmetic};
 
 use self::decoder::CpuDecoder;
+use self::steps::CpuSteps;
 use self::weights::CpuWeights;
 
 /// Name of the arithmetic of a dtype: equal names give equal bits.
@@ -29,5 +31,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CPU_TOP_K", TOP_K)?;
     module.add_class::<CpuWeights>()?;
     module.add_class::<CpuDecoder>()?;
+    module.add_class::<CpuSteps>()?;
     module.add_function(wrap_pyfunction!(cpu_arithmetic, module)?)
 }

@@ -1,84 +1,67 @@
-//! Arrays of a plan.
+//! Plans of forwards on this CPU.
+
+use std::borrow::Cow;
 
 use numpy::{Element as NumpyElement, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_cpu::{Batch, BatchArrays};
+use spectrie_cpu::{Batch, BatchArrays, CpuError};
 use spectrie_engine as core;
 
 use crate::engine::plan::Plan;
-use crate::errors::cpu_error;
 
-/// An array of a plan, where it lies.
-pub(super) enum Numbers<'a, 'py, T: NumpyElement> {
-    /// In a plan of the engine.
-    Engine(&'a [T]),
-    /// In one that Python made.
-    Python(PyReadonlyArray1<'py, T>),
-}
-
-impl<T: NumpyElement> Numbers<'_, '_, T> {
-    pub(super) fn as_slice(&self) -> PyResult<&[T]> {
-        match self {
-            Self::Engine(values) => Ok(values),
-            Self::Python(array) => Ok(array.as_slice()?),
-        }
-    }
-}
-
-/// The array `name` of a plan; `own` finds it in one of the engine.
-pub(super) fn array<'a, 'py, T: NumpyElement>(
-    plan: &'a Bound<'py, PyAny>,
-    name: &str,
-    own: impl FnOnce(&'a core::Plan) -> &'a [T],
-) -> PyResult<Numbers<'a, 'py, T>> {
+/// A plan where it lies if it is the engine's; the arrays of one that Python made are copied.
+pub(super) fn plan_of<'a>(plan: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, core::Plan>> {
     if let Ok(plan) = plan.cast::<Plan>() {
-        return Ok(Numbers::Engine(own(&plan.get().0)));
+        return Ok(Cow::Borrowed(&plan.get().0));
     }
-    plan.getattr(name)?
-        .extract()
-        .map(Numbers::Python)
-        .map_err(|error| PyValueError::new_err(format!("plan.{name}: {error}")))
+    Ok(Cow::Owned(core::Plan {
+        row_token: numbers(plan, "row_token")?,
+        row_position: numbers(plan, "row_position")?,
+        row_slot: numbers(plan, "row_slot")?,
+        row_parent: numbers(plan, "row_parent")?,
+        row_ancestors: numbers(plan, "row_ancestors")?,
+        request_row_start: numbers(plan, "request_row_start")?,
+        request_row_count: numbers(plan, "request_row_count")?,
+        request_kv_len: numbers(plan, "request_kv_len")?,
+        request_kind: numbers(plan, "request_kind")?,
+        page_indptr: numbers(plan, "page_indptr")?,
+        page_ids: numbers(plan, "page_ids")?,
+        sample_rows: numbers(plan, "sample_rows")?,
+        top_rows: numbers(plan, "top_rows")?,
+        kv_move_src: numbers(plan, "kv_move_src")?,
+        kv_move_dst: numbers(plan, "kv_move_dst")?,
+        ..core::Plan::default()
+    }))
 }
 
-/// [`array`] by the name of the field.
-macro_rules! numbers {
-    ($plan:expr, $name:ident) => {
-        $crate::cpu::plan::array($plan, stringify!($name), |plan| &plan.$name)?
-    };
+fn numbers<T: NumpyElement + Copy>(plan: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<T>> {
+    let array: PyReadonlyArray1<'_, T> = plan
+        .getattr(name)?
+        .extract()
+        .map_err(|error| PyValueError::new_err(format!("plan.{name}: {error}")))?;
+    Ok(array.as_array().to_vec())
 }
-pub(super) use numbers;
 
 /// The checked places of a plan's rows.
 pub(super) fn batch_of(
-    plan: &Bound<'_, PyAny>,
+    plan: &core::Plan,
     num_pages: usize,
     max_context: usize,
-) -> PyResult<Batch> {
-    let row_position = numbers!(plan, row_position);
-    let row_slot = numbers!(plan, row_slot);
-    let row_parent = numbers!(plan, row_parent);
-    let row_ancestors = numbers!(plan, row_ancestors);
-    let request_row_start = numbers!(plan, request_row_start);
-    let request_row_count = numbers!(plan, request_row_count);
-    let request_kv_len = numbers!(plan, request_kv_len);
-    let request_kind = numbers!(plan, request_kind);
-    let (page_indptr, page_ids) = (numbers!(plan, page_indptr), numbers!(plan, page_ids));
-    let kv_move_src = numbers!(plan, kv_move_src);
-    let kv_move_dst = numbers!(plan, kv_move_dst);
+) -> Result<Batch, CpuError> {
     let arrays = BatchArrays {
-        row_position: row_position.as_slice()?,
-        row_slot: row_slot.as_slice()?,
-        row_parent: row_parent.as_slice()?,
-        row_ancestors: row_ancestors.as_slice()?,
-        request_row_start: request_row_start.as_slice()?,
-        request_row_count: request_row_count.as_slice()?,
-        request_kv_len: request_kv_len.as_slice()?,
-        request_kind: request_kind.as_slice()?,
-        page_indptr: page_indptr.as_slice()?,
-        page_ids: page_ids.as_slice()?,
-        kv_move_src: kv_move_src.as_slice()?,
-        kv_move_dst: kv_move_dst.as_slice()?,
+        row_position: &plan.row_position,
+        row_slot: &plan.row_slot,
+        row_parent: &plan.row_parent,
+        row_ancestors: &plan.row_ancestors,
+        request_row_start: &plan.request_row_start,
+        request_row_count: &plan.request_row_count,
+        request_kv_len: &plan.request_kv_len,
+        request_kind: &plan.request_kind,
+        page_indptr: &plan.page_indptr,
+        page_ids: &plan.page_ids,
+        kv_move_src: &plan.kv_move_src,
+        kv_move_dst: &plan.kv_move_dst,
     };
-    Batch::new(&arrays, num_pages, max_context).map_err(cpu_error)
+    Batch::new(&arrays, num_pages, max_context)
 }

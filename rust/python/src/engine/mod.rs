@@ -56,8 +56,8 @@ impl Top {
 
 /// Scheduler, pages, drafts, sampling and verification.
 #[pyclass(frozen, name = "Engine", module = "spectrie._core")]
-struct Engine {
-    engine: core::Engine,
+pub(crate) struct Engine {
+    pub(crate) engine: core::Engine,
     vocabulary_size: usize,
 }
 
@@ -74,6 +74,9 @@ impl Engine {
         })
     }
 
+    // Neither this nor `cancel` lets go of the GIL: beside a busy thread, getting it back takes longer
+    // than a step. The inbox, the one lock that they take, is held for microseconds by anyone, and
+    // never by one who waits for the GIL.
     fn submit(&self, request: &Request) -> PyResult<()> {
         self.engine.submit(request.0.clone()).map_err(engine_error)
     }

@@ -91,7 +91,7 @@ impl TokenLogprobs {
 
 /// What requests emitted: tokens of request i are `token_ids[token_indptr[i]:token_indptr[i + 1]]`.
 #[pyclass(frozen, module = "spectrie._core")]
-pub(crate) struct StepOutput(pub(super) Vec<core::RequestOutput>);
+pub(crate) struct StepOutput(pub(crate) Vec<core::RequestOutput>);
 
 impl StepOutput {
     /// The part of the `index`-th request.
