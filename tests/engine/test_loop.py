@@ -1,4 +1,4 @@
-"""The step loop: what it does with work, with none, with a failing forward."""
+"""The step loop over a scripted engine: work, none, a failing forward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from spectrie.engine import loop
-from spectrie.engine.loop import MAX_CONSECUTIVE_FAILURES, StepLoop
+from spectrie.engine.loop import StepLoop
+from spectrie.engine.steps import MAX_CONSECUTIVE_FAILURES
 from spectrie.errors import RankLost
 from spectrie.model.plan import StepResult
 
@@ -72,7 +73,7 @@ class Harness:
         self.arrived = threading.Semaphore(0)
         self.death: list[BaseException] = []
         self.died = threading.Event()
-        runner = SimpleNamespace(step=step)
+        runner = SimpleNamespace(step=step, native=None)
         prepared: Any = (self.engine, runner)
         self.loop = StepLoop(lambda: prepared, self._deliver, self._die, idle)
         self.loop.start()
@@ -132,7 +133,7 @@ def test_a_step_is_delivered_once_the_next_one_is_planned_and_before_it_runs(sta
         planned.append(harness.engine.next_plan)
         deliver(output)
 
-    harness.loop._deliver = note
+    harness.loop._steps._deliver = note
     harness.queue(3)
     harness.await_deliveries(3)
     assert seen == [(1, 0), (2, 1), (3, 2)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -36,8 +36,8 @@ class EngineHost:
     Args:
         folder: Model folder in the Hugging Face layout.
         options: Options of loading, scheduling and drafting.
-        deliver: Receives the output of each step, on the loop's thread; must return at once.
-        on_death: Receives the exception that ended the step loop, on the loop's thread.
+        deliver: Receives the output of each step, in order and on one thread; must return at once.
+        on_death: Receives the exception that ended the step loop, after the last output.
         progress: Receives one line per stage of loading.
 
     Raises:
@@ -140,6 +140,11 @@ class EngineHost:
     def busy(self) -> bool:
         """Whether the last plan had work."""
         return self._loop.busy
+
+    @property
+    def gaps_ms(self) -> Sequence[float]:
+        """Milliseconds from the end of a forward to the start of the next, of the last 1,024."""
+        return self._loop.gaps_ms
 
     def submit(self, request: _core.Request) -> None:
         """Queues a request; `deliver` receives its tokens and its end.
