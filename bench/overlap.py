@@ -68,6 +68,8 @@ class Stopwatch:
     gaps: list[Gap] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)
+    native: None = None
+    """The calls of a native loop could not be timed."""
     _gap: Gap = field(default_factory=Gap)
     _ended: float | None = None
     _ended_processor: float = 0.0

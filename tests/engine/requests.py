@@ -17,8 +17,12 @@ def request(
     *,
     temperature: float = 1.0,
     seed: int = 0,
+    deadline_s: float | None = None,
 ) -> Request:
-    """A request whose other options are at the API's defaults."""
+    """A request whose other options are at the API's defaults.
+
+    Its deadline is on the clock of the engine's caller.
+    """
     sampling = worker_pb2.SamplingParameters(
         temperature=temperature, top_p=1.0, repetition_penalty=1.0
     )
@@ -30,4 +34,7 @@ def request(
         namespace="default",
         learn=True,
     )
+    if deadline_s is not None:
+        # To the millisecond; without a time of now both clocks are the same.
+        start.deadline_ms = round(deadline_s * 1e3)
     return Request(start.SerializeToString(), handle=handle)

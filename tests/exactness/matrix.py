@@ -23,6 +23,7 @@ from tests.exactness.runners import (
     AMPLE_PAGES,
     MAX_CONTEXT,
     SCARCE_PAGES,
+    Gate,
     Runners,
     SharedRunner,
     native,
@@ -180,9 +181,11 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
     runner = runners.get(dtype, combination.tensor_parallel)
     runner.set_threads(combination.threads)
     shared = SharedRunner(runner, combination.num_pages)
+    gate = Gate()
     # With room for what they will grow by, requests would never lose their pages.
     options = partial(EngineOptions, overlap=combination.overlap, lookahead_tokens=0)  # type: ignore[arg-type]
     with (
+        gate.installed(),
         mock.patch("spectrie.model.load_runner", lambda *_, **__: shared),
         mock.patch("spectrie.llm.settings.EngineOptions", options),
         LLM(
@@ -202,7 +205,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
         try:
             _await_requests(llm, sum(case.options().get("n", 1) for case in order))
         finally:
-            shared.open()
+            gate.open()
         completions = list(asked)
         preemptions = llm.load().preemptions
     choices = [choice for completion in completions for choice in completion.choices]
@@ -218,7 +221,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
         accepted_by_source=by_source,
         cached_tokens=sum(choice.usage.cached_tokens for choice in choices),
         preemptions=preemptions,
-        most_requests=shared.most_requests,
+        most_requests=gate.most_requests,
     )
 
 

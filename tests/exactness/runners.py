@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from spectrie.engine.native_steps import NativeSteps
+from spectrie.engine.python_steps import PythonSteps
+from spectrie.llm import LLM
 from spectrie.model import load_runner
 from spectrie.model.machine import bf16_flags
 
 if TYPE_CHECKING:
+    from spectrie import _core
     from spectrie.model import Runner
-    from spectrie.model.plan import PlanArrays, StepResult
 
-__all__ = ["AMPLE_PAGES", "MAX_CONTEXT", "SCARCE_PAGES", "Runners", "SharedRunner", "native"]
+__all__ = [
+    "AMPLE_PAGES",
+    "MAX_CONTEXT",
+    "SCARCE_PAGES",
+    "Gate",
+    "Runners",
+    "SharedRunner",
+    "native",
+]
 
 AMPLE_PAGES = 1024
 SCARCE_PAGES = 32
@@ -38,26 +52,50 @@ class SharedRunner:
     def __init__(self, runner: Runner, num_pages: int) -> None:
         self._runner = runner
         self.num_pages = num_pages
-        self.most_requests = 0
-        """Most requests of one forward so far."""
-        self._open = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
-    def step(self, plan: PlanArrays) -> StepResult:
-        """As the model gives it, once it was opened."""
-        if not self._open.wait(OPENED_WITHIN_S):
-            raise TimeoutError(f"no `open` in {OPENED_WITHIN_S:g} seconds")
-        self.most_requests = max(self.most_requests, len(plan.request_kind))
-        return self._runner.step(plan)
-
-    def open(self) -> None:
-        """Lets forwards run. Until then requests gather, however slowly they are submitted."""
-        self._open.set()
-
     def close(self) -> None:
         """Leaves the model to the next combination."""
+
+
+class Gate:
+    """Keeps models that are opened within it from running until it is opened."""
+
+    def __init__(self) -> None:
+        self.most_requests = 0
+        """Most requests that ran at once so far."""
+        self._open = threading.Event()
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Holds for models that are opened in this context."""
+        with ExitStack() as stack:
+            for kind in (NativeSteps, PythonSteps):
+                stack.enter_context(mock.patch.object(kind, "run", self._gated(kind.run)))
+            counting = self._counting(LLM._deliver)
+            stack.enter_context(mock.patch.object(LLM, "_deliver", counting))
+            yield
+
+    def open(self) -> None:
+        """Lets steps run. Until then requests gather, however slowly they are submitted."""
+        self._open.set()
+
+    def _gated(self, run: Callable[..., None]) -> Callable[..., None]:
+        def gated(steps: Any, rest_s: float, rested: bool) -> None:
+            if not self._open.wait(OPENED_WITHIN_S):
+                raise TimeoutError(f"no `open` in {OPENED_WITHIN_S:g} seconds")
+            run(steps, rest_s, rested)
+
+        return gated
+
+    def _counting(self, deliver: Callable[..., None]) -> Callable[..., None]:
+        def counting(llm: LLM, output: _core.StepOutput) -> None:
+            self.most_requests = max(self.most_requests, llm.load().running)
+            deliver(llm, output)
+
+        return counting
 
 
 class Runners:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import spectrie.model
 from spectrie import _core
 from spectrie.errors import (
     Cancelled,
@@ -26,6 +27,7 @@ from spectrie.errors import (
     StreamInterrupted,
 )
 from spectrie.llm import LLM
+from spectrie.model import load_runner
 from spectrie.types import Source, SpeculationOptions
 from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
@@ -296,24 +298,19 @@ def test_many_threads_share_one_model(llm: LLM) -> None:
 
 
 def test_failing_forward_fails_what_it_held_and_nothing_else(
-    llm: LLM, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = llm._host.runner
-    step = runner.step
-    broken = threading.Event()
+    def load_small(*arguments: Any, **options: Any) -> Any:
+        return load_runner(*arguments, **(options | {"max_batch_rows": 64}))
 
-    def fail_once(plan: Any) -> Any:
-        if not broken.is_set():
-            broken.set()
-            raise RuntimeError("out of luck")
-        return step(plan)
-
-    monkeypatch.setattr(runner, "step", fail_once)
-    with pytest.raises(Internal) as caught:
-        llm.generate(PROMPT, max_tokens=4)
-    assert "luck" not in str(caught.value)
-    assert llm.generate(PROMPT, max_tokens=4).token_ids
-    wait_idle(llm)
+    # The engine plans for more rows than the model takes.
+    monkeypatch.setattr(spectrie.model, "load_runner", load_small, raising=False)
+    with LLM(folder, dtype="float32", threads=1, num_pages=128) as llm:
+        with pytest.raises(Internal) as caught:
+            llm.generate(prompt_token_ids=[5] * 65, max_tokens=4)
+        assert "64" not in str(caught.value)
+        assert llm.generate(PROMPT, max_tokens=4).token_ids
+        wait_idle(llm)
 
 
 def test_closing_ends_running_answers_and_refuses_new_ones(folder: Path) -> None:

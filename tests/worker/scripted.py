@@ -37,6 +37,7 @@ class CountingRunner:
     model_hash = "a" * 64
     numeric_fingerprint = "counting"
     exact = True
+    native = None
 
     def __init__(self) -> None:
         self.gate: Callable[[], None] = lambda: None

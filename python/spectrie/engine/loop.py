@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from spectrie.engine.native_steps import NativeSteps
 from spectrie.engine.python_steps import PythonSteps
 from spectrie.errors import RankLost
 
@@ -33,7 +34,7 @@ class StepLoop:
     """Runs steps while the engine has work, and sleeps while it has none.
 
     A forward that raises fails only the requests of its plan; the loop continues, unless the model
-    has lost a rank. `plan`, `forward` and `commit` release the GIL.
+    has lost a rank. With a runner whose forward is `native`, steps never wait for the GIL.
 
     Args:
         prepare: Creates engine and model on the loop's thread: the threads that share the work of a
@@ -103,7 +104,12 @@ class StepLoop:
     def _run(self) -> None:
         try:
             engine, runner = self._prepare()
-            steps = self._steps = PythonSteps(engine, runner, self._deliver)
+            steps: Steps
+            if runner.native is not None:
+                steps = NativeSteps(engine, runner.native, self._deliver)
+            else:
+                steps = PythonSteps(engine, runner, self._deliver)
+            self._steps = steps
         except BaseException as error:
             self._prepared.set_exception(error)
             return

@@ -88,7 +88,7 @@ class RouterLink:
         threading.Thread(target=self._beat, name="spectrie-beats", daemon=True).start()
 
     def deliver(self, output: _core.StepOutput) -> None:
-        """Receives a step's output on the step loop's thread."""
+        """Receives a step's output; must return at once."""
         session = self._session
         if session is not None:
             session.deliver(output)

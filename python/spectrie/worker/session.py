@@ -72,7 +72,7 @@ class RequestHost(Protocol):
 class Session:
     """The requests of one connection to a router.
 
-    Three threads use it: gRPC's reader calls `receive`, the step loop calls `deliver`, and gRPC's
+    Three threads use it: gRPC's reader calls `receive`, one of the step loop calls `deliver`, and gRPC's
     sender iterates over `messages`. Only the sender builds messages.
 
     Args:

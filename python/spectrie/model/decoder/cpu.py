@@ -183,6 +183,7 @@ class CpuDecoder:
         Raises:
             ValueError: The core does not support a size, or there is no memory for the cache.
         """
+        self._partition = partition
         cosines, sines = config.rope.tables(size.max_context)
         here = config if partition is None else partition.own.local(config)
         self._core = _core.CpuDecoder(
@@ -201,6 +202,11 @@ class CpuDecoder:
             threads=threads,
             part=None if partition is None else _Part(partition, weights.itemsize),
         )
+
+    @property
+    def native(self) -> _core.CpuDecoder | None:
+        """The core's decoder; None with a partition, whose ranks meet in Python."""
+        return None if self._partition is not None else self._core
 
     @property
     def num_bytes(self) -> int:

@@ -6,12 +6,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 
 from spectrie.model import machine
+from spectrie.model.decoder.cpu import CpuDecoder
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import Forward, PlanArrays, StepPlan, StepResult
+
+if TYPE_CHECKING:
+    from spectrie import _core
 
 __all__ = ["Runner", "RunnerInfo"]
 
@@ -142,6 +147,11 @@ class Runner:
     def exact(self) -> bool:
         """Whether a row's logits are independent of the other rows, bit by bit. Speculation needs it."""
         return self.info.exact
+
+    @property
+    def native(self) -> _core.CpuDecoder | None:
+        """The forward as one call that needs no Python; None on a GPU and on several ranks."""
+        return self._decoder.native if isinstance(self._decoder, CpuDecoder) else None
 
     @property
     def threads(self) -> int:
