@@ -950,6 +950,9 @@ class CpuDecoder:
     @property
     def num_bytes(self) -> int:
         """Memory that weights and workspaces take, without cache and logits."""
+    @property
+    def forward_seconds(self) -> float:
+        """Seconds that all forwards took, without waits for the GIL."""
     def set_threads(self, threads: int) -> None:
         """Shares a forward among this many threads."""
     def forward(

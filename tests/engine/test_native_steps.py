@@ -61,6 +61,16 @@ def test_steps_go_on_while_another_thread_keeps_the_gil(running: RunningLoop) ->
     assert len(running.tokens[2]) == 64
 
 
+def test_gaps_are_counted_while_there_is_work_and_not_while_there_is_none(
+    running: RunningLoop,
+) -> None:
+    for handle in range(3):
+        running.submit(request(handle, PROMPT, 5, temperature=0.0))
+        running.await_finish(handle)
+    assert len(running.loop.gaps_ms) == running.loop.steps - 3 == 12
+    assert min(running.loop.gaps_ms) > 0
+
+
 def test_steps_do_not_wait_for_a_slow_receiver_which_gets_everything_in_order(
     running: RunningLoop,
 ) -> None:

@@ -74,15 +74,6 @@ def test_an_idle_loop_takes_up_work_that_comes_later(start: Any) -> None:
     wait_until(lambda: not one.loop.busy, WAIT_S, lambda: "still busy")
 
 
-def test_gaps_are_counted_while_there_is_work_and_not_while_there_is_none(start: Any) -> None:
-    one = start()
-    for handle in range(3):
-        one.submit(greedy(handle, 5))
-        one.await_finish(handle)
-    assert len(one.loop.gaps_ms) == one.loop.steps - 3 == 12
-    assert min(one.loop.gaps_ms) > 0
-
-
 def test_ends_without_a_step_are_delivered(start: Any) -> None:
     one = start()
     one.submit(greedy(1, 1000))

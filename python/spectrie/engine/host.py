@@ -143,7 +143,10 @@ class EngineHost:
 
     @property
     def gaps_ms(self) -> Sequence[float]:
-        """Milliseconds from the end of a forward to the start of the next, of the last 1,024."""
+        """Milliseconds from the end of a forward to the start of the next, of the last 1,024.
+
+        Empty on a GPU and with ranks.
+        """
         return self._loop.gaps_ms
 
     def submit(self, request: _core.Request) -> None:

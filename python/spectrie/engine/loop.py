@@ -76,7 +76,10 @@ class StepLoop:
 
     @property
     def gaps_ms(self) -> Sequence[float]:
-        """Milliseconds from the end of a forward to the start of the next, of the last 1,024."""
+        """Milliseconds from the end of a forward to the start of the next, of the last 1,024.
+
+        Empty on a GPU and with ranks.
+        """
         return () if self._steps is None else self._steps.gaps_ms
 
     def start(self) -> tuple[_core.Engine, Runner]:

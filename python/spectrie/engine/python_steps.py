@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from spectrie.model.plan import StepResult
 
 __all__ = ["PythonSteps"]
-
-_KEPT_GAPS = 1024
 
 
 class PythonSteps:
@@ -48,8 +45,6 @@ class PythonSteps:
         self._steps = 0
         self._busy = False
         self._output: _core.StepOutput | None = None
-        self._gaps: deque[float] = deque(maxlen=_KEPT_GAPS)
-        self._ended: float | None = None
 
     @property
     def steps(self) -> int:
@@ -64,7 +59,7 @@ class PythonSteps:
     @property
     def gaps_ms(self) -> Sequence[float]:
         """See `Steps`."""
-        return list(self._gaps)
+        return ()
 
     def run(self, rest_s: float, rested: bool) -> None:
         """See `Steps`."""
@@ -102,16 +97,12 @@ class PythonSteps:
         # Only now: what it wakes runs beside the forward, not between two of them.
         self._hand_over()
         if plan is None:
-            self._ended = None
             # Refusals, cancellations and deadlines end requests without a step.
             ends = self._engine.take_outputs()
             if ends.handles:
                 self._deliver(ends)
             return False
         started = time.monotonic()
-        if self._ended is not None:
-            self._gaps.append((started - self._ended) * 1e3)
-            self._ended = None
         try:
             result = self._runner.step(plan)
         except RankLost:
@@ -133,14 +124,14 @@ class PythonSteps:
         if plan.is_greedy and result.tokens is not None:
             # Not a call of torch on this way: each costs some ten microseconds after a forward,
             # which has put other things into the caches.
-            now = self._ended = time.monotonic()
+            now = time.monotonic()
             self._output = self._engine.commit_tokens(
                 plan.plan_id, result.tokens, (now - started) * 1e3, now, *tops
             )
             return
         # In CPU memory: the engine reads the rows where they lie. On a GPU the forward ends here.
         logits = result.logits.cpu()
-        now = self._ended = time.monotonic()
+        now = time.monotonic()
         self._output = self._engine.commit_logits(
             plan.plan_id,
             logits.data_ptr(),

@@ -30,7 +30,10 @@ class Steps(Protocol):
 
     @property
     def gaps_ms(self) -> Sequence[float]:
-        """Milliseconds from the end of a forward to the start of the next, of the last 1,024."""
+        """Milliseconds from the end of a forward to the start of the next, of the last 1,024.
+
+        Empty where Python calls the steps: it learns of the end once it has the GIL.
+        """
 
     def run(self, rest_s: float, rested: bool) -> None:
         """Runs steps while the engine has work, and sleeps while it has none.

@@ -1,7 +1,9 @@
 //! The forward of a decoder, one call from Python.
 #![allow(unsafe_code)] // arrays are made from the decoder's own logits
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray2};
@@ -54,6 +56,8 @@ pub(super) struct Forward<'a> {
     pub(super) num_rows: usize,
     /// Width of the logits.
     pub(super) vocabulary: usize,
+    /// When it was there.
+    pub(super) ended: Instant,
 }
 
 /// A decoder with its weights and key-value cache.
@@ -61,6 +65,7 @@ pub(super) struct Forward<'a> {
 pub(super) struct CpuDecoder {
     inner: Mutex<Engine>,
     gather: Option<Arc<Gather>>,
+    forward_ns: AtomicU64,
     num_pages: usize,
     max_context: usize,
 }
@@ -96,7 +101,11 @@ impl CpuDecoder {
         };
         let mut inner = lock(&self.inner);
         let Engine { decoder, team } = &mut *inner;
+        let started = Instant::now();
         let top = decoder.forward(team, &step)?;
+        let ended = Instant::now();
+        let took_ns = (ended - started).as_nanos() as u64;
+        self.forward_ns.fetch_add(took_ns, Ordering::Relaxed);
         let (logits, vocabulary) = decoder.logits();
         let num_rows = plan.num_samples();
         Ok(read(Forward {
@@ -104,6 +113,7 @@ impl CpuDecoder {
             logits: &logits[..num_rows * vocabulary],
             num_rows,
             vocabulary,
+            ended,
         }))
     }
 }
@@ -161,6 +171,7 @@ impl CpuDecoder {
         Ok(Self {
             inner: Mutex::new(Engine { decoder, team }),
             gather,
+            forward_ns: AtomicU64::new(0),
             num_pages,
             max_context,
         })
@@ -174,6 +185,12 @@ impl CpuDecoder {
             AnyDecoder::F32(decoder) => decoder.bytes(),
             AnyDecoder::Bf16(decoder) => decoder.bytes(),
         })
+    }
+
+    /// Time of all forwards.
+    #[getter]
+    fn forward_seconds(&self) -> f64 {
+        self.forward_ns.load(Ordering::Relaxed) as f64 / 1e9
     }
 
     fn set_threads(&self, py: Python<'_>, threads: usize) {

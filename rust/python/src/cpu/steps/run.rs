@@ -146,10 +146,10 @@ impl Run<'_> {
         lock(&self.board.gaps).close(started);
         let (engine, clock, gaps) = (self.engine, self.clock, &self.board.gaps);
         let committed = self.decoder.compute(plan, |forward| {
-            let ended = Instant::now();
-            lock(gaps).open(ended);
-            let elapsed_ms = (ended - started).as_secs_f64() * 1e3;
-            commit(engine, plan, &forward, elapsed_ms, clock.read(ended))
+            lock(gaps).open(forward.ended);
+            let elapsed_ms = (forward.ended - started).as_secs_f64() * 1e3;
+            let now_s = clock.read(forward.ended);
+            commit(engine, plan, &forward, elapsed_ms, now_s)
         });
         match committed {
             Ok(output) => {
