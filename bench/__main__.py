@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|against|scale|pages ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|gil|against|scale|pages ...]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import overlap, routing, speculation
+from bench import gil, overlap, routing, speculation
 from bench.against import run as against
 from bench.cpu import table as cpu
 from bench.draft import table
@@ -21,7 +21,7 @@ from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing", "overlap", "against", "scale", "pages")
+NAMED = ("draft", "routing", "overlap", "gil", "against", "scale", "pages")
 """Those that run only when named: they take long, or fetch other projects' packages. `pages` measures
 nothing: it fills README and docs/benchmarks.md from the results that are there."""
 
@@ -79,6 +79,8 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
         routing.run(model, threads=args.threads, prompts=args.routed)
     if "overlap" in wanted:
         overlap.run()
+    if "gil" in wanted:
+        gil.run(model, pairs=args.pairs, max_tokens=args.max_tokens)
     if "draft" in wanted:
         table.run(model)
     if "scale" in wanted:

@@ -49,7 +49,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
         "support",
         "cpu draft router",
-        "overlap routing speculation",
+        "gil overlap routing speculation",
         "against",
         "scale",
         "__main__",
