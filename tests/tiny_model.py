@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHAT_TEMPLATE", "write_tiny_model"]
+__all__ = ["CHAT_TEMPLATE", "write_tiny_model", "write_tiny_tokenizer"]
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -29,8 +29,7 @@ def write_tiny_model(folder: Path, *, seed: int = 1, max_context: int = 512) -> 
     Llama of 2 layers, hidden size 64, 4 query and 2 key/value heads, 352 tokens; ChatML template.
     Its answers are random and repeat, which suits drafting.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_tokenizer(folder)
+    write_tiny_tokenizer(folder)
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -57,9 +56,11 @@ def write_tiny_model(folder: Path, *, seed: int = 1, max_context: int = 512) -> 
     return folder
 
 
-def _write_tokenizer(folder: Path) -> None:
+def write_tiny_tokenizer(folder: Path) -> Path:
+    """Writes the tokenizer of the tiny model alone, a byte-level BPE of 352 tokens; returns its folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -80,6 +81,7 @@ def _write_tokenizer(folder: Path) -> None:
             }
         )
     )
+    return folder
 
 
 def _write_weights(folder: Path, config: dict[str, Any], seed: int) -> None:
