@@ -10,7 +10,16 @@ import pytest
 
 from tests.exactness.cases import cases
 from tests.exactness.matrix import REFERENCES, Outcome, run
-from tests.exactness.runners import Runners, native
+from tests.exactness.runners import Runners, converted, native
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many cases of a number format ran in another one."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    note = converted([report.nodeid for report in reports])
+    if note is not None:
+        terminalreporter.section("number formats")
+        terminalreporter.write_line(note)
 
 
 @pytest.fixture(scope="session")

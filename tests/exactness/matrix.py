@@ -29,7 +29,16 @@ from tests.exactness.runners import (
     native,
 )
 
-__all__ = ["COVERING", "FULL", "REFERENCES", "Answer", "Combination", "Outcome", "run"]
+__all__ = [
+    "COVERING",
+    "FULL",
+    "REFERENCES",
+    "Answer",
+    "Combination",
+    "Outcome",
+    "answer_of",
+    "run",
+]
 
 DIMENSIONS: dict[str, Sequence[Any]] = {
     "dtype": ("bfloat16", "float32"),
@@ -215,7 +224,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
             by_source[source] = by_source.get(source, 0) + accepted
     return Outcome(
         answers={
-            case.id: tuple(map(_answer, completion.choices))
+            case.id: tuple(map(answer_of, completion.choices))
             for case, completion in zip(order, completions, strict=True)
         },
         accepted_by_source=by_source,
@@ -242,7 +251,8 @@ def _ask(llm: LLM, case: Case) -> Completion:
     return llm.chat(case.prompt.messages or [], **case.options())  # type: ignore[arg-type]
 
 
-def _answer(choice: Completion) -> Answer:
+def answer_of(choice: Completion) -> Answer:
+    """What must be equal of a choice."""
     return Answer(
         token_ids=choice.token_ids,
         text=choice.text,

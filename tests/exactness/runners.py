@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ __all__ = [
     "Gate",
     "Runners",
     "SharedRunner",
+    "converted",
     "native",
 ]
 
@@ -41,6 +42,16 @@ OPENED_WITHIN_S = 300.0
 def native(dtype: str) -> str:
     """A number format, or `float32` where this CPU does not compute it natively."""
     return dtype if dtype != "bfloat16" or bf16_flags() else "float32"
+
+
+def converted(node_ids: Sequence[str]) -> str | None:
+    """What a summary of tests says of those named after bfloat16 that ran as float32; None without any."""
+    named = [one for one in node_ids if one.startswith("tests/exactness/") and "bfloat16" in one]
+    if not named or native("bfloat16") == "bfloat16":
+        return None
+    return (
+        f"{len(named)} bfloat16 cases ran as float32: this CPU has neither AVX512-BF16 nor AMX-BF16"
+    )
 
 
 class SharedRunner:
