@@ -1,8 +1,9 @@
 //! What the members of a run meet at and take their parts from.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::threads::park::Park;
+use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// A value on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
 #[derive(Default)]

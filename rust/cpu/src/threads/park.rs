@@ -1,7 +1,9 @@
 //! Waiting for other threads: awake while it is short, asleep when it becomes long.
 
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use crate::threads::sync::{AtomicUsize, Condvar, Mutex, fence};
 
 /// Looks at full speed before a thread sleeps: 25 to 70 microseconds, more than threads that all have a
 /// core wait for each other.
@@ -10,7 +12,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// `yield_now` would cost it a whole slice of the scheduler's, some milliseconds, at every barrier: beside
 /// two busy processes on two cores a step took 170 to 260 ms instead of 6. One that slept comes back as
 /// soon as it is woken: 15 ms.
-const LOOKS: usize = if cfg!(miri) { 4 } else { 1024 };
+const LOOKS: usize = if cfg!(miri) {
+    4
+} else if cfg!(all(test, loom)) {
+    1
+} else {
+    1024
+};
 
 /// Where threads wait until something has happened.
 #[derive(Debug, Default)]
@@ -60,7 +68,7 @@ impl Park {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
