@@ -76,9 +76,25 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 	$(BIN)/spectrie demo $(MODEL)
 
 .PHONY: test
-test: model  ## run every test: Rust, Python, kernels, real processes, the real model
+test: model  ## run every test: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
+	@$(MAKE) --no-print-directory test-loom
 	$(BIN)/python -m pytest -q -m "not deep and not gpu"
+
+# A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
+# compiles sooner and checks debug assertions.
+.PHONY: test-loom
+test-loom:  ## run what threads share in every order of their steps (loom, stable Rust)
+	RUSTFLAGS="--cfg loom" $(FILTERED) cargo test --locked -p spectrie-trie --lib --target-dir target/loom -- interleavings
+	RUSTFLAGS="--cfg loom" $(FILTERED) cargo test --locked -p spectrie-cpu --lib --target-dir target/loom -- interleavings
+
+.PHONY: test-miri
+test-miri:  ## run a quick part of the Miri tests (3 minutes; NOT RUN without nightly Rust)
+	@tools/nightly.sh short
+
+.PHONY: nightly
+nightly:  ## install the nightly Rust that test-miri and test-deep need, where rustup can
+	@tools/nightly.sh install
 
 .PHONY: test-bare
 test-bare:  ## run `make demo` and a quick part of the tests on a bare Debian, in a folder (root; 15 minutes)
@@ -97,7 +113,7 @@ test-kernels: setup  ## run Triton kernels against their references (interpreter
 .PHONY: test-deep
 test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)
 	$(FILTERED) cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
-	RUSTFLAGS="--cfg loom" $(FILTERED) cargo test --release --locked -p spectrie-trie --lib --target-dir target/loom -- interleavings
+	@$(MAKE) --no-print-directory test-loom
 	tools/nightly.sh
 	$(BIN)/python -m pytest -q -m "deep" --timeout 7200
 

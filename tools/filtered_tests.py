@@ -1,7 +1,8 @@
 """Runs `cargo test` and fails where a filter matched no test: `filtered_tests.py cargo test ... -- FILTER...`.
 
 Cargo is content with a filter that matches nothing, as after a module was renamed. Each FILTER after the
-last `--` must be part of the name of a test that ran; without filters, one test must have run.
+last `--` must be part of the name of a test that ran; without filters, one test must have run. The last
+line says how many did.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-__all__ = ["main", "unmatched"]
+__all__ = ["main", "num_ran", "unmatched"]
 
 # A test that prints has its verdict on a later line.
 _RAN = re.compile(r"^test (?P<name>\S+)(?: - should panic)? \.\.\.(?! ignored)", re.MULTILINE)
@@ -27,6 +28,11 @@ def unmatched(command: Sequence[str], output: str) -> list[str]:
     return [one for one in filters if not any(one in name for name in names)]
 
 
+def num_ran(output: str) -> int:
+    """Tests in an output that ran; ignored ones did not."""
+    return len(_RAN.findall(output))
+
+
 def main(command: Sequence[str]) -> int:
     """Runs the command, shows what it prints, and returns its exit code; 1 if a filter matched nothing."""
     if {"-q", "--quiet"} & set(command):
@@ -38,15 +44,18 @@ def main(command: Sequence[str]) -> int:
             sys.stdout.write(line)
             sys.stdout.flush()
             lines.append(line)
-    code = process.returncode
-    missing = unmatched(command, "".join(lines))
-    if code == 0 and missing:
+    if process.returncode != 0:
+        return process.returncode
+    output = "".join(lines)
+    missing = unmatched(command, output)
+    if missing:
         print(
             f"error: {', '.join(missing)} matched no test that ran; mend the filter of: {' '.join(command)}",
             file=sys.stderr,
         )
         return 1
-    return code
+    print(f"==> {num_ran(output)} tests ran: {' '.join(command)}")
+    return 0
 
 
 if __name__ == "__main__":

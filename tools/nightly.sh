@@ -1,40 +1,89 @@
 #!/usr/bin/env bash
-# The checks of the draft memory and of the CPU products that need nightly Rust: Miri and ThreadSanitizer.
-# Without nightly they are left out, and the last line says so.
+# The checks that need nightly Rust: Miri and ThreadSanitizer.
+#
+#   tools/nightly.sh install   installs the nightly that tools/nightly.txt names, where rustup can
+#   tools/nightly.sh short     Miri over threads, memory and a product of the CPU path, and over text that
+#                              readers and writers share (three minutes on two cores)
+#   tools/nightly.sh           the same, longer ones, what reads files, and ThreadSanitizer (hours)
+#
+# That nightly is a dated one, which these tests pass under: another day's could fail, or lack Miri, without
+# a change of ours. Without it nothing fails, and the last line says what was NOT RUN.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-toolchain=${NIGHTLY:-nightly}
+what=${1:-all}
+toolchain=${NIGHTLY:-$(<tools/nightly.txt)}
 target=$(rustc -vV | sed -n 's/^host: //p')
-installed=$(rustup component list --installed --toolchain "$toolchain" 2>/dev/null || true)
-skipped=()
-# Fails where a filter, which names modules and tests, matches none any more.
+# Fails where a filter, which names modules and tests, matches none any more, and tells how many tests ran.
 filtered=(python3 tools/filtered_tests.py)
+not_run=()
 
-if [[ $installed == *miri* && $installed == *rust-src* ]]; then
-  export MIRIFLAGS=-Zmiri-disable-isolation
-  echo "==> Miri: what publishes text and what reads files"
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
-    block:: heads:: views:: corpora::tests::fuzz readers_beside_each_other snapshot::tests \
-    atomic_file:: chains:: recycled::table::tests::the
+installed() {
+  rustup component list --installed --toolchain "$toolchain" 2>/dev/null || true
+}
+
+has() {
+  local list one
+  list=$(installed)
+  for one in "$@"; do [[ $list == *"$one"* ]] || return 1; done
+}
+
+install() {
+  has miri rust-src && return
+  rustup toolchain install "$toolchain" --profile minimal --component miri,rust-src --no-self-update || true
+}
+
+miri_short() {
+  echo "==> Miri: threads that run a forward together, what they write, and what they read packed"
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --lib -- threads:: buffer::
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- a_packed
   echo "==> Miri: readers beside writers, with weak memory"
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
+    block:: chains:: heads::tests::levels views:: recycled::table::tests::the
+}
+
+miri_long() {
+  echo "==> Miri: what reads files"
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --lib -- \
+    heads::tests::every corpora::tests::fuzz readers_beside_each_other snapshot::tests atomic_file::
+  echo "==> Miri: readers beside writers of a whole memory"
   "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-trie --test concurrency -- \
     readers_see_only_whole_text_while
-  echo "==> Miri: threads that run a forward together, and what they write"
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --lib -- threads:: buffer::
-  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- narrow_ a_packed
-else
-  skipped+=(Miri)
-fi
+  echo "==> Miri: results of products"
+  "${filtered[@]}" cargo "+$toolchain" miri test --locked -p spectrie-cpu --test linear -- narrow_
+}
 
-if [[ $installed == *rust-src* && $target == *-linux-gnu ]]; then
+thread_sanitizer() {
   echo "==> ThreadSanitizer: 8 readers beside 4 writers (builds the standard library first)"
   RUSTFLAGS=-Zsanitizer=thread "${filtered[@]}" cargo "+$toolchain" test --release --locked -Zbuild-std \
     --target "$target" --target-dir target/tsan -p spectrie-trie --test concurrency
-else
-  skipped+=(ThreadSanitizer)
+}
+
+if [[ $what == install ]]; then
+  command -v rustup >/dev/null && install
+  has miri rust-src || echo "==> $toolchain with miri and rust-src is not to be had here" >&2
+  exit 0
 fi
 
-if ((${#skipped[@]})); then
-  echo "==> SKIPPED, for want of nightly Rust on Linux: ${skipped[*]}. To get it:" >&2
-  echo "    rustup toolchain install $toolchain --profile minimal --component miri,rust-src" >&2
+if has miri rust-src; then
+  export MIRIFLAGS=-Zmiri-disable-isolation
+  # Its standard library: one for each toolchain, and none that another project is building.
+  export XDG_CACHE_HOME=$PWD/target/miri-cache/$toolchain
+  miri_short
+  if [[ $what == all ]]; then miri_long; fi
+else
+  not_run+=(Miri)
+fi
+
+if [[ $what == all ]]; then
+  if has rust-src && [[ $target == *-linux-gnu ]]; then
+    thread_sanitizer
+  else
+    not_run+=(ThreadSanitizer)
+  fi
+fi
+
+if ((${#not_run[@]})); then
+  echo "==> NOT RUN, for want of $toolchain with miri and rust-src (make nightly): ${not_run[*]}"
+else
+  echo "==> everything that needs nightly Rust ran"
 fi

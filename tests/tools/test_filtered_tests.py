@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.filtered_tests import main, unmatched
+from tools.filtered_tests import main, num_ran, unmatched
 from tools.walls.rust_text import inline_modules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +45,10 @@ def test_without_filters_some_test_must_have_run(filters: list[str]) -> None:
     assert unmatched([*CARGO, *filters], NONE) == ["any test"]
 
 
+def test_tests_that_were_ignored_did_not_run() -> None:
+    assert (num_ran(OUTPUT), num_ran(NONE)) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("output", "code", "result"),
     [(OUTPUT, 0, 0), (NONE, 0, 1), (OUTPUT, 101, 101), (NONE, 101, 101)],
@@ -62,6 +66,7 @@ def test_the_exit_code_is_the_commands_unless_nothing_ran(
     shown = capfd.readouterr()
     assert output.strip() in shown.out
     assert ("mend the filter" in shown.err) == (code == 0 and result == 1)
+    assert ("==> 2 tests ran: " in shown.out) == (output == OUTPUT and code == 0)
 
 
 def test_quiet_runs_are_refused(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,4 @@
-//! Every interleaving of a writer and a reader of one view, within what loom can explore.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p spectrie-trie --lib --target-dir target/loom
-//! interleavings`
+//! Every interleaving of a writer and a reader of one view, within what loom can explore: `make test-loom`.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +15,7 @@ use crate::store::view::View;
 use crate::{SEPARATOR, TokenId};
 
 /// Switches between threads at other than waiting, per execution.
-const PREEMPTIONS: usize = 3;
+const PREEMPTIONS: usize = 4;
 
 const CAPACITY: usize = 16;
 
