@@ -26,6 +26,8 @@ ANSWER_TOKENS = 240
 FEW_TENANTS = 100
 MARKS, LEARNT_MARK = 64, 32
 """Requests of a sample, of which the prefix cache keeps the latter half."""
+FIRST_EXTRA, LEAST_EXTRA, MOST_EXTRA = 1_000, 30, 120
+"""Samples for the metric alone: the number of the first, and how many."""
 FULL_TOKENS = 10_000
 """Of each of a thousand tenants: more than the budget holds."""
 PHRASE = (39_990, 39_991, 39_992, 39_993)
@@ -76,8 +78,8 @@ class Price(Sampler):
             teach(self.full, f"tenant-{tenant}", self._part(FULL_TOKENS), random)
 
     def take(self, number: int) -> Sample:
-        figures = {}
         few, many = 8, 32
+        figures = self._net_gain(few) if number == 0 else {}
         plain = {count: self._rate(self.off, number, count) for count in (few, many)}
         for name, engine, count in (
             ("beside 100 tenants, 32 requests", self.beside_few, many),
@@ -100,11 +102,18 @@ class Price(Sampler):
             for engine in (self.off, self.full)
         )
         figures[f"on/off nothing predictable, all learnt, {many} requests"] = on / off
-        gain = builds.net_gain(self.beside_many.load())
-        if gain is not None:
-            truth = self.totals["on"].rate() / self.totals["off"].rate()
-            figures["net gain of the metric off by"] = abs(gain / truth - 1)
         return figures, {}
+
+    def _net_gain(self, count: int) -> dict[str, float]:
+        """How far off the metric is when it first speaks: after some thirty steps held out."""
+        for extra in range(MOST_EXTRA):
+            for engine in (self.off, self.beside_many):
+                self._rate(engine, FIRST_EXTRA + extra, count)
+            gain = builds.net_gain(self.beside_many.load())
+            if gain is not None and extra >= LEAST_EXTRA:
+                truth = self.totals["on"].rate() / self.totals["off"].rate()
+                return {"net gain of the metric off by": abs(gain / truth - 1)}
+        return {}
 
     def _rate(
         self,

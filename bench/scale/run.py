@@ -12,14 +12,14 @@ from typing import Any
 
 from bench.against.build import Build, Child
 from bench.against.run import documents_of_code
-from bench.scale import price, samplers
+from bench.scale import price, samplers, tenants
 from bench.scale.figure import FIGURES, Figure, verdict
 from bench.support import machine, report
 from bench.support.pairs import MIN_PAIRS
 
 __all__ = ["run"]
 
-COUNTED = {"held": 1, "disk": 1}
+COUNTED = {"held": 1, "disk": 1, "tenants": 1}
 """Samplers that count: one sample says it all."""
 SAMPLES = {"ends": 5, "price": 30}
 """Fewer where one takes long, more where a net gain needs so many steps held out."""
@@ -31,7 +31,7 @@ SMALLER_CORPUS_TOKENS = 200_000_000
 CORPUS_BYTES_FREE = 60 << 30
 """Free bytes for each build below which the smaller corpus is built."""
 QUICK_CORPUS_TOKENS = 2_000_000
-_SAMPLERS = ("held", "beside", "size", "scale-draft", "ends", "disk", "price")
+_SAMPLERS = ("held", "beside", "size", "scale-draft", "ends", "tenants", "disk", "price")
 _HEADER = ["what", "base", "ours", "floor", "goal", "samples", "verdict"]
 _Samples = dict[str, list[float]]
 
@@ -95,8 +95,18 @@ def _take(
     taken: Sequence[_Samples],
 ) -> None:
     print(f"scale: {sampler}", file=sys.stderr, flush=True)
-    module = price if sampler in price.SAMPLERS else samplers
-    children = [Child(build, sampler, folder, threads, more, module.__name__) for build in builds]
+    module = next(one for one in (price, tenants, samplers) if sampler in one.SAMPLERS)
+    children = [
+        Child(
+            build,
+            sampler,
+            folder,
+            threads,
+            more | {"is_base": build is not builds[-1]},
+            module.__name__,
+        )
+        for build in builds
+    ]
     try:
         for number in range(count):
             order = list(zip(children, taken, strict=True))

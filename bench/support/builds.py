@@ -32,12 +32,16 @@ def greedy_request(
     *,
     namespace: str = "default",
     learn: bool = True,
+    tenant: str | None = None,
+    priority: int = 0,
 ) -> _core.Request:
     """A request whose answer has exactly `max_tokens` tokens, the likeliest ones."""
     kind: Any = _core.Request
     start = worker_pb2.Start(
         namespace=namespace,
         learn=learn,
+        tenant=tenant,
+        priority=priority,
         prompt_ids=prompt_ids,
         max_tokens=max_tokens,
         ignore_eos=True,
@@ -52,6 +56,8 @@ def greedy_request(
             handle=handle,
             namespace=namespace,
             learn=learn,
+            tenant=namespace if tenant is None else tenant,
+            priority=priority,
             prompt_ids=prompt_ids,
             max_tokens=max_tokens,
             temperature=0.0,
