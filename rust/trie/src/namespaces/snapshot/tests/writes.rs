@@ -80,10 +80,11 @@ fn saves_write_at_most_six_bytes_for_each_byte_learnt_over_a_long_run() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many saves of much text; no unsafe code is its own")]
 fn a_save_that_somebody_waits_for_gives_way_before_the_next_block() {
     let disk = Arc::new(MemoryDisk::default());
     let memory = memory(&disk, 64 << 20);
-    let documents: u32 = if cfg!(miri) { 3 } else { 40 };
+    let documents: u32 = 40;
     for number in 0..documents {
         let text: Vec<TokenId> = (0..1000).map(|token| number * 1000 + token).collect();
         memory.namespace("a").insert(&text);
