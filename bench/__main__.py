@@ -9,13 +9,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import gil, overlap, routing, speculation
+from bench import gil, overlap, routing
 from bench.against import run as against
 from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.recording.tasks import ROUTED
 from bench.router import latency as router
 from bench.scale import run as scale
+from bench.speculation import kinds, questions
 from bench.support.pages import fill_pages
 from spectrie.model import resolve
 
@@ -48,18 +49,46 @@ def main() -> int:
         "--quick", action="store_true", help="few samples for `against` and `scale`"
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        metavar="FILE",
+        help="for `speculation`: Spec-Bench's question.jsonl or a ShareGPT file instead of our prompts",
+    )
+    parser.add_argument(
+        "--per-category", type=int, default=10, help="conversations of each category of FILE [10]"
+    )
     args = parser.parse_args()
     unknown = set(args.benches) - {*BENCHES, *NAMED}
     if unknown:
         parser.error(
             f"unknown bench {', '.join(sorted(unknown))}: choose from {', '.join(BENCHES + NAMED)}"
         )
+    if args.questions is not None:
+        if args.benches != ["speculation"]:
+            parser.error("--questions FILE goes with the bench `speculation` alone")
+        return _ask(parser, args)
     wanted = args.benches or BENCHES
     if "against" in wanted and args.base is None:
         parser.error("against needs --base CHECKOUT, where `make setup` was run")
     if wanted != ["pages"]:
         _measure(args, wanted)
     fill_pages()
+    return 0
+
+
+def _ask(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    model = str(resolve(args.model, lambda line: print(line, file=sys.stderr)).folder)
+    try:
+        questions.run(
+            args.questions,
+            model,
+            per_category=args.per_category,
+            max_tokens=args.max_tokens,
+            threads=args.threads,
+        )
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     return 0
 
 
@@ -74,7 +103,7 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
         if "cpu" in wanted:
             cpu.run(model, pairs=args.pairs, threads=args.threads, llama=args.llama)
         if "speculation" in wanted:
-            speculation.run(model, **measure)
+            kinds.run(model, **measure)
     if "routing" in wanted:
         routing.run(model, threads=args.threads, prompts=args.routed)
     if "overlap" in wanted:

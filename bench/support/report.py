@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "write"]
+__all__ = ["RESULTS", "where", "write"]
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
@@ -38,16 +38,20 @@ def write(
     (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
     command = f"python -m bench {name.partition('/')[0]}"
     lines = [f"### {title}", "", render_table(header, rows), "", *notes]
-    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
-    lines.append(
-        f"{machine['cpu']} ({machine['cpu_model']}), {machine['cores']} cores,"
-        f" torch {machine['torch']}, commit {machine['commit']}{changed},"
-        f" {machine['date']}; `{command}`."
-    )
+    lines.append(f"{where(machine)}; `{command}`.")
     text = "\n".join(lines) + "\n"
     print(f"\n{text}")
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
     content = {"command": command, "machine": machine, "results": data}
     (RESULTS / f"{name}.json").write_text(
         json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
+
+
+def where(machine: dict[str, Any]) -> str:
+    """The machine and the commit, from `bench.support.machine.facts`, as a table's last line has them."""
+    changed = " with uncommitted changes" if machine["uncommitted_changes"] else ""
+    return (
+        f"{machine['cpu']} ({machine['cpu_model']}), {machine['cores']} cores,"
+        f" torch {machine['torch']}, commit {machine['commit']}{changed}, {machine['date']}"
     )

@@ -1,0 +1,1 @@
+"""Speculation on against off, whole requests with the real model."""
