@@ -271,7 +271,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "thousands of tokens")]
     fn an_index_grows_by_a_few_rows_with_each_token() {
         let mut text = Text::default();
         text.push(7);
@@ -290,11 +289,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 64 }))]
+        #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
         fn all_of_the_newest_text_is_found_and_nothing_else(
-            tokens in prop::collection::vec(0_u32..60, 1..if cfg!(miri) { 200 } else { 2_000 }),
+            tokens in prop::collection::vec(0_u32..60, 1..2_000),
             rows in 0_usize..4_000,
             context in prop::collection::vec(0_u32..60, 1..4),
         ) {

@@ -147,10 +147,6 @@ fn partial_path(path: &Path) -> PathBuf {
 
 /// Makes what was renamed, made or removed in `folder` outlast a power cut.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Miri can sync files only.
-    if cfg!(miri) {
-        return Ok(());
-    }
     let is_here = folder == Path::new("");
     File::open(if is_here { Path::new(".") } else { folder })?.sync_all()
 }

@@ -111,8 +111,7 @@ fn text_of_one_block_does_not_run_into_the_next() {
 #[test]
 fn a_slot_that_is_used_again_leads_nowhere_else() {
     let (mut view, mut moving) = (View::default(), Moving::default());
-    let rounds = if cfg!(miri) { 20 } else { 9000 };
-    for round in 0..rounds {
+    for round in 0..9000 {
         let id = add_block(&mut view, 8);
         // One context in every block, one in each hundredth.
         insert(&view, id, &[1, 2, round]);
@@ -133,7 +132,6 @@ fn a_slot_that_is_used_again_leads_nowhere_else() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "thousands of tokens")]
 fn the_tail_of_a_long_chain_outlives_splits() {
     let (mut view, mut moving) = (View::default(), Moving::default());
     let id = add_block(&mut view, 8192);
@@ -190,7 +188,6 @@ fn restored_blocks_are_older_than_those_that_were_there() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "thousands of tokens")]
 fn text_that_several_threads_link_again_is_all_found() {
     let mut view = View::default();
     for number in 0..3 {
@@ -244,11 +241,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 96 }))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn all_that_blocks_hold_is_found_and_nothing_else(
-        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
+        steps in prop::collection::vec(step(), 1..120),
         context in prop::collection::vec(0_u32..40, 1..4),
     ) {
         let (mut view, mut moving) = (View::default(), Moving::default());

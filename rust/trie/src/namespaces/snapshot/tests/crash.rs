@@ -139,7 +139,6 @@ impl History {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes an hour there; fuzz tests read the same files")]
 fn every_prefix_of_the_writes_with_any_unsynced_ones_lost_opens_as_old_or_new() {
     let history = history();
     let mut random = StdRng::seed_from_u64(1);
@@ -167,7 +166,6 @@ fn every_prefix_of_the_writes_with_any_unsynced_ones_lost_opens_as_old_or_new() 
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes an hour there; fuzz tests read the same files")]
 fn a_crash_while_one_that_could_not_be_read_is_kept_aside_loses_nothing() {
     let disk = Arc::new(MemoryDisk::default());
     let before = memory(&disk, CAPACITY_BYTES);

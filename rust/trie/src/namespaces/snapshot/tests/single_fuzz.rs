@@ -18,7 +18,7 @@ use crate::{DraftConfig, DraftMemory, Drafter, TokenId};
 const TOKENIZER: &str = "0123456789abcdef";
 const CAPACITY_BYTES: usize = 256 << 10;
 /// Where the contexts start that are drafted for. Miri takes seconds for each.
-const STARTS: &[TokenId] = if cfg!(miri) { &[7] } else { &[0, 7, 17] };
+const STARTS: &[TokenId] = &[0, 7, 17];
 
 fn disk_with(file: &[u8]) -> Arc<MemoryDisk> {
     let disk = MemoryDisk::default();
@@ -154,7 +154,7 @@ fn fuzz(count: u32) {
 
 #[test]
 fn damaged_single_files_are_refused_or_harmless() {
-    fuzz(if cfg!(miri) { 12 } else { 4_000 });
+    fuzz(4_000);
 }
 
 #[test]

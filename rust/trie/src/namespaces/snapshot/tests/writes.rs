@@ -63,9 +63,6 @@ fn written_per_byte(rounds: u32, capacity_bytes: usize, lessons: u32, most_token
 
 #[test]
 fn saves_write_at_most_six_bytes_for_each_byte_learnt_over_a_long_run() {
-    if cfg!(miri) {
-        return;
-    }
     // Memory that is far from full; full memory, whose text is evicted; small saves.
     for (rounds, capacity_bytes, lessons, most_tokens) in [
         (150, 64 << 20, 20, 2000),
@@ -80,7 +77,6 @@ fn saves_write_at_most_six_bytes_for_each_byte_learnt_over_a_long_run() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "many saves of much text; no unsafe code is its own")]
 fn a_save_that_somebody_waits_for_gives_way_before_the_next_block() {
     let disk = Arc::new(MemoryDisk::default());
     let memory = memory(&disk, 64 << 20);
@@ -116,7 +112,7 @@ fn what_is_written_beside_a_saver_is_saved_then_or_the_next_time() {
     let disk = Arc::new(MemoryDisk::default());
     let memory = memory(&disk, 64 << 20);
     let done = AtomicBool::new(false);
-    let documents: u32 = if cfg!(miri) { 3 } else { 400 };
+    let documents: u32 = 400;
     thread::scope(|scope| {
         let writers: Vec<_> = (0..3)
             .map(|writer| {
