@@ -1,4 +1,4 @@
-"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|gil|against|scale|pages ...]`."""
+"""Runs the benches: `python -m bench [cpu|speculation|router|draft|routing|overlap|gil|against|scale|hostile|pages ...]`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bench.against import run as against
 from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.recording.tasks import ROUTED
+from bench.hostile import run as hostile
 from bench.router import latency as router
 from bench.scale import run as scale
 from bench.speculation import kinds, questions
@@ -22,7 +23,7 @@ from spectrie.model import resolve
 
 BENCHES = ("cpu", "speculation", "router")
 """Those that run when none is named."""
-NAMED = ("draft", "routing", "overlap", "gil", "against", "scale", "pages")
+NAMED = ("draft", "routing", "overlap", "gil", "against", "scale", "hostile", "pages")
 """Those that run only when named: they take long, or fetch other projects' packages. `pages` measures
 nothing: it fills README and docs/benchmarks.md from the results that are there."""
 
@@ -110,6 +111,8 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
         overlap.run()
     if "gil" in wanted:
         gil.run(model, pairs=args.pairs, max_tokens=args.max_tokens)
+    if "hostile" in wanted:
+        hostile.run(model, threads=args.threads)
     if "draft" in wanted:
         table.run(model)
     if "scale" in wanted:

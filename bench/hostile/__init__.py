@@ -1,0 +1,1 @@
+"""Two hundred tenants, three of them hostile: what the others notice."""
