@@ -13,7 +13,7 @@ from bench.hostile.tenants import ANSWER_TOKENS, Asked, Hostile, Neighbours
 if TYPE_CHECKING:
     from spectrie import LLM
 
-KV_BYTES = 1 << 30
+KV_BYTES = 512 << 20
 DRAFT_MEMORY_BYTES = 64 << 20
 HOSTILE = 3
 MOST_FILLS, FILLED = 16, 0.9

@@ -106,7 +106,7 @@ class Hostile:
             "prompt": f"Number {number} is",
             "max_tokens": UNREAD_TOKENS,
             "ignore_eos": True,
-            "namespace": "never reads",
+            "namespace": "never-reads",
         }
 
 
