@@ -1,4 +1,4 @@
-"""Which packages the code traces come from: one set to report, one to tune on, one as corpus.
+"""Which packages the code traces come from: a set for each split, and corpora.
 
 No package is in two sets, so that no test file has its copy in the corpus.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.support.packages import members
 
-__all__ = ["SETS", "Quota", "choose"]
+__all__ = ["CODE", "SETS", "Quota", "choose"]
 
 _MIN_BYTES, _MAX_BYTES = 600, 60_000
 _MAX_LINE = 300
@@ -74,6 +74,15 @@ SETS: dict[str, tuple[Quota, ...]] = {
         Quota("jupyter-server", _MARKDOWN, 15, sdist=True),
         Quota("pymdown-extensions", _MARKDOWN, 45, sdist=True),
     ),
+    "choose": (
+        Quota("starlette", _PYTHON, 90),
+        Quota("httpcore", _PYTHON, 70),
+        Quota("attrs", _PYTHON, 60),
+        Quota("ipympl", _SCRIPT, 40, sdist=True),
+        Quota("msgpack", _C, 60, sdist=True),
+        Quota("rpds-py", _RUST, 50, sdist=True),
+        Quota("mkdocs", _MARKDOWN, 25, sdist=True),
+    ),
     "corpus": (
         Quota("django", _PYTHON, 900),
         Quota("werkzeug", _PYTHON, 450),
@@ -99,6 +108,21 @@ SETS: dict[str, tuple[Quota, ...]] = {
         Quota("black", _MARKDOWN, 120, sdist=True),
         Quota("tokenizers", _MARKDOWN, 40, sdist=True),
     ),
+    "tune_corpus": (
+        Quota("pyramid", _PYTHON, 250),
+        Quota("sanic", _PYTHON, 200),
+        Quota("falcon", _PYTHON, 250),
+        Quota("peewee", _PYTHON, 200, sdist=True),
+        Quota("marshmallow", _PYTHON, 120),
+        Quota("wtforms", _PYTHON, 100),
+        Quota("cherrypy", _PYTHON, 250),
+        Quota("paramiko", _PYTHON, 250),
+        Quota("fonttools", _PYTHON, 300),
+        Quota("panel", _SCRIPT, 80, sdist=True),
+        Quota("gevent", _C, 150, sdist=True),
+        Quota("orjson", _RUST, 150, sdist=True),
+        Quota("hatch", _MARKDOWN, 60, sdist=True),
+    ),
     "distractor_translations": (Quota("django", (".po",), 900),),
     "distractor_pages": (
         Quota("django", (".html", ".css"), 500),
@@ -110,7 +134,9 @@ SETS: dict[str, tuple[Quota, ...]] = {
         Quota("kubernetes-validate", (".json",), 900),
     ),
 }
-"""Per set, the quotas: about 200k, 300k and 1.7M tokens, and four corpora of other things."""
+"""Per set, the quotas: about 200k, 300k, 120k, 1.7M and 0.7M tokens, and four of other things."""
+CODE = {"report": "code", "tune": "tune", "choose": "choose"}
+"""The set of each split."""
 
 
 def choose(quota: Quota, archive: Path) -> list[tuple[str, str]]:
