@@ -30,7 +30,7 @@ def run(model: str, *, threads: int, dtype: str = "auto", prompts: int = ROUTED)
     """Measures routing at each concurrency and writes `bench/results/routing.*`."""
     from spectrie import LLM
 
-    tasks = routing("test", ROUTED + WARMING)
+    tasks = routing("report", ROUTED + WARMING)
     rows, data = [], {}
     with LLM(model, dtype=dtype, threads=threads) as llm:
         facts = machine.facts(threads=threads, dtype=llm.dtype)

@@ -11,10 +11,25 @@ from pathlib import Path
 
 from spectrie import _core
 
-__all__ = ["TOP_K", "TRACES", "Request", "read", "verify", "write", "write_lines", "write_sums"]
+__all__ = [
+    "TOP_K",
+    "TRACES",
+    "TUNING",
+    "Request",
+    "folder",
+    "read",
+    "verify",
+    "write",
+    "write_lines",
+    "write_sums",
+]
 
 TRACES = Path(__file__).resolve().parent / "traces"
+"""The split that is reported."""
+
 TOP_K = _core.CPU_TOP_K
+TUNING = Path(__file__).resolve().parent / "tuning" / "traces"
+"""The other splits, a folder each."""
 _SUMS = "SHA256SUMS"
 
 
@@ -34,6 +49,11 @@ class Request:
     output_ids: list[int]
     prediction_ids: list[int] | None = None
     topk: list[tuple[list[int], list[float]]] | None = None
+
+
+def folder(split: str) -> Path:
+    """Where the traces of a split lie: `report`, `tune` or `choose`."""
+    return TRACES if split == "report" else TUNING / split
 
 
 def write(path: Path, requests: Iterable[Request]) -> None:

@@ -1,7 +1,7 @@
-"""Made the frozen traces: `python -m bench.draft.recording.make [code|outputs ...] --tune FOLDER`.
+"""Made the frozen traces: `python -m bench.draft.recording.make [PART ...] [--split SPLIT ...]`.
 
-The bench never runs this: comparing means replaying the committed ids. Files of the tuning split
-are not committed; they go to the folder named with `--tune`.
+The bench never runs this: comparing means replaying the committed ids. What is reported lies in
+`bench/draft/traces`, what weights and settings come from in `bench/draft/tuning/traces`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,24 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.draft import trace
 from bench.draft.bigrams import FILE, record_bigrams, tokens_of
-from bench.draft.corpora.corpus import LOCK, CorpusLock, digest, encode, write_ids
-from bench.draft.corpora.sources import SETS, Quota, choose
+from bench.draft.corpora.corpus import LOCK, CorpusLock, digest, encode
+from bench.draft.corpora.sources import CODE, SETS, Quota, choose
 from bench.draft.recording.outputs import Recorder
-from bench.draft.recording.tasks import FAMILIES
+from bench.draft.recording.tasks import FAMILIES, SPLITS, Split
 from bench.draft.trace import Request
-from bench.support.packages import Package, cache_folder, fetch, listing
+from bench.support.packages import Package, fetch, listing
 
+_WITH_PROMPTS = {
+    (family, "report")
+    for family in ("human_eval_chat", "human_eval_raw", "questions", "edits", "chat", "routing")
+}
+"""Traces that say what recycling prompts too would be worth."""
 _WHEELS = re.compile(r"(py3-none-any|(cp311-cp311|abi3)-manylinux.*x86_64)")
 
 
@@ -34,30 +41,30 @@ def main() -> int:
     )
     parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
     parser.add_argument(
-        "--tune", type=Path, default=cache_folder() / "tune", help="folder of the tuning split"
+        "--split", nargs="+", choices=SPLITS, default=SPLITS, help="splits [all of them]"
     )
     args = parser.parse_args()
     from spectrie.model import resolve
 
     folder = Path(resolve(args.model).folder)
-    args.tune.mkdir(parents=True, exist_ok=True)
     wanted = args.parts or ["code", *FAMILIES, "bigrams"]
     if "code" in wanted:
-        _code(folder / "tokenizer.json", args.tune)
+        _code(folder / "tokenizer.json")
     families = [family for family in FAMILIES if family in wanted]
     if families:
-        _outputs(folder, families, args.tune)
-    if "bigrams" in wanted:
-        for place in (args.tune, trace.TRACES):
+        _outputs(folder, families, args.split)
+    for split in args.split:
+        place = trace.folder(split)
+        if "bigrams" in wanted:
             traces = (trace.read(place / f"{family}.jsonl.xz") for family in FAMILIES)
             tokens = set().union(*(tokens_of(requests) for requests in traces))
             print(f"bigrams: {len(tokens)} tokens", file=sys.stderr, flush=True)
             record_bigrams(folder, tokens, place / FILE)
-    trace.write_sums()
+        trace.write_sums(place)
     return 0
 
 
-def _code(tokenizer_file: Path, tune: Path) -> None:
+def _code(tokenizer_file: Path) -> None:
     pinned = _pinned()
     lock = {}
     for name, quotas in SETS.items():
@@ -71,12 +78,10 @@ def _code(tokenizer_file: Path, tune: Path) -> None:
         made = CorpusLock(name, tuple(sources), digest(documents))
         lock[name] = made.entry(documents)
         print(f"{name}: {len(documents)} files, {sum(map(len, documents))} tokens", file=sys.stderr)
-        if name == "code":
-            trace.write(trace.TRACES / "code.jsonl.xz", [_quarter(ids) for ids in documents])
-            continue
-        write_ids(tune / f"{name}.u32", documents)
-        if name == "tune":
-            trace.write(tune / "code.jsonl.xz", [_quarter(ids) for ids in documents])
+        for split in SPLITS:
+            if name == CODE[split]:
+                requests = [_quarter(ids) for ids in documents]
+                trace.write(trace.folder(split) / "code.jsonl.xz", requests)
     LOCK.write_text(json.dumps(lock, indent=1) + "\n", encoding="utf-8")
 
 
@@ -116,14 +121,23 @@ def _newest(quota: Quota) -> Package:
     return Package(quota.name, label, address.partition("#sha256=")[2])
 
 
-def _outputs(folder: Path, families: list[str], tune: Path) -> None:
+def _outputs(folder: Path, families: list[str], splits: Sequence[Split]) -> None:
     recorder = Recorder(folder)
     try:
-        for family in families:
-            trace.write(tune / f"{family}.jsonl.xz", recorder.record(family, "tune"))
-            trace.write(trace.TRACES / f"{family}.jsonl.xz", recorder.record(family, "test"))
+        for split in splits:
+            for family in families:
+                recorded = recorder.record(family, split)
+                if (family, split) not in _WITH_PROMPTS:
+                    recorded = [_as_served(request) for request in recorded]
+                trace.write(trace.folder(split) / f"{family}.jsonl.xz", recorded)
     finally:
         recorder.close()
+
+
+def _as_served(request: Request) -> Request:
+    """Without the likeliest tokens inside the prompt, which a server does not keep by default."""
+    before = len(request.prompt_ids) - 1
+    return replace(request, topk=[([], [])] * before + (request.topk or [])[before:])
 
 
 if __name__ == "__main__":

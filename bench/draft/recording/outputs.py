@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bench.draft.recording.tasks import Split, Task, tasks
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder"]
 
+_Answer = tuple[list[int], list[int], list[int] | None]
+"""Ids of a prompt, of its answer, and of what the client said the answer would resemble."""
+
 _BATCH = 8
 _LEAST_PREFIX = 64
 
 
 class Recorder:
-    """Answers tasks greedily in float32 and notes the top-8 after every token.
+    """Answers tasks in float32 and notes the top-8 after every token.
 
     Args:
         folder: The model's folder in the Hugging Face layout.
@@ -45,10 +49,10 @@ class Recorder:
     def record(self, family: str, split: Split) -> list[Request]:
         """The requests of one family, in the order of its tasks."""
         chosen = tasks(family, split)
-        answers: list[tuple[list[int], list[int], list[int] | None]] = []
+        answers: list[_Answer] = []
         for first in range(0, len(chosen), _BATCH):
-            answers += self._answer(chosen[first : first + _BATCH])
-            print(f"  {family} {split}: {len(answers)}/{len(chosen)}", file=sys.stderr, flush=True)
+            answers += self._chats(chosen[first : first + _BATCH], first)
+            print(f"  {family} {split}: {first + _BATCH}", file=sys.stderr, flush=True)
         texts = [prompt + output for prompt, output, _ in answers]
         return [
             Request(prompt, output, prediction, topk=topk)
@@ -59,13 +63,40 @@ class Recorder:
         """Stops the model."""
         self._llm.close()
 
-    def _answer(self, batch: list[Task]) -> list[tuple[list[int], list[int], list[int] | None]]:
+    def _chats(self, batch: list[Task], first: int) -> list[_Answer]:
+        """Answers each task, and what is said after it; `first` numbers the batch's first task."""
+        answers = self._answer(batch, first)
+        if not any(task.follow_ups for task in batch):
+            return answers
+        found: list[_Answer] = []
+        for turn in range(max(len(task.follow_ups) for task in batch)):
+            batch = [
+                replace(
+                    task,
+                    messages=(
+                        *(task.messages or ()),
+                        {"role": "assistant", "content": self._llm.tokenizer.decode(output)},
+                        {"role": "user", "content": task.follow_ups[turn]},
+                    ),
+                )
+                for task, (_, output, _) in zip(batch, answers, strict=True)
+            ]
+            answers = self._answer(batch, first)
+            found += answers
+        return found
+
+    def _answer(self, batch: list[Task], first: int) -> list[_Answer]:
         tokenizer = self._llm.tokenizer
         streams = []
-        for task in batch:
+        for number, task in enumerate(batch, first):
             text = task.text or tokenizer.apply_chat_template(list(task.messages or ()))
             ids = list(tokenizer.encode(text))
-            options: GenerateOptions = {"max_tokens": task.max_tokens, "temperature": 0.0}
+            options: GenerateOptions = {
+                "max_tokens": task.max_tokens,
+                "temperature": task.temperature,
+            }
+            if task.temperature:
+                options["seed"] = number
             prediction = None
             if task.prediction is not None:
                 options["prediction"] = task.prediction
