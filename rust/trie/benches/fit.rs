@@ -1,15 +1,15 @@
-//! Fits the weights that ship: the first, third, fifth… recorded request trains them, again and
-//! again at falling rates; the others then check their calibration.
+//! Fits the weights that ship, from none: each trace trains them, again and again at falling rates;
+//! traces of other sources then check what they are worth.
 //!
-//! `cargo bench -p spectrie-trie --bench fit -- OUT [--all] [--test] [--from WEIGHTS]
-//! [--corpus NAME.corpus] [--bigrams TABLE] [--neither] TRACE…`
+//! `cargo bench -p spectrie-trie --bench fit -- OUT TRACE… [--check] TRACE…`, with
+//! `[--from WEIGHTS] [--corpus NAME.corpus] [--bigrams TABLE] [--neither]` anywhere.
 //!
 //! A trace holds little-endian 32-bit words; each request is four counts (prompt, output and
 //! prediction tokens, entries of likeliest tokens), those tokens, then for each entry eight ids
-//! and eight 32-bit floats. `python -m bench.draft.tuning.fit` writes them. A trace after `--corpus` is
-//! replayed with that corpus, one after `--bigrams` with that table, one after `--neither` without
-//! them. With `--all` every request trains. With `--test` nothing is fitted, and the figures of
-//! each trace are printed.
+//! and eight 32-bit floats. `python -m bench.draft.tuning.fit` writes them. A trace after `--corpus`
+//! is replayed with that corpus, one after `--bigrams` with that table, one after `--neither`
+//! without them. A trace after `--check` trains nothing: its figures are printed. Where none trains,
+//! nothing is fitted and OUT is not written.
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
 use std::error::Error;
@@ -20,13 +20,12 @@ use spectrie_trie::replay::{Replay, ReplayConfig, ReplayReport, ReplayRequest, T
 use spectrie_trie::{Bigrams, Corpus, TokenId, Weights};
 use spectrie_types::sizes::TOP_K;
 
-/// Passes over all traces and the rate of each. A first rate of 0.02 forgets more than it learns:
-/// 2 % less with a corpus, held out.
+/// Passes over all traces and the rate of each. Held out, higher first rates change nothing.
 const RATES: [f32; 16] = [
     0.01, 0.006, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.0015, 0.0015, 0.0007, 0.0007, 0.0007,
     0.0003, 0.0003, 0.0001, 0.0001,
 ];
-/// The rate a test trains at: what a server does.
+/// The rate at which a trace that is checked trains: what a server does.
 const SERVING_RATE: f32 = 0.001;
 /// What the file of bigrams says it is of.
 const FINGERPRINT: &str = "tune";
@@ -113,13 +112,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .filter(|argument| argument != "--bench");
     let out = arguments.next().ok_or("where to?")?;
     let (mut traces, mut corpus, mut bigrams) = (Vec::new(), None, None);
-    let (mut test, mut all) = (false, false);
-    let mut weights = Weights::default();
+    let (mut checked, mut checks) = (Vec::new(), false);
+    let mut weights = Weights::zero();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
-            "--test" => test = true,
-            "--all" => all = true,
+            "--check" => checks = true,
             "--neither" => (corpus, bigrams) = (None, None),
             "--from" => weights = Weights::from_bytes(&std::fs::read(value()?)?)?,
             "--corpus" => corpus = Some(Corpus::open(Path::new(&value()?))?),
@@ -131,27 +129,47 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let with = |is: bool, what| if is { what } else { "" };
                 let corpus_name = with(corpus.is_some(), " + corpus");
                 let bigrams_name = with(bigrams.is_some(), " + bigrams");
-                traces.push(Trace {
-                    name: format!("{path}{corpus_name}{bigrams_name}"),
+                let stem = Path::new(path).file_stem().ok_or("no such trace")?;
+                let trace = Trace {
+                    name: format!("{}{corpus_name}{bigrams_name}", stem.display()),
                     requests: read(path)?,
                     corpus: corpus.clone(),
                     bigrams: bigrams.clone(),
-                });
+                };
+                if checks { &mut checked } else { &mut traces }.push(trace);
             }
         }
     }
-    if test {
-        for trace in &traces {
-            let mut replay = trace.replay()?;
-            for index in 0..trace.requests.len() {
-                trace.push(&mut replay, index, &weights, SERVING_RATE)?;
-            }
-            print(&trace.name, &[replay.report()]);
-        }
-        return Ok(());
+    if !traces.is_empty() {
+        weights = fit(&traces, weights)?;
+        std::fs::write(&out, weights.to_bytes())?;
     }
-    let longest = traces.iter().map(|trace| trace.requests.len()).max();
-    let longest = longest.unwrap_or(0);
+    let mut reports = Vec::new();
+    for trace in &checked {
+        let mut replay = trace.replay()?;
+        for index in 0..trace.requests.len() {
+            trace.push(&mut replay, index, &weights, SERVING_RATE)?;
+        }
+        let report = replay.report();
+        print(&trace.name, std::slice::from_ref(&report));
+        reports.push(report);
+    }
+    print("all that was checked", &reports);
+    Ok(())
+}
+
+/// Trains `weights` on every request of `traces`.
+fn fit(traces: &[Trace], mut weights: Weights) -> Result<Weights, Box<dyn Error>> {
+    // Each trace is spread over a pass, so that none has the last word.
+    let mut order: Vec<_> = traces
+        .iter()
+        .enumerate()
+        .flat_map(|(trace, of)| (0..of.requests.len()).map(move |index| (trace, index)))
+        .collect();
+    let place = |&(trace, index): &(usize, usize)| {
+        (index as f64 + 0.5) / traces[trace].requests.len() as f64
+    };
+    order.sort_by(|one, other| place(one).total_cmp(&place(other)));
     let replays = || {
         traces
             .iter()
@@ -160,31 +178,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     for rate in RATES {
         let mut replays = replays()?;
-        // One request of each trace in turn, so that no trace has the last word.
-        for index in (0..longest).step_by(if all { 1 } else { 2 }) {
-            for (trace, replay) in traces.iter().zip(&mut replays) {
-                let trained = trace.push(replay, index, &weights, rate)?;
-                weights = trained.unwrap_or(weights);
-            }
+        for &(trace, index) in &order {
+            let replay = &mut replays[trace];
+            let trained = traces[trace].push(replay, index, &weights, rate)?;
+            weights = trained.unwrap_or(weights);
         }
-        print(&format!("rate {rate}"), &reports(&replays));
+        let reports: Vec<_> = replays.iter().map(Replay::report).collect();
+        print(&format!("rate {rate}"), &reports);
     }
-    let mut replays = replays()?;
-    for (trace, replay) in traces.iter().zip(&mut replays) {
-        for index in (1..trace.requests.len()).step_by(2) {
-            trace.push(replay, index, &weights, SERVING_RATE)?;
-        }
-    }
-    print(
-        if all { "trained on" } else { "held out" },
-        &reports(&replays),
-    );
-    std::fs::write(&out, weights.to_bytes())?;
-    Ok(())
-}
-
-fn reports(replays: &[Replay]) -> Vec<ReplayReport> {
-    replays.iter().map(Replay::report).collect()
+    Ok(weights)
 }
 
 /// The sum of some reports.

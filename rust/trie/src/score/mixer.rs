@@ -1,8 +1,9 @@
 //! From evidence to probability: a logistic layer trained online.
 //!
-//! `logit p = (w_common + w_own + w_shared + w_recycled) · x`: the last three are picked by how far
-//! the request's own text, the shared text and the model's earlier answers match, because the same
-//! count means more after a long match than after a short one. This is the mixing of the PAQ
+//! `logit p = (w_common + w_own + w_shared + w_recycled + w_lately) · x`: the others are picked by how
+//! far the request's own text, the shared text and the model's earlier answers match, because the
+//! same count means more after a long match than after a short one, and by how often the request has
+//! said what was expected, because some texts repeat themselves and others do not. This is the mixing of the PAQ
 //! compressors (Mahoney, "Adaptive weighing of context models for lossless data compression",
 //! 2005) over candidates instead of bits.
 
@@ -10,7 +11,7 @@ use std::sync::LazyLock;
 
 use crate::score::calibration::Calibration;
 use crate::score::inputs::{Features, NUM_FEATURES};
-use crate::score::weights::{LearnedWeights, OWN_SETS, SHARED_SETS, Weights};
+use crate::score::weights::{LearnedWeights, OWN_SETS, RECYCLED_SETS, SHARED_SETS, Weights};
 
 /// Step of the online training, per label.
 const RATE: f32 = 0.001;
@@ -27,14 +28,17 @@ pub(crate) struct Situation {
     pub(crate) shared: u8,
     /// Below [`RECYCLED_SETS`].
     pub(crate) recycled: u8,
+    /// Below [`LATELY_SETS`]: how often the request has said what was expected.
+    pub(crate) lately: u8,
 }
 
 impl Situation {
-    fn sets(self) -> [usize; 4] {
+    fn sets(self) -> [usize; 5] {
         let own = 1 + usize::from(self.own);
         let shared = 1 + OWN_SETS + usize::from(self.shared);
         let recycled = 1 + OWN_SETS + SHARED_SETS + usize::from(self.recycled);
-        [0, own, shared, recycled]
+        let lately = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + usize::from(self.lately);
+        [0, own, shared, recycled, lately]
     }
 }
 
@@ -173,6 +177,7 @@ mod tests {
             own: 5,
             shared: 1,
             recycled: 1,
+            lately: 1,
         };
         let moved = |situation| {
             let (now, then) = (

@@ -31,6 +31,9 @@ pub(crate) const BLENDS: [[f32; 2]; 3] = [TEXT_WEIGHTS, [1.0, 0.0], [0.0, 1.0]];
 /// The set of weights for a longest match of each level; 0 = no match.
 const SET_OF_LEVEL: [u8; LEVELS.len()] = [1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9];
 
+/// Log-odds of hits lately above which the next set of weights counts.
+const LATELY_SETS_AT: [f32; 5] = [-1.5, -0.7, 0.0, 0.7, 1.5];
+
 /// Errors below this train nothing: most candidates are hopeless, and known to be.
 const MIN_ERROR: f32 = 0.001;
 
@@ -85,6 +88,10 @@ impl Scorer {
                 [None, None, Some(_)] => 3,
                 [None, None, None] => 0,
             },
+            lately: LATELY_SETS_AT
+                .iter()
+                .filter(|&&at| context.lately[1] > at)
+                .count() as u8,
         };
         let node = Node::new(gathered, in_text, context, &self.logs);
         let weights = mixer.weights(situation);
@@ -214,11 +221,11 @@ mod tests {
 
     #[test]
     fn one_sighting_is_trusted_more_the_longer_it_matches() {
-        let values: Vec<_> = [2, 4, 8, 16, 24]
+        let values: Vec<_> = [2, 4, 8, 24]
             .map(|m| score(&[seen(7, m, REQUEST)])[0].probability)
             .into();
         assert!(values.is_sorted(), "{values:?}");
-        assert!(values[0] < 0.5 && values[4] > 0.8, "{values:?}");
+        assert!(values[0] < 0.5 && values[3] > 0.8, "{values:?}");
     }
 
     #[test]

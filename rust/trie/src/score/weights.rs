@@ -5,12 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::TrieError;
 use crate::score::inputs::{Features, NUM_FEATURES};
 
-/// Sets of weights: one that always counts, then those picked by own and by shared match and by
-/// recycled answers.
+/// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled
+/// answers and by the hits of the request lately.
 pub(super) const OWN_SETS: usize = 10;
 pub(super) const SHARED_SETS: usize = 10;
 pub(super) const RECYCLED_SETS: usize = 4;
-const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS;
+pub(super) const LATELY_SETS: usize = 6;
+const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + LATELY_SETS;
 
 /// Weights fitted by replaying text that no bench reports: `python -m bench.draft.tuning.fit`.
 const PRIOR: &[u8] = include_bytes!("prior.bin");
@@ -80,8 +81,8 @@ impl Weights {
         &mut self.sets[index]
     }
 
-    /// No weights at all: a change that changes nothing.
-    pub(crate) fn zero() -> Self {
+    /// Returns weights that are all zero, from which the shipped ones were fitted.
+    pub fn zero() -> Self {
         Self {
             sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
         }
