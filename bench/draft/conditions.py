@@ -41,7 +41,10 @@ class Condition:
     prices: tuple[float, ...] = ()
 
 
-_MODEL = ("human_eval_chat", "human_eval_raw", "questions", "edits", "chat")
+_MODEL = (
+    *("human_eval_chat", "human_eval_raw", "questions", "edits", "chat", "languages"),
+    *("programming", "maths", "summaries", "translation", "turns", "warm"),
+)
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition("alone", "each request alone", ("code", *_MODEL), prices=PRICES),

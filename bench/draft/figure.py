@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from bench.draft.numbers import best_rival
-from bench.draft.run import OURS, OURS_PLAIN, Results
+from bench.draft.run import OURS, Results
 
 __all__ = ["draw"]
 
@@ -16,7 +16,20 @@ _PANELS = (
     ("alone", "code", "Source code, own text only"),
     ("corpus", "code", "Source code, 1.7M-token corpus"),
     ("alone", "human_eval_chat", "HumanEval chat, cold"),
+    ("alone", "human_eval_raw", "HumanEval raw, cold"),
+    ("alone", "programming", "Other programming languages"),
+    ("alone", "edits", "Edits with a prediction"),
+    ("alone", "questions", "Questions over a text"),
+    ("alone", "summaries", "Summaries"),
+    ("alone", "translation", "Translation"),
+    ("alone", "languages", "Chat in another language"),
+    ("alone", "chat", "Chat in English"),
+    ("alone", "turns", "Later turns of a chat"),
+    ("alone", "maths", "Maths"),
+    ("alone", "warm", "Temperature 0.8"),
+    ("online", "routing", "Routing, online"),
 )
+_COLUMNS = 3
 # A page shows it some 800 wide, where letters must still be read.
 _WIDTH, _HEIGHT = 300, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 40, 46
@@ -45,14 +58,16 @@ def draw(results: Results, path: Path) -> None:
         points = [
             (report["drafted_per_step"], report["accepted_per_step"], name)
             for name, report in reports.items()
-            if "absent" not in report and name != OURS_PLAIN
+            if "absent" not in report and not _is_part(name)
         ]
         best, _ = best_rival(reports)
         panels.append(
-            f'<g transform="translate({place * _WIDTH} 0)">{_panel(title, points, best)}</g>'
+            f'<g transform="translate({place % _COLUMNS * _WIDTH} {place // _COLUMNS * _HEIGHT})">'
+            f"{_panel(title, points, best)}</g>"
         )
-    width = len(_PANELS) * _WIDTH
-    below = _HEIGHT + _LEGEND
+    width = _COLUMNS * _WIDTH
+    panels_height = -(-len(_PANELS) // _COLUMNS) * _HEIGHT
+    below = panels_height + _LEGEND
     reports = {
         name: report
         for name, report in sorted(results["corpus"]["code"].items(), key=_rank)
@@ -67,7 +82,7 @@ def draw(results: Results, path: Path) -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         ' font-family="sans-serif" font-size="12">'
         f'<rect width="{width}" height="{height}" fill="white"/>'
-        f"{''.join(panels)}{_legend()}</svg>\n",
+        f"{''.join(panels)}{_legend(panels_height)}</svg>\n",
         encoding="utf-8",
     )
 
@@ -148,16 +163,21 @@ def _colour(name: str) -> str:
     return next((colour for family, colour in _FAMILIES if name.startswith(family)), "#000000")
 
 
-def _legend() -> str:
+def _is_part(name: str) -> bool:
+    """Whether it is ours without some of its sources."""
+    return name.startswith(f"{OURS},") and not name.startswith(f"{OURS}, price")
+
+
+def _legend(top: int) -> str:
     parts = []
     families = ((f"{OURS}, over its price", _OURS_COLOUR), *_FAMILIES)
     x = _LEFT
     for family, colour in families:
-        parts.append(f'<circle cx="{x}" cy="{_HEIGHT + 10}" r="5" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 10}" y="{_HEIGHT + 14}">{escape(family)}</text>')
+        parts.append(f'<circle cx="{x}" cy="{top + 10}" r="5" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 10}" y="{top + 14}">{escape(family)}</text>')
         x += 30 + _LETTER * len(family)
     parts.append(
-        f'<text x="{_LEFT - 5}" y="{_HEIGHT + 36}" fill="#555555">'
+        f'<text x="{_LEFT - 5}" y="{top + 36}" fill="#555555">'
         f"large: {OURS} at price 0, and the best rival of the panel</text>"
     )
     return "".join(parts)

@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bench.draft.run import OURS, Results
+from bench.draft.run import OURS, OURS_PLAIN, SUBSETS, Results
 
 __all__ = ["Number", "best_rival", "interpolate", "numbers", "worst_calibration"]
 
 Verdict = Literal["goal met", "floor met", "missed", "not measured"]
 _LEAST_TRIALS = 1000
+_KINDS = (
+    ("translation", "translation"),
+    ("other languages", "languages"),
+    ("maths", "maths"),
+    ("summaries", "summaries"),
+    ("questions", "questions"),
+)
+"""Kinds of text and their traces."""
+_READS_LOGITS = "Token Recycling"
+"""The rival that drafts from more than text."""
 _ARCTIC_SHIPPED = "Arctic chain, factor 1, min 0.1"
 _ARCTIC_WIDE = "Arctic tree, factor 4, min 0.1"
 
@@ -85,6 +95,14 @@ def numbers(results: Results, memory: dict[str, float]) -> list[Number]:
         _accepted(results, "routing, online", "online", "routing", 3.9, 4.5),
         _frontier(results, "with a corpus, at Arctic's ~3 drafted", _ARCTIC_SHIPPED, 1.15, 1.35),
         _frontier(results, "with a corpus, at Arctic's ~9 drafted", _ARCTIC_WIDE, 1.25, 1.45),
+        _at_rows(results, "code, text only", "alone", "code", 1.15, 1.3),
+        _at_rows(results, "code with the corpus, text only", "corpus", "code", 1.25, 1.4),
+        *(
+            _at_rows(results, f"{what}, text only", "alone", trace, 1.08, 1.2)
+            for what, trace in _KINDS
+        ),
+        _subsets(results),
+        *(_calibration_of(results, what, trace) for what, trace in _KINDS),
         _distractors(results),
         *_calibration(results),
         _draft_time(results, "draft p50, own text (us)", "alone", 8, 4),
@@ -139,6 +157,14 @@ def _farthest(ratios: list[float]) -> float:
     return max(ratios, key=lambda ratio: max(ratio, 1 / ratio if ratio else float("inf")))
 
 
+def _of(reports: dict[str, dict[str, Any]], name: str) -> str:
+    """Accepted and drafted tokens per step of a contender, and who it is unless it is ours."""
+    if not name:
+        return ""
+    accepted, drafted = (reports[name][f"{what}_per_step"] for what in ("accepted", "drafted"))
+    return f"{accepted:.3f} of {drafted:.1f}{'' if name == OURS else f' {name}'}"
+
+
 def _beside(
     results: Results, what: str, condition: str, trace: str, floor: float, goal: float
 ) -> Number:
@@ -146,7 +172,7 @@ def _beside(
     ours = reports[OURS]["accepted_per_step"]
     name, best = best_rival(reports)
     value = ours / best if best else None
-    return Number(what, floor, goal, value, f"{ours:.3f}", f"{best:.3f} {name}", "x")
+    return Number(what, floor, goal, value, _of(reports, OURS), _of(reports, name), "x")
 
 
 def _accepted(
@@ -154,8 +180,64 @@ def _accepted(
 ) -> Number:
     reports = results[condition][trace]
     ours = reports[OURS]["accepted_per_step"]
-    name, best = best_rival(reports)
-    return Number(what, floor, goal, ours, f"{ours:.3f}", f"{best:.3f} {name}")
+    name, _ = best_rival(reports)
+    return Number(what, floor, goal, ours, _of(reports, OURS), _of(reports, name))
+
+
+def _curve(reports: dict[str, dict[str, Any]], ours: str) -> list[tuple[float, float]]:
+    """Accepted over drafted tokens per step of one of ours, over its price, from none drafted."""
+    points = [
+        (report["drafted_per_step"], report["accepted_per_step"])
+        for name, report in reports.items()
+        if name == ours or name.startswith(f"{ours}, price")
+    ]
+    return [(0.0, 0.0), *points]
+
+
+def _at(curve: Sequence[tuple[float, float]], drafted: float) -> float | None:
+    """The height of a curve at `drafted`; what drafts more than the curve is compared with its end."""
+    return interpolate(curve, min(drafted, max(x for x, _ in curve)))
+
+
+def _at_rows(
+    results: Results, what: str, condition: str, trace: str, floor: float, goal: float
+) -> Number:
+    """Ours over the best rival, both from text alone, at as many drafted tokens as the rival's."""
+    reports = results[condition][trace]
+    ours = OURS_PLAIN if OURS_PLAIN in reports else OURS
+    texts = {name: report for name, report in reports.items() if name != _READS_LOGITS}
+    name, best = best_rival(texts)
+    what = f"{what}, at the best rival's drafted"
+    if not best:
+        return Number(what, floor, goal, None, unit="x")
+    drafted = reports[name]["drafted_per_step"]
+    accepted = _at(_curve(reports, ours), drafted)
+    shown = "" if accepted is None else f"{accepted:.3f} of {drafted:.1f}"
+    value = None if accepted is None else accepted / best
+    return Number(what, floor, goal, value, shown, f"{best:.3f} of {drafted:.1f} {name}", "x")
+
+
+def _subsets(results: Results) -> Number:
+    """All sources over some of them at as many drafted tokens, where that is least."""
+    least, where = float("inf"), ""
+    for trace, reports in results["alone"].items():
+        curve = _curve(reports, OURS)
+        for name in SUBSETS:
+            if name in reports and (accepted := reports[name]["accepted_per_step"]):
+                ours = _at(curve, reports[name]["drafted_per_step"])
+                if ours is not None and ours / accepted < least:
+                    least, where = ours / accepted, f"{trace}, {name.removeprefix(f'{OURS}, ')}"
+    what = "all sources over a part of them at equal drafted, least"
+    return Number(what, 1.0, None, least if where else None, where, unit="x")
+
+
+def _calibration_of(results: Results, what: str, trace: str) -> Number:
+    whole = results["alone"][trace][OURS].get("calibration_overall", {"trials": 0})
+    what = f"calibration off by, {what}"
+    if not whole["trials"]:
+        return Number(what, 0.07, 0.03, None, smaller=True)
+    ratio = _ratio(whole)
+    return Number(what, 0.07, 0.03, abs(ratio - 1), f"expected/actual {ratio:.3f}", smaller=True)
 
 
 def _frontier(results: Results, what: str, rival: str, floor: float, goal: float) -> Number:
@@ -163,13 +245,8 @@ def _frontier(results: Results, what: str, rival: str, floor: float, goal: float
     theirs = reports.get(rival, {"absent": ""})
     if "absent" in theirs:
         return Number(what, floor, goal, None, unit="x")
-    points = [
-        (report["drafted_per_step"], report["accepted_per_step"])
-        for name, report in reports.items()
-        if name.startswith(OURS)
-    ]
     accepted, drafted = theirs["accepted_per_step"], theirs["drafted_per_step"]
-    ours = interpolate(points, drafted)
+    ours = interpolate(_curve(reports, OURS), drafted)
     value = ours / accepted if ours and accepted else None
     shown = "" if ours is None else f"{ours:.3f} at {drafted:.1f}"
     return Number(what, floor, goal, value, shown, f"{accepted:.3f} {rival}", "x")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench.draft.trace import Request
 from spectrie import _core
 
-__all__ = ["build_corpus", "replay_ours"]
+__all__ = ["Recycle", "build_corpus", "replay_ours"]
+
+Recycle = Literal["all", "decode", "off"]
+"""As the option `recycle` of a worker."""
 
 
 def build_corpus(
@@ -32,7 +35,7 @@ def replay_ours(
     price: float = 0.0,
     online: bool = False,
     corpora: Sequence[Path] = (),
-    recycle: bool = True,
+    recycle: Recycle = "decode",
     bigrams: _core.Bigrams | None = None,
 ) -> dict[str, Any]:
     """Replays requests and gives the report of `spectrie replay --json`.
@@ -43,7 +46,8 @@ def replay_ours(
         price: Nodes less likely than this are not drafted.
         online: Whether finished requests are inserted for later ones.
         corpora: Corpus files that every request reads.
-        recycle: Whether the model's own top-8 is drafted from.
+        recycle: Where the model's own top-8 is drafted from: after every token, after those that it
+            answered (what ships), or nowhere.
         bigrams: What the model says after one token alone.
     """
     replay = _core.Replay(
@@ -51,11 +55,14 @@ def replay_ours(
         min_value=price,
         memory="online" if online else "cold",
         corpora=list(corpora),
-        recycle=recycle,
+        recycle=recycle != "off",
         bigrams=bigrams,
     )
     for number, request in enumerate(requests, 1):
         top = request.topk
+        if top is not None and recycle == "decode":
+            before = len(request.prompt_ids) - 1
+            top = [([], [])] * before + top[before:]
         replay.push(
             request.prompt_ids,
             request.output_ids,

@@ -17,26 +17,31 @@ from bench.draft import trace
 from bench.draft.bigrams import read_bigrams
 from bench.draft.conditions import CONDITIONS, Condition
 from bench.draft.corpora.corpus import CorpusLock
-from bench.draft.ours import build_corpus, replay_ours
+from bench.draft.ours import Recycle, build_corpus, replay_ours
 from bench.draft.rivals.base import Absent, Setup
 from bench.draft.rivals.contenders import Contender
 from bench.draft.trace import TRACES, Request
 from bench.draft.walk import replay
 
-__all__ = ["OURS", "OURS_PLAIN", "OURS_WITHOUT_BIGRAMS", "Results", "priced", "run_all"]
+__all__ = ["OURS", "OURS_PLAIN", "SUBSETS", "Results", "priced", "run_all"]
 
 OURS = "spectrie"
+"""With the options that ship."""
+OURS_PROMPTS = "spectrie, prompts recycled"
+OURS_PLAIN = "spectrie, text only"
 OURS_WITHOUT_BIGRAMS = "spectrie, without bigrams"
-OURS_PLAIN = "spectrie, nothing of the model's"
+OURS_WITHOUT_RECYCLED = "spectrie, without recycled answers"
+SUBSETS = (OURS_PLAIN, OURS_WITHOUT_BIGRAMS, OURS_WITHOUT_RECYCLED)
+"""Ours with some of its sources."""
 NODES = 16
 Results = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """Report by condition, trace and contender; `{"absent": why}` where there is none."""
 _EMPTY_CALLS = 2000
 
 
-def priced(price: float) -> str:
-    """Name of ours at a price."""
-    return f"{OURS}, price {price:g}"
+def priced(price: float, ours: str = OURS) -> str:
+    """Name of one of ours at a price."""
+    return f"{ours}, price {price:g}"
 
 
 def run_all(tokenizer_file: Path) -> Results:
@@ -64,11 +69,15 @@ def _condition(
     documents = [corpora[name] for name in condition.corpora]
     ours = partial(_ours, traces, condition, files)
     jobs: dict[str, Callable[[], dict[str, Any]]] = {OURS: ours}
+    forms = {OURS: ours}
     if any(request.topk for requests in traces.values() for request in requests):
+        jobs[OURS_PROMPTS] = partial(ours, recycle="all")
         jobs[OURS_WITHOUT_BIGRAMS] = partial(ours, bigrams=False)
-        jobs[OURS_PLAIN] = partial(ours, bigrams=False, recycle=False)
+        jobs[OURS_WITHOUT_RECYCLED] = partial(ours, recycle="off")
+        jobs[OURS_PLAIN] = forms[OURS_PLAIN] = partial(ours, bigrams=False, recycle="off")
     for price in condition.prices:
-        jobs[priced(price)] = partial(ours, price=price)
+        for name, form in forms.items():
+            jobs[priced(price, name)] = partial(form, price=price)
     for rival in condition.rivals:
         jobs[rival.name] = lambda rival=rival: _rival(rival, traces, condition, documents)  # type: ignore[misc]
     for number, (name, job) in enumerate(jobs.items(), 1):
@@ -85,7 +94,7 @@ def _ours(
     files: list[Path],
     *,
     price: float = 0.0,
-    recycle: bool = True,
+    recycle: Recycle = "decode",
     bigrams: bool = True,
 ) -> dict[str, Any]:
     table = read_bigrams() if bigrams else None

@@ -39,10 +39,12 @@ def run(model: str) -> None:
     lines = numbers(results, memory)
     facts = machine.facts()
     notes = [
-        "Accepted draft tokens per step at 16 draft nodes, teacher-forced on frozen traces"
-        " (`bench/draft/traces`); times of rivals include the call from Python. Where the model"
-        " answered, its top-8 is recycled at every position before the newest, prompts included, and"
-        " what it says after one token alone is known."
+        "Accepted of drafted tokens per step at 16 draft nodes at most, teacher-forced on frozen traces"
+        " (`bench/draft/traces`), with the options that ship: where the model answered, its top-8 is"
+        " recycled after the tokens of the answer, and what it says after one token alone is known."
+        " `text only` leaves out both, `at the best rival's drafted` reads our curve over the price"
+        " where we draft as many tokens as the rival does. Times of rivals include the call from"
+        " Python."
         " Every contender: [all.md](all.md).",
         "",
         "![accepted over drafted tokens](curve.svg)",

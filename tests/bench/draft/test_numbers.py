@@ -18,7 +18,7 @@ from bench.draft.numbers import (
     numbers,
     worst_calibration,
 )
-from bench.draft.run import OURS, Results, priced
+from bench.draft.run import OURS, OURS_PLAIN, OURS_WITHOUT_BIGRAMS, Results, priced
 
 
 def _report(accepted: float, drafted: float, **more: Any) -> dict[str, Any]:
@@ -62,6 +62,34 @@ def test_figures_are_compared_with_floor_and_goal() -> None:
     assert found["bytes per stored token"].verdict == "floor met"
     assert found["open a 10M-token snapshot (s)"].verdict == "not measured"
     assert found["open a 10M-token snapshot (s)"].cells()[3] == ""
+
+
+def test_equal_rows_are_read_off_the_curve_of_what_drafts_from_text_alone() -> None:
+    results = _results()
+    reports = results["alone"]["maths"]
+    reports["Token Recycling"] = _report(9.0, 16.0)
+    reports[OURS_PLAIN] = _report(1.4, 10.0)
+    reports[priced(0.1, OURS_PLAIN)] = _report(1.0, 6.0)
+    (line,) = [one for one in numbers(results, {}) if one.what.startswith("maths, text only")]
+    # Half way between 1.0 of 6 and 1.4 of 10 drafted, beside Arctic's 1.0 of 8.
+    assert line.value == pytest.approx(1.2)
+    assert line.verdict == "goal met"
+
+
+def test_a_rival_that_drafts_more_than_ours_meets_the_end_of_our_curve() -> None:
+    results = _results()
+    results["alone"]["code"]["Arctic tree, factor 4, min 0.1"] = _report(1.6, 17.0)
+    (line,) = [one for one in numbers(results, {}) if one.what.startswith("code, text only")]
+    assert line.value == pytest.approx(2.0 / 1.6)
+
+
+def test_a_part_of_the_sources_is_compared_at_as_many_drafted() -> None:
+    results = _results()
+    reports = results["alone"]["warm"]
+    reports[OURS_WITHOUT_BIGRAMS] = _report(1.8, 3.0)
+    (line,) = [one for one in numbers(results, {}) if one.what.startswith("all sources over")]
+    assert line.value == pytest.approx(1.5 / 1.8)
+    assert (line.ours, line.verdict) == ("warm, without bigrams", "missed")
 
 
 def test_share_lost_to_distractors_is_a_share_of_the_gain() -> None:
