@@ -161,6 +161,14 @@ bench-draft: model  ## measure drafting beside other drafters: accepted tokens, 
 bench-routing: bigrams  ## measure intent routing with a warm memory, one to four requests at a time
 	$(BIN)/python -m bench routing
 
+.PHONY: bench-questions
+bench-questions: model  ## measure speculation over FILE: Spec-Bench's question.jsonl or ShareGPT, by category
+	$(BIN)/python -m bench speculation --questions $(FILE)
+
+.PHONY: bench-hostile
+bench-hostile: model  ## measure what 197 tenants notice of three hostile ones (10 minutes)
+	$(BIN)/python -m bench hostile
+
 .PHONY: bench-against
 bench-against: bigrams  ## measure this build and another in turn: BASE=CHECKOUT, built (15 minutes; QUICK=1 takes 3)
 	$(BIN)/python -m bench against --base $(BASE) $(if $(QUICK),--quick)

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import gil, overlap, routing
@@ -105,20 +105,21 @@ def _measure(args: argparse.Namespace, wanted: Sequence[str]) -> None:
             cpu.run(model, pairs=args.pairs, threads=args.threads, llama=args.llama)
         if "speculation" in wanted:
             kinds.run(model, **measure)
-    if "routing" in wanted:
-        routing.run(model, threads=args.threads, prompts=args.routed)
-    if "overlap" in wanted:
-        overlap.run()
-    if "gil" in wanted:
-        gil.run(model, pairs=args.pairs, max_tokens=args.max_tokens)
-    if "hostile" in wanted:
-        hostile.run(model, threads=args.threads)
-    if "draft" in wanted:
-        table.run(model)
-    if "scale" in wanted:
-        scale.run(args.base, model, threads=args.threads, quick=args.quick)
-    if "against" in wanted:
-        against.run(args.base, model, pairs=args.pairs, threads=args.threads, quick=args.quick)
+    quick = args.quick
+    named: dict[str, Callable[[], None]] = {
+        "routing": lambda: routing.run(model, threads=args.threads, prompts=args.routed),
+        "overlap": overlap.run,
+        "gil": lambda: gil.run(model, pairs=args.pairs, max_tokens=args.max_tokens),
+        "hostile": lambda: hostile.run(model, threads=args.threads),
+        "draft": lambda: table.run(model),
+        "scale": lambda: scale.run(args.base, model, threads=args.threads, quick=quick),
+        "against": lambda: against.run(
+            args.base, model, pairs=args.pairs, threads=args.threads, quick=quick
+        ),
+    }
+    for name, measure_one in named.items():
+        if name in wanted:
+            measure_one()
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
         "support",
         "cpu draft router",
-        "gil overlap routing speculation",
+        "gil hostile overlap routing speculation",
         "against",
         "scale",
         "__main__",
