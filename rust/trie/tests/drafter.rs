@@ -389,13 +389,13 @@ fn a_request_that_does_not_contribute_leaves_no_credit() {
     let shared = memory.namespace("a");
     let text: Vec<TokenId> = (0..60).collect();
     shared.insert(&text);
-    for (contributes, accepted) in [(false, 0), (true, 8)] {
+    for (contributes, accepted) in [(false, 0), (true, 4)] {
         let drafter = Drafter::new(DraftConfig::default(), Some(shared.clone()));
         let mut drafter = drafter.contributes(contributes);
         drafter.push_prompt(&text[..20]);
         let tree = drafter.draft(16, 0.0);
-        let path = tree.walk(&text[20..28]);
-        assert_eq!(path.len(), 8);
+        let path = tree.walk(&text[20..24]);
+        assert_eq!(path.len(), 4);
         drafter.observe(&tree, &path);
         assert_eq!(memory.namespaces()[0].accepted_tokens, accepted);
     }
