@@ -1,5 +1,5 @@
 //! The atomic words that publish text to readers. In tests built with `--cfg loom` they are
-//! those of loom, for `testing/interleavings.rs`.
+//! those of loom, for `testing/interleavings.rs` and `sources/recycled/interleavings.rs`.
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -16,6 +16,17 @@ pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
 #[cfg(all(test, loom))]
 pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
     (0..count).map(|_| AtomicU32::new(0)).collect()
+}
+
+/// `count` long words of zero like those of [`zeroed`].
+#[cfg(not(all(test, loom)))]
+pub(crate) fn zeroed_long(count: usize) -> Box<[AtomicU64]> {
+    bytemuck::zeroed_slice_box(count)
+}
+
+#[cfg(all(test, loom))]
+pub(crate) fn zeroed_long(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// `count` words of zero like those of [`zeroed`]; `None` if the system has no addresses for them.

@@ -6,5 +6,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod growing;
+#[cfg(all(test, loom))]
+mod interleavings;
 mod slots;
 pub(crate) mod table;

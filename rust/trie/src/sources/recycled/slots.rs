@@ -1,6 +1,5 @@
 //! The slots of a table: one key and its answer each.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use spectrie_types::sizes::TOP_K;
@@ -8,6 +7,7 @@ use spectrie_types::sizes::TOP_K;
 use super::answer::Answer;
 use crate::TokenId;
 use crate::store::grant::Grant;
+use crate::store::sync::{AtomicU64, zeroed_long};
 
 /// Slots that a key may take, one after the other.
 pub(super) const WAYS: usize = 4;
@@ -16,7 +16,7 @@ pub(super) const WAYS: usize = 4;
 const SLOT_WORDS: usize = 1 + TOP_K;
 
 /// Bytes of a slot.
-pub(super) const SLOT_BYTES: usize = SLOT_WORDS * size_of::<AtomicU64>();
+pub(super) const SLOT_BYTES: usize = SLOT_WORDS * size_of::<u64>();
 
 /// Probabilities are kept in steps of 1 / 65535.
 pub(super) const STEPS: f32 = 65535.0;
@@ -50,8 +50,7 @@ impl Slots {
     pub(super) fn new(grant: Grant) -> Self {
         let words = grant.bytes() / SLOT_BYTES * SLOT_WORDS;
         Self {
-            // Costs no time: pages come zeroed when they are first touched.
-            words: bytemuck::zeroed_slice_box(words),
+            words: zeroed_long(words),
             grant,
         }
     }
