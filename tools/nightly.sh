@@ -15,6 +15,7 @@ toolchain=${NIGHTLY:-$(<tools/nightly.txt)}
 target=$(rustc -vV | sed -n 's/^host: //p')
 # Fails where a filter, which names modules and tests, matches none any more, and tells how many tests ran.
 filtered=(python3 tools/filtered_tests.py)
+ran=()
 not_run=()
 
 installed() {
@@ -68,6 +69,7 @@ if has miri rust-src; then
   export XDG_CACHE_HOME=$PWD/target/miri-cache/$toolchain
   miri_short
   if [[ $what == all ]]; then miri_long; fi
+  ran+=(Miri)
 else
   not_run+=(Miri)
 fi
@@ -75,13 +77,13 @@ fi
 if [[ $what == all ]]; then
   if has rust-src && [[ $target == *-linux-gnu ]]; then
     thread_sanitizer
+    ran+=(ThreadSanitizer)
   else
     not_run+=(ThreadSanitizer)
   fi
 fi
 
+if ((${#ran[@]})); then echo "==> ran under $toolchain: ${ran[*]}"; fi
 if ((${#not_run[@]})); then
   echo "==> NOT RUN, for want of $toolchain with miri and rust-src (make nightly): ${not_run[*]}"
-else
-  echo "==> everything that needs nightly Rust ran"
 fi
