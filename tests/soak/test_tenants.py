@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spectrie._core import Source
 from tests.soak.heap import can_count, slope
 from tests.soak.tenants import MEMORY_BYTES
 from tests.tiny_model import write_tiny_tokenizer
@@ -86,6 +87,7 @@ def check(found: dict[str, Any], requests: int, visitors: float) -> None:
     assert sum(found["ends"].values()) >= requests
     tried = ("stopped", "failed_steps", "evicted_tokens", "accepted_tokens", "preemptions")
     assert all(found[name] > 0 for name in tried), found
+    assert all(found["accepted_by_source"][one] > 0 for one in (Source.RECYCLED, Source.GRAMMAR))
     if visitors < 1:
         # Nobody comes back to what a visitor taught.
         assert found["forgotten"] > 0 and found["prefix_hit_tokens"] > 0
