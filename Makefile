@@ -89,7 +89,7 @@ test-loom:  ## run what threads share in every order of their steps (loom, stabl
 	RUSTFLAGS="--cfg loom" $(FILTERED) cargo test --locked -p spectrie-cpu --lib --target-dir target/loom -- interleavings
 
 .PHONY: test-miri
-test-miri:  ## run a quick part of the Miri tests (3 minutes; NOT RUN without nightly Rust)
+test-miri:  ## run a quick part of the Miri tests (5 minutes; NOT RUN without nightly Rust)
 	@tools/nightly.sh short
 
 .PHONY: nightly

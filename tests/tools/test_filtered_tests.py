@@ -82,18 +82,20 @@ def commands(place: str) -> list[str]:
 
 
 def names_of(crate: str, target: str) -> list[str]:
-    """The paths of a crate's tests, those of its library or of one file under `tests`."""
+    """The paths of a crate's tests, those of its library or of one file or folder under `tests`."""
     folder = ROOT / "rust" / crate.removeprefix("spectrie-")
-    source = folder / "src" if target == "--lib" else folder / "tests"
-    files = source.rglob("*.rs") if target == "--lib" else [source / f"{target}.rs"]
+    source = folder / "src" if target == "--lib" else folder / "tests" / target
+    is_file = not source.is_dir()
+    files = [source.with_suffix(".rs")] if is_file else source.rglob("*.rs")
     names = []
     for file in files:
         text = file.read_text()
-        parts = [part for part in file.relative_to(source).with_suffix("").parts if part != "mod"]
+        path = () if is_file else file.relative_to(source).with_suffix("").parts
+        parts = [part for part in path if part not in ("mod", "main")]
         inside = inline_modules(text)
         for found in TEST.finditer(text):
             around = [name for begin, end, name in inside if begin <= found.start() < end]
-            names.append("::".join([*(parts if target == "--lib" else []), *around, found[1]]))
+            names.append("::".join([*parts, *around, found[1]]))
     return names
 
 

@@ -1,6 +1,8 @@
 //! A whole forward on small random weights: its rows alone, in a batch and on several threads.
 #![allow(clippy::expect_used, unreachable_pub)] // test code fails by panicking; helpers are shared
 
+mod small;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::ops::Range;
