@@ -11,6 +11,7 @@
 //! text, what the model itself said of the same context before, and what a blend cannot see:
 //! [`crate::score::features`], [`crate::score::mixer`].
 
+use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence, LEVELS, Seen, gather};
 use crate::score::features::{LogOdds, Logs, Node};
@@ -82,12 +83,10 @@ impl Scorer {
         let situation = Situation {
             own: set(tops[0]),
             shared: set(tops[1]),
-            recycled: match context.answers {
-                [Some(_), ..] => 2,
-                [None, Some(_), _] => 1,
-                [None, None, Some(_)] => 3,
-                [None, None, None] => 0,
-            },
+            // One for each way in which the model answered here before, and did not.
+            recycled: (0..3)
+                .map(|kind| u8::from(context.answers[kind].is_some()) << kind)
+                .sum(),
             lately: LATELY_SETS_AT
                 .iter()
                 .filter(|&&at| context.lately[1] > at)
@@ -108,14 +107,12 @@ impl Scorer {
             mass += candidate.probability;
         }
         if mass > 1.0 {
-            for candidate in candidates {
-                candidate.probability /= mass;
-            }
+            mass = share_one(candidates, mass);
         }
         Scored {
             node,
             situation,
-            mass: mass.min(1.0),
+            mass,
         }
     }
 
@@ -147,6 +144,32 @@ impl Scorer {
             }
         }
     }
+}
+
+/// Lowers the odds of all candidates alike until their probabilities sum to about one, never to more;
+/// the sum is returned.
+///
+/// Each was judged without the others. Of a likely candidate and many unlikely ones the likely one
+/// is still likely, which dividing all by the sum would deny.
+fn share_one(candidates: &mut [Candidate], mut mass: f32) -> f32 {
+    for _ in 0..3 {
+        let factor = 1.0 / (mass * mass);
+        mass = 0.0;
+        for candidate in &mut *candidates {
+            candidate.probability = Calibration::scale(candidate.probability, factor);
+            mass += candidate.probability;
+        }
+        if mass < 1.05 {
+            break;
+        }
+    }
+    if mass <= 1.0 {
+        return mass;
+    }
+    for candidate in candidates {
+        candidate.probability /= mass;
+    }
+    1.0
 }
 
 /// Blends text of one kind where there is no other: both blends are the same.
@@ -226,6 +249,31 @@ mod tests {
             .into();
         assert!(values.is_sorted(), "{values:?}");
         assert!(values[0] < 0.5 && values[3] > 0.8, "{values:?}");
+    }
+
+    #[test]
+    fn a_likely_candidate_stays_likely_beside_many_unlikely_ones() {
+        let candidate = |probability| Candidate {
+            token: 7,
+            probability,
+            origin: 0,
+        };
+        let mut candidates: Vec<_> = std::iter::once(0.95)
+            .chain([0.05; 40])
+            .map(candidate)
+            .collect();
+        let mass = share_one(&mut candidates, 2.95);
+        let sum: f32 = candidates
+            .iter()
+            .map(|candidate| candidate.probability)
+            .sum();
+        assert!((mass - sum).abs() < 1e-5 && mass <= 1.0, "{mass} {sum}");
+        assert!(
+            candidates[0].probability > 0.5,
+            "{}",
+            candidates[0].probability
+        );
+        assert!(candidates[1].probability > 0.0);
     }
 
     #[test]

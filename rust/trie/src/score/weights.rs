@@ -9,7 +9,7 @@ use crate::score::inputs::{Features, NUM_FEATURES};
 /// answers and by the hits of the request lately.
 pub(super) const OWN_SETS: usize = 10;
 pub(super) const SHARED_SETS: usize = 10;
-pub(super) const RECYCLED_SETS: usize = 4;
+pub(super) const RECYCLED_SETS: usize = 8;
 pub(super) const LATELY_SETS: usize = 6;
 const NUM_SETS: usize = 1 + OWN_SETS + SHARED_SETS + RECYCLED_SETS + LATELY_SETS;
 
