@@ -67,7 +67,7 @@ fn what_the_request_recycled_outweighs_what_one_token_alone_says() {
     memory.set_bigrams(Some(Arc::new(counting())));
     let shared = memory.namespace("default");
     let mut drafter = Drafter::new(DraftConfig::default(), Some(shared));
-    drafter.recycle(Some(30), 3, &[(7, 0.9), (4, 0.05)]);
+    drafter.recycle(Some(30), 3, &[(7, 0.97), (4, 0.01)]);
     drafter.push_prompt(&[30, 3]);
     let tree = drafter.draft(4, 0.0);
     assert_eq!(tree.nodes[0].token, 7);
