@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bench.draft.recording.tasks import tasks
 from spectrie.errors import SpectrieError
@@ -17,14 +20,18 @@ if TYPE_CHECKING:
     from spectrie import LLM, _core
     from spectrie.llm.stream import LocalStream
 
-__all__ = ["Asked", "Hostile", "Neighbours"]
+__all__ = ["Asked", "Hostile", "Neighbours", "SlowReader", "filling"]
 
 AT_ONCE = 4
 """Requests that each hostile tenant keeps up."""
 UNREAD_TOKENS = 512
 STATES = 6_000
 ANSWER_TOKENS = 16
+SLOW_TOKENS, PIECES_BEHIND = 64, 8
+SPECIAL = 50
+"""One token id in so many, the first ones, is left out of random prompts: special ones are among them."""
 PAUSE_S = 0.01
+_FAILED = ("REFUSED", "FAILED")
 
 
 @dataclass(slots=True)
@@ -35,18 +42,22 @@ class Asked:
     sent_s: float
     came_s: list[float] = field(default_factory=list)
     has_ended: bool = False
+    error: str | None = None
 
     @classmethod
     def of(cls, llm: LLM, **options: Any) -> Asked:
-        """Sends a request; greedy."""
+        """Sends a request, greedy unless `options` say otherwise."""
         sent_s = time.monotonic()
-        asked = cls(llm.stream(temperature=0.0, **options), sent_s)
+        asked = cls(llm.stream(**{"temperature": 0.0} | options), sent_s)
         push = asked.stream.push
 
         def note(step: Any) -> None:
             asked.came_s.append(time.monotonic())
-            asked.has_ended = isinstance(step, SpectrieError) or _ends(*step)
+            asked.has_ended, asked.error = _end(step)
             push(step)
+            if asked.has_ended:
+                # What nobody reads goes with the last reference to it, and waits for no garbage collection.
+                del asked.stream.push
 
         asked.stream.push = note  # type: ignore[method-assign]
         return asked
@@ -66,15 +77,20 @@ class Hostile:
         self._number = itertools.count()
         self._ask = (self._fill, self._constrain, self._leave_unread)
         self._running: list[deque[Asked]] = [deque() for _ in self._ask]
-        self.ended = 0
-        """Requests of theirs that ended, in an answer or an error."""
+        self.answered = [0 for _ in self._ask]
+        """Answers that ended, of the one that fills the context, the one with grammars and the one that never reads."""
+        self.errors: list[str] = []
+        """Why others of their requests failed."""
 
     def keep_up(self) -> None:
         """Sends a request for each that ended."""
-        for ask, running in zip(self._ask, self._running, strict=True):
+        for number, (ask, running) in enumerate(zip(self._ask, self._running, strict=True)):
             for asked in [one for one in running if one.has_ended]:
                 running.remove(asked)
-                self.ended += 1
+                if asked.error is None:
+                    self.answered[number] += 1
+                else:
+                    self.errors.append(asked.error)
             while len(running) < AT_ONCE:
                 running.append(Asked.of(self._llm, **ask(next(self._number))))
 
@@ -84,9 +100,8 @@ class Hostile:
             asked.stream.cancel()
 
     def _fill(self, number: int) -> dict[str, Any]:
-        ids = [1_000 + (number * 7_919 + at * 31) % 20_000 for at in range(self._prompt_tokens)]
         return {
-            "prompt_token_ids": ids,
+            "prompt_token_ids": filling(self._llm, self._prompt_tokens, number),
             "max_tokens": ANSWER_TOKENS,
             "priority": 100,
             "namespace": "fills",
@@ -110,8 +125,22 @@ class Hostile:
         }
 
 
-def _ends(output: _core.StepOutput, index: int) -> bool:
-    return output.finishes[index] is not None
+def filling(llm: LLM, count: int, number: int) -> list[int]:
+    """So many random tokens, others for each number."""
+    size = llm.tokenizer.vocabulary_size
+    ids: list[int] = np.random.default_rng(number).integers(size // SPECIAL, size, count).tolist()
+    return ids
+
+
+def _end(step: tuple[_core.StepOutput, int] | SpectrieError) -> tuple[bool, str | None]:
+    """Whether a step ends its request, and why that failed."""
+    if isinstance(step, SpectrieError):
+        return True, str(step)
+    output, index = step
+    finish = output.finishes[index]
+    if finish is None:
+        return False, None
+    return True, f"{finish.kind.name}: {finish.message}" if finish.kind.name in _FAILED else None
 
 
 class Neighbours:
@@ -120,11 +149,13 @@ class Neighbours:
     Args:
         llm: The model.
         count: How many of them.
+        temperature: Of every second tenant's answers; the others are greedy.
     """
 
-    def __init__(self, llm: LLM, count: int) -> None:
+    def __init__(self, llm: LLM, count: int, temperature: float = 0.0) -> None:
         self._llm = llm
         self._count = count
+        self._temperature = temperature
         self._questions = [
             task.messages[0]["content"] for task in tasks("chat", "report") if task.messages
         ]
@@ -149,9 +180,61 @@ class Neighbours:
                     self._llm,
                     messages=[{"role": "user", "content": question}],
                     max_tokens=ANSWER_TOKENS,
+                    temperature=self._temperature * (tenant % 2),
+                    seed=tenant,
                     namespace=f"tenant-{tenant}",
                 )
             )
             if number % 50 == 0:
                 print(f"  asked {number}/{total}", file=sys.stderr, flush=True)
         return asked
+
+
+class SlowReader:
+    """A tenant that reads, on a thread of its own, but takes a piece only when so many more wait.
+
+    Args:
+        llm: The model.
+        answers: Questions that it asks, one after the other.
+        temperature: Of its answers.
+    """
+
+    def __init__(self, llm: LLM, answers: int, temperature: float) -> None:
+        self._llm = llm
+        self._answers = answers
+        self._temperature = temperature
+        self._tokens: list[list[int]] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="slow-reader", daemon=True)
+        self._thread.start()
+
+    def tokens(self) -> list[list[int]]:
+        """Waits for the end and returns the tokens of each answer."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._tokens
+
+    def _run(self) -> None:
+        try:
+            for number in range(self._answers):
+                self._tokens.append(self._read(number))
+        except BaseException as error:
+            self._error = error
+
+    def _read(self, number: int) -> list[int]:
+        asked = Asked.of(
+            self._llm,
+            prompt=f"Number {number} after number {number // 2} is",
+            max_tokens=SLOW_TOKENS,
+            ignore_eos=True,
+            temperature=self._temperature,
+            seed=number,
+            namespace="reads-slowly",
+        )
+        tokens: list[int] = []
+        for read, piece in enumerate(asked.stream, 1):
+            tokens += piece.token_ids
+            while not asked.has_ended and len(asked.came_s) < read + PIECES_BEHIND:
+                time.sleep(PAUSE_S)
+        return tokens
