@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHAT_TEMPLATE", "write_tiny_model", "write_tiny_tokenizer"]
+__all__ = ["CHAT_TEMPLATE", "Shape", "write_tiny_model", "write_tiny_tokenizer"]
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -23,21 +24,46 @@ _WORDS = (
 )
 
 
-def write_tiny_model(folder: Path, *, seed: int = 1, max_context: int = 512) -> Path:
-    """Writes a model folder in Hugging Face form, about 0.5 MB, and returns it.
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a tiny model; heads of 16.
 
-    Llama of 2 layers, hidden size 64, 4 query and 2 key/value heads, 352 tokens; ChatML template.
-    Its answers are random and repeat, which suits drafting.
+    Attributes:
+        hidden: Width of a row.
+        inner: Width inside the feed-forward part.
+        layers: How many.
+        heads: Query heads.
+        kv_heads: Key/value heads.
+        window: Tokens that a row attends to; None attends to all.
     """
+
+    hidden: int = 64
+    inner: int = 128
+    layers: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    window: int | None = None
+
+
+def write_tiny_model(
+    folder: Path, *, seed: int = 1, max_context: int = 512, shape: Shape | None = None
+) -> Path:
+    """Writes a model folder in Hugging Face form, at most about 0.5 MB, and returns it.
+
+    352 tokens, ChatML template; Llama, or Mistral with a window. Its answers are random and repeat, which
+    suits drafting.
+    """
+    shape = shape or Shape()
+    family = "llama" if shape.window is None else "mistral"
     write_tiny_tokenizer(folder)
     config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "architectures": [f"{family.title()}ForCausalLM"],
+        "model_type": family,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
         "head_dim": 16,
         "vocab_size": VOCABULARY_SIZE,
         "max_position_embeddings": max_context,
@@ -49,6 +75,8 @@ def write_tiny_model(folder: Path, *, seed: int = 1, max_context: int = 512) -> 
         "eos_token_id": EOS_ID,
         "torch_dtype": "float32",
     }
+    if shape.window is not None:
+        config["sliding_window"] = shape.window
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": EOS_ID}))
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
