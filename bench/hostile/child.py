@@ -118,7 +118,7 @@ def main(options: Options) -> None:
                 three.keep_up()
 
         tokens, asked = _run(llm, options, beside)
-        while three is not None and min(three.answered) < options.least_answered:
+        while three is not None and _goes_on(three, options.least_answered):
             beside()
             time.sleep(PAUSE_S)
         load = llm.load()
@@ -143,6 +143,11 @@ def main(options: Options) -> None:
         )
         if three is not None:
             three.stop()
+
+
+def _goes_on(three: Hostile, least_answered: int) -> bool:
+    """Whether a hostile tenant still waits for answers; where requests fail, they may never come."""
+    return min(three.answered) < least_answered and not three.errors
 
 
 def _run(
