@@ -44,7 +44,7 @@ impl GrammarDrafts {
         let pending = std::mem::take(&mut self.pending);
         let caught_up = pending
             .iter()
-            .try_for_each(|&token| self.cursor.step(token));
+            .try_for_each(|&token| self.cursor.push(token));
         if !self.works || caught_up.is_err() {
             self.works = false;
             return tree;

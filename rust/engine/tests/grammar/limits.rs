@@ -10,9 +10,13 @@ use spectrie_types::{FinishKind, SpeculationMode};
 /// Half a million states of the lexer, 16 times the limit; each text goes through others.
 const MANY_STATES: &str = "[ab]*a[ab]{18}c";
 
+/// The same, each state twice as large: those of 20,000 bytes are more than one text may take.
+const LARGE_STATES: &str =
+    "[ab]*(a[ab]{190}c|ba[ab]{170}d|bb[ab]{150}c|aab[ab]{180}d|abb[ab]{160}d)";
+
 #[cfg(test)]
-fn compiled() -> Grammar {
-    let spec = GrammarSpec::Regex(MANY_STATES.into());
+fn compiled(pattern: &str) -> Grammar {
+    let spec = GrammarSpec::Regex(pattern.into());
     usual_compiler().compile(&spec).unwrap()
 }
 
@@ -61,22 +65,23 @@ fn answers(mut driver: Driver, requests: Vec<Request>) -> Vec<(Vec<u32>, FinishK
 fn answers_under_one_grammar_are_what_they_are_alone() {
     let seeds = 1..=8;
     let alone = seeds.clone().map(|seed| {
-        let request = wandering(seed, 2_000, &compiled());
+        let request = wandering(seed, 2_000, &compiled(MANY_STATES));
         answers(driver(1), vec![request])[0].clone()
     });
     let alone: Vec<_> = alone.collect();
     assert!(alone.iter().all(|(_, end)| *end == FinishKind::Length));
     for max_running in [1, 8] {
-        let grammar = compiled();
+        let grammar = compiled(MANY_STATES);
         let all = seeds.clone().map(|seed| wandering(seed, 2_000, &grammar));
         assert!(answers(driver(max_running), all.collect()) == alone);
     }
 }
 
-#[test]
-fn an_answer_that_goes_through_too_many_states_ends_at_the_same_token_with_drafts_as_without() {
-    let answer = |speculation| {
-        let grammar = compiled();
+/// A long answer under `pattern`, in company, without drafts and with them.
+#[cfg(test)]
+fn plain_and_drafted(pattern: &str) -> [Vec<(Vec<u32>, FinishKind)>; 2] {
+    [SpeculationMode::Off, SpeculationMode::Auto].map(|speculation| {
+        let grammar = compiled(pattern);
         let mut request = wandering(1, 10_000, &grammar);
         request.sampling.logit_bias = ["abab", "cab", "ba", "aa", "bb"]
             .map(|text| (id(text), 50.0))
@@ -85,17 +90,28 @@ fn an_answer_that_goes_through_too_many_states_ends_at_the_same_token_with_draft
         let mut company = vec![request];
         company.extend((2..5).map(|seed| wandering(seed, 500, &grammar)));
         answers(driver(4), company)
-    };
-    let plain = answer(SpeculationMode::Off);
+    })
+}
+
+#[test]
+fn an_answer_goes_on_after_more_states_than_one_lexer_may_take_with_drafts_as_without() {
+    let [plain, drafted] = plain_and_drafted(MANY_STATES);
+    assert_eq!((plain[0].0.len(), plain[0].1), (10_000, FinishKind::Length));
+    assert!(drafted == plain);
+}
+
+#[test]
+fn an_answer_whose_text_takes_too_many_states_ends_at_the_same_token_with_drafts_as_without() {
+    let [plain, drafted] = plain_and_drafted(LARGE_STATES);
     assert_eq!(plain[0].1, FinishKind::Failed);
-    assert!(answer(SpeculationMode::Auto) == plain);
+    assert!(drafted == plain);
 }
 
 #[test]
 fn a_resumed_answer_has_the_limits_of_one_that_was_never_cut() {
-    let whole = answers(driver(1), vec![wandering(1, 1_200, &compiled())]);
+    let whole = answers(driver(1), vec![wandering(1, 1_200, &compiled(MANY_STATES))]);
     for kept in [400, 1_100] {
-        let mut request = wandering(1, 1_200, &compiled());
+        let mut request = wandering(1, 1_200, &compiled(MANY_STATES));
         request.emitted_token_ids = whole[0].0[..kept].to_vec();
         let rest = answers(driver(1), vec![request]);
         assert!(rest[0] == (whole[0].0[kept..].to_vec(), FinishKind::Length));

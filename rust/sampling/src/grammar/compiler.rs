@@ -10,7 +10,7 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::InferenceCapabilities;
 
 use super::cache::Cache;
-use super::machine::{MAX_MASK_WORK, Machine, brief};
+use super::machine::{MAX_LEXER_STATES, MAX_MASK_WORK, Machine, brief};
 use super::vocabulary::{Encode, Vocabulary};
 use super::{Grammar, GrammarSpec};
 use crate::error::SamplingError;
@@ -34,10 +34,6 @@ const MAX_COMPILE_TIME: Duration = Duration::from_secs(10);
 /// Stack of a compilation: the library recurses into nested rules, and the 64 KiB of a constraint
 /// hold thousands of them.
 const STACK_BYTES: usize = 64 << 20;
-
-/// Most states that the lexer of one answer, or of its drafts, may go through; they take 0.3 to 2 kB
-/// each.
-const MAX_LEXER_STATES: usize = 32_768;
 
 /// Compiles constraints for one vocabulary and keeps the last ones. Threads may share it.
 pub struct GrammarCompiler {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Grammar;
+use super::machine::Machine;
 use super::place::Place;
 
 /// A place in a grammar that belongs to drafts alone. After an error it is of no use.
@@ -29,7 +30,15 @@ impl Grammar {
 }
 
 impl GrammarCursor {
-    /// Goes on by a token that may follow.
+    /// Goes on by a token of the answer.
+    ///
+    /// # Errors
+    /// What the grammar library says.
+    pub fn push(&mut self, token: u32) -> Result<(), String> {
+        self.place.push(token)
+    }
+
+    /// Goes on by a token that may follow, until [`Self::step_back`].
     ///
     /// # Errors
     /// What the grammar library says.
@@ -37,12 +46,12 @@ impl GrammarCursor {
         self.place.step(token)
     }
 
-    /// Takes the last step back.
+    /// Takes the last [`Self::step`] back.
     ///
     /// # Errors
-    /// What the grammar library says.
+    /// There is none, or what the grammar library says.
     pub fn step_back(&mut self) -> Result<(), String> {
-        self.place.machine().step_back()
+        self.place.step_back()
     }
 
     /// Whether `token` may follow, never true of one that ends an answer.
@@ -55,7 +64,7 @@ impl GrammarCursor {
             return Ok(false);
         }
         let token = vocabulary.first_of(token);
-        self.place.machine().allows(token)
+        self.place.ask(|machine| machine.allows(token))
     }
 
     /// What must follow.
@@ -63,12 +72,17 @@ impl GrammarCursor {
     /// # Errors
     /// What the grammar library says.
     pub fn forced(&mut self) -> Result<ForcedTokens, String> {
-        let (certain, open_end) = self.place.machine().forced()?;
+        let (certain, open_end) = self.place.ask(Machine::forced)?;
         let open_end = self.place.vocabulary().split(&open_end);
         Ok(ForcedTokens {
             certain,
             open_end: open_end.unwrap_or_default(),
         })
+    }
+
+    /// Bytes of its lexer, by the library's estimate.
+    pub fn lexer_bytes(&self) -> usize {
+        self.place.lexer_bytes()
     }
 }
 

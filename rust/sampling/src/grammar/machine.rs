@@ -6,14 +6,18 @@
 use std::panic::AssertUnwindSafe;
 
 use llguidance::api::StopReason;
-use llguidance::toktrie::SimpleVob;
+use llguidance::earley::{BiasComputer, ParserRecognizer};
+use llguidance::toktrie::{SimpleVob, TokEnv, TokTrie};
 use llguidance::{TokenParser, panic_utils};
 
 /// Most work of a lexer for one mask, in the library's units of some 70 ns. What the steps after a
 /// mask take comes from the same allowance.
 pub(super) const MAX_MASK_WORK: u64 = 200_000;
 
-/// Work after which a mask is computed for the allowance it renews, where none is wanted.
+/// Most states that one lexer may take, of 0.3 to 2 kB each.
+pub(super) const MAX_LEXER_STATES: usize = 32_768;
+
+/// Work after which a step renews the allowance.
 const RENEWED_WORK: u64 = MAX_MASK_WORK / 4;
 
 /// Longest message taken over from the library, in bytes.
@@ -24,6 +28,8 @@ pub(super) struct Machine {
     parser: TokenParser,
     /// Work of the lexer when its allowance was last renewed.
     renewed_at: u64,
+    /// Bytes of its lexer when it was forked.
+    forked_bytes: usize,
 }
 
 /// What a mask says.
@@ -43,6 +49,7 @@ impl Machine {
         Self {
             parser,
             renewed_at: 0,
+            forked_bytes: 0,
         }
     }
 
@@ -51,6 +58,7 @@ impl Machine {
         Self {
             parser: self.parser.deep_clone(),
             renewed_at: self.renewed_at,
+            forked_bytes: self.lexer_bytes(),
         }
     }
 
@@ -60,6 +68,7 @@ impl Machine {
         let mut here = Self {
             parser: self.parser.clone(),
             renewed_at: self.renewed_at,
+            forked_bytes: 0,
         };
         Ok(matches!(here.mask()?, Mask::Tokens(_)))
     }
@@ -67,6 +76,18 @@ impl Machine {
     /// Bytes of its lexer, by the library's estimate.
     pub(super) fn lexer_bytes(&self) -> usize {
         self.parser.parser.lexer_stats().num_bytes
+    }
+
+    /// Bytes that its lexer has grown by since this machine was forked.
+    pub(super) fn grown_bytes(&self) -> usize {
+        self.lexer_bytes().saturating_sub(self.forked_bytes)
+    }
+
+    /// Whether its lexer has taken as many states as it may.
+    pub(super) fn is_full(&self) -> bool {
+        // After a panic of the library, to ask is one more.
+        let stats = guarded(|| Ok(self.parser.parser.lexer_stats()));
+        stats.is_ok_and(|stats| stats.error && stats.num_states >= MAX_LEXER_STATES)
     }
 
     /// What its lexer has done, in units of [`MAX_MASK_WORK`].
@@ -96,14 +117,24 @@ impl Machine {
     /// Goes on by a token that may follow.
     pub(super) fn step(&mut self, token: u32) -> Result<(), String> {
         if self.work() - self.renewed_at > RENEWED_WORK {
-            // A mask that is still known would renew nothing.
-            self.parser.parser.invalidate_bias_cache();
-            self.mask()?;
+            self.renew()?;
         }
         let parser = &mut self.parser;
         guarded(|| {
             parser.consume_token(token)?;
             parser.check_stop()?;
+            Ok(())
+        })
+    }
+
+    /// Renews the allowance of work without finding out what may follow, which takes many states.
+    fn renew(&mut self) -> Result<(), String> {
+        self.renewed_at = self.work();
+        let nothing = NoTokens(self.parser.token_env.clone());
+        let parser = &mut self.parser.parser;
+        guarded(|| {
+            // What is asked for a beginning of a token is not kept as the mask of this place.
+            parser.compute_bias(&nothing, &[0]);
             Ok(())
         })
     }
@@ -143,6 +174,19 @@ impl Machine {
             let spelt = parser.token_env.tok_trie().decode_raw(&tokens).len();
             Ok((tokens, bytes[spelt.min(bytes.len())..].to_vec()))
         })
+    }
+}
+
+/// Computes the mask that allows nothing.
+struct NoTokens(TokEnv);
+
+impl BiasComputer for NoTokens {
+    fn compute_bias(&self, _place: &mut ParserRecognizer<'_>, _start: &[u8]) -> SimpleVob {
+        self.trie().alloc_token_set()
+    }
+
+    fn trie(&self) -> &TokTrie {
+        self.0.tok_trie()
     }
 }
 

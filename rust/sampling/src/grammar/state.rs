@@ -5,7 +5,7 @@ use std::fmt;
 use llguidance::toktrie::SimpleVob;
 
 use super::Grammar;
-use super::machine::Mask;
+use super::machine::{Machine, Mask};
 use super::place::Place;
 
 /// Why an answer goes no further in its grammar.
@@ -20,7 +20,8 @@ pub enum GrammarEnd {
 /// The place of an answer in its grammar.
 ///
 /// What may follow is asked for in the same order with and without drafts, of a machine that belongs
-/// to this answer: nothing that drafts or other answers do can reach its tokens or its end.
+/// to this answer: nothing that drafts or other answers do can reach its tokens or its end. What its
+/// lexer takes is bounded (`place.rs`): states that only a mask went through are got rid of.
 pub struct GrammarState {
     place: Place,
     /// What may follow, once it was asked for.
@@ -50,7 +51,7 @@ impl GrammarState {
             self.step(token);
         }
         if self.end.is_none() {
-            match self.place.machine().is_accepting() {
+            match self.place.ask(Machine::is_accepting) {
                 // Where the answer may end, it does at once if nothing else is left.
                 Ok(true) => drop(self.prepare()),
                 Ok(false) => {}
@@ -68,8 +69,8 @@ impl GrammarState {
             self.fail(&format!("token {token} is not in its vocabulary"));
             return;
         }
-        match self.place.step(token) {
-            Ok(()) if self.place.machine().is_complete() => self.end = Some(GrammarEnd::Complete),
+        match self.place.push(token) {
+            Ok(()) if self.place.is_complete() => self.end = Some(GrammarEnd::Complete),
             Ok(()) => {}
             Err(message) => self.fail(&message),
         }
@@ -96,7 +97,7 @@ impl GrammarState {
     /// None may, or it is unknown.
     pub fn prepare(&mut self) -> Result<(), GrammarEnd> {
         if self.end.is_none() && self.mask.is_none() {
-            match self.place.machine().mask() {
+            match self.place.ask(Machine::mask) {
                 Ok(Mask::Tokens(mask)) => self.take_mask(mask),
                 Ok(Mask::Nothing) => self.end = Some(GrammarEnd::Complete),
                 Err(message) => self.fail(&message),
@@ -128,6 +129,11 @@ impl GrammarState {
     /// What may follow, after [`Self::prepare`]: bit `v % 32` of word `v / 32` for token `v`.
     pub fn allowed(&self) -> Option<&[u32]> {
         self.mask.as_ref().map(SimpleVob::as_slice)
+    }
+
+    /// Bytes of its lexer, by the library's estimate.
+    pub fn lexer_bytes(&self) -> usize {
+        self.place.lexer_bytes()
     }
 }
 
