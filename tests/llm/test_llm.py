@@ -339,7 +339,11 @@ def test_requests_wait_for_pages_and_survive_preemption(folder: Path) -> None:
         max_context=128,
         chunk_tokens=16,
     ) as scarce:
-        assert [a.token_ids for a in scarce.generate(texts, **options)] == expected
+        # Where this thread is held up, steps end some requests before it has sent the others.
+        for _ in range(20):
+            assert [a.token_ids for a in scarce.generate(texts, **options)] == expected
+            if scarce.load().preemptions:
+                break
         assert scarce.load().preemptions > 0
 
 
