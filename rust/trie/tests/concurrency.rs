@@ -44,10 +44,10 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
     let memory = DraftMemory::new(config).expect("a valid config");
     let writing = AtomicU32::new(num_writers);
     let failed = AtomicBool::new(false);
-    let drafted = AtomicU32::new(0);
+    let (drafted, taught) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         for writer in 0..num_writers {
-            let (memory, writing) = (&memory, &writing);
+            let (memory, writing, taught) = (&memory, &writing, &taught);
             scope.spawn(move || {
                 for number in 0..documents_per_writer {
                     let shared = memory.namespace("shared");
@@ -58,6 +58,7 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                         let mut insertion = shared.begin();
                         text.chunks(11).for_each(|piece| insertion.push(piece));
                     }
+                    taught.fetch_add(1, Ordering::Release);
                 }
                 writing.fetch_sub(1, Ordering::Release);
             });
@@ -66,9 +67,10 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
             let (memory, writing, failed, drafted) = (&memory, &writing, &failed, &drafted);
             scope.spawn(move || {
                 let mut step = reader;
+                let mut rounds_after = 0;
                 loop {
-                    // One more round after the writers have stopped, so that every reader drafts.
-                    let last = writing.load(Ordering::Acquire) == 0;
+                    // Every family after the writers have stopped, so that every reader drafts.
+                    rounds_after += u32::from(writing.load(Ordering::Acquire) == 0);
                     let shared = memory.namespace("shared");
                     let mut drafter = Drafter::new(matches_only(), Some(Arc::clone(&shared)));
                     let context = &document(step % NUM_FAMILIES, step)[..12];
@@ -85,13 +87,13 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     }
                     drafted.fetch_add(tree.len() as u32, Ordering::Relaxed);
                     step += 1;
-                    if last {
+                    if rounds_after == NUM_FAMILIES {
                         break;
                     }
                 }
             });
         }
-        let (memory, writing, folder) = (&memory, &writing, &folder);
+        let (memory, writing, folder, taught) = (&memory, &writing, &folder, &taught);
         scope.spawn(move || {
             let mut round = 0;
             while writing.load(Ordering::Acquire) > 0 {
@@ -100,7 +102,10 @@ fn stress(num_readers: u32, num_writers: u32, documents_per_writer: u32) {
                     .expect("a writable folder");
                 assert!(memory.bytes() <= capacity_bytes);
                 round += 1;
-                if round % 4 == 0 {
+                // Never what nobody teaches again.
+                let is_early =
+                    taught.load(Ordering::Acquire) < num_writers * documents_per_writer / 2;
+                if round % 4 == 0 && is_early {
                     memory.forget("shared").expect("a disk");
                 }
             }
