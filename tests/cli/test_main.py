@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spectrie.cli import COMMANDS, main
-from spectrie.model.machine import PLAIN_ON_GPU
+from spectrie.model.machine import FAST_ON_GPU
 from tests.client.scripted import Server, delta, fail, finished, started
 
 
@@ -111,15 +111,16 @@ def test_doctor_names_what_it_looked_at(
     assert "spectrie models fetch smollm2-135m" in output
 
 
-def test_doctor_says_that_a_gpu_decodes_without_drafts(
+def test_doctor_says_which_arithmetic_a_gpu_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    from bench.gpu.simulated import NAME, simulated_gpu
+
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
-    main(["doctor", "smollm2-135m"])
-    assert f"NVIDIA H200; {PLAIN_ON_GPU}" in capsys.readouterr().out
+    with simulated_gpu():
+        main(["doctor", "smollm2-135m"])
+    assert f"{NAME}; {FAST_ON_GPU}" in capsys.readouterr().out
 
 
 def test_closed_pipe_ends_quietly() -> None:

@@ -185,5 +185,6 @@ def test_readme_is_short_and_has_one_table() -> None:
     assert len(tables(README)[0]) == 1 + 6
 
 
-def test_readme_says_where_speculation_does_not_run() -> None:
-    assert "Speculation runs on CPUs only for now; on a GPU the server decodes plainly." in README
+def test_readme_says_where_equal_seeds_may_get_different_answers() -> None:
+    assert "On a GPU, arithmetic is `fast` for now:" in README
+    assert "`--gpu-arithmetic exact` is refused there." in README

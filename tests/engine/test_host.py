@@ -56,17 +56,44 @@ def test_everything_wrong_with_options_is_named_before_a_model_is_loaded(tmp_pat
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_model_on_a_gpu_logs_why_it_drafts_nothing(
+def test_a_model_that_is_not_exact_drafts_at_its_measured_costs_and_says_so(
     exact: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    measured: list[str] = []
+
     class OnGpu(CountingRunner):
-        pass
+        device_name = "some GPU"
+
+        def measure_costs(self) -> tuple[list[int], list[float]]:
+            measured.append("rows")
+            return super().measure_costs()
 
     OnGpu.exact = exact
     monkeypatch.setattr(spectrie.model, "load_runner", lambda *_, **__: OnGpu(), raising=False)
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
+    host = EngineHost(
+        tmp_path,
+        options=EngineOptions(bigrams="off"),
+        deliver=lambda output: None,
+        on_death=lambda error: None,
+    )
+    host.close()
+    assert (f"some GPU: {machine.FAST_ON_GPU}" in caplog.messages) is not exact
+    assert host.speculation == "auto"
+    assert host.can_speculate
+    assert measured == ["rows"]
+
+
+def test_a_model_that_cannot_verify_drafts_decodes_plainly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Plain(CountingRunner):
+        can_speculate = False
+
+    monkeypatch.setattr(spectrie.model, "load_runner", lambda *_, **__: Plain(), raising=False)
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
     host = EngineHost(
         tmp_path,
@@ -75,5 +102,4 @@ def test_a_model_on_a_gpu_logs_why_it_drafts_nothing(
         on_death=lambda error: None,
     )
     host.close()
-    assert (machine.PLAIN_ON_GPU in caplog.messages) is not exact
-    assert host.speculation == ("auto" if exact else "off")
+    assert host.speculation == "off"

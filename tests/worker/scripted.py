@@ -37,6 +37,7 @@ class CountingRunner:
     model_hash = "a" * 64
     numeric_fingerprint = "counting"
     exact = True
+    can_speculate = True
     native = None
 
     def __init__(self) -> None:
@@ -58,6 +59,9 @@ class CountingRunner:
 
     def check(self) -> None:
         """Nothing can be lost."""
+
+    def warm_up(self) -> None:
+        """Nothing is compiled."""
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
         """Cost of a forward by rows."""

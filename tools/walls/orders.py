@@ -25,7 +25,7 @@ GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spect
 # A file outside all folders is its own room.
 ORDERS: dict[str, tuple[str, ...]] = {
     "python/spectrie/model": (
-        "machine plan",
+        "gpu machine plan",
         "config files",
         "gguf operators parallel",
         "decoder sources",
@@ -48,7 +48,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "bench": (
         "__init__",
         "support",
-        "cpu draft router",
+        "cpu draft gpu router",
         "gil hostile overlap routing speculation",
         "against",
         "scale",

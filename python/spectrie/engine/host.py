@@ -123,8 +123,8 @@ class EngineHost:
 
     @property
     def can_speculate(self) -> bool:
-        """Whether speculation is possible: rows must not depend on the rest of the batch."""
-        return self.runner.exact
+        """Whether drafts may be verified."""
+        return self.runner.can_speculate
 
     @property
     def recycles(self) -> bool:
@@ -192,8 +192,8 @@ def max_running(options: EngineOptions, num_pages: int) -> int:
 
 
 def speculation(options: EngineOptions, runner: Runner) -> str:
-    """Returns the mode in use: the option, or `off` if rows depend on the rest of the batch."""
-    return options.speculation if runner.exact else "off"
+    """Returns the mode in use: the option, or `off` if drafts cannot be verified."""
+    return options.speculation if runner.can_speculate else "off"
 
 
 def overlaps(options: EngineOptions, runner: Runner) -> bool:
@@ -226,7 +226,7 @@ def _prepare(
         progress=progress,
     )
     if not runner.exact:
-        log.warning(machine.PLAIN_ON_GPU)
+        log.warning("%s: %s", runner.device_name, machine.FAST_ON_GPU)
     facts = {
         "vocabulary_size": runner.vocabulary_size,
         "eos_token_ids": list(runner.eos_token_ids),
@@ -239,6 +239,7 @@ def _prepare(
         "tokenizer_fingerprint": tokenizer_fingerprint,
     }
     engine = _core.Engine(options.pick(ENGINE) | facts)
-    if runner.exact:
+    runner.warm_up()
+    if runner.can_speculate:
         engine.set_costs(*runner.measure_costs(), *runner.measure_context_cost())
     return engine, runner

@@ -16,6 +16,10 @@ class EngineOptions:
     Attributes:
         device: Device that runs the model.
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
+        gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `fast`: each
+            token is the model's own draw, drafted or not, but equal requests and seeds may get
+            different answers. `exact`: equal answers; not available yet, so that no model starts
+            with it on a GPU.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
@@ -72,6 +76,7 @@ class EngineOptions:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    gpu_arithmetic: Literal["exact", "fast"] = "fast"
     threads: int | None = None
     tensor_parallel: int = 1
     max_context: int | None = None
@@ -112,6 +117,7 @@ class EngineOptions:
 MODEL = (
     "device",
     "dtype",
+    "gpu_arithmetic",
     "threads",
     "tensor_parallel",
     "max_context",

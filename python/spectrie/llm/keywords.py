@@ -15,6 +15,10 @@ class EngineKeywords(TypedDict, total=False):
     Attributes:
         device: Device that runs the model.
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
+        gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `fast`: each
+            token is the model's own draw, drafted or not, but equal requests and seeds may get
+            different answers. `exact`: equal answers; not available yet, so that no model starts
+            with it on a GPU.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
@@ -45,6 +49,7 @@ class EngineKeywords(TypedDict, total=False):
 
     device: str
     dtype: str
+    gpu_arithmetic: Literal["exact", "fast"]
     threads: int | None
     tensor_parallel: int
     max_context: int | None

@@ -34,8 +34,8 @@ __all__ = ["LLM"]
 class LLM:
     """A model in this process, with the server's continuous batching, speculation and sampling.
 
-    Safe to share between threads. Answers depend only on prompt, options and seed: never on
-    speculation or on other requests.
+    Safe to share between threads. On a CPU, answers depend only on prompt, options and seed: never on
+    speculation or on other requests. On a GPU the option `gpu_arithmetic` says what they depend on.
 
     Args:
         model: Folder, `.gguf` file, `smollm2-135m`, or a Hugging Face id.
@@ -102,8 +102,7 @@ class LLM:
             model=self.model_name,
             vocabulary_size=runner.vocabulary_size,
             max_context=runner.max_context,
-            # Drafts need rows that do not depend on the others of their batch.
-            speculate=runner.exact,
+            speculate=runner.can_speculate,
             compile=Grammars(lambda: tokenizer, runner.eos_token_ids).compile,
             generation_config=generation_config,
         )

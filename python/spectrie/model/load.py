@@ -17,6 +17,7 @@ def load_runner(
     *,
     dtype: str = "auto",
     device: str = "auto",
+    gpu_arithmetic: str = "fast",
     threads: int | None = None,
     num_pages: int | None = None,
     kv_memory_bytes: int | None = None,
@@ -33,6 +34,8 @@ def load_runner(
         dtype: `float32`, `bfloat16`, `float16` (GPU), or `auto`: bfloat16 where the CPU multiplies it
             natively (AVX512-BF16 or AMX) and on a GPU, else float32.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+        gpu_arithmetic: Arithmetic on a GPU: `fast`, or `exact`, which this build refuses there. A CPU is
+            always exact.
         threads: CPU threads; by default the fastest count, measured once and kept on disk.
         num_pages: Pages of 16 tokens in the key-value cache; takes precedence over `kv_memory_bytes`.
         kv_memory_bytes: Size of that cache; by default 40 % of the free memory, at most 32 full
@@ -56,6 +59,7 @@ def load_runner(
         Path(folder),
         dtype=dtype,
         device=device,
+        gpu_arithmetic=gpu_arithmetic,
         threads=threads,
         num_pages=num_pages,
         kv_memory_bytes=kv_memory_bytes,

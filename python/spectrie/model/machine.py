@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 __all__ = [
-    "PLAIN_ON_GPU",
+    "FAST_ON_GPU",
     "available_memory_bytes",
     "bf16_flags",
     "cpu_class",
@@ -18,11 +18,11 @@ __all__ = [
     "num_cores",
 ]
 
-PLAIN_ON_GPU = (
-    "speculation is off: on a GPU this build decodes plainly, "
-    "because the result of a row there depends on the other rows of its batch"
+FAST_ON_GPU = (
+    "arithmetic is fast: each token is the model's own draw, drafted or not, but equal requests and "
+    "seeds may get different answers, because a result depends on the other rows of its batch"
 )
-"""Why nothing is drafted for a model on a GPU."""
+"""What `gpu_arithmetic` `fast` gives up."""
 
 
 # Instructions that code is chosen by.

@@ -15,7 +15,7 @@ from typing import Literal
 
 from spectrie.errors import SpectrieError
 from spectrie.model.files.store import cache_folder, entry
-from spectrie.model.machine import PLAIN_ON_GPU, bf16_flags, cpu_flags, num_cores
+from spectrie.model.machine import FAST_ON_GPU, bf16_flags, cpu_flags, num_cores
 
 __all__ = ["Check", "run_checks"]
 
@@ -118,11 +118,11 @@ def _cgroup_limit() -> int | None:
 def _gpu() -> Check:
     if util.find_spec("torch") is None:
         return Check("gpu", "ok", "not checked without torch")
-    import torch
+    from spectrie.model import gpu
 
-    if not torch.cuda.is_available():
+    if not gpu.is_available():
         return Check("gpu", "ok", "none: models run on the CPU")
-    return Check("gpu", "note", f"{torch.cuda.get_device_name(0)}; {PLAIN_ON_GPU}")
+    return Check("gpu", "note", f"{gpu.name(gpu.device(0))}; {FAST_ON_GPU}")
 
 
 def _cache() -> Check:

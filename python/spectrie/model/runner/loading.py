@@ -11,7 +11,7 @@ import torch
 
 from spectrie import _core
 from spectrie.errors import ConfigError, ModelError, RankLost
-from spectrie.model import machine
+from spectrie.model import gpu, machine
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
 from spectrie.model.decoder.decoder import Decoder, DecoderWeights
@@ -36,6 +36,7 @@ class LoadOptions:
     folder: Path
     dtype: str
     device: str
+    gpu_arithmetic: str
     threads: int | None
     num_pages: int | None
     kv_memory_bytes: int | None
@@ -81,15 +82,16 @@ def load(
     """See `spectrie.model.load_runner`."""
     if tensor_parallel < 1:
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
-    chosen = _device(options.device)
-    dtype = str(_dtype(options.dtype, chosen)).removeprefix("torch.")
-    options = replace(options, dtype=dtype, device=chosen.type)
+    device = _device(options.device)
+    _check_arithmetic(options.gpu_arithmetic, device)
+    dtype = str(_dtype(options.dtype, device)).removeprefix("torch.")
+    options = replace(options, dtype=dtype, device=device)
     if tensor_parallel == 1:
         loaded = assemble(options, progress=progress)
         runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
     else:
         runner = _load_ranks(options, tensor_parallel, rank_timeout_s, progress)
-    if options.threads is None and chosen.type == "cpu":
+    if options.threads is None and device == "cpu":
         if progress is not None:
             progress("choosing the number of threads")
         runner.choose_threads(max(1, machine.num_cores() // tensor_parallel))
@@ -106,10 +108,8 @@ def _load_ranks(
             f"tensor_parallel is {size}, but this process may use {machine.num_cores()} cores, and "
             f"each rank needs one: use at most {machine.num_cores()}"
         )
-    if options.device == "cuda" and torch.cuda.device_count() < size:
-        raise ConfigError(
-            f"tensor_parallel is {size}, but torch sees {torch.cuda.device_count()} CUDA devices"
-        )
+    if options.device == "cuda" and gpu.count() < size:
+        raise ConfigError(f"tensor_parallel is {size}, but torch sees {gpu.count()} CUDA devices")
     ranks = Ranks(size, timeout_s, asdict(options) | {"folder": str(options.folder)})
     try:
         loaded = assemble(options, seat=ranks.seat, ready=ranks.wait_ready, progress=progress)
@@ -150,8 +150,8 @@ def assemble(
     size = 1 if seat is None else seat.size
     on_cpu = options.device == "cpu"
     place = _Place(
-        torch.device("cpu" if on_cpu else f"cuda:{0 if seat is None else seat.rank}"),
-        _dtype(options.dtype, torch.device(options.device)),
+        torch.device("cpu") if on_cpu else gpu.device(0 if seat is None else seat.rank),
+        _dtype(options.dtype, options.device),
         _open_measurements(),
     )
     if options.threads is not None and options.threads < 1:
@@ -166,7 +166,7 @@ def assemble(
             config, weights, dtype=place.dtype, threads=team, report=report, split=split
         )
     else:
-        torch.cuda.set_device(place.device)
+        gpu.use(place.device)
         parts = DecoderWeights(config, weights, place.dtype, place.device, split)
     weights.check_all_taken([HEAD] if config.tied_head else [])
     del weights
@@ -180,7 +180,9 @@ def assemble(
         num_pages=options.num_pages,
         memory_bytes=options.kv_memory_bytes,
         max_context=options.max_context,
-        available_bytes=_available_bytes(place.device) * (1 if on_cpu else size),
+        available_bytes=(
+            machine.available_memory_bytes() if on_cpu else gpu.free_bytes(place.device) * size
+        ),
     )
     if group is not None:
         # The ranks' free memory differs; rank 0's decides.
@@ -238,32 +240,38 @@ def _open_measurements() -> Measurements:
         return Measurements(None)
 
 
-def _device(name: str) -> torch.device:
+def _device(name: str) -> str:
+    """Returns `cpu` or `cuda`."""
     if name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device is {name!r}; allowed: auto, cpu, cuda")
-    has_cuda = torch.cuda.is_available()
-    if name == "cuda" and not has_cuda:
+    has_gpu = gpu.is_available()
+    if name == "cuda" and not has_gpu:
         raise ConfigError("device is 'cuda', but torch sees no CUDA device")
-    return torch.device("cuda" if name == "cuda" or (name == "auto" and has_cuda) else "cpu")
+    return "cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu"
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
+def _check_arithmetic(name: str, device: str) -> None:
+    if name not in ("exact", "fast"):
+        raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: exact, fast")
+    if name == "exact" and device == "cuda":
+        raise ConfigError(
+            "gpu_arithmetic is 'exact', which this build cannot compute on a GPU yet: choose 'fast' "
+            "(each token is the model's own draw, but equal requests and seeds may get different "
+            "answers), or device 'cpu', which is always exact"
+        )
+
+
+def _dtype(name: str, device: str) -> torch.dtype:
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name == "auto":
         # By CPU feature and never by timing, so that equal machines compute equal bits.
-        fast = device.type == "cuda" or machine.bf16_flags()
+        fast = device == "cuda" or machine.bf16_flags()
         return torch.bfloat16 if fast else torch.float32
     if name not in dtypes:
         raise ConfigError(f"dtype is {name!r}; allowed: auto, float32, bfloat16, float16")
-    if name == "float16" and device.type == "cpu":
+    if name == "float16" and device == "cpu":
         raise ConfigError("dtype is 'float16'; allowed on a CPU: auto, float32, bfloat16")
     return dtypes[name]
-
-
-def _available_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return machine.available_memory_bytes()
 
 
 def _info(
@@ -271,12 +279,13 @@ def _info(
 ) -> RunnerInfo:
     digest = model_hash(options.folder, place.measurements)
     dtype_name = str(place.dtype).removeprefix("torch.")
-    if place.device.type == "cpu":
+    on_cpu = options.device == "cpu"
+    if on_cpu:
         device_name = "cpu"
         arithmetic = _core.cpu_arithmetic(bfloat16=place.dtype == torch.bfloat16)
     else:
-        device_name = torch.cuda.get_device_name(place.device)
-        arithmetic = f"{device_name}/torch{torch.__version__}"
+        device_name = gpu.name(place.device)
+        arithmetic = f"{device_name}/torch{torch.__version__}/{options.gpu_arithmetic}"
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
@@ -287,10 +296,10 @@ def _info(
         max_batch_rows=options.max_batch_rows,
         kv_bytes=size.bytes,
         dtype_name=dtype_name,
-        device=place.device,
         device_name=device_name,
         model_hash=digest,
         arithmetic=f"{digest}/{dtype_name}/{arithmetic}/kernels{KERNEL_VERSION}",
-        exact=place.device.type == "cpu",
+        exact=on_cpu or options.gpu_arithmetic == "exact",
+        can_speculate=True,
         ranks=ranks,
     )

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "RunnerInfo"]
 
-_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+_TREE_ROWS = 64
+_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, _TREE_ROWS)
+# A GPU's curve is flat and then bends: a line through its first points would miss the rest by far.
+_GPU_COST_ROWS = (*_COST_ROWS, 128, 256, 512)
 _COST_CONTEXT = 256
 _COST_SECONDS = 1.2
 _LONG_CONTEXT = 1024
@@ -36,7 +39,10 @@ class RunnerInfo:
         bigram_prefix: Returns the ids of the shortest text that anything can follow.
         kv_bytes: Size of the key-value cache; memory is allocated as pages are used.
         arithmetic: Everything that the bits of a logit depend on, besides the preceding tokens.
-        exact: Whether a row's logits are independent of the other rows in the batch, bit by bit.
+        exact: Whether a row's logits are independent of the other rows in the batch, bit by bit, so
+            that equal requests and seeds get equal answers, with and without drafts.
+        can_speculate: Whether drafts may be verified: every token is the model's own draw, `exact` or
+            not.
         ranks: Processes that share the model; they affect times, never bits.
     """
 
@@ -49,12 +55,17 @@ class RunnerInfo:
     max_batch_rows: int
     kv_bytes: int
     dtype_name: str
-    device: torch.device
     device_name: str
     model_hash: str
     arithmetic: str
     exact: bool
+    can_speculate: bool
     ranks: int = 1
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes the forward."""
+        return self.device_name != "cpu"
 
 
 class Runner:
@@ -145,8 +156,13 @@ class Runner:
 
     @property
     def exact(self) -> bool:
-        """Whether a row's logits are independent of the other rows, bit by bit. Speculation needs it."""
+        """Whether a row's logits are independent of the other rows, bit by bit."""
         return self.info.exact
+
+    @property
+    def can_speculate(self) -> bool:
+        """Whether drafts may be verified, by exact arithmetic or not."""
+        return self.info.can_speculate
 
     @property
     def native(self) -> _core.CpuDecoder | None:
@@ -160,7 +176,7 @@ class Runner:
 
     @property
     def numeric_fingerprint(self) -> str:
-        """Workers of equal fingerprint return equal tokens for equal requests and seeds."""
+        """Exact workers of equal fingerprint return equal tokens for equal requests and seeds."""
         return self.info.arithmetic
 
     def step(self, plan: PlanArrays) -> StepResult:
@@ -216,6 +232,16 @@ class Runner:
             self._measurements.put(key, fastest, on_disk=not busy)
         self.set_threads(fastest)
 
+    def warm_up(self) -> None:
+        """Computes a forward of every size that `measure_costs` times, on a GPU.
+
+        There the first forward of a size compiles or reads its kernels, which no request shall wait for.
+        Overwrites the cache's first pages: call it before serving.
+        """
+        if self.info.on_gpu:
+            for num_rows in self._cost_rows:
+                self.step(self._cost_plan(num_rows))
+
     def measure_costs(self) -> tuple[list[int], list[float]]:
         """Measures a forward by its number of rows, at a context of about 256 tokens.
 
@@ -225,7 +251,7 @@ class Runner:
         Returns:
             Row counts, ascending, and the milliseconds of one forward for each.
         """
-        rows = [n for n in _COST_ROWS if n <= min(self.info.max_batch_rows, self.max_context)]
+        rows = self._cost_rows
         work = f"threads{self._threads}{self._ranks} {self.info.arithmetic}"
         key = f"step costs {rows} {work} on {machine.cpu_class()}"
         stored = self._measurements.get(key)
@@ -265,21 +291,32 @@ class Runner:
         return _COST_CONTEXT, cost
 
     @property
+    def _cost_rows(self) -> list[int]:
+        """Sizes of the forwards that are timed."""
+        most = min(self.info.max_batch_rows, self.max_context)
+        return [n for n in (_GPU_COST_ROWS if self.info.on_gpu else _COST_ROWS) if n <= most]
+
+    @property
     def _ranks(self) -> str:
         """Prefix of the keys of measured times."""
         return f" ranks{self.info.ranks}" if self.info.ranks > 1 else ""
 
     def _cost_plan(self, num_rows: int, context: int = _COST_CONTEXT) -> StepPlan:
-        kv_len = max(min(context, self.max_context - num_rows), 0)
-        pages = range(-(-(kv_len + num_rows) // self.page_size))
+        """A step of as few requests as these rows fit into, each a tree of one path."""
         # Unlike each other, so that they choose unlike experts where there are any.
         tokens = [row * self.vocabulary_size // num_rows for row in range(num_rows)]
+        parts = [tokens[first : first + _TREE_ROWS] for first in range(0, num_rows, _TREE_ROWS)]
+        return StepPlan.joined([self._path(part, context) for part in parts])
+
+    def _path(self, tokens: list[int], context: int) -> StepPlan:
+        kv_len = max(min(context, self.max_context - len(tokens)), 0)
+        pages = range(-(-(kv_len + len(tokens)) // self.page_size))
         return StepPlan.single(
             tokens,
             kv_len=kv_len,
             pages=list(pages),
-            parents=list(range(-1, num_rows - 1)),
-            top_rows=list(range(num_rows)),
+            parents=list(range(-1, len(tokens) - 1)),
+            top_rows=list(range(len(tokens))),
             page_size=self.page_size,
         )
 
@@ -293,8 +330,7 @@ class Runner:
         end = time.perf_counter() + seconds
         while len(times) < 3 or time.perf_counter() < end:
             start = time.perf_counter()
-            self.step(plan)
-            if self.info.device.type == "cuda":
-                torch.cuda.synchronize()
+            # As a step does; a GPU has then finished.
+            self.step(plan).logits.cpu()
             times.append((time.perf_counter() - start) * 1e3)
         return min(times)

@@ -25,6 +25,13 @@ rows! {
     dtype = Value::text("auto")
         => machine(Kind::Choice(&["auto", "float32", "bfloat16", "float16"]))
         .flag("dtype", RUNNERS);
+    /// Arithmetic of a model on a GPU; on a CPU it is always exact.
+    ///
+    /// `fast`: each token is the model's own draw, drafted or not, but equal requests and seeds may
+    /// get different answers. `exact`: equal answers; not available yet, so that no model starts with
+    /// it on a GPU.
+    gpu_arithmetic = Value::text("fast") => machine(Kind::Choice(&["exact", "fast"]))
+        .flag("gpu_arithmetic", RUNNERS);
     /// Threads per worker, or per rank of a worker.
     threads = Value::None => machine(at_least(1))
         .flag("threads", RUNNERS).flag_range(1.0, 1024.0).shown("measured once");

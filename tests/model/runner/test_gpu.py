@@ -1,0 +1,115 @@
+"""A runner on a GPU: its arithmetic, what it says about it, and the costs that it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bench.gpu.simulated import NAME, simulated_gpu
+from spectrie.errors import ConfigError
+from spectrie.model import Runner, load_runner
+from spectrie.model.plan import PlanArrays, StepPlan, StepResult
+from tests.model.stepping import tokens
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.fixture
+def on_gpu() -> Iterator[None]:
+    with simulated_gpu():
+        yield
+
+
+def load(folder: Path, **options: Any) -> Runner:
+    given: dict[str, Any] = {"dtype": "float32", "threads": 1, "num_pages": 30} | options
+    return load_runner(folder, **given)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_fast_arithmetic_on_a_gpu_speculates_and_is_not_exact(tiny: Path) -> None:
+    runner = load(tiny)
+    assert runner.device_name == NAME
+    assert runner.info.on_gpu
+    assert runner.can_speculate
+    assert not runner.exact
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_exact_arithmetic_on_a_gpu_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot compute on a GPU yet: choose 'fast'"):
+        load(tmp_path / "no model is here", gpu_arithmetic="exact")
+
+
+def test_unknown_arithmetic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gpu_arithmetic is 'quick'; allowed: exact, fast"):
+        load(tmp_path / "no model is here", gpu_arithmetic="quick")
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+def test_a_cpu_is_exact_whatever_is_asked_of_a_gpu(tiny: Path, arithmetic: str) -> None:
+    runner = load(tiny, device="cpu", gpu_arithmetic=arithmetic)
+    assert runner.exact
+    assert runner.can_speculate
+    assert not runner.info.on_gpu
+    assert runner.numeric_fingerprint == load(tiny, device="cpu").numeric_fingerprint
+
+
+def test_the_fingerprint_names_the_arithmetic_of_a_gpu(tiny: Path) -> None:
+    on_cpu = load(tiny, device="cpu").numeric_fingerprint
+    with simulated_gpu():
+        on_gpu = load(tiny).numeric_fingerprint
+    assert "/fast/" in on_gpu
+    assert "/fast/" not in on_cpu
+    assert on_gpu != on_cpu
+
+
+def test_a_gpu_computes_what_a_cpu_does(tiny: Path) -> None:
+    plan = StepPlan.single(
+        tokens(12, 200), kv_len=0, pages=[3, 7], parents=[-1, 0, 0, 1, 1, 2, 3, 3, 3, 5, 5, 6]
+    )
+    expected = load(tiny, device="cpu").forward(plan)
+    with simulated_gpu():
+        torch.testing.assert_close(load(tiny).forward(plan), expected, rtol=1e-4, atol=1e-4)
+
+
+def sizes_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of each forward from now on."""
+    sizes: list[int] = []
+    step = Runner.step
+
+    def counted(runner: Runner, plan: PlanArrays) -> StepResult:
+        sizes.append(len(plan.row_token))
+        return step(runner, plan)
+
+    monkeypatch.setattr(Runner, "step", counted)
+    return sizes
+
+
+SIZES = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512]
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_costs_on_a_gpu_reach_to_the_largest_step(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectrie.model.runner.runner._COST_SECONDS", 0.0)
+    sizes = sizes_of(monkeypatch)
+    rows, times = load(tiny, num_pages=32).measure_costs()
+    assert rows == SIZES
+    assert set(sizes) == set(SIZES)
+    assert times == sorted(times)
+
+
+def test_a_gpu_computes_every_size_before_it_serves(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = sizes_of(monkeypatch)
+    with simulated_gpu():
+        load(tiny, num_pages=32).warm_up()
+    assert sizes == SIZES
+    load(tiny, device="cpu").warm_up()
+    assert sizes == SIZES
