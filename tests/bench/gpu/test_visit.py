@@ -1,0 +1,144 @@
+"""A visit without a device: the same code, all of it, and faults that end nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.gpu import visit
+from bench.gpu.check import Check
+from bench.gpu.stages import REQUIREMENTS, STAGES, Stage
+
+ROOT = Path(__file__).resolve().parents[3]
+MARK = "@pytest.mark." + "gpu"
+PLANTED = f"""
+import os
+import pytest
+
+{MARK}
+@pytest.mark.parametrize("size", [1, 2])
+def test_planted_fault(size):
+    assert size == 0, f"planted at {{size}}"
+
+{MARK}
+def test_planted_end():
+    os._exit(9)
+
+{MARK}
+def test_after_the_end():
+    pass
+
+def test_of_no_gpu():
+    assert False
+"""
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd="/",
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> None:
+    planted = tmp_path / "test_planted.py"
+    planted.write_text(PLANTED, encoding="utf-8")
+    script = str(ROOT / "bench" / "gpu" / "visit.py")
+    tests = [str(ROOT / "kernels" / "tests"), str(planted)]
+    done = run(
+        script, "smoke", "--dry", "--out", str(tmp_path), "--commit", "abc", "--tests", *tests
+    )
+    assert done.returncode == 1, done.stderr
+    content = json.loads((tmp_path / "gpu-dry.json").read_text(encoding="utf-8"))
+    (stage,) = content["stages"]
+    assert (stage["stage"], stage["commit"]) == ("smoke", "abc")
+    assert content["device"]["name"] == "dry"
+    assert content["device"]["copy_bytes_per_second"] > 0
+    assert content["device"]["matrix_flops_per_second"] > 0
+
+    rows: list[dict[str, Any]] = stage["rows"]
+    for row in rows:
+        assert set(row) - {"error"} == {"check", "name", "state", "seconds", "values"}
+        assert ("error" in row) == (row["state"] != "ok")
+    faults = [row for row in rows if row["state"] == "fault"]
+    assert [row["name"].rpartition("::")[2] for row in faults] == [
+        "test_planted_fault",
+        "test_planted_end",
+    ]
+    assert "planted at 1" in faults[0]["error"]
+    assert "code 9" in faults[1]["error"]
+    assert all(row["error"] in done.stdout for row in faults)
+
+    counts = Counter((row["check"], row["state"]) for row in rows)
+    assert counts["requirements", "ok"] == len(REQUIREMENTS)
+    assert counts["device", "ok"] == 3
+    assert counts["tests", "ok"] == 3 + 1
+    assert counts["answers", "ok"] == 2
+    kernels = {row["name"].split()[0] for row in rows if row["check"] == "forms"}
+    assert kernels == {
+        "_split_kernel",
+        "_combine_kernel",
+        "_row_argmax_kernel",
+        "_verify_greedy_kernel",
+    }
+    off, on = [row["values"] for row in rows if row["check"] == "answers" and row["state"] == "ok"]
+    assert off["drafted_tokens"] == 0
+    assert on["accepted_tokens"] > 0
+    assert on["verify_steps"] < off["verify_steps"]
+    assert "/fast/" in on["fingerprint"]
+    # The clock counts its readings: no time of this machine is taken for a measurement.
+    assert {row["seconds"] for row in rows if row["check"] == "tests"} <= {0.0, 0.001}
+
+
+def test_the_command_needs_no_library() -> None:
+    blocked = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'triton', 'pytest']))"
+    )
+    code = f"{blocked}; from bench.gpu.visit import main; main(['--help'])"
+    done = run("-c", code, PYTHONPATH=os.pathsep.join(visit.PATHS))
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in STAGES)
+    as_module = run("-m", "bench.gpu.visit", "--help", PYTHONPATH=str(ROOT))
+    assert as_module.stdout == done.stdout
+
+
+def test_what_a_machine_lacks_is_a_fault_and_skips_what_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = Check("kernels", "no.such.module:items", ("json", "none_of_this_name"))
+    stage = Stage("about", limit_s=60.0, item_limit_s=1.0, checks=(check,))
+    monkeypatch.setattr(visit, "STAGES", {"smoke": stage})
+    monkeypatch.setattr(visit, "REQUIREMENTS", ("json", "none_of_this_name", "none.of.this"))
+    assert visit.main(["smoke", "--dry", "--out", str(tmp_path), "--commit", "abc"]) == 1
+    printed = capsys.readouterr().out
+    assert "1 ok, 2 fault, 2 skipped" in printed
+    assert "the machine has no none_of_this_name" in printed
+    assert "skipped: kernels: all\nneeds none_of_this_name" in printed
+
+
+def test_modules_are_looked_for_without_being_imported() -> None:
+    names = ("xmlrpc.server", "none_of_this_name", "none.of.this")
+    sys.modules.pop("xmlrpc.server", None)
+    assert visit.lacking(names) == {"none_of_this_name", "none.of.this"}
+    assert "xmlrpc.server" not in sys.modules
+
+
+def test_every_check_of_every_stage_is_there_and_needs_what_is_looked_for() -> None:
+    for stage in STAGES.values():
+        assert stage.limit_s <= 360
+        for check in stage.checks:
+            module, _, function = check.items.partition(":")
+            file = ROOT / f"{module.replace('.', '/')}.py"
+            assert f"def {function}(settings" in file.read_text(encoding="utf-8")
+            assert set(check.needs) <= set(REQUIREMENTS)
