@@ -14,8 +14,20 @@ import torch
 
 from spectrie_kernels import reference
 from spectrie_kernels.layout import TreeLayout
+from spectrie_kernels.linear_tiles import LinearTiles
+from spectrie_kernels.linear_weight import LinearWeight
+from spectrie_kernels.sum_order import SumOrder
 
-__all__ = ["TreeLayout", "has_triton", "row_argmax", "tree_attention", "verify_greedy"]
+__all__ = [
+    "LinearTiles",
+    "LinearWeight",
+    "SumOrder",
+    "TreeLayout",
+    "has_triton",
+    "row_argmax",
+    "tree_attention",
+    "verify_greedy",
+]
 
 
 def has_triton() -> bool:

@@ -41,7 +41,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "kernels/spectrie_kernels": (
-        "layout",
+        "layout sum_order",
+        "linear_tiles linear_weight",
         "device reference",
         "__init__",
     ),
