@@ -16,14 +16,17 @@ from spectrie_kernels import reference
 from spectrie_kernels.layout import TreeLayout
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
-from spectrie_kernels.sum_order import SumOrder
+from spectrie_kernels.sum_order import SumOrder, sum_nest
 
 __all__ = [
     "LinearTiles",
     "LinearWeight",
     "SumOrder",
     "TreeLayout",
+    "add_rank_sums",
     "has_triton",
+    "linear",
+    "linear_workspace",
     "row_argmax",
     "tree_attention",
     "verify_greedy",
@@ -131,6 +134,123 @@ def verify_greedy(
 
         return triton_form.verify_greedy(*arguments)
     return reference.verify_greedy(*arguments)
+
+
+def linear(
+    x: torch.Tensor,
+    weight: LinearWeight,
+    out: torch.Tensor | None = None,
+    *,
+    workspace: torch.Tensor | None = None,
+    tiles: LinearTiles | None = None,
+) -> torch.Tensor:
+    """Computes x @ weight^T + bias; on a GPU a row's bits depend on that row and the weight alone.
+
+    Sums are float32 in the weight's order, whatever the rows beside it and the tiles. Given `out`
+    and `workspace` it allocates nothing; it never waits for the device.
+
+    Args:
+        x: [rows, in_features], contiguous, dtype and device of the weight.
+        weight: The matrix, its order and its bias.
+        out: [rows, out_features], contiguous, written and returned: of the dtype of `x`, or
+            float32 for a head or for a sum that a rank sends. None makes one of the dtype of `x`.
+        workspace: float32, contiguous, at least `linear_workspace` elements, for use by one call at
+            a time. None makes one where it is needed.
+        tiles: How the work is cut, for speed alone; None takes untuned ones for the shape.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: A shape, dtype, device or tile does not fit; the message names it.
+    """
+    rows = x.shape[0]
+    if tiles is None:
+        tiles = LinearTiles.of(rows, weight.order, x.element_size())
+    if out is None:
+        out = x.new_empty((rows, weight.out_features))
+    check_linear(x, weight, out)
+    if not _runs_triton(x):
+        return reference.linear(x, weight, out)
+    from spectrie_kernels.device import linear as triton_form
+
+    tiles.check(weight.order, weight.out_features)
+    if workspace is not None:
+        check_workspace(workspace, linear_workspace(rows, weight, tiles), x.device)
+    return triton_form.linear(x, weight, out, workspace, tiles)
+
+
+def linear_workspace(rows: int, weight: LinearWeight, tiles: LinearTiles | None = None) -> int:
+    """Returns how many float32 elements `linear` needs as workspace for `rows` rows, or 0."""
+    if tiles is None:
+        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+    return weight.order.segments * rows * weight.out_features if tiles.split else 0
+
+
+def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:
+    """Adds the sums of ranks that share a weight's terms: the bits of one rank with all terms.
+
+    Args:
+        sums: [ranks, rows, out_features] float32, contiguous; 1, 2, 4 or 8 ranks, in their order,
+            each the result of `linear` with `SumOrder.shard` and without bias.
+        bias: [out_features], or None.
+        out: [rows, out_features], contiguous, any floating dtype; written and returned.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: A shape or dtype does not fit; the message names it.
+    """
+    if sums.dim() != 3 or sums.dtype != torch.float32 or not sums.is_contiguous():
+        raise ValueError(
+            f"sums are {sums.dtype} {list(sums.shape)}, expected float32 [ranks, rows, "
+            "out_features], contiguous"
+        )
+    if out.shape != sums.shape[1:] or not out.is_contiguous():
+        raise ValueError(
+            f"out has shape {list(out.shape)}, expected {list(sums.shape[1:])}, contiguous"
+        )
+    if bias is not None and bias.shape != sums.shape[2:]:
+        raise ValueError(f"bias has shape {list(bias.shape)}, expected {list(sums.shape[2:])}")
+    sum_nest(sums.shape[0], pairwise=True)
+    if _runs_triton(sums):
+        from spectrie_kernels.device import linear as triton_form
+
+        return triton_form.add_rank_sums(sums, bias, out)
+    return reference.add_rank_sums(sums, bias, out)
+
+
+def check_linear(x: torch.Tensor, weight: LinearWeight, out: torch.Tensor) -> None:
+    """Raises ValueError naming the first argument of `linear` that does not fit."""
+    values = weight.values
+    if x.dim() != 2 or x.shape[1] != weight.in_features or not x.is_contiguous():
+        raise ValueError(
+            f"x has shape {list(x.shape)}, expected [rows, {weight.in_features}], contiguous"
+        )
+    if x.dtype != values.dtype or x.device != values.device:
+        raise ValueError(
+            f"x is {x.dtype} on {x.device}, the weight {values.dtype} on {values.device}"
+        )
+    expected = [x.shape[0], weight.out_features]
+    if list(out.shape) != expected or not out.is_contiguous():
+        raise ValueError(f"out has shape {list(out.shape)}, expected {expected}, contiguous")
+    if out.dtype not in (x.dtype, torch.float32) or out.device != x.device:
+        raise ValueError(
+            f"out is {out.dtype} on {out.device}, expected {x.dtype} or float32 on {x.device}"
+        )
+
+
+def check_workspace(workspace: torch.Tensor, elements: int, device: torch.device) -> None:
+    """Raises ValueError if a workspace is of the wrong kind or smaller than `elements`."""
+    if workspace.dtype != torch.float32 or workspace.device != device:
+        raise ValueError(
+            f"workspace is {workspace.dtype} on {workspace.device}, expected float32 on {device}"
+        )
+    if workspace.numel() < elements or not workspace.is_contiguous():
+        raise ValueError(
+            f"workspace has {workspace.numel()} elements, expected {elements} or more, contiguous"
+        )
 
 
 def check_attention(
