@@ -43,6 +43,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "kernels/spectrie_kernels": (
         "layout sum_order",
         "linear_tiles linear_weight",
+        "checks",
         "device reference",
         "__init__",
     ),

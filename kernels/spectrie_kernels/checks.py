@@ -1,0 +1,86 @@
+"""Whether the arguments of a kernel fit one another."""
+
+from __future__ import annotations
+
+import torch
+
+from spectrie_kernels.layout import TreeLayout
+from spectrie_kernels.linear_weight import LinearWeight
+from spectrie_kernels.sum_order import sum_nest
+
+__all__ = ["check_attention", "check_linear", "check_rank_sums", "check_workspace"]
+
+
+def check_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
+    """Raises ValueError naming the first argument of `add_rank_sums` that does not fit."""
+    if sums.dim() != 3 or sums.dtype != torch.float32 or not sums.is_contiguous():
+        raise ValueError(
+            f"sums are {sums.dtype} {list(sums.shape)}, expected float32 [ranks, rows, "
+            "out_features], contiguous"
+        )
+    if out.shape != sums.shape[1:] or not out.is_contiguous():
+        raise ValueError(
+            f"out has shape {list(out.shape)}, expected {list(sums.shape[1:])}, contiguous"
+        )
+    if bias is not None and bias.shape != sums.shape[2:]:
+        raise ValueError(f"bias has shape {list(bias.shape)}, expected {list(sums.shape[2:])}")
+    sum_nest(sums.shape[0], pairwise=True)
+
+
+def check_linear(x: torch.Tensor, weight: LinearWeight, out: torch.Tensor) -> None:
+    """Raises ValueError naming the first argument of `linear` that does not fit."""
+    values = weight.values
+    if x.dim() != 2 or x.shape[1] != weight.in_features or not x.is_contiguous():
+        raise ValueError(
+            f"x has shape {list(x.shape)}, expected [rows, {weight.in_features}], contiguous"
+        )
+    if x.dtype != values.dtype or x.device != values.device:
+        raise ValueError(
+            f"x is {x.dtype} on {x.device}, the weight {values.dtype} on {values.device}"
+        )
+    expected = [x.shape[0], weight.out_features]
+    if list(out.shape) != expected or not out.is_contiguous():
+        raise ValueError(f"out has shape {list(out.shape)}, expected {expected}, contiguous")
+    if out.dtype not in (x.dtype, torch.float32) or out.device != x.device:
+        raise ValueError(
+            f"out is {out.dtype} on {out.device}, expected {x.dtype} or float32 on {x.device}"
+        )
+
+
+def check_workspace(workspace: torch.Tensor, elements: int, device: torch.device) -> None:
+    """Raises ValueError if a workspace is of the wrong kind or smaller than `elements`."""
+    if workspace.dtype != torch.float32 or workspace.device != device:
+        raise ValueError(
+            f"workspace is {workspace.dtype} on {workspace.device}, expected float32 on {device}"
+        )
+    if workspace.numel() < elements or not workspace.is_contiguous():
+        raise ValueError(
+            f"workspace has {workspace.numel()} elements, expected {elements} or more, contiguous"
+        )
+
+
+def check_attention(
+    query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, layout: TreeLayout
+) -> None:
+    """Raises ValueError naming the first argument of `tree_attention` that does not fit."""
+    if query.dim() != 3 or key_cache.dim() != 3:
+        raise ValueError(
+            f"query {list(query.shape)} and key_cache {list(key_cache.shape)} must have 3 dimensions"
+        )
+    if key_cache.shape != value_cache.shape:
+        raise ValueError(
+            f"value_cache has shape {list(value_cache.shape)}, key_cache {list(key_cache.shape)}"
+        )
+    rows, heads, head_dim = query.shape
+    kv_heads = key_cache.shape[1]
+    if kv_heads == 0 or heads % kv_heads:
+        raise ValueError(f"{heads} query heads are not a multiple of {kv_heads} key-value heads")
+    if key_cache.shape[2] != head_dim:
+        raise ValueError(f"head_dim is {head_dim} in query, {key_cache.shape[2]} in the cache")
+    if rows != layout.row_owner.shape[0]:
+        raise ValueError(f"query has {rows} rows, the layout {layout.row_owner.shape[0]}")
+    for name, tensor in (("key_cache", key_cache), ("value_cache", value_cache)):
+        if tensor.dtype != query.dtype or tensor.device != query.device:
+            raise ValueError(
+                f"{name} is {tensor.dtype} on {tensor.device}, query {query.dtype} on {query.device}"
+            )
