@@ -180,7 +180,7 @@ def linear(
         return reference.linear(x, weight, out)
     from spectrie_kernels.device import linear as triton_form
 
-    tiles.check(weight.order, weight.out_features)
+    tiles.check(weight.order, weight.out_features, x.element_size())
     if workspace is not None:
         check_workspace(workspace, linear_workspace(rows, weight, tiles), x.device)
     return triton_form.linear(x, weight, out, workspace, tiles)

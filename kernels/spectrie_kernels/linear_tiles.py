@@ -11,6 +11,8 @@ __all__ = ["MAX_SPLIT_ROWS", "LinearTiles"]
 MAX_SPLIT_ROWS = 64
 """Up to this many rows a product reads its weight once, with its segments in parallel."""
 
+# Hopper takes another matrix instruction for a lower tile, which may add in another order.
+_INSTRUCTION_FEATURES = 64
 _PARTS = 65535  # of a grid's second axis
 
 
@@ -23,7 +25,7 @@ class LinearTiles:
             program takes all segments.
         features: Weight rows in a tile, the taller operand of the matrix instruction.
         rows: Rows of the input in a tile.
-        depth: Terms loaded at once; at most half a padded segment.
+        depth: Terms loaded at once; it divides a padded segment.
         warps: Warps in a program, a multiple of four, as groups of four share an instruction.
         stages: Loads in flight.
     """
@@ -57,19 +59,23 @@ class LinearTiles:
             # float32 has no matrix instruction of full precision: small tiles, or they spill.
             if few:
                 return cls(split, 32, 16, 16)
-            return cls(False, 64, 32, min(32, _deepest(order)), warps=8)
+            return cls(False, 32, 32, 16)
         if few:
             return cls(split, 64, _tile(rows), min(128, _deepest(order)))
         # Pairwise sums of eight segments keep four accumulators.
         height = 64 if order.pairwise and order.segments > 1 else 128
         return cls(False, 128, height, min(64, _deepest(order)), warps=8)
 
-    def check(self, order: SumOrder, out_features: int) -> None:
-        """Raises ValueError if a weight of this order cannot be cut so."""
-        if order.padded_segment % self.depth or order.padded_segment < 2 * self.depth:
+    def check(self, order: SumOrder, out_features: int, element_bytes: int) -> None:
+        """Raises ValueError if a weight of this order and element size cannot be cut so."""
+        if element_bytes == 2 and self.features < _INSTRUCTION_FEATURES:
             raise ValueError(
-                f"depth is {self.depth}, a padded segment of {order.padded_segment} terms needs a divisor "
-                "of at most half"
+                f"features is {self.features}, half precision needs {_INSTRUCTION_FEATURES} or more"
+            )
+        if order.padded_segment % self.depth:
+            raise ValueError(
+                f"depth is {self.depth}, which does not divide a padded segment of "
+                f"{order.padded_segment} terms"
             )
         if -(-out_features // self.features) > _PARTS:
             raise ValueError(f"{out_features} features in tiles of {self.features} exceed a grid")
@@ -81,7 +87,5 @@ def _tile(rows: int) -> int:
 
 
 def _deepest(order: SumOrder) -> int:
-    """The largest power of two that divides a padded segment and leaves at least two steps."""
-    length = order.padded_segment
-    power = length & -length
-    return power // 2 if power == length else power
+    """The largest power of two that divides a padded segment."""
+    return order.padded_segment & -order.padded_segment

@@ -94,6 +94,11 @@ class SumOrder:
         return -(-self.segment // SEGMENT_UNIT) * SEGMENT_UNIT
 
     @property
+    def is_even(self) -> bool:
+        """Whether every segment has its full length and needs no zeros."""
+        return self.padded_segment == self.segment and self.in_features % self.segment == 0
+
+    @property
     def nest(self) -> tuple[int, int, int]:
         """Trip counts of three nested sums that add the segments in this order, the innermost last."""
         return sum_nest(self.segments, self.pairwise)

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,14 +90,14 @@ def compiled(
         GPUTarget("cuda", capability, 32),
         options={"num_warps": warps, "num_stages": stages},
     )
-    usage, assembly = _dumped(binary.asm["cubin"])
+    dumped = _dumped(binary.asm["cubin"])
     ptx = binary.asm["ptx"]
     families = {"-".join(filter(None, found)) for found in _MATRIX.findall(ptx)}
     return Code(
         matrix=tuple(sorted(one.replace(".cta_group::1.kind::", "") for one in families)),
-        registers=int(_number("REG", usage)),
-        stack_bytes=int(_number("STACK", usage)),
-        spills=len(_LOCAL.findall(assembly)),
+        registers=int(_number("REG", dumped)),
+        stack_bytes=int(_number("STACK", dumped)),
+        spills=len(_LOCAL.findall(dumped)),
         shared_bytes=int(binary.metadata.shared),
         threads=32 * warps,
         copies_16=re.search(r"cp\.async\.cg\.shared\.global[^;]*, 0x10", ptx) is not None,
@@ -104,24 +105,20 @@ def compiled(
     )
 
 
-def _dumped(cubin: bytes) -> tuple[str, str]:
+def _dumped(cubin: bytes) -> str:
     """Resource usage and assembly, read by the tool that comes with Triton."""
-    import tempfile
-
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        texts = [
-            subprocess.run([tool, option, file.name], capture_output=True, text=True, check=True)
-            for option in ("--dump-resource-usage", "-sass")
-        ]
-    return texts[0].stdout, texts[1].stdout
+        command = [str(tool), "--dump-resource-usage", "-sass", file.name]
+        end = subprocess.run(command, capture_output=True, text=True, check=True)
+    return end.stdout
 
 
-def _number(name: str, usage: str) -> str:
-    found = re.search(rf"\b{name}:(\d+)", usage)
-    assert found, usage
+def _number(name: str, dumped: str) -> str:
+    found = re.search(rf"\b{name}:(\d+)", dumped)
+    assert found, dumped[:2000]
     return found[1]

@@ -30,7 +30,7 @@ FORMS = [
     LinearTiles(split=True, features=64, rows=16, depth=32),
     LinearTiles(split=True, features=32, rows=64, depth=16, warps=8),
     LinearTiles(split=False, features=32, rows=16, depth=16, stages=1),
-    LinearTiles(split=False, features=64, rows=64, depth=32, warps=8),
+    LinearTiles(split=False, features=64, rows=64, depth=64, warps=8),
 ]
 
 
@@ -234,7 +234,7 @@ def test_with_memory_given_it_launches_and_does_nothing_else(
         ({"out": torch.zeros(2, FEATURES).double()}, "out is torch.float64"),
         ({"workspace": torch.zeros(8)}, "workspace has 8 elements, expected 320"),
         ({"workspace": torch.zeros(8).half()}, "workspace is torch.float16"),
-        ({"tiles": LinearTiles(True, 64, 16, 64)}, "depth is 64"),
+        ({"tiles": LinearTiles(True, 64, 16, 128)}, "depth is 128"),
     ],
 )
 def test_unfit_arguments_are_named(change: dict[str, Any], message: str) -> None:

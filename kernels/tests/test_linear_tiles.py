@@ -21,7 +21,7 @@ def test_every_number_of_rows_has_tiles_that_fit(element_bytes: int) -> None:
     for order in ORDERS:
         for rows in (1, 2, 16, 17, 32, 33, 64, 65, 128, 4096):
             tiles = LinearTiles.of(rows, order, element_bytes)
-            tiles.check(order, 151936)
+            tiles.check(order, 151936, element_bytes)
             assert tiles.split == (rows <= 64 and order.segments > 1)
 
 
@@ -53,13 +53,18 @@ def test_impossible_tiles_are_named(change: dict[str, Any], message: str) -> Non
         LinearTiles(**(fit | change))
 
 
-@pytest.mark.parametrize("depth", [64, 128])
-def test_one_step_for_a_whole_segment_is_refused(depth: int) -> None:
-    """The compiler would add the product to the sum of earlier segments term by term."""
-    with pytest.raises(ValueError, match=f"depth is {depth}"):
-        LinearTiles(False, 64, 16, depth).check(SumOrder(576, 64), 64)
+def test_a_load_that_does_not_divide_a_segment_is_refused() -> None:
+    with pytest.raises(ValueError, match="depth is 128"):
+        LinearTiles(False, 64, 16, 128).check(SumOrder(576, 192), 64, 2)
+
+
+def test_half_precision_tiles_below_the_instruction_are_refused() -> None:
+    tiles = LinearTiles(True, 32, 16, 64)
+    tiles.check(SumOrder(576, 192), 64, 4)
+    with pytest.raises(ValueError, match="features is 32, half precision needs 64 or more"):
+        tiles.check(SumOrder(576, 192), 64, 2)
 
 
 def test_too_many_features_for_a_grid_are_refused() -> None:
     with pytest.raises(ValueError, match="exceed a grid"):
-        LinearTiles(False, 16, 16, 16).check(SumOrder(64, 64), 16 * 65535 + 1)
+        LinearTiles(False, 16, 16, 16).check(SumOrder(64, 64), 16 * 65535 + 1, 4)

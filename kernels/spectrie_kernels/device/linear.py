@@ -28,25 +28,25 @@ def _segment_sum(
     x_at,
     weight_at,
     segment,
+    padded,
     IN_FEATURES: tl.constexpr,
     SEGMENT: tl.constexpr,
-    PADDED: tl.constexpr,
+    EVEN: tl.constexpr,
     BLOCK_FEATURES: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_DEPTH: tl.constexpr,
 ):
     """acc[f, r] = sum of weight[f, k] x[r, k] over the segment's k, ascending in one accumulator.
 
-    At least two steps of BLOCK_DEPTH: of a single one the compiler would merge the addition of
-    `acc` to another sum into the product, which adds in another order.
+    The bound of the loop is no constant: of a loop that it knows to take one step, the compiler
+    would make `sum + dot(w, x, 0)` into `dot(w, x, sum)`, which adds in another order; and where it
+    knows the number of steps it unrolls them until registers spill.
     """
-    tl.static_assert(PADDED >= 2 * BLOCK_DEPTH)
-    tl.static_assert(PADDED % BLOCK_DEPTH == 0)
     acc = tl.zeros((BLOCK_FEATURES, BLOCK_ROWS), tl.float32)
-    for first in range(0, PADDED, BLOCK_DEPTH):
+    for first in range(0, padded, BLOCK_DEPTH):
         within = first + tl.arange(0, BLOCK_DEPTH)
         k = segment * SEGMENT + within
-        if PADDED == SEGMENT and IN_FEATURES % SEGMENT == 0:
+        if EVEN:
             w = tl.load(weight_at + k[None, :])
             x = tl.load(x_at + k[None, :])
         else:
@@ -57,17 +57,18 @@ def _segment_sum(
     return acc
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@triton.jit(do_not_specialize=["num_rows", "padded"])
 def _linear_kernel(
     x,
     weight,
     bias,
     output,
     num_rows,
+    padded,
     OUT_FEATURES: tl.constexpr,
     IN_FEATURES: tl.constexpr,
     SEGMENT: tl.constexpr,
-    PADDED: tl.constexpr,
+    EVEN: tl.constexpr,
     OUTER: tl.constexpr,
     MIDDLE: tl.constexpr,
     INNER: tl.constexpr,
@@ -80,7 +81,8 @@ def _linear_kernel(
     """One tile of features and rows: of one segment's sums (SPLIT), or of the finished product.
 
     x [num_rows, IN_FEATURES]; weight [OUT_FEATURES, IN_FEATURES]; bias [OUT_FEATURES];
-    output [num_rows, OUT_FEATURES], with SPLIT float32 [segments, num_rows, OUT_FEATURES].
+    output [num_rows, OUT_FEATURES], with SPLIT float32 [segments, num_rows, OUT_FEATURES]. A segment
+    is SEGMENT terms, with zeros `padded`; EVEN says that it needs no zeros and no segment is short.
     """
     rows = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     features = tl.program_id(1) * BLOCK_FEATURES + tl.arange(0, BLOCK_FEATURES)
@@ -97,9 +99,10 @@ def _linear_kernel(
             x_at,
             weight_at,
             segment,
+            padded,
             IN_FEATURES,
             SEGMENT,
-            PADDED,
+            EVEN,
             BLOCK_FEATURES,
             BLOCK_ROWS,
             BLOCK_DEPTH,
@@ -115,9 +118,10 @@ def _linear_kernel(
                         x_at,
                         weight_at,
                         (outer * MIDDLE + middle) * INNER + inner,
+                        padded,
                         IN_FEATURES,
                         SEGMENT,
-                        PADDED,
+                        EVEN,
                         BLOCK_FEATURES,
                         BLOCK_ROWS,
                         BLOCK_DEPTH,
@@ -214,10 +218,11 @@ def linear(
         values if weight.bias is None else weight.bias,
         target,
         rows,
+        order.padded_segment,
         OUT_FEATURES=weight.out_features,
         IN_FEATURES=order.in_features,
         SEGMENT=order.segment,
-        PADDED=order.padded_segment,
+        EVEN=order.is_even,
         OUTER=outer,
         MIDDLE=middle,
         INNER=inner,
