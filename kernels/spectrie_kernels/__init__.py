@@ -7,6 +7,7 @@ importing it does not need Triton.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 
@@ -16,22 +17,30 @@ from spectrie_kernels import reference
 from spectrie_kernels.checks import (
     check_attention,
     check_linear,
+    check_norm,
+    check_operands,
     check_rank_sums,
+    check_sums,
     check_workspace,
 )
 from spectrie_kernels.layout import TreeLayout
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
+from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import SumOrder
 
 __all__ = [
     "LinearTiles",
     "LinearWeight",
+    "PartialSums",
     "SumOrder",
     "TreeLayout",
+    "add_norm",
     "add_rank_sums",
     "has_triton",
     "linear",
+    "linear_sums",
+    "linear_sums_shape",
     "linear_workspace",
     "row_argmax",
     "tree_attention",
@@ -191,6 +200,91 @@ def linear_workspace(rows: int, weight: LinearWeight, tiles: LinearTiles | None 
     if tiles is None:
         tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
     return weight.order.segments * rows * weight.out_features if tiles.split else 0
+
+
+def linear_sums(
+    x: torch.Tensor,
+    weight: LinearWeight,
+    out: torch.Tensor | None = None,
+    *,
+    tiles: LinearTiles | None = None,
+) -> PartialSums:
+    """Computes a product like `linear`, its last additions left to a kernel that reads it.
+
+    Args:
+        x: As for `linear`.
+        weight: As for `linear`; its bias goes with the sums.
+        out: float32 of `linear_sums_shape`, contiguous, written; None makes one.
+        tiles: As for `linear`. Ascending sums are finished here, so their tiles may not be split.
+
+    Raises:
+        ValueError: A shape, dtype, device or tile does not fit; the message names it.
+    """
+    tiles = _tiles_of_sums(x.shape[0], weight, tiles)
+    shape = linear_sums_shape(x.shape[0], weight, tiles)
+    if out is None:
+        out = torch.empty(shape, dtype=torch.float32, device=x.device)
+    check_operands(x, weight)
+    check_sums(x, out, shape)
+    if _runs_triton(x):
+        from spectrie_kernels.device import linear as triton_form
+
+        tiles.check(weight.order, weight.out_features, x.element_size())
+        triton_form.linear_sums(x, weight, out, tiles)
+    else:
+        reference.linear_sums(x, weight, out)
+    return PartialSums(out, weight.bias)
+
+
+def linear_sums_shape(
+    rows: int, weight: LinearWeight, tiles: LinearTiles | None = None
+) -> tuple[int, int, int]:
+    """Returns the shape of the sums that `linear_sums` writes: parts, rows, features."""
+    tiles = _tiles_of_sums(rows, weight, tiles)
+    return (weight.order.segments if tiles.split else 1, rows, weight.out_features)
+
+
+def _tiles_of_sums(rows: int, weight: LinearWeight, tiles: LinearTiles | None) -> LinearTiles:
+    if tiles is None:
+        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+        return dataclasses.replace(tiles, split=tiles.split and weight.order.pairwise)
+    if tiles.split and not weight.order.pairwise:
+        raise ValueError("tiles are split, but sums in ascending order are finished by one program")
+    return tiles
+
+
+def add_norm(
+    residual: torch.Tensor,
+    delta: PartialSums | None,
+    weight: torch.Tensor,
+    epsilon: float,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    """Adds to the residual stream and normalises it; a row's bits depend on that row alone.
+
+    residual += delta, then out = residual / sqrt(mean(residual ** 2) + epsilon) * weight, all in
+    float32. The number of parts of `delta` changes no bit of their sum's use.
+
+    Args:
+        residual: [rows, features] float32, contiguous; changed in place.
+        delta: What to add, of [parts, rows, features]; None adds nothing.
+        weight: [features], the norm's.
+        epsilon: Added to the mean square.
+        out: [rows, features], contiguous, any floating dtype; written and returned.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: A shape, dtype or device does not fit, or a tensor does not begin at a multiple
+            of 16 bytes; the message names it.
+    """
+    check_norm(residual, delta, weight, out)
+    if _runs_triton(residual):
+        from spectrie_kernels.device import add_norm as triton_form
+
+        return triton_form.add_norm(residual, delta, weight, epsilon, out)
+    return reference.add_norm(residual, delta, weight, epsilon, out)
 
 
 def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:

@@ -6,9 +6,48 @@ import torch
 
 from spectrie_kernels.layout import TreeLayout
 from spectrie_kernels.linear_weight import LinearWeight
+from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import sum_nest
 
-__all__ = ["check_attention", "check_linear", "check_rank_sums", "check_workspace"]
+__all__ = [
+    "check_attention",
+    "check_linear",
+    "check_norm",
+    "check_operands",
+    "check_rank_sums",
+    "check_sums",
+    "check_workspace",
+]
+
+_ALIGNED_BYTES = 16
+
+
+def check_norm(
+    residual: torch.Tensor, delta: PartialSums | None, weight: torch.Tensor, out: torch.Tensor
+) -> None:
+    """Raises ValueError naming the first argument of `add_norm` that does not fit."""
+    shape = list(residual.shape)
+    if len(shape) != 2 or residual.dtype != torch.float32 or not residual.is_contiguous():
+        raise ValueError(
+            f"residual is {residual.dtype} {shape}, expected float32 [rows, features], contiguous"
+        )
+    if delta is not None and list(delta.values.shape[1:]) != shape:
+        raise ValueError(f"delta has shape {list(delta.values.shape)}, expected [parts, *{shape}]")
+    if list(weight.shape) != shape[1:] or not weight.is_contiguous():
+        raise ValueError(f"weight has shape {list(weight.shape)}, expected {shape[1:]}, contiguous")
+    if list(out.shape) != shape or not out.is_contiguous():
+        raise ValueError(f"out has shape {list(out.shape)}, expected {shape}, contiguous")
+    tensors = {"residual": residual, "weight": weight, "out": out}
+    if delta is not None:
+        tensors["delta"] = delta.values
+        if delta.bias is not None:
+            tensors["bias"] = delta.bias
+    for name, tensor in tensors.items():
+        if tensor.device != residual.device:
+            raise ValueError(f"{name} is on {tensor.device}, residual on {residual.device}")
+        # Triton compiles another kernel for addresses of less, whose sums may have another order.
+        if tensor.data_ptr() % _ALIGNED_BYTES:
+            raise ValueError(f"{name} does not begin at a multiple of {_ALIGNED_BYTES} bytes")
 
 
 def check_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> None:
@@ -29,6 +68,28 @@ def check_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Te
 
 def check_linear(x: torch.Tensor, weight: LinearWeight, out: torch.Tensor) -> None:
     """Raises ValueError naming the first argument of `linear` that does not fit."""
+    check_operands(x, weight)
+    expected = [x.shape[0], weight.out_features]
+    if list(out.shape) != expected or not out.is_contiguous():
+        raise ValueError(f"out has shape {list(out.shape)}, expected {expected}, contiguous")
+    if out.dtype not in (x.dtype, torch.float32) or out.device != x.device:
+        raise ValueError(
+            f"out is {out.dtype} on {out.device}, expected {x.dtype} or float32 on {x.device}"
+        )
+
+
+def check_sums(x: torch.Tensor, out: torch.Tensor, shape: tuple[int, int, int]) -> None:
+    """Raises ValueError if `out` cannot hold the partial sums of a product of `x`."""
+    if tuple(out.shape) != shape or out.dtype != torch.float32 or not out.is_contiguous():
+        raise ValueError(
+            f"out is {out.dtype} {list(out.shape)}, expected float32 {list(shape)}, contiguous"
+        )
+    if out.device != x.device:
+        raise ValueError(f"out is on {out.device}, x on {x.device}")
+
+
+def check_operands(x: torch.Tensor, weight: LinearWeight) -> None:
+    """Raises ValueError if `x` cannot be multiplied with the weight."""
     values = weight.values
     if x.dim() != 2 or x.shape[1] != weight.in_features or not x.is_contiguous():
         raise ValueError(
@@ -37,13 +98,6 @@ def check_linear(x: torch.Tensor, weight: LinearWeight, out: torch.Tensor) -> No
     if x.dtype != values.dtype or x.device != values.device:
         raise ValueError(
             f"x is {x.dtype} on {x.device}, the weight {values.dtype} on {values.device}"
-        )
-    expected = [x.shape[0], weight.out_features]
-    if list(out.shape) != expected or not out.is_contiguous():
-        raise ValueError(f"out has shape {list(out.shape)}, expected {expected}, contiguous")
-    if out.dtype not in (x.dtype, torch.float32) or out.device != x.device:
-        raise ValueError(
-            f"out is {out.dtype} on {out.device}, expected {x.dtype} or float32 on {x.device}"
         )
 
 

@@ -39,6 +39,7 @@ class Code:
         threads: A program's.
         copies_16: Whether it copies 16 bytes at once to shared memory, ahead of use.
         added_apart: Additions of float32 tiles that are no part of a matrix product.
+        fused: Additions of float32 fused with a multiplication.
     """
 
     matrix: tuple[str, ...]
@@ -49,6 +50,7 @@ class Code:
     threads: int
     copies_16: bool
     added_apart: int
+    fused: int
 
 
 def in_own_process(file: str, *arguments: str, cache: Path) -> list[dict[str, Any]]:
@@ -68,11 +70,12 @@ def compiled(
     types: dict[str, str],
     constants: dict[str, Any],
     capability: int,
-    *,
-    warps: int = 4,
-    stages: int = 3,
+    **options: int,
 ) -> Code:
-    """Compiles one kernel whose pointers are multiples of 16 bytes, as those of tensors are."""
+    """Compiles one kernel, with `options` of the compiler.
+
+    Its pointers are multiples of 16 bytes, as those of tensors are.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -88,7 +91,7 @@ def compiled(
     binary = triton.compile(
         ASTSource(kernel, signature, values, aligned),
         GPUTarget("cuda", capability, 32),
-        options={"num_warps": warps, "num_stages": stages},
+        options=options,
     )
     dumped = _dumped(binary.asm["cubin"])
     ptx = binary.asm["ptx"]
@@ -99,9 +102,10 @@ def compiled(
         stack_bytes=int(_number("STACK", dumped)),
         spills=len(_LOCAL.findall(dumped)),
         shared_bytes=int(binary.metadata.shared),
-        threads=32 * warps,
+        threads=32 * binary.metadata.num_warps,
         copies_16=re.search(r"cp\.async\.cg\.shared\.global[^;]*, 0x10", ptx) is not None,
         added_apart=len(re.findall(r"arith\.addf .*tensor<\d+x\d+xf32>", binary.asm["ttir"])),
+        fused=len(re.findall(r"\bfma\.rn\.f32", ptx)),
     )
 
 

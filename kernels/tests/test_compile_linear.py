@@ -167,8 +167,8 @@ def report(
         types,
         constants,
         capability,
-        warps=tiles.warps,
-        stages=tiles.stages,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
     )
     facts = {"name": name, "dtype": dtype, "split": tiles.split}
     show(facts | {"rows": rows, "capability": capability} | asdict(code))

@@ -41,7 +41,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "kernels/spectrie_kernels": (
-        "layout sum_order",
+        "layout partial_sums sum_order",
         "linear_tiles linear_weight",
         "checks",
         "device reference",

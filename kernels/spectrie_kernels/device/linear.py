@@ -18,7 +18,7 @@ from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
 from spectrie_kernels.sum_order import sum_nest
 
-__all__ = ["add_rank_sums", "linear"]
+__all__ = ["add_rank_sums", "linear", "linear_sums"]
 
 _ADD_FEATURES = 256
 
@@ -195,27 +195,57 @@ def linear(
     tiles: LinearTiles,
 ) -> torch.Tensor:
     """See `spectrie_kernels.linear`."""
-    rows = x.shape[0]
-    if rows == 0:
+    if x.shape[0] == 0:
         return out
     if _is_interpreted_bfloat16(out):
         return out.copy_(linear(x, weight, out.float(), workspace, tiles))
+    if not tiles.split:
+        _multiply(x, weight, weight.bias, out, tiles)
+        return out
+    partials = workspace if workspace is not None else _partials(x, weight)
+    _multiply(x, weight, None, partials, tiles)
+    _add(partials, weight.bias, out, weight.order.nest)
+    return out
+
+
+def linear_sums(
+    x: torch.Tensor, weight: LinearWeight, out: torch.Tensor, tiles: LinearTiles
+) -> None:
+    """See `spectrie_kernels.linear_sums`."""
+    if x.shape[0]:
+        _multiply(x, weight, None, out, tiles)
+
+
+def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:
+    """See `spectrie_kernels.add_rank_sums`."""
+    if _is_interpreted_bfloat16(out):
+        return out.copy_(add_rank_sums(sums, bias, out.float()))
+    if out.shape[0]:
+        _add(sums, bias, out, sum_nest(sums.shape[0], pairwise=True))
+    return out
+
+
+def _multiply(
+    x: torch.Tensor,
+    weight: LinearWeight,
+    bias: torch.Tensor | None,
+    target: torch.Tensor,
+    tiles: LinearTiles,
+) -> None:
+    """Writes the product to `target`, or its segments' sums where the tiles are split."""
+    rows = x.shape[0]
     order = weight.order
     outer, middle, inner = order.nest
-    target = out
-    if tiles.split:
-        target = workspace if workspace is not None else _partials(x, weight)
-    terms, values = _operand(x), _operand(weight.values)
-    _linear_kernel[
-        (
-            triton.cdiv(rows, tiles.rows),
-            triton.cdiv(weight.out_features, tiles.features),
-            order.segments if tiles.split else 1,
-        )
-    ](
-        terms,
+    values = _operand(weight.values)
+    grid = (
+        triton.cdiv(rows, tiles.rows),
+        triton.cdiv(weight.out_features, tiles.features),
+        order.segments if tiles.split else 1,
+    )
+    _linear_kernel[grid](
+        _operand(x),
         values,
-        values if weight.bias is None else weight.bias,
+        values if bias is None else bias,
         target,
         rows,
         order.padded_segment,
@@ -227,25 +257,13 @@ def linear(
         MIDDLE=middle,
         INNER=inner,
         SPLIT=tiles.split,
-        HAS_BIAS=weight.bias is not None,
+        HAS_BIAS=bias is not None,
         BLOCK_FEATURES=tiles.features,
         BLOCK_ROWS=tiles.rows,
         BLOCK_DEPTH=tiles.depth,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
     )
-    if tiles.split:
-        _add(target, weight.bias, out, order.nest)
-    return out
-
-
-def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:
-    """See `spectrie_kernels.add_rank_sums`."""
-    if _is_interpreted_bfloat16(out):
-        return out.copy_(add_rank_sums(sums, bias, out.float()))
-    if out.shape[0]:
-        _add(sums, bias, out, sum_nest(sums.shape[0], pairwise=True))
-    return out
 
 
 def _partials(x: torch.Tensor, weight: LinearWeight) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from spectrie_kernels.linear_weight import LinearWeight
 from spectrie_kernels.sum_order import sum_nest
 
-__all__ = ["add_in_order", "add_rank_sums", "linear"]
+__all__ = ["add_in_order", "add_rank_sums", "linear", "linear_sums"]
 
 
 def add_in_order(parts: Sequence[torch.Tensor], nest: tuple[int, int, int]) -> torch.Tensor:
@@ -31,14 +31,24 @@ def add_in_order(parts: Sequence[torch.Tensor], nest: tuple[int, int, int]) -> t
 def linear(x: torch.Tensor, weight: LinearWeight, out: torch.Tensor) -> torch.Tensor:
     """See `spectrie_kernels.linear`. Segment sums are added in the weight's order; torch orders the
     terms inside a segment, so that here the number of rows may change bits."""
+    total = add_in_order(_segments(x, weight), weight.order.nest)
+    return _finished(total, weight.bias, out)
+
+
+def linear_sums(x: torch.Tensor, weight: LinearWeight, out: torch.Tensor) -> None:
+    """See `spectrie_kernels.linear_sums`."""
+    segments = _segments(x, weight)
+    if out.shape[0] == 1:
+        segments = [add_in_order(segments, weight.order.nest)]
+    torch.stack(segments, out=out)
+
+
+def _segments(x: torch.Tensor, weight: LinearWeight) -> list[torch.Tensor]:
+    """The float32 sums of each segment, [rows, out_features]."""
     order = weight.order
-    ends = [*range(order.segment, order.in_features, order.segment), order.in_features]
-    starts = [0, *ends[:-1]]
-    segments = [
-        x[:, start:end].float() @ weight.values[:, start:end].float().T
-        for start, end in zip(starts, ends, strict=True)
-    ]
-    return _finished(add_in_order(segments, order.nest), weight.bias, out)
+    starts = range(0, order.in_features, order.segment)
+    cuts = [slice(start, start + order.segment) for start in starts]
+    return [x[:, cut].float() @ weight.values[:, cut].float().T for cut in cuts]
 
 
 def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:
