@@ -174,6 +174,20 @@ def test_one_accumulator_through_all_segments_fails() -> None:
     assert not equal_bytes(linear(x, weight), linear(x, through, tiles=FORMS[2]))
 
 
+@pytest.mark.parametrize("tiles", [FORMS[0], FORMS[3]], ids=str)
+def test_reads_no_old_memory_and_writes_nothing_beside_its_own(tiles: LinearTiles) -> None:
+    x, weight = drawn(ORDERS["ascending"], rows=17)
+    expected = linear(x, weight, tiles=tiles)
+    needed = spectrie_kernels.linear_workspace(17, weight, tiles)
+    memory = torch.full((needed + 100,), float("nan"))
+    around = torch.full((19, FEATURES), float("nan"))
+    given = linear(x, weight, around[1:18], workspace=memory, tiles=tiles)
+    assert equal_bytes(given, expected)
+    assert around[[0, 18]].isnan().all()
+    assert memory[needed:].isnan().all()
+    assert needed == 0 or not memory[:needed].isnan().any()
+
+
 def test_no_rows_give_no_rows() -> None:
     _, weight = drawn(ORDERS["pairwise"])
     assert linear(torch.empty(0, 512), weight).shape == (0, FEATURES)
