@@ -108,7 +108,7 @@ test-quick: model
 
 .PHONY: test-kernels
 test-kernels: setup  ## run Triton kernels against their references (interpreter without a GPU)
-	$(BIN)/python -m pytest -q kernels/tests
+	$(BIN)/python -m pytest -q -m "not deep" kernels/tests
 
 .PHONY: test-deep
 test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSanitizer (nightly Rust)

@@ -185,13 +185,13 @@ def linear(
     if out is None:
         out = x.new_empty((rows, weight.out_features))
     check_linear(x, weight, out)
+    tiles.check(weight.order, weight.out_features, x.element_size())
+    if workspace is not None:
+        check_workspace(workspace, linear_workspace(rows, weight, tiles), x.device)
     if not _runs_triton(x):
         return reference.linear(x, weight, out)
     from spectrie_kernels.device import linear as triton_form
 
-    tiles.check(weight.order, weight.out_features, x.element_size())
-    if workspace is not None:
-        check_workspace(workspace, linear_workspace(rows, weight, tiles), x.device)
     return triton_form.linear(x, weight, out, workspace, tiles)
 
 
@@ -226,10 +226,10 @@ def linear_sums(
         out = torch.empty(shape, dtype=torch.float32, device=x.device)
     check_operands(x, weight)
     check_sums(x, out, shape)
+    tiles.check(weight.order, weight.out_features, x.element_size())
     if _runs_triton(x):
         from spectrie_kernels.device import linear as triton_form
 
-        tiles.check(weight.order, weight.out_features, x.element_size())
         triton_form.linear_sums(x, weight, out, tiles)
     else:
         reference.linear_sums(x, weight, out)
