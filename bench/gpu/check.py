@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Check", "Item", "Settings"]
+__all__ = ["Check", "Item", "NeedsDevice", "Settings"]
+
+
+class NeedsDevice(Exception):
+    """What an item measures cannot be shown without a device: it is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Item:
 
     Attributes:
         name: Its name in the check.
-        run: Measures it; returns JSON values. Whatever it raises is a fault.
+        run: Measures it; returns JSON values. Whatever it raises is a fault, but `NeedsDevice`.
     """
 
     name: str

@@ -47,6 +47,8 @@ def _run(
     task: dict[str, Any], settings: Any, seconds: Callable[[], float], say: Callable[..., None]
 ) -> bool:
     """Runs the items that are not done; returns whether the GPU is broken for this process."""
+    from bench.gpu.check import NeedsDevice
+
     for item in _items(task["items"], settings):
         if item.name in task["done"]:
             continue
@@ -55,6 +57,8 @@ def _run(
         try:
             values = dict(item.run())
             row = {"state": "ok", "seconds": seconds() - started, "values": values}
+        except NeedsDevice as reason:
+            row = {"state": "skipped", "error": str(reason)}
         except (Exception, SystemExit) as error:
             row = {"state": "fault", "error": described(error)}
         say(row={"name": item.name, **row})

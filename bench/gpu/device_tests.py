@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.gpu.check import Item, Settings
+from bench.gpu.check import Item, NeedsDevice, Settings
 
 __all__ = ["items"]
 
@@ -80,7 +80,7 @@ def items(settings: Settings) -> Iterator[Item]:
     for name, error in collected.errors.items():
         yield Item(name, partial(_fail, error))
     for name, node in collected.smallest.items():
-        yield Item(name, partial(_run, command, node))
+        yield Item(name, partial(_run, command, node, settings.dry))
 
 
 def _marked(places: tuple[str, ...]) -> Iterator[Path]:
@@ -92,9 +92,11 @@ def _marked(places: tuple[str, ...]) -> Iterator[Path]:
                 yield file
 
 
-def _run(command: list[str], node: str) -> dict[str, Any]:
+def _run(command: list[str], node: str, dry: bool) -> dict[str, Any]:
     outcome = _Outcome()
     pytest.main([*command, node], [outcome])
+    if dry and outcome.skipped and not outcome.error:
+        raise NeedsDevice("needs a device")
     if outcome.error or not outcome.passed:
         _fail(outcome.error or outcome.skipped or "the test did not run")
     return {"test": node.rpartition("::")[2]}

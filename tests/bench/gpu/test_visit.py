@@ -84,6 +84,8 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> No
     assert counts["requirements", "ok"] == len(REQUIREMENTS)
     assert counts["device", "ok"] == 3
     assert counts["tests", "ok"] == 3 + 1
+    # Those that only a device can run are in the list too.
+    assert counts["tests", "skipped"] > 0
     assert counts["answers", "ok"] == 2
     kernels = {row["name"].split()[0] for row in rows if row["check"] == "forms"}
     assert kernels == {
