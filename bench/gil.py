@@ -126,7 +126,7 @@ def run(model: str, *, pairs: int, max_tokens: int) -> None:
         f" (floor {NEVER_SLOWER:g})."
     ]
     title = "Steps beside a busy Python thread"
-    report.write("gil", title, facts, header, rows, data, notes)
+    report.write("gil/gil", title, facts, header, rows, data, notes)
 
 
 def _quiet_verdict(summary: dict[str, Any]) -> str:

@@ -65,13 +65,14 @@ def items(settings: Settings) -> Iterator[Item]:
 
 def _models(settings: Settings) -> Iterator[Model]:
     tiny = str(write_tiny_model(Path(settings.scratch) / "tiny", max_context=256))
+    # Torch on a CPU is off by 1e-5 in float32; in bfloat16 by 0.065, and by 0.044 for SmolLM2-135M.
     if settings.dry:
         yield Model("tiny", tiny, "float32", tolerance=1e-3, max_tokens=6)
         return
-    yield Model("tiny", tiny, "float32", tolerance=1e-2, max_tokens=32)
-    yield Model("tiny", tiny, "bfloat16", tolerance=0.5, max_tokens=32)
+    yield Model("tiny", tiny, "float32", tolerance=1e-3, max_tokens=32)
+    yield Model("tiny", tiny, "bfloat16", tolerance=0.3, max_tokens=32)
     if settings.model is not None:
-        yield Model("real", settings.model, "bfloat16", tolerance=0.5, max_tokens=64, repeats=20)
+        yield Model("real", settings.model, "bfloat16", tolerance=0.2, max_tokens=64, repeats=20)
 
 
 def _compare(settings: Settings, model: Model, speculation: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _HEADER = ("what", "all behave", "three hostile", "ratio", "limit", "verdict")
 
 
 def run(model: str, *, threads: int, tenants: int = TENANTS, seconds: float = SECONDS) -> None:
-    """Measures both runs and writes `bench/results/hostile.*`."""
+    """Measures both runs and writes `bench/results/hostile/`."""
     calm, hostile = both(
         Options(
             model=model,
@@ -44,7 +44,7 @@ def run(model: str, *, threads: int, tenants: int = TENANTS, seconds: float = SE
     ]
     data = {"calm": _without_tokens(calm), "hostile": _without_tokens(hostile)}
     rows = [list(row) for row in table(calm, hostile)]
-    report.write("hostile", "Hostile tenants", facts, list(_HEADER), rows, data, notes)
+    report.write("hostile/hostile", "Hostile tenants", facts, list(_HEADER), rows, data, notes)
 
 
 def both(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:

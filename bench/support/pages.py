@@ -16,7 +16,10 @@ __all__ = ["BEGIN", "END", "fill_pages"]
 README = ROOT / "README.md"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-IN_BENCHMARKS = ("cpu", "xeon/cpu", "speculation", "routing", "router", "draft/draft", "overlap")
+IN_BENCHMARKS = (
+    *("cpu", "xeon/cpu", "speculation", "routing", "router", "draft/draft", "overlap", "gil/gil"),
+    "hostile/hostile",
+)
 """Results that the benchmarks page shows, in this order: losses included."""
 _LINK = re.compile(r"\]\((?!https?:|#|/)([^)]+)\)")
 
