@@ -21,7 +21,7 @@ from spectrie_kernels import (
 from spectrie_kernels.device import add_norm as device_form
 
 pytestmark = pytest.mark.skipif(
-    torch.cuda.is_available(), reason="the interpreter's product is replaced; see test_linear_gpu"
+    torch.cuda.is_available(), reason="the interpreter's product is replaced; see device"
 )
 
 FEATURES = 40

@@ -14,7 +14,7 @@ from spectrie_kernels import LinearTiles, LinearWeight, SumOrder, add_rank_sums,
 from spectrie_kernels.device import linear as device_form
 
 pytestmark = pytest.mark.skipif(
-    torch.cuda.is_available(), reason="the interpreter's product is replaced; see test_linear_gpu"
+    torch.cuda.is_available(), reason="the interpreter's product is replaced; see device"
 )
 
 FEATURES = 40  # the last tile of features is not full
