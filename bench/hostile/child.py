@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,7 +127,7 @@ def main(options: Options) -> None:
             json.dumps(
                 {
                     "tokens": tokens,
-                    "first_ms": [1e3 * (one.came_s[0] - one.sent_s) for one in asked],
+                    "first_ms": [1e3 * (one.came_s[0] - one.sent_s) for one in asked if one.came_s],
                     "between_ms": [gap for one in asked for gap in _gaps_ms(one)],
                     "kv_bytes": options.kv_bytes,
                     "draft_budget": options.draft_bytes,
@@ -161,7 +162,12 @@ def _run(
     neighbours = Neighbours(llm, asking, options.temperature)
     tenants = neighbours.ask(options.rounds, options.seconds, beside)[:count]
     asked = [one for tenant in tenants for one in tenant]
-    tokens = [list(one.stream.final().token_ids) for one in asked]
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(lambda: [list(one.stream.final().token_ids) for one in asked])
+        while not read.done():
+            beside()
+            time.sleep(PAUSE_S)
+    tokens = read.result()
     return tokens + slow.tokens(), asked
 
 

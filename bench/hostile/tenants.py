@@ -170,6 +170,8 @@ class Neighbours:
         began, total = time.monotonic(), rounds * self._count
         for number in range(total):
             due_s = began + seconds * number / total
+            # Also where the machine is behind and no time is left between two questions.
+            beside()
             while (rest_s := due_s - time.monotonic()) > 0:
                 beside()
                 time.sleep(min(PAUSE_S, rest_s))

@@ -221,7 +221,7 @@ class ModelInfo:
         max_context: Maximum length of prompt plus answer, in tokens.
         vocabulary_size: Number of token ids.
         workers: Number of workers that serve it now.
-        numeric_fingerprint: Workers of equal fingerprint give equal tokens.
+        numeric_fingerprint: Workers of equal fingerprint give equal tokens, except on a GPU.
     """
 
     name: str

@@ -146,8 +146,8 @@ impl Scorer {
     }
 }
 
-/// Lowers the odds of all candidates alike until their probabilities sum to about one, never to more;
-/// the sum is returned.
+/// Lowers the odds of all candidates alike until their probabilities sum to one at most; the sum is
+/// returned. Where all are unlikely it is well below one.
 ///
 /// Each was judged without the others. Of a likely candidate and many unlikely ones the likely one
 /// is still likely, which dividing all by the sum would deny.
