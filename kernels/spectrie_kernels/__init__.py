@@ -14,6 +14,8 @@ import os
 import torch
 
 from spectrie_kernels import reference
+from spectrie_kernels.attention_rows import AttentionRows
+from spectrie_kernels.attention_tiles import AttentionTiles
 from spectrie_kernels.checks import (
     check_attention,
     check_linear,
@@ -23,6 +25,7 @@ from spectrie_kernels.checks import (
     check_sums,
     check_workspace,
 )
+from spectrie_kernels.key_order import KeyOrder
 from spectrie_kernels.layout import TreeLayout
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
@@ -30,6 +33,9 @@ from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import SumOrder
 
 __all__ = [
+    "AttentionRows",
+    "AttentionTiles",
+    "KeyOrder",
     "LinearTiles",
     "LinearWeight",
     "PartialSums",

@@ -6,9 +6,11 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from spectrie_kernels import TreeLayout
+from spectrie_kernels import AttentionRows, TreeLayout
 
 CHUNK, TREE = 0, 1
 
@@ -32,6 +34,14 @@ def tree(kv_len: int, rows: int, random_source: random.Random) -> Request:
     return Request(kv_len, TREE, parents)
 
 
+def path_of(parents: list[int], node: int) -> list[int]:
+    """Nodes from the root to `node`."""
+    path = [node]
+    while parents[path[-1]] >= 0:
+        path.append(parents[path[-1]])
+    return path[::-1]
+
+
 def ancestor_words(parents: list[int]) -> list[int]:
     """Bit j of word i: row i may see row j, itself included; as signed 64-bit integers."""
     words: list[int] = []
@@ -42,6 +52,35 @@ def ancestor_words(parents: list[int]) -> list[int]:
 
 def integers(values: Iterable[int]) -> torch.Tensor:
     return torch.tensor(list(values), dtype=torch.int32)
+
+
+def int32(values: Iterable[int]) -> NDArray[np.int32]:
+    return np.array(list(values), np.int32)
+
+
+def rows_of(requests: list[Request], page_size: int, random_source: random.Random) -> AttentionRows:
+    """The rows of a step, their pages drawn in random order from a pool with spare pages."""
+    pages_of = [-(-(one.kv_len + len(one.parents)) // page_size) for one in requests]
+    pool = list(range(sum(pages_of) + 3))
+    random_source.shuffle(pool)
+    starts: list[int] = []
+    words: list[int] = []
+    indptr = [0]
+    for one, pages in zip(requests, pages_of, strict=True):
+        starts.append(len(words))
+        # The words of a chunk are not read; ones there would show if they were.
+        words += ancestor_words(one.parents) if one.kind == TREE else [-1] * len(one.parents)
+        indptr.append(indptr[-1] + pages)
+    return AttentionRows(
+        row_ancestors=np.array(words, np.int64),
+        request_row_start=int32(starts),
+        request_row_count=int32(len(one.parents) for one in requests),
+        request_kv_len=int32(one.kv_len for one in requests),
+        request_kind=int32(one.kind for one in requests),
+        page_indptr=int32(indptr),
+        page_ids=int32(pool[: indptr[-1]]),
+        page_size=page_size,
+    )
 
 
 def layout_of(requests: list[Request], page_size: int, random_source: random.Random) -> TreeLayout:

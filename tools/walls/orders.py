@@ -41,8 +41,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "kernels/spectrie_kernels": (
-        "layout partial_sums sum_order",
-        "linear_tiles linear_weight",
+        "attention_rows attention_tiles key_order layout partial_sums sum_order",
+        "attention_work linear_tiles linear_weight",
         "checks",
         "device reference",
         "__init__",
