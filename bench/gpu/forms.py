@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 import triton
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -26,15 +27,16 @@ import spectrie_kernels
 from bench.gpu.check import Item, Settings
 from bench.gpu.device import device_of
 from spectrie.model.machine import num_cores
-from spectrie_kernels import TreeLayout
+from spectrie_kernels import AttentionLayout, AttentionRows, AttentionTiles
 
 __all__ = ["Form", "forms", "items"]
 
 # Query heads, key-value heads, size of a head: SmolLM2-135M, Qwen2.5 of 0.5, 1.5 and 7B, Llama 8B.
 _HEADS = ((9, 3, 64), (14, 2, 64), (12, 2, 128), (28, 4, 128), (32, 8, 128))
 _TINY_HEADS = ((4, 2, 16),)
-# Of one row, of a few, and of the tree heights above, in multiples of 16 and not.
-_ROWS = (1, 3, 12, 16, 24, 32, 40, 64)
+_TREE_ROWS = 64
+# Of one row, of a few, and of the tree heights above, in multiples of 16 and not; then a prompt's.
+_ROWS = (1, 3, 12, 16, 24, 32, 40, 64, 100)
 _VOCABULARIES = (352, 49_152, 151_936, 152_064)
 
 
@@ -105,8 +107,8 @@ def forms(heads: tuple[tuple[int, int, int], ...], small: bool) -> list[Form]:
         small: Whether a few rows and one number format are enough.
     """
     found: dict[str, Form] = {}
-    rows = (1, 16) if small else _ROWS
-    with _launches(found), FakeTensorMode():
+    rows = (1, 16, 100) if small else _ROWS
+    with _launches(found), FakeTensorMode(allow_non_fake_inputs=True):
         for query_heads, kv_heads, head_dim in heads:
             # What a GPU serves with, and once each what it can be asked for.
             dtypes = [torch.bfloat16]
@@ -116,7 +118,9 @@ def forms(heads: tuple[tuple[int, int, int], ...], small: bool) -> list[Form]:
                 dtypes = [torch.float32] if small else [torch.bfloat16, torch.float32]
             for dtype in dtypes:
                 for count in rows:
-                    _attend(count, query_heads, kv_heads, head_dim, dtype)
+                    _attend(count, query_heads, kv_heads, head_dim, dtype, None)
+                # A window is a constant of the kernels.
+                _attend(rows[0], query_heads, kv_heads, head_dim, dtype, 128)
         for vocabulary in _VOCABULARIES[:1] if small else _VOCABULARIES:
             logits = torch.empty(4, vocabulary, device="cuda")
             spectrie_kernels.row_argmax(logits)
@@ -127,25 +131,34 @@ def forms(heads: tuple[tuple[int, int, int], ...], small: bool) -> list[Form]:
     return list(found.values())
 
 
-def _attend(rows: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> None:
-    def integers(count: int, kind: torch.dtype = torch.int32) -> torch.Tensor:
-        return torch.zeros(count, dtype=kind, device="cuda")
-
-    layout = TreeLayout(
-        row_owner=integers(rows),
-        row_ancestors=integers(rows, torch.int64),
-        request_row_start=integers(1),
-        request_row_count=integers(1),
-        request_kv_len=integers(1),
-        request_kind=integers(1),
-        page_indptr=integers(2),
-        page_ids=integers(8),
+def _attend(
+    rows: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, window: int | None
+) -> None:
+    """A tree of `rows` rows, or a chunk of a prompt where they are more than a tree holds."""
+    tree = rows <= _TREE_ROWS
+    words = [(2 << row) - 1 if tree else 0 for row in range(rows)]
+    pages = np.arange(-(-(200 + rows) // 16), dtype=np.int32)
+    step = AttentionRows(
+        row_ancestors=np.array(words, np.uint64).view(np.int64),
+        request_row_start=np.array([0], np.int32),
+        request_row_count=np.array([rows], np.int32),
+        request_kv_len=np.array([200], np.int32),
+        request_kind=np.array([tree], np.int32),
+        page_indptr=np.array([0, len(pages)], np.int32),
+        page_ids=pages,
         page_size=16,
-        max_length=100,
+    )
+    layout = AttentionLayout.of(
+        step,
+        group=heads // kv_heads,
+        kv_heads=kv_heads,
+        tiles=AttentionTiles.of(head_dim, dtype.itemsize),
+        windows=[window],
+        device="cuda",
     )
     query = torch.empty(rows, heads, head_dim, dtype=dtype, device="cuda")
-    cache = torch.empty(128, kv_heads, head_dim, dtype=dtype, device="cuda")
-    spectrie_kernels.tree_attention(query, cache, cache, layout, head_dim**-0.5)
+    cache = torch.empty(16 * len(pages), kv_heads, head_dim, dtype=dtype, device="cuda")
+    spectrie_kernels.tree_attention(query, cache, cache, layout, head_dim**-0.5, window=window)
 
 
 @contextmanager

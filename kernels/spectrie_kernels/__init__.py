@@ -14,6 +14,7 @@ import os
 import torch
 
 from spectrie_kernels import reference
+from spectrie_kernels.attention_layout import AttentionLayout
 from spectrie_kernels.attention_rows import AttentionRows
 from spectrie_kernels.attention_tiles import AttentionTiles
 from spectrie_kernels.checks import (
@@ -26,13 +27,13 @@ from spectrie_kernels.checks import (
     check_workspace,
 )
 from spectrie_kernels.key_order import KeyOrder
-from spectrie_kernels.layout import TreeLayout
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
 from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import SumOrder
 
 __all__ = [
+    "AttentionLayout",
     "AttentionRows",
     "AttentionTiles",
     "KeyOrder",
@@ -40,7 +41,6 @@ __all__ = [
     "LinearWeight",
     "PartialSums",
     "SumOrder",
-    "TreeLayout",
     "add_norm",
     "add_rank_sums",
     "has_triton",
@@ -68,31 +68,50 @@ def tree_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
-    layout: TreeLayout,
+    layout: AttentionLayout,
     scale: float,
+    *,
+    window: int | None = None,
+    out: torch.Tensor | None = None,
+    workspace: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Computes attention of every row of a step over its request's pages: decode, chunks and trees.
 
+    On a GPU a row's bits depend on that row, its path's keys and the model alone. Given `out` and
+    `workspace` it allocates nothing; it never waits for the device.
+
     Args:
-        query: [rows, heads, head_dim], float32, float16 or bfloat16.
-        key_cache: [slots, kv_heads, head_dim], same dtype and device as `query`; heads is a
-            multiple of kv_heads. The rows' own keys are already in their slots.
+        query: [rows, heads, head_dim], contiguous, float32, float16 or bfloat16.
+        key_cache: [slots, kv_heads, head_dim], contiguous, same dtype and device as `query`. The
+            rows' own keys are already in their slots.
         value_cache: As `key_cache`.
-        layout: The keys visible to each row; on the same device.
-        scale: Factor on the scores, usually head_dim ** -0.5.
+        layout: The step; on the same device. A rank may have a share of its heads, in equal groups.
+        scale: Factor on the scores, positive, usually head_dim ** -0.5.
+        window: Keys that a row sees, its own included: one of the layout's; None for all.
+        out: Like `query`, written and returned; None makes one.
+        workspace: float32, contiguous, at least `DeviceWork.workspace` elements, for use by one call
+            at a time. None makes one.
 
     Returns:
-        [rows, heads, head_dim] in the dtype of `query`.
+        `out`: [rows, heads, head_dim].
 
     Raises:
-        ValueError: A shape, dtype or device does not fit; the message names it.
+        ValueError: A shape, dtype, device, scale or window does not fit; the message names it.
     """
-    check_attention(query, key_cache, value_cache, layout)
-    if _runs_triton(query):
-        from spectrie_kernels.device import tree_attention as triton_form
+    if out is None:
+        out = torch.empty_like(query)
+    check_attention(query, key_cache, value_cache, layout, scale, window, out)
+    if not _runs_triton(query):
+        plain = reference.tree_attention(query, key_cache, value_cache, layout.rows, scale, window)
+        return out.copy_(plain)
+    from spectrie_kernels.device import tree_attention as triton_form
 
-        return triton_form.tree_attention(query, key_cache, value_cache, layout, scale)
-    return reference.tree_attention(query, key_cache, value_cache, layout, scale)
+    if workspace is not None:
+        elements = layout.work[window].workspace(query.shape[1], query.shape[2])
+        check_workspace(workspace, elements, query.device)
+    return triton_form.tree_attention(
+        query, key_cache, value_cache, layout, scale, window, out, workspace
+    )
 
 
 def row_argmax(logits: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spectrie_kernels.layout import TreeLayout
+from spectrie_kernels.attention_layout import AttentionLayout
 from spectrie_kernels.linear_weight import LinearWeight
 from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import sum_nest
@@ -114,27 +114,52 @@ def check_workspace(workspace: torch.Tensor, elements: int, device: torch.device
 
 
 def check_attention(
-    query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, layout: TreeLayout
+    query: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    layout: AttentionLayout,
+    scale: float,
+    window: int | None,
+    out: torch.Tensor,
 ) -> None:
     """Raises ValueError naming the first argument of `tree_attention` that does not fit."""
-    if query.dim() != 3 or key_cache.dim() != 3:
-        raise ValueError(
-            f"query {list(query.shape)} and key_cache {list(key_cache.shape)} must have 3 dimensions"
-        )
+    _check_heads(query, key_cache, layout)
     if key_cache.shape != value_cache.shape:
         raise ValueError(
             f"value_cache has shape {list(value_cache.shape)}, key_cache {list(key_cache.shape)}"
         )
-    rows, heads, head_dim = query.shape
-    kv_heads = key_cache.shape[1]
-    if kv_heads == 0 or heads % kv_heads:
-        raise ValueError(f"{heads} query heads are not a multiple of {kv_heads} key-value heads")
-    if key_cache.shape[2] != head_dim:
-        raise ValueError(f"head_dim is {head_dim} in query, {key_cache.shape[2]} in the cache")
-    if rows != layout.row_owner.shape[0]:
-        raise ValueError(f"query has {rows} rows, the layout {layout.row_owner.shape[0]}")
-    for name, tensor in (("key_cache", key_cache), ("value_cache", value_cache)):
+    if out.shape != query.shape:
+        raise ValueError(f"out has shape {list(out.shape)}, query {list(query.shape)}")
+    tensors = {"key_cache": key_cache, "value_cache": value_cache, "out": out, "query": query}
+    for name, tensor in tensors.items():
         if tensor.dtype != query.dtype or tensor.device != query.device:
             raise ValueError(
                 f"{name} is {tensor.dtype} on {tensor.device}, query {query.dtype} on {query.device}"
             )
+        if not tensor.is_contiguous():
+            raise ValueError(f"{name} is not contiguous")
+    if layout.page_ids.device != query.device:
+        raise ValueError(f"the layout is on {layout.page_ids.device}, query on {query.device}")
+    if not scale > 0:
+        raise ValueError(f"scale is {scale}, must be positive")
+    if window not in layout.work:
+        known = ", ".join(map(str, layout.work))
+        raise ValueError(f"window is {window}, the layout was made for {known}")
+
+
+def _check_heads(query: torch.Tensor, key_cache: torch.Tensor, layout: AttentionLayout) -> None:
+    if query.dim() != 3 or key_cache.dim() != 3:
+        raise ValueError(
+            f"query {list(query.shape)} and key_cache {list(key_cache.shape)} must have 3 dimensions"
+        )
+    rows, heads, head_dim = query.shape
+    kv_heads = key_cache.shape[1]
+    if heads != kv_heads * layout.group:
+        raise ValueError(
+            f"{heads} query heads are not {layout.group} times {kv_heads} key-value heads, as the "
+            "layout was made for"
+        )
+    if key_cache.shape[2] != head_dim:
+        raise ValueError(f"head_dim is {head_dim} in query, {key_cache.shape[2]} in the cache")
+    if rows != layout.row_position.shape[0]:
+        raise ValueError(f"query has {rows} rows, the layout {layout.row_position.shape[0]}")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spectrie_kernels import AttentionRows, TreeLayout
+from spectrie_kernels import AttentionLayout, AttentionRows, AttentionTiles
 
 CHUNK, TREE = 0, 1
 
@@ -50,11 +50,7 @@ def ancestor_words(parents: list[int]) -> list[int]:
     return [word - (1 << 64) if word >= 1 << 63 else word for word in words]
 
 
-def integers(values: Iterable[int]) -> torch.Tensor:
-    return torch.tensor(list(values), dtype=torch.int32)
-
-
-def int32(values: Iterable[int]) -> NDArray[np.int32]:
+def integers(values: Iterable[int]) -> NDArray[np.int32]:
     return np.array(list(values), np.int32)
 
 
@@ -73,56 +69,46 @@ def rows_of(requests: list[Request], page_size: int, random_source: random.Rando
         indptr.append(indptr[-1] + pages)
     return AttentionRows(
         row_ancestors=np.array(words, np.int64),
-        request_row_start=int32(starts),
-        request_row_count=int32(len(one.parents) for one in requests),
-        request_kv_len=int32(one.kv_len for one in requests),
-        request_kind=int32(one.kind for one in requests),
-        page_indptr=int32(indptr),
-        page_ids=int32(pool[: indptr[-1]]),
+        request_row_start=integers(starts),
+        request_row_count=integers(len(one.parents) for one in requests),
+        request_kv_len=integers(one.kv_len for one in requests),
+        request_kind=integers(one.kind for one in requests),
+        page_indptr=integers(indptr),
+        page_ids=integers(pool[: indptr[-1]]),
         page_size=page_size,
     )
 
 
-def layout_of(requests: list[Request], page_size: int, random_source: random.Random) -> TreeLayout:
-    """The layout of a step, its pages drawn in random order from a pool with spare pages."""
-    pages_of = [-(-(one.kv_len + len(one.parents)) // page_size) for one in requests]
-    pool = list(range(sum(pages_of) + 3))
-    random_source.shuffle(pool)
-    starts: list[int] = []
-    words: list[int] = []
-    indptr = [0]
-    for one, pages in zip(requests, pages_of, strict=True):
-        starts.append(len(words))
-        # The words of a chunk are not read; ones there would show if they were.
-        words += ancestor_words(one.parents) if one.kind == TREE else [-1] * len(one.parents)
-        indptr.append(indptr[-1] + pages)
-    counts = [len(one.parents) for one in requests]
-    return TreeLayout(
-        row_owner=integers(range(len(requests))).repeat_interleave(torch.tensor(counts)),
-        row_ancestors=torch.tensor(words, dtype=torch.int64),
-        request_row_start=integers(starts),
-        request_row_count=integers(counts),
-        request_kv_len=integers([one.kv_len for one in requests]),
-        request_kind=integers([one.kind for one in requests]),
-        page_indptr=integers(indptr),
-        page_ids=integers(pool[: indptr[-1]]),
-        page_size=page_size,
-        max_length=max(one.kv_len + len(one.parents) for one in requests),
+def layout_of(
+    rows: AttentionRows,
+    heads: int,
+    kv_heads: int,
+    window: int | None = None,
+    device: torch.device | str = "cpu",
+    tiles: AttentionTiles | None = None,
+) -> AttentionLayout:
+    """The layout of a model all of whose layers have one window, in the highest tiles or others."""
+    return AttentionLayout.of(
+        rows,
+        group=heads // kv_heads,
+        kv_heads=kv_heads,
+        tiles=tiles or AttentionTiles(),
+        windows=[window],
+        device=device,
     )
 
 
 def tensors_of(
-    layout: TreeLayout, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, seed: int
+    rows: AttentionRows, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Query and caches of standard normal entries; slots no page names hold NaN."""
     generator = torch.Generator().manual_seed(seed)
-    rows = layout.row_owner.shape[0]
-    size = layout.page_size
-    slots = (int(layout.page_ids.max()) + 1) * size
-    query = torch.randn(rows, heads, head_dim, generator=generator)
+    size = rows.page_size
+    slots = (int(rows.page_ids.max()) + 1) * size
+    query = torch.randn(len(rows.row_ancestors), heads, head_dim, generator=generator)
     caches = torch.randn(2, slots, kv_heads, head_dim, generator=generator)
     used = torch.zeros(slots, dtype=torch.bool)
-    for page in layout.page_ids.tolist():
+    for page in rows.page_ids.tolist():
         used[page * size : (page + 1) * size] = True
     caches[:, ~used] = float("nan")
     return query.to(dtype), caches[0].to(dtype), caches[1].to(dtype)

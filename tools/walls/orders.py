@@ -41,8 +41,9 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "kernels/spectrie_kernels": (
-        "attention_rows attention_tiles key_order layout partial_sums sum_order",
+        "attention_rows attention_tiles key_order partial_sums sum_order",
         "attention_work linear_tiles linear_weight",
+        "attention_layout",
         "checks",
         "device reference",
         "__init__",

@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
-from spectrie_kernels.layout import TreeLayout
+from spectrie_kernels.attention_rows import AttentionRows
 
 __all__ = ["tree_attention", "visible"]
 
 CHUNK = 0
 
 
-def visible(layout: TreeLayout, request: int) -> torch.Tensor:
+def visible(rows: AttentionRows, request: int, window: int | None = None) -> torch.Tensor:
     """Returns the logical indices visible to each row of `request`: bool [rows, kv_len + rows]."""
-    start = int(layout.request_row_start[request])
-    count = int(layout.request_row_count[request])
-    kv_len = int(layout.request_kv_len[request])
-    rows = torch.arange(count, device=layout.row_ancestors.device)
-    if int(layout.request_kind[request]) == CHUNK:
-        own = rows[None, :] <= rows[:, None]
+    start = int(rows.request_row_start[request])
+    count = int(rows.request_row_count[request])
+    kv_len = int(rows.request_kv_len[request])
+    index = torch.arange(count)
+    if int(rows.request_kind[request]) == CHUNK:
+        own = index[None, :] <= index[:, None]
     else:
-        words = layout.row_ancestors[start : start + count]
-        own = ((words[:, None] >> rows[None, :]) & 1).bool()
-    return torch.cat([own.new_ones(count, kv_len), own], dim=1)
+        words = torch.from_numpy(rows.row_ancestors[start : start + count])
+        own = ((words[:, None] >> index[None, :]) & 1).bool()
+    seen = torch.cat([own.new_ones(count, kv_len), own], dim=1)
+    if window is not None:
+        positions = torch.from_numpy(rows.positions()[start : start + count])
+        of_keys = torch.cat([torch.arange(kv_len), positions])
+        seen &= of_keys[None, :] > positions[:, None] - window
+    return seen
 
 
 def tree_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
-    layout: TreeLayout,
+    rows: AttentionRows,
     scale: float,
+    window: int | None = None,
 ) -> torch.Tensor:
-    """See `spectrie_kernels.tree_attention`. Scores and sums are float32."""
+    """See `spectrie_kernels.tree_attention`. Scores and sums are float32; float64 for such a query."""
     output = torch.zeros_like(query)
     group = query.shape[1] // key_cache.shape[1]
-    for request in range(layout.request_row_start.shape[0]):
-        start = int(layout.request_row_start[request])
-        count = int(layout.request_row_count[request])
-        length = int(layout.request_kv_len[request]) + count
-        first = int(layout.page_indptr[request])
-        index = torch.arange(length, device=query.device)
-        page = layout.page_ids[first + index // layout.page_size].long()
-        slot = page * layout.page_size + index % layout.page_size
-        keys = key_cache[slot].float().repeat_interleave(group, dim=1)
-        values = value_cache[slot].float().repeat_interleave(group, dim=1)
-        scores = torch.einsum("rhd,khd->hrk", query[start : start + count].float(), keys) * scale
-        scores = scores.masked_fill(~visible(layout, request)[None], float("-inf"))
-        rows = torch.einsum("hrk,khd->rhd", scores.softmax(dim=-1), values)
-        output[start : start + count] = rows.to(query.dtype)
+    exact = torch.promote_types(query.dtype, torch.float32)
+    for request in range(len(rows.request_row_start)):
+        start = int(rows.request_row_start[request])
+        count = int(rows.request_row_count[request])
+        index = np.arange(int(rows.request_kv_len[request]) + count)
+        slots = rows.slots(np.full_like(index, request), index)
+        slot = torch.from_numpy(slots).to(query.device)
+        keys = key_cache[slot].to(exact).repeat_interleave(group, dim=1)
+        values = value_cache[slot].to(exact).repeat_interleave(group, dim=1)
+        scores = torch.einsum("rhd,khd->hrk", query[start : start + count].to(exact), keys) * scale
+        seen = visible(rows, request, window).to(query.device)
+        scores = scores.masked_fill(~seen[None], float("-inf"))
+        attended = torch.einsum("hrk,khd->rhd", scores.softmax(dim=-1), values)
+        output[start : start + count] = attended.to(query.dtype)
     return output

@@ -7,15 +7,13 @@ parameters of each test are the smallest.
 from __future__ import annotations
 
 import random
-from dataclasses import fields, replace
-from typing import Any
 
 import pytest
 import torch
 
 import spectrie_kernels
-from kernels.tests.forests import Request, chunk, layout_of, tensors_of, tree
-from spectrie_kernels import TreeLayout, reference
+from kernels.tests.forests import Request, chunk, layout_of, rows_of, tensors_of, tree
+from spectrie_kernels import AttentionTiles, reference
 
 pytestmark = pytest.mark.gpu
 
@@ -23,7 +21,15 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 # Query heads, key-value heads, size of a head.
-HEADS = [(4, 2, 16), (9, 3, 64), (14, 2, 64), (12, 2, 128), (28, 4, 128), (32, 8, 128)]
+HEADS = [
+    (4, 2, 16),
+    (9, 3, 64),
+    (14, 2, 64),
+    (12, 2, 128),
+    (28, 4, 128),
+    (32, 8, 128),
+    (16, 2, 256),
+]
 SOURCE = random.Random(1)
 STEPS = {
     "one row": [tree(30, 1, SOURCE)],
@@ -39,30 +45,26 @@ def skip_in_the_interpreter() -> None:
         pytest.skip("too slow in the interpreter")
 
 
-def moved(layout: TreeLayout, device: torch.device) -> TreeLayout:
-    tensors: dict[str, Any] = {
-        field.name: value.to(device)
-        for field in fields(layout)
-        if isinstance(value := getattr(layout, field.name), torch.Tensor)
-    }
-    return replace(layout, **tensors)
-
-
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("window", [None, 100])
 @pytest.mark.parametrize("step", STEPS)
 def test_tree_attention_equals_its_reference(
-    step: str, dtype: torch.dtype, heads: tuple[int, int, int]
+    step: str, window: int | None, dtype: torch.dtype, heads: tuple[int, int, int]
 ) -> None:
     requests: list[Request] = STEPS[step]
     if heads != HEADS[0] or sum(one.kv_len for one in requests) > 500:
         skip_in_the_interpreter()
-    layout = layout_of(requests, 16, random.Random(2))
-    query, keys, values = tensors_of(layout, *heads, dtype, 3)
+    rows = rows_of(requests, 16, random.Random(2))
+    query, keys, values = tensors_of(rows, *heads, dtype, 3)
     scale = heads[2] ** -0.5
-    expected = reference.tree_attention(query.float(), keys.float(), values.float(), layout, scale)
+    exact = query.float(), keys.float(), values.float()
+    expected = reference.tree_attention(*exact, rows, scale, window)
     query, keys, values = (one.to(DEVICE) for one in (query, keys, values))
-    actual = spectrie_kernels.tree_attention(query, keys, values, moved(layout, DEVICE), scale)
+    layout = layout_of(
+        rows, *heads[:2], window, DEVICE, AttentionTiles.of(heads[2], dtype.itemsize)
+    )
+    actual = spectrie_kernels.tree_attention(query, keys, values, layout, scale, window=window)
     assert actual.device == query.device
     torch.testing.assert_close(
         actual.float().cpu(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 
 import spectrie_kernels
 from bench.gpu import answers
 from bench.gpu.check import Settings
-from spectrie_kernels import TreeLayout
+from spectrie_kernels import AttentionLayout, AttentionRows
 
 
 def outcomes(scratch: Path) -> dict[str, str]:
@@ -40,15 +42,12 @@ def test_right_answers_are_no_fault(tmp_path: Path) -> None:
     }
 
 
-def sees_everything(layout: TreeLayout) -> TreeLayout:
-    fields = {name: getattr(layout, name) for name in TreeLayout.__slots__}
-    words = torch.full_like(layout.row_ancestors, -1)
-    return TreeLayout(**fields | {"row_ancestors": words})
+def sees_everything(rows: AttentionRows) -> AttentionRows:
+    return replace(rows, row_ancestors=np.full_like(rows.row_ancestors, -1))
 
 
-def shifted(layout: TreeLayout) -> TreeLayout:
-    fields = {name: getattr(layout, name) for name in TreeLayout.__slots__}
-    return TreeLayout(**fields | {"page_ids": layout.page_ids.roll(1)})
+def shifted(rows: AttentionRows) -> AttentionRows:
+    return replace(rows, page_ids=np.roll(rows.page_ids, 1))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def shifted(layout: TreeLayout) -> TreeLayout:
     ],
 )
 def test_a_wrong_kernel_is_a_fault(
-    tmp_path: Path, broken: Callable[[TreeLayout], TreeLayout], wrong: set[str]
+    tmp_path: Path, broken: Callable[[AttentionRows], AttentionRows], wrong: set[str]
 ) -> None:
     right = spectrie_kernels.tree_attention
 
@@ -68,10 +67,13 @@ def test_a_wrong_kernel_is_a_fault(
         query: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor,
-        layout: TreeLayout,
+        layout: AttentionLayout,
         scale: float,
+        *,
+        window: int | None,
     ) -> torch.Tensor:
-        return right(query, keys, values, broken(layout), scale)
+        layout = replace(layout, rows=broken(layout.rows))
+        return right(query, keys, values, layout, scale, window=window)
 
     with mock.patch.object(spectrie_kernels, "tree_attention", attention):
         found = outcomes(tmp_path)

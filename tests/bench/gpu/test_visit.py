@@ -89,8 +89,9 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> No
     assert counts["answers", "ok"] == 2
     kernels = {row["name"].split()[0] for row in rows if row["check"] == "forms"}
     assert kernels == {
-        "_split_kernel",
-        "_combine_kernel",
+        "part_kernel",
+        "combine_kernel",
+        "prompt_kernel",
         "_row_argmax_kernel",
         "_verify_greedy_kernel",
     }

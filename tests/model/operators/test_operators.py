@@ -34,6 +34,7 @@ def settings(folder: Path, dtype: torch.dtype = torch.float32) -> OperatorSettin
         num_pages=16,
         page_size=16,
         max_context=200,
+        model_kv_heads=config.num_kv_heads,
         head_norms=(norms,) * config.num_layers,
     )
 

@@ -22,12 +22,13 @@ class OperatorSettings:
     """Settings of a set of operators.
 
     Attributes:
-        config: The model.
+        config: The model, with this rank's heads.
         dtype: Number format of activations and of the key-value cache.
         device: Device of all tensors.
         num_pages: Pages of the key-value cache.
         page_size: Slots of a page.
         max_context: Upper limit of positions, exclusive.
+        model_kv_heads: Key-value heads of the whole model, before ranks share them.
         head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
     """
 
@@ -37,6 +38,7 @@ class OperatorSettings:
     num_pages: int
     page_size: int
     max_context: int
+    model_kv_heads: int
     head_norms: tuple[tuple[torch.Tensor, torch.Tensor] | None, ...]
 
 

@@ -11,57 +11,52 @@ import spectrie_kernels
 from spectrie.model.operators.base import TOP_K, OperatorSettings
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import PlanArrays
-from spectrie_kernels import TreeLayout
+from spectrie_kernels import AttentionLayout, AttentionRows, AttentionTiles
 
 __all__ = ["GpuOperators"]
 
 
 class GpuOperators(ReferenceOperators):
-    """The reference, with attention over pages in one kernel."""
+    """The reference, with attention over pages by kernels."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         """Allocates the cache."""
         super().__init__(settings)
-        self._layout: TreeLayout | None = None
-        self._longest = 0
+        self._layout: AttentionLayout | None = None
 
     def begin(self, plan: PlanArrays) -> None:
-        super().begin(plan)
-        device = self._settings.device
-
-        def on_device(values: object) -> torch.Tensor:
-            return torch.as_tensor(values).to(device)
-
-        lengths = plan.request_kv_len + plan.request_row_count
-        self._longest = int(lengths.max()) if len(lengths) else 0
-        self._layout = TreeLayout(
-            row_owner=torch.repeat_interleave(
-                torch.arange(len(lengths), dtype=torch.int32),
-                torch.as_tensor(plan.request_row_count).long(),
-            ).to(device),
-            row_ancestors=on_device(plan.row_ancestors),
-            request_row_start=on_device(plan.request_row_start),
-            request_row_count=on_device(plan.request_row_count),
-            request_kv_len=on_device(plan.request_kv_len),
-            request_kind=on_device(plan.request_kind),
-            page_indptr=on_device(plan.page_indptr),
-            page_ids=on_device(plan.page_ids),
-            page_size=self._settings.page_size,
-            max_length=self._longest,
+        self._begin_rows(plan)
+        config, settings = self._config, self._settings
+        rows = AttentionRows(
+            row_ancestors=plan.row_ancestors,
+            request_row_start=plan.request_row_start,
+            request_row_count=plan.request_row_count,
+            request_kv_len=plan.request_kv_len,
+            request_kind=plan.request_kind,
+            page_indptr=plan.page_indptr,
+            page_ids=plan.page_ids,
+            page_size=settings.page_size,
+        )
+        self._layout = AttentionLayout.of(
+            rows,
+            group=config.num_heads // config.num_kv_heads,
+            kv_heads=settings.model_kv_heads,
+            tiles=AttentionTiles.of(config.head_dim, settings.dtype.itemsize),
+            windows=config.layer_windows,
+            device=settings.device,
         )
 
     def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        window = self._config.layer_windows[layer]
-        if self._layout is None or (window is not None and self._longest > window):
-            # The kernel sees every key.
-            return super().attend(layer, qkv)
+        if self._layout is None:
+            raise ValueError("attend was called before begin")
         query = self._write(layer, qkv).to(self._settings.dtype)
         attended = spectrie_kernels.tree_attention(
-            query,
+            query.contiguous(),
             self._keys[layer],
             self._values[layer],
             self._layout,
             self._config.head_dim**-0.5,
+            window=self._config.layer_windows[layer],
         )
         return attended.flatten(1)
 

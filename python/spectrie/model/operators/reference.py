@@ -32,6 +32,13 @@ class ReferenceOperators(Operators):
         return torch.as_tensor(values, dtype=torch.int64).to(self._settings.device)
 
     def begin(self, plan: PlanArrays) -> None:
+        self._begin_rows(plan)
+        # Per request: its rows, the slots of its logical indices, and which of them each row sees,
+        # at which position.
+        self._requests = [self._request(plan, q) for q in range(len(plan.request_row_start))]
+
+    def _begin_rows(self, plan: PlanArrays) -> None:
+        """Moves keys and values, and accepts the rows' slots and positions."""
         self._plan = plan
         for source, target in zip(
             plan.kv_move_src.tolist(), plan.kv_move_dst.tolist(), strict=True
@@ -40,9 +47,6 @@ class ReferenceOperators(Operators):
             self._values[:, target] = self._values[:, source]
         self._slots = self._ids(plan.row_slot)
         self._positions = self._ids(plan.row_position)
-        # Per request: its rows, the slots of its logical indices, and which of them each row sees,
-        # at which position.
-        self._requests = [self._request(plan, q) for q in range(len(plan.request_row_start))]
 
     def _request(
         self, plan: PlanArrays, q: int

@@ -228,6 +228,7 @@ def _gpu_decoder(
         num_pages=size.num_pages,
         page_size=_core.CPU_PAGE_SIZE,
         max_context=size.max_context,
+        model_kv_heads=config.num_kv_heads,
         head_norms=parts.head_norms,
     )
     return Decoder(parts, GpuOperators(settings), partition)

@@ -1,0 +1,115 @@
+"""Attention of the many rows of a prompt: one program folds all parts of its rows' keys in turn."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from spectrie_kernels.device.attention_unit import (
+    FLOOR,
+    fold_keys,
+    lane_sum,
+    normalised,
+    power_of_two,
+)
+
+__all__ = ["prompt_kernel"]
+
+
+@triton.jit
+def prompt_kernel(
+    query,
+    key_cache,
+    value_cache,
+    output,
+    items,
+    page_ids,
+    scale_log2,
+    GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    PAGE_SIZE: tl.constexpr,
+    WINDOW: tl.constexpr,
+    HALF: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+):
+    """Attention of a tile of neighbouring positions of one unit, one key-value head.
+
+    The sums of a part begin at zero, as where parts are computed side by side; those of finished parts
+    are kept beside them. query and output [rows, heads, HEAD_DIM]; the rest as for `part_kernel`.
+    """
+    heads: tl.constexpr = KV_HEADS * GROUP
+    kv_head = tl.program_id(0)
+    item = items + tl.program_id(1) * 8
+    nodes = tl.load(item)
+    first_row = tl.load(item + 1)
+    begin = tl.load(item + 2)
+    end = tl.load(item + 3)
+    pages = page_ids + tl.load(item + 4)
+    first_position = tl.load(item + 5)
+    split = tl.load(item + 6)
+
+    tile = tl.arange(0, BLOCK_ROWS)
+    dims = tl.arange(0, BLOCK_DIM)
+    node = tile // GROUP
+    real = node < nodes
+    row = (first_row + node).to(tl.int64)
+    head = kv_head * GROUP + tile % GROUP
+    q_at = query + (row * heads + head) * HEAD_DIM
+    in_dim = dims < HEAD_DIM
+    q = tl.load(q_at[:, None] + dims[None, :], mask=real[:, None] & in_dim[None, :], other=0.0)
+    position = tl.where(real, first_position + node, -1)
+
+    all_best = tl.full((BLOCK_ROWS,), FLOOR, tl.float32)
+    all_total = tl.zeros((BLOCK_ROWS,), tl.float32)
+    all_acc = tl.zeros((BLOCK_DIM, BLOCK_ROWS), tl.float32)
+    first_split = begin // split
+    # An empty prefix has no split: its tail is the first part and the last.
+    splits = tl.where(end > begin, tl.cdiv(end, split) - first_split, 0)
+    for part in range(0, splits + 1):
+        is_tail = part == splits
+        part_begin = tl.where(is_tail, end, tl.maximum(begin, (first_split + part) * split))
+        prefix_end = tl.minimum(end, (first_split + part + 1) * split)
+        part_end = tl.where(is_tail, first_position + nodes, prefix_end)
+        best = tl.full((BLOCK_ROWS,), FLOOR, tl.float32)
+        lanes = tl.zeros((BLOCK_KEYS // 2, BLOCK_ROWS), tl.float32)
+        acc = tl.zeros((BLOCK_DIM, BLOCK_ROWS), tl.float32)
+        for first in range(part_begin, part_end, BLOCK_KEYS):
+            key = first + tl.arange(0, BLOCK_KEYS)
+            seen = key[:, None] <= position[None, :]
+            if WINDOW > 0:
+                seen = seen & (key[:, None] > position[None, :] - WINDOW)
+            # Behind the end stands the last key again, which is not seen twice.
+            key = tl.minimum(key, part_end - 1)
+            page = tl.load(pages + key // PAGE_SIZE)
+            at = page.to(tl.int64) * PAGE_SIZE + key % PAGE_SIZE
+            at = (at * KV_HEADS + kv_head) * HEAD_DIM
+            best, lanes, acc = fold_keys(
+                q,
+                q_at,
+                real,
+                key_cache + at,
+                value_cache + at,
+                seen,
+                best,
+                lanes,
+                acc,
+                scale_log2,
+                HALF,
+                HEAD_DIM,
+                BLOCK_ROWS,
+                BLOCK_KEYS,
+                BLOCK_DIM,
+            )
+        larger = tl.maximum(all_best, best)
+        shrink = power_of_two(all_best - larger)
+        grow = power_of_two(best - larger)
+        all_total = all_total * shrink + lane_sum(lanes, BLOCK_KEYS // 2, BLOCK_ROWS) * grow
+        all_acc = all_acc * shrink[None, :] + acc * grow[None, :]
+        all_best = larger
+
+    result = normalised(all_acc, tl.where(real, all_total, 1.0)[None, :])
+    out_at = output + ((row * heads + head) * HEAD_DIM)[None, :] + dims[:, None]
+    tl.store(out_at, result.to(output.dtype.element_ty), mask=real[None, :] & in_dim[:, None])
