@@ -430,6 +430,9 @@ class Engine:
         max_step_ms: Maximum time of a step that computes prompts while other requests generate. The
             prompts' share of the step shrinks to keep it, by the measured costs, down to one page.
             Above 0 milliseconds.
+        max_slowdown: How many times as long tenants ahead of their share may make the steps of
+            others, on average. Limits their long prompts, long contexts and drafts. More serves
+            these sooner. Above 1.
         age_s: Waiting time that raises a request by one priority level among those of its tenant.
             Above 0 seconds.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated

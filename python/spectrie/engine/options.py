@@ -41,6 +41,9 @@ class EngineOptions:
         max_step_ms: Maximum time of a step that computes prompts while other requests generate. The
             prompts' share of the step shrinks to keep it, by the measured costs, down to one page.
             Above 0 milliseconds.
+        max_slowdown: How many times as long tenants ahead of their share may make the steps of
+            others, on average. Limits their long prompts, long contexts and drafts. More serves
+            these sooner. Above 1.
         age_s: Waiting time that raises a request by one priority level among those of its tenant.
             Above 0 seconds.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
@@ -89,6 +92,7 @@ class EngineOptions:
     holdout_every: int = 100
     chunk_tokens: int = 256
     max_step_ms: float = 200.0
+    max_slowdown: float = 1.2
     age_s: float = 10.0
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] = "auto"
     max_draft_tokens: int = 16
@@ -133,6 +137,7 @@ ENGINE = (
     "holdout_every",
     "chunk_tokens",
     "max_step_ms",
+    "max_slowdown",
     "age_s",
     "speculation",
     "max_draft_tokens",

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::RequestOutput;
 use crate::sequence::{NotDrawn, Sequence, walk};
-use crate::speculation::{EndedStep, SentTree};
+use crate::speculation::{EndedStep, ForwardSize, SentTree};
 
 /// Why a request ends with a step, if it does.
 type Ended = Result<Option<FinishKind>, NotDrawn>;
@@ -33,11 +33,16 @@ impl Scheduler {
         if let Some(size) = open.size_of_trees(&self.running) {
             self.speculator.observe(size, elapsed_ms);
         }
+        if let Some(size) = open.size_unpaced(&self.running) {
+            let added_ms = elapsed_ms - self.speculator.milliseconds(size);
+            self.pacing.spend(added_ms);
+        }
         let mut outputs = self.take_outputs();
         outputs.reserve(open.parts.len());
         let mut feedback = Feedback::new(results.top);
         let before = self.outbox.generated_tokens();
         for part in &open.parts {
+            self.note_work(part);
             outputs.extend(self.commit_part(part, results, &mut feedback, now_s));
         }
         let feedback_ms = self.put_off(Chore::Learn(feedback));
@@ -78,6 +83,17 @@ impl Scheduler {
             self.admission.requeue(key, sequence, &mut self.cache);
         }
         Ok(outputs)
+    }
+
+    /// Notes what a request's rows added to the step.
+    fn note_work(&mut self, part: &Part) {
+        let size = part.size(&self.running);
+        let sequence = self.running.get_mut(&part.key);
+        if let Some(sequence) = sequence.filter(|one| !one.is_guest) {
+            let work_ms = self.speculator.work_ms(size);
+            sequence.work_ms += work_ms;
+            self.pacing.receive(&sequence.tenant, work_ms);
+        }
     }
 
     fn commit_part(
@@ -166,6 +182,12 @@ impl Scheduler {
             self.outbox.count_prompt(sequence.num_prompt());
         }
         sequence.decoding = true;
+        if !sequence.is_guest {
+            let (num_cached, num_prompt) = (sequence.num_cached(), sequence.num_prompt());
+            let prompt = ForwardSize::default().with_chunk(num_cached, num_prompt - num_cached);
+            let prompt_ms = self.speculator.work_ms(prompt);
+            self.pacing.note_prompt(&sequence.tenant, prompt_ms);
+        }
         self.admission.note_prefilled(&sequence.tenant);
         let drawn = read
             .map_err(NotDrawn::Row)

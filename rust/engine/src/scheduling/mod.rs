@@ -2,8 +2,8 @@
 
 mod admission;
 mod batch;
-mod chunks;
 mod commit;
+mod composition;
 mod end;
 mod fairness;
 mod flight;

@@ -22,6 +22,8 @@ pub(crate) struct OpenPlan {
     pub(crate) planned_s: f64,
     /// What planning took.
     pub(crate) plan_ms: f64,
+    /// Whose work is paced.
+    pub(crate) paced: Vec<RequestKey>,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -45,24 +47,49 @@ pub(crate) enum Work {
     Tree(SentTree),
 }
 
+impl Part {
+    /// What its rows compute.
+    pub(crate) fn size(&self, running: &Running) -> ForwardSize {
+        let kv_len = running.get(&self.key).map_or(0, |one| one.kv_len());
+        match &self.work {
+            Work::Chunk(rows) => ForwardSize::default().with_chunk(kv_len, *rows),
+            Work::Tree(tree) => ForwardSize {
+                rows: 1 + tree.num_nodes(),
+                kv_tokens: (1 + tree.num_nodes()) * kv_len,
+            },
+        }
+    }
+}
+
 impl OpenPlan {
     /// The forward of a step of trees alone; `None` of one that computes prompts, whose rows cost
     /// less than others because they skip the last layer's product with the vocabulary.
     pub(crate) fn size_of_trees(&self, running: &Running) -> Option<ForwardSize> {
-        let kv_tokens = self
-            .parts
-            .iter()
-            .try_fold(0, |sum, part| match &part.work {
-                Work::Tree(tree) => {
-                    let kv_len = running.get(&part.key).map_or(0, |one| one.kv_len());
-                    Some(sum + (1 + tree.num_nodes()) * kv_len)
-                }
-                Work::Chunk(_) => None,
-            })?;
-        Some(ForwardSize {
+        let is_tree = |part: &Part| matches!(part.work, Work::Tree(_));
+        self.parts.iter().all(is_tree).then(|| ForwardSize {
             rows: self.num_rows,
-            kv_tokens,
+            kv_tokens: self
+                .parts
+                .iter()
+                .map(|part| part.size(running).kv_tokens)
+                .sum(),
         })
+    }
+
+    /// The forward without paced work; `None` where there is none.
+    pub(crate) fn size_unpaced(&self, running: &Running) -> Option<ForwardSize> {
+        if self.paced.is_empty() {
+            return None;
+        }
+        let others = self.parts.iter();
+        let others = others.filter(|part| !self.paced.contains(&part.key));
+        Some(others.fold(ForwardSize::default(), |sum, part| {
+            let size = part.size(running);
+            ForwardSize {
+                rows: sum.rows + size.rows,
+                kv_tokens: sum.kv_tokens + size.kv_tokens,
+            }
+        }))
     }
 
     /// Checks that results fit the plan and the size of the vocabulary.

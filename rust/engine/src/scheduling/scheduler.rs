@@ -7,7 +7,7 @@ use spectrie_types::FinishKind;
 
 use super::admission::Admission;
 use super::batch;
-use super::chunks::Chunks;
+use super::composition::{Composer, Composition, Pacing};
 use super::end::{Cancel, End};
 use super::flight::Flight;
 use super::open_plan::OpenPlan;
@@ -32,6 +32,7 @@ pub(crate) struct Scheduler {
     pub(super) cache: Cache,
     pub(super) admission: Admission,
     pub(super) running: Running,
+    pub(super) pacing: Pacing,
     pub(super) speculator: Speculator,
     pub(super) flight: Flight,
     pub(super) chores: ChoreQueue<Sequence>,
@@ -51,6 +52,7 @@ impl Scheduler {
         Ok(Self {
             cache: Cache::new(config.num_pages, config.page_size),
             running: Running::new(),
+            pacing: Pacing::new(&config),
             speculator: Speculator::new(Arc::clone(&config), memory),
             flight: Flight::new(config.vocabulary_size),
             chores: ChoreQueue::new(config.overlap, config.max_running),
@@ -154,9 +156,18 @@ impl Scheduler {
         let decoding = decoding.into_iter();
         let decoding = decoding.filter(|key| running.get(key).is_some_and(|one| one.decoding));
         let decoding = running::parties(running, decoding.collect());
-        let config = self.admission.config();
-        let (chunks, decoding) =
-            Chunks::choose(&prefilling, decoding, running, config, &self.speculator);
+        self.pacing.begin_step(now_s);
+        let composer = Composer {
+            running,
+            config: self.admission.config(),
+            speculator: &self.speculator,
+        };
+        let Composition {
+            chunks,
+            decoding,
+            paced,
+            limit_ms,
+        } = composer.compose(&prefilling, decoding, &mut self.pacing, now_s);
         for (key, _) in &chunks.parts {
             if let Some(sequence) = running.get_mut(key) {
                 sequence.timeline.wait_from(now_s);
@@ -166,7 +177,7 @@ impl Scheduler {
             return Ok(None);
         }
         let has_chunks = !chunks.parts.is_empty();
-        let (trees, trial) = self.draft(&decoding, chunks.size);
+        let (trees, trial) = self.draft(&decoding, chunks.size, limit_ms);
         let plan_id = self.flight.number();
         let (running, cache) = (&self.running, &mut self.cache);
         let (plan, parts) = batch::assemble(plan_id, trees, chunks.parts, running, cache);
@@ -178,6 +189,7 @@ impl Scheduler {
             trial: trial.filter(|_| !has_chunks),
             planned_s: now_s,
             plan_ms: (self.upkeep.now_s() - began_s) * 1e3,
+            paced,
             parts,
         });
         Ok(Some(plan))
@@ -188,13 +200,20 @@ impl Scheduler {
         &mut self,
         decoding: &[RequestKey],
         chunk: ForwardSize,
+        limit_ms: f64,
     ) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
         let members = self.running.iter_mut();
         let members = members.filter(|(key, _)| decoding.binary_search(key).is_ok());
-        let mut candidates: Vec<Candidate<'_>> = members.map(|(_, one)| one.candidate()).collect();
+        let pacing = &self.pacing;
+        let candidates = members.map(|(_, one)| {
+            let is_limited = pacing.is_ahead(&one.tenant);
+            one.candidate(is_limited)
+        });
+        let mut candidates: Vec<Candidate<'_>> = candidates.collect();
         let step = self.flight.last_plan_id();
         let clock = self.upkeep.clock();
-        let drafts = self.speculator.draft(step, &mut candidates, chunk, clock);
+        let speculator = &mut self.speculator;
+        let drafts = speculator.draft(step, &mut candidates, chunk, limit_ms, clock);
         let mut trees = Vec::with_capacity(decoding.len());
         for (&key, offer) in decoding.iter().zip(drafts.offers) {
             let mut count = offer.num_bought();
@@ -244,6 +263,7 @@ impl Scheduler {
         let (owner, kept) = (key.arrival(), &sequence.tokens[..num_kept]);
         self.cache.close(owner, &mut sequence.table, kept);
         self.admission.leave(&sequence);
+        self.pacing.note_request(&sequence.tenant, sequence.work_ms);
         let num_kept = end.learns.then_some(num_kept);
         let output = RequestOutput {
             handle: sequence.request.handle,

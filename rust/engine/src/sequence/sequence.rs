@@ -46,6 +46,8 @@ pub(crate) struct Sequence {
     pub(crate) timeline: Timeline,
     /// Whose fair share it takes.
     pub(crate) tenant: Arc<str>,
+    /// What its rows added to the time of steps, by the cost curve.
+    pub(crate) work_ms: f64,
     /// Source of each token this attempt emitted.
     sources: Vec<Source>,
     num_prompt: usize,
@@ -88,6 +90,7 @@ impl Sequence {
             stopped_at: stopped_at.map(|count| count as u32),
             timeline: Timeline::new(arrived_s),
             tenant,
+            work_ms: 0.0,
             sources: Vec::new(),
             num_prompt,
             drafted_tokens: 0,
@@ -106,8 +109,9 @@ impl Sequence {
     }
 
     /// As it is asked for drafts.
-    pub(crate) fn candidate(&mut self) -> Candidate<'_> {
+    pub(crate) fn candidate(&mut self, is_limited: bool) -> Candidate<'_> {
         Candidate {
+            is_limited,
             kv_len: self.kv_len(),
             num_left: self.num_left(),
             grammar_has_ended: self.draws.grammar_has_ended(),
@@ -248,6 +252,11 @@ impl Sequence {
     /// Tokens this attempt emitted.
     pub(crate) fn num_emitted(&self) -> usize {
         self.sources.len()
+    }
+
+    /// Tokens of its prompt that were found in the cache.
+    pub(crate) fn num_cached(&self) -> usize {
+        self.cached_tokens
     }
 
     /// When its answer is due, in microseconds.

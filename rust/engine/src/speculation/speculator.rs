@@ -108,17 +108,32 @@ impl Speculator {
         self.costs.milliseconds(size)
     }
 
+    /// Expected milliseconds that rows of this size add to a forward of one row.
+    pub(crate) fn work_ms(&self, size: ForwardSize) -> f64 {
+        let with = ForwardSize {
+            rows: size.rows + 1,
+            ..size
+        };
+        let one = ForwardSize {
+            rows: 1,
+            kv_tokens: 0,
+        };
+        self.milliseconds(with) - self.milliseconds(one)
+    }
+
     /// Learns what a forward of trees alone took.
     pub(crate) fn observe(&mut self, size: ForwardSize, milliseconds: f64) {
         self.costs.observe(size, milliseconds);
     }
 
-    /// The drafts that the decoding requests send in step `step`, beside a chunk of the size `chunk`.
+    /// The drafts that the decoding requests send in step `step`, beside a chunk of the size `chunk`;
+    /// those of limited ones lengthen it to `limit_ms` at most.
     pub(crate) fn draft(
         &mut self,
         step: u64,
         candidates: &mut [Candidate<'_>],
         chunk: ForwardSize,
+        limit_ms: f64,
         clock: &dyn Clock,
     ) -> StepDrafts {
         let num = candidates.len();
@@ -159,7 +174,7 @@ impl Speculator {
         let drafted_s = clock.now_s() - began_s;
         self.totals.draft_seconds += drafted_s;
         let asked_ms = self.asking.step_ms(self.open.num_asked, drafted_s * 1e3);
-        let purchase = step::buy(&mut offers, base, asked_ms, &self.costs);
+        let purchase = step::buy(&mut offers, base, asked_ms, limit_ms, &self.costs);
         self.note_earnings(candidates, &offers, purchase);
         // Drafts of fixed modes are sent in every step, so that none is plain beside them.
         let is_trial = offers.iter().any(|offer| !offer.is_fixed())
@@ -328,9 +343,10 @@ mod tests {
             kv_len,
             num_left: 50,
             grammar_has_ended: false,
+            is_limited: false,
         }];
         let chunk = ForwardSize::default();
-        let drafts = speculator.draft(step, &mut candidates, chunk, &Ticking::by(2));
+        let drafts = speculator.draft(step, &mut candidates, chunk, f64::INFINITY, &Ticking::by(2));
         (drafts.offers[0].num_bought(), drafts.trial)
     }
 
@@ -341,6 +357,35 @@ mod tests {
         assert_eq!(trial, Some(Trial::Offered));
         let (bought, _) = draft(&mut speculator(&[10.0, 640.0], 0), 1);
         assert_eq!(bought, 0);
+    }
+
+    #[test]
+    fn limited_drafts_take_the_step_to_its_limit_and_leave_others_alone() {
+        let mut speculator = speculator(&[10.0, 16.3], 0);
+        let (mut one, kv_len) = drafting(&speculator);
+        let (mut other, _) = drafting(&speculator);
+        let mut bought = |limit_ms| {
+            let candidates = [(&mut one, true), (&mut other, false)];
+            let mut candidates = candidates.map(|(drafting, is_limited)| Candidate {
+                drafting,
+                kv_len,
+                num_left: 50,
+                grammar_has_ended: false,
+                is_limited,
+            });
+            let (chunk, clock) = (ForwardSize::default(), Ticking::by(2));
+            let drafts = speculator.draft(1, &mut candidates, chunk, limit_ms, &clock);
+            drafts
+                .offers
+                .iter()
+                .map(Offer::num_bought)
+                .collect::<Vec<_>>()
+        };
+        let unlimited = bought(f64::INFINITY);
+        assert!(unlimited[0] > 3, "{unlimited:?}");
+        // A row more costs 0.1 ms, and the two of the requests are there anyway.
+        assert_eq!(bought(10.31), [2, unlimited[1]]);
+        assert_eq!(bought(10.0), [0, unlimited[1]]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::bid::{self, Bid};
 use super::budget::{self, BaseRows, Purchase};
 use super::cost::CostCurve;
 use super::drafting::Drafting;
+use super::forward_size::ForwardSize;
 use super::gain::Trial;
 use super::tree::SentTree;
 
@@ -25,6 +26,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) num_left: usize,
     /// Whether its grammar lets nothing more follow.
     pub(crate) grammar_has_ended: bool,
+    /// Whether its drafts are among those that may take the step to a limit only.
+    pub(crate) is_limited: bool,
 }
 
 /// What requests are asked for in one step.
@@ -48,6 +51,7 @@ pub(crate) struct Offer {
     tree: DraftTree,
     /// Fixed modes send all they have.
     is_fixed: bool,
+    is_limited: bool,
     /// Cached tokens that each of its rows reads.
     kv_tokens: usize,
     /// Every node that may be sent, sorted; then the head that is.
@@ -153,6 +157,7 @@ impl Question {
         Offer {
             tree,
             is_fixed,
+            is_limited: candidate.is_limited,
             kv_tokens: candidate.kv_len,
             bids,
         }
@@ -185,15 +190,27 @@ impl Offer {
     }
 }
 
-/// Leaves each offer the bids that are bought, where asking for all of them took `asked_ms`.
+/// Leaves each offer the bids that are bought, where asking for all of them took `asked_ms`. Those of
+/// limited offers alone take the step to `limit_ms` at most.
 pub(super) fn buy(
     offers: &mut [Offer],
     mut base: BaseRows,
     asked_ms: f64,
+    limit_ms: f64,
     costs: &CostCurve,
 ) -> Purchase {
+    let mut limited = Limited {
+        size: base.whole(),
+        limit_ms,
+        costs,
+    };
     for offer in offers.iter_mut().filter(|offer| offer.is_fixed) {
         offer.bids.truncate(base.left);
+        if offer.is_limited {
+            let fit = offer.bids.iter().take_while(|bid| limited.takes(bid));
+            let num_fit = fit.count();
+            offer.bids.truncate(num_fit);
+        }
         base.left -= offer.bids.len();
         base.fixed += offer.bids.len();
         base.kv_tokens += offer.bids.len() * offer.kv_tokens;
@@ -203,9 +220,26 @@ pub(super) fn buy(
         bids.append(&mut offer.bids);
     }
     bid::sort(&mut bids);
+    bids.retain(|bid| !offers[bid.offer].is_limited || limited.takes(bid));
     let purchase = budget::purchase(&bids, base, asked_ms, costs);
     for bid in &bids[..purchase.nodes] {
         offers[bid.offer].bids.push(*bid);
     }
     purchase
+}
+
+/// A step with limited drafts alone.
+struct Limited<'a> {
+    size: ForwardSize,
+    limit_ms: f64,
+    costs: &'a CostCurve,
+}
+
+impl Limited<'_> {
+    /// Adds the row of a bid; false from the first one on that takes too long.
+    fn takes(&mut self, bid: &Bid) -> bool {
+        self.size.rows += 1;
+        self.size.kv_tokens += bid.kv_tokens;
+        self.costs.milliseconds(self.size) <= self.limit_ms
+    }
 }

@@ -3,4 +3,5 @@
 mod admission;
 mod backfill;
 mod fairness;
+mod pacing;
 mod traffic;

@@ -1,8 +1,8 @@
-//! How many prompt tokens of which requests a step computes.
+//! A step in the making: which rows fit.
 
-use super::running::{Parties, Running, kv_tokens_of};
 use crate::config::EngineConfig;
 use crate::request_key::RequestKey;
+use crate::scheduling::running::{Running, kv_tokens_of};
 use crate::speculation::{ForwardSize, Speculator};
 
 /// The prompt rows of a step, in order.
@@ -14,65 +14,79 @@ pub(crate) struct Chunks {
     pub(crate) size: ForwardSize,
 }
 
-impl Chunks {
-    /// What a step computes beside one row of each of the requests that decode, of `prefilling`
-    /// requests, the first of which go first; and which requests decode, in the order of their keys.
-    ///
-    /// Guests change nothing of what others get: they have the rows and the time that are left.
-    pub(crate) fn choose(
-        prefilling: &Parties,
-        decoding: Parties,
-        running: &Running,
-        config: &EngineConfig,
-        speculator: &Speculator,
-    ) -> (Self, Vec<RequestKey>) {
-        let mut decoding_now = decoding.regulars;
-        let mut step = Step {
-            running,
-            config,
-            speculator,
-            size: ForwardSize {
-                rows: decoding_now.len(),
-                kv_tokens: kv_tokens_of(running, &decoding_now),
-            },
-            chunks: Self::default(),
-        };
-        step.add_chunks(&prefilling.regulars, !decoding_now.is_empty());
-        decoding_now.extend(decoding.guests.into_iter().filter(|&key| step.add_row(key)));
-        step.add_chunks(&prefilling.guests, true);
-        decoding_now.sort_unstable();
-        (step.chunks, decoding_now)
-    }
-}
-
 /// A step in the making.
-struct Step<'a> {
+pub(super) struct Step<'a> {
     running: &'a Running,
     config: &'a EngineConfig,
     speculator: &'a Speculator,
     size: ForwardSize,
     chunks: Chunks,
+    decoding: Vec<RequestKey>,
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    /// One without rows.
+    pub(super) fn new(
+        running: &'a Running,
+        config: &'a EngineConfig,
+        speculator: &'a Speculator,
+    ) -> Self {
+        Self {
+            running,
+            config,
+            speculator,
+            size: ForwardSize::default(),
+            chunks: Chunks::default(),
+            decoding: Vec::new(),
+        }
+    }
+
+    /// Its prompt rows; and which requests decode, in the order of their keys.
+    pub(super) fn finish(mut self) -> (Chunks, Vec<RequestKey>) {
+        self.decoding.sort_unstable();
+        (self.chunks, self.decoding)
+    }
+
+    /// Whether it has no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.size.rows == 0
+    }
+
+    /// Whether an answer waits for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.decoding.is_empty()
+    }
+
+    /// What it is expected to take.
+    pub(super) fn milliseconds(&self) -> f64 {
+        self.speculator.milliseconds(self.size)
+    }
+
     fn has_time(&self, size: ForwardSize) -> bool {
         self.speculator.milliseconds(size) <= self.config.max_step_ms
     }
 
-    /// Adds the row of a guest that decodes; false where rows or, beside prompts, time are short.
-    fn add_row(&mut self, guest: RequestKey) -> bool {
+    /// Adds the row of each of these.
+    pub(super) fn add_rows(&mut self, keys: Vec<RequestKey>) {
+        self.size.rows += keys.len();
+        self.size.kv_tokens += kv_tokens_of(self.running, &keys);
+        self.decoding.extend(keys);
+    }
+
+    /// Adds the row of a guest that decodes if there are rows and, beside prompts, time for it.
+    pub(super) fn add_guest(&mut self, guest: RequestKey) {
         let kv_len = self.running.get(&guest).map_or(0, |one| one.kv_len());
         let size = self.size.with_chunk(kv_len, 1);
         let fits = size.rows <= self.config.max_batch_rows
             && (self.chunks.parts.is_empty() || self.has_time(size));
         if fits {
             self.size = size;
+            self.decoding.push(guest);
         }
-        fits
     }
 
     /// Adds rows of `prefilling`; not many at once if an answer waits for the step.
-    fn add_chunks(&mut self, prefilling: &[RequestKey], is_awaited: bool) {
+    pub(super) fn add_chunks(&mut self, prefilling: &[RequestKey], is_awaited: bool) {
         let num_before = self.chunks.size.rows;
         let most = (self.config.chunk_tokens - num_before)
             .min(self.config.max_batch_rows - self.size.rows);
@@ -97,6 +111,40 @@ impl Step<'_> {
             self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
             self.chunks.parts.push((key, rows));
         }
+    }
+
+    /// Adds a row of a request that decodes or is about to, and of a prompt more of them as long as the
+    /// step takes `limit_ms` at most; false where there are no rows left.
+    pub(super) fn add_part(&mut self, key: RequestKey, limit_ms: f64) -> bool {
+        let Some(sequence) = self.running.get(&key) else {
+            return true;
+        };
+        let is_prompt = !sequence.decoding;
+        let kv_len = sequence.kv_len();
+        let left = self.config.max_batch_rows - self.size.rows;
+        let most = if is_prompt {
+            let left = left.min(self.config.chunk_tokens - self.chunks.size.rows);
+            left.min(sequence.num_missing())
+        } else {
+            left.min(1)
+        };
+        let fits = |rows| {
+            self.speculator
+                .milliseconds(self.size.with_chunk(kv_len, rows))
+                <= limit_ms
+        };
+        let rows = most_that_fit(1, most, fits);
+        if rows == 0 {
+            return false;
+        }
+        self.size = self.size.with_chunk(kv_len, rows);
+        if is_prompt {
+            self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
+            self.chunks.parts.push((key, rows));
+        } else {
+            self.decoding.push(key);
+        }
+        true
     }
 }
 

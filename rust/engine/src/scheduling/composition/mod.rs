@@ -1,0 +1,8 @@
+//! What a step computes, and what of it is held back for the sake of others.
+
+mod compose;
+mod pacing;
+mod step;
+
+pub(crate) use compose::{Composer, Composition};
+pub(crate) use pacing::Pacing;
