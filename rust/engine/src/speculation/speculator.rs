@@ -360,35 +360,6 @@ mod tests {
     }
 
     #[test]
-    fn limited_drafts_take_the_step_to_its_limit_and_leave_others_alone() {
-        let mut speculator = speculator(&[10.0, 16.3], 0);
-        let (mut one, kv_len) = drafting(&speculator);
-        let (mut other, _) = drafting(&speculator);
-        let mut bought = |limit_ms| {
-            let candidates = [(&mut one, true), (&mut other, false)];
-            let mut candidates = candidates.map(|(drafting, is_limited)| Candidate {
-                drafting,
-                kv_len,
-                num_left: 50,
-                grammar_has_ended: false,
-                is_limited,
-            });
-            let (chunk, clock) = (ForwardSize::default(), Ticking::by(2));
-            let drafts = speculator.draft(1, &mut candidates, chunk, limit_ms, &clock);
-            drafts
-                .offers
-                .iter()
-                .map(Offer::num_bought)
-                .collect::<Vec<_>>()
-        };
-        let unlimited = bought(f64::INFINITY);
-        assert!(unlimited[0] > 3, "{unlimited:?}");
-        // A row more costs 0.1 ms, and the two of the requests are there anyway.
-        assert_eq!(bought(10.31), [2, unlimited[1]]);
-        assert_eq!(bought(10.0), [0, unlimited[1]]);
-    }
-
-    #[test]
     fn holdout_steps_draft_nothing_and_say_so() {
         let mut speculator = speculator(&[10.0, 10.1], 1);
         assert_eq!(draft(&mut speculator, 1), (0, Some(Trial::Holdout)));

@@ -243,3 +243,60 @@ impl Limited<'_> {
         self.costs.milliseconds(self.size) <= self.limit_ms
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spectrie_trie::DraftNode;
+    use spectrie_types::Source;
+
+    use super::*;
+    use crate::speculation::cost::ContextCost;
+
+    /// Six tokens that are certain, of the request at `index`.
+    fn offer(index: usize, is_limited: bool, is_fixed: bool) -> Offer {
+        let node = |depth: u16| DraftNode {
+            token: 1,
+            parent: depth.checked_sub(2).map(u32::from),
+            depth,
+            value: 1.0,
+            source: Source::Request,
+        };
+        let tree = DraftTree {
+            nodes: (1..=6).map(node).collect(),
+        };
+        let bids = bid::bids(index, &tree, 0, 6, 1.0);
+        Offer {
+            tree,
+            is_fixed,
+            is_limited,
+            kv_tokens: 0,
+            bids,
+        }
+    }
+
+    #[test]
+    fn limited_drafts_take_the_step_to_its_limit_and_leave_others_alone() {
+        let base = BaseRows {
+            decoding: 2,
+            chunk: 0,
+            fixed: 0,
+            kv_tokens: 0,
+            chunk_kv_tokens: 0,
+            left: 100,
+        };
+        // Ten milliseconds, and a tenth for each further row.
+        let costs = CostCurve::new(&[1, 101], &[10.0, 20.0], ContextCost::default()).unwrap();
+        for (is_fixed, limit_ms, expected) in [
+            (false, f64::INFINITY, [6, 6]),
+            (false, 10.35, [2, 6]),
+            (false, 10.0, [0, 6]),
+            (true, 10.35, [2, 6]),
+            (true, 10.0, [0, 6]),
+        ] {
+            let mut offers = [offer(0, true, is_fixed), offer(1, false, is_fixed)];
+            buy(&mut offers, base, 0.0, limit_ms, &costs);
+            let bought = offers.each_ref().map(Offer::num_bought);
+            assert_eq!(bought, expected, "{limit_ms} ms");
+        }
+    }
+}

@@ -46,6 +46,9 @@ const ORDINARY: f64 = 1.5;
 /// Large work takes no step to more than so many times the usual time, if it has a choice.
 const LONGEST: f64 = 2.0;
 
+/// A step this short is not noticed by any reader, with or without large work in it.
+const UNNOTICED_MS: f64 = 5.0;
+
 /// Prompts that take so many times the work of others are large.
 const LARGE_PROMPT: f64 = 2.0;
 
@@ -190,12 +193,12 @@ impl Pacing {
     /// it waits for the next.
     pub(crate) fn has_room(&self, step_ms: f64) -> bool {
         let usual_ms = self.usual_ms.step;
-        usual_ms.is_none_or(|usual_ms| step_ms <= ORDINARY * usual_ms)
+        usual_ms.is_none_or(|usual_ms| step_ms <= UNNOTICED_MS.max(ORDINARY * usual_ms))
     }
 
     /// How long one step may take with large work in it.
     pub(crate) fn longest_ms(&self) -> f64 {
-        LONGEST * self.usual_ms.step.unwrap_or(0.0)
+        UNNOTICED_MS.max(LONGEST * self.usual_ms.step.unwrap_or(0.0))
     }
 
     /// How long a step without others may take; `None` for as long as any, when none were served lately.
