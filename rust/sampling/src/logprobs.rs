@@ -2,6 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::exp::exp_of_nonpositive;
+use crate::ln::ln;
 use crate::select::likeliest;
 
 /// What the model thought of one token: natural logarithms of probabilities at temperature 1,
@@ -65,7 +66,7 @@ fn log_sum(logits: &[f32], max: f32) -> f64 {
         add_weights(&mut sums, chunk, max);
     }
     add_weights(&mut sums, rest, max);
-    sums.iter().sum::<f64>().ln()
+    ln(sums.iter().sum())
 }
 
 #[inline(always)]

@@ -18,11 +18,34 @@
 //! ```
 //!
 //! `u = (x + 0.5) * 2^-32` and `gumbel = -ln(-ln u)`, both in 64-bit floating point, then rounded
-//! to 32 bits. `u` is never 0 or 1, so the noise is finite: it lies in about [-3.13, 22.88]. In
-//! 32-bit floating point the top ~129 integers would round to 1 and hand the token infinite noise.
+//! to 32 bits, to the nearest and of ties to the even one. `u` is never 0 or 1, so the noise is
+//! finite: it lies in about [-3.13, 22.88]. In 32-bit floating point the top ~129 integers would
+//! round to 1 and hand the token infinite noise.
 //!
-//! `tests/golden/noise.json` holds 1,000 cases that every implementation of this definition must
-//! meet.
+//! `ln` is this, in 64-bit floating point, each operation rounded on its own and none fused:
+//!
+//! ```text
+//! x = 2^k * m, with m in [sqrt(1/2), sqrt(2)): from bits(x) + (bits(1) - bits(sqrt(1/2))),
+//!     where the upper 12 bits are k + 1023, and the lower 52 plus bits(sqrt(1/2)) are bits(m)
+//! f = m - 1
+//! h = (f * 0.5) * f
+//! s = f / (f + 2)
+//! z = s * s
+//! w = z * z
+//! even = z * (R[0] + w * (R[2] + w * (R[4] + w * R[6])))
+//! odd = w * (R[1] + w * (R[3] + w * R[5]))
+//! ln x = k * LN_2_HIGH - ((h - (s * (h + (even + odd)) + k * LN_2_LOW)) - f)
+//! ```
+//!
+//! So the noise has the same bits in Rust, NumPy and on a GPU. It differs from the exact value by
+//! less than 2^-51 (1 + |gumbel|) before it is rounded, so the result is the nearest 32-bit number
+//! or a neighbour of it wherever |gumbel| is above 2^-25.
+//!
+//! `tests/golden/noise.json` holds the constants, with `R`, and 1,000 cases that every
+//! implementation of this definition must meet.
+
+use crate::ln::ln;
+pub use crate::ln::{LN_2_HIGH, LN_2_LOW, R};
 
 /// First multiplier of a word of the message.
 pub const WORD_MULTIPLIER_1: u32 = 0xCC9E_2D51;
@@ -75,7 +98,7 @@ impl NoiseRow {
 /// The Gumbel noise of a hash value.
 pub fn gumbel(bits: u32) -> f32 {
     let uniform = (f64::from(bits) + 0.5) * (1.0 / 4_294_967_296.0);
-    (-(-uniform.ln()).ln()) as f32
+    (-ln(-ln(uniform))) as f32
 }
 
 /// A value that [`gumbel`] of a hash with that many leading ones never exceeds, without logarithm:

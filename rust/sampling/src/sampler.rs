@@ -6,6 +6,7 @@ use spectrie_types::options::SamplingParameters;
 use crate::argmax::{argmax, greatest};
 use crate::candidate::Candidate;
 use crate::history::History;
+use crate::ln::ln;
 use crate::logprobs::{TokenLogprobs, logprobs};
 use crate::noise::{NoiseRow, gumbel, least_bits};
 use crate::select::{LANES, cut_to_share, gather, likeliest, nucleus_end};
@@ -81,7 +82,7 @@ pub struct Sampler {
     row: Vec<f32>,
     kept: Vec<Candidate>,
     scores: Vec<f32>,
-    weights: Vec<f32>,
+    masses: Vec<u64>,
 }
 
 impl Sampler {
@@ -171,7 +172,7 @@ impl Sampler {
             None
         };
         let floor = if parameters.min_p > 0.0 {
-            best.score + parameters.min_p.ln()
+            best.score + ln(f64::from(parameters.min_p)) as f32
         } else {
             f32::MIN
         };
@@ -181,8 +182,7 @@ impl Sampler {
             typical: None,
         };
         if parameters.typical_p < 1.0 {
-            let (max, share) = (best.score, parameters.typical_p);
-            let weights = &mut self.weights;
+            let (max, share, masses) = (best.score, parameters.typical_p, &mut self.masses);
             let is_cut = end.is_some() || parameters.min_p > 0.0;
             survivors.typical = if is_cut {
                 let kept = &mut self.kept;
@@ -191,9 +191,9 @@ impl Sampler {
                 });
                 self.scores.clear();
                 self.scores.extend(kept.iter().map(|one| one.score));
-                TypicalSet::new(&self.scores, |index| kept[index].token, max, share, weights)
+                TypicalSet::new(&self.scores, |index| kept[index].token, max, share, masses)
             } else {
-                TypicalSet::new(&self.row, |index| index as u32, max, share, weights)
+                TypicalSet::new(&self.row, |index| index as u32, max, share, masses)
             };
         }
         survivors

@@ -2,7 +2,7 @@
 
 use crate::argmax::greatest;
 use crate::candidate::Candidate;
-use crate::exp::exp_of_nonpositive;
+use crate::mass::{mass, masses_of, needed};
 
 /// Bins of one eighth of a natural unit below the greatest score; the last takes all the rest.
 const NUM_BINS: usize = 512;
@@ -56,8 +56,8 @@ pub(crate) fn gather(
     }
 }
 
-/// The last of the smallest set of likeliest tokens of `row` whose mass reaches `share` of the
-/// row's. `max` is the largest score.
+/// The last of the smallest set of likeliest tokens of `row` whose mass reaches what is
+/// [`needed`] for `share` of the row's. `max` is the largest score.
 ///
 /// Masses are summed by bins of similar scores, so only the bin where the sum crosses is sorted.
 #[inline(always)]
@@ -67,25 +67,25 @@ pub(crate) fn nucleus_end(
     share: f32,
     kept: &mut Vec<Candidate>,
 ) -> Candidate {
-    let mut bins = [0.0_f64; NUM_BINS];
+    let mut bins = [0_u64; NUM_BINS];
     let (chunks, rest) = row.as_chunks::<LANES>();
     let mut last = [f32::NEG_INFINITY; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    let (mut weights, mut places) = ([0.0; LANES], [0; LANES]);
+    let (mut below, mut masses, mut places) = ([0.0; LANES], [0; LANES], [0; LANES]);
     for scores in chunks.iter().chain([&last]) {
         for lane in 0..LANES {
-            weights[lane] = exp_of_nonpositive(scores[lane] - max);
+            below[lane] = scores[lane] - max;
             places[lane] = bin(scores[lane], max) as u32;
         }
-        for (&weight, &place) in weights.iter().zip(&places) {
-            bins[place as usize] += f64::from(weight);
+        masses_of(&below, &mut masses);
+        for (&mass, &place) in masses.iter().zip(&places) {
+            bins[place as usize] += mass;
         }
     }
-    let needed = f64::from(share) * bins.iter().sum::<f64>();
-    let mut before = 0.0;
+    let needed = needed(share, bins.iter().sum());
+    let mut before = 0;
     let mut crossed = 0;
-    // The sum of all may differ from the sum in order by rounding: the last bin with mass crosses.
-    for (index, &mass) in bins.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
+    for (index, &mass) in bins.iter().enumerate() {
         crossed = index;
         if before + mass >= needed {
             break;
@@ -101,8 +101,7 @@ pub(crate) fn nucleus_end(
         token: token as u32,
     }));
     kept.sort_unstable_by(|a, b| a.order(*b));
-    let end = cut_at_mass(kept, max, needed - before).unwrap_or(kept.len());
-    kept[end - 1]
+    kept[count_to_mass(kept, max, needed - before) - 1]
 }
 
 /// Nearest bin of a score. Adding 2^23 leaves the integer in the low bits, which vector code does
@@ -116,26 +115,23 @@ fn bin(score: f32, max: f32) -> usize {
     (below + INTEGER_BITS).to_bits() as usize & (NUM_BINS - 1)
 }
 
-/// Cuts `kept` (likeliest first) to the smallest head whose mass reaches `share` of its whole.
+/// Cuts `kept` (likeliest first) to the smallest head whose mass reaches what is [`needed`] for
+/// `share` of its whole.
 pub(crate) fn cut_to_share(kept: &mut Vec<Candidate>, max: f32, share: f32) {
-    let total: f64 = kept
-        .iter()
-        .map(|one| f64::from(exp_of_nonpositive(one.score - max)))
-        .sum();
-    if let Some(cut) = cut_at_mass(kept, max, f64::from(share) * total) {
-        kept.truncate(cut);
-    }
+    let total = kept.iter().map(|one| mass(one.score - max)).sum();
+    let count = count_to_mass(kept, max, needed(share, total));
+    kept.truncate(count);
 }
 
-fn cut_at_mass(kept: &[Candidate], max: f32, needed: f64) -> Option<usize> {
-    let mut sum = 0.0;
-    for (index, one) in kept.iter().enumerate() {
-        sum += f64::from(exp_of_nonpositive(one.score - max));
-        if sum >= needed {
-            return Some(index + 1);
-        }
-    }
-    None
+/// How many of `kept`, from the first on, reach the mass `needed`; at most all.
+fn count_to_mass(kept: &[Candidate], max: f32, needed: u64) -> usize {
+    let mut sum = 0;
+    let reaches = |one: &Candidate| {
+        sum += mass(one.score - max);
+        sum >= needed
+    };
+    let before = kept.iter().position(reaches);
+    before.map_or(kept.len(), |before| before + 1)
 }
 
 /// Keeps the `count` likeliest of `kept`, unsorted; gives the least score kept.
@@ -152,6 +148,7 @@ fn select(kept: &mut Vec<Candidate>, count: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exp::exp_of_nonpositive;
 
     fn scores(count: usize) -> Vec<f32> {
         (0..count as u64)
@@ -193,6 +190,63 @@ mod tests {
             assert!(sorted[..count].iter().map(weight).sum::<f64>() > needed - total * 1e-6);
             assert!(sorted[..count - 1].iter().map(weight).sum::<f64>() < needed + total * 1e-6);
         }
+    }
+
+    #[test]
+    fn the_order_of_a_row_decides_nothing() {
+        for seed in 0..50_u64 {
+            // Sums over them in 64-bit floating point depend on the order.
+            let order = |token: u64| spectrie_types::seed::splitmix(seed << 32 | token);
+            let mut tokens: Vec<u64> = (0..3_000).collect();
+            let score = |token: u64| -(order(token) as u32 as f32 / 1e8).sqrt();
+            let row: Vec<f32> = tokens.iter().map(|&token| score(token)).collect();
+            tokens.sort_unstable_by_key(|&token| order(token));
+            let other: Vec<f32> = tokens.iter().map(|&token| score(token)).collect();
+            let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            for share in [0.1, 0.7, 0.9, 0.999, 1.0_f32.next_down()] {
+                let [one, another] =
+                    [&row, &other].map(|row| nucleus_end(row, max, share, &mut Vec::new()).score);
+                assert_eq!(one.to_bits(), another.to_bits());
+                for top in [7, 1_000] {
+                    let [one, another] = [&row, &other].map(|row| {
+                        let mut kept = Vec::new();
+                        likeliest(row, top, &mut kept);
+                        cut_to_share(&mut kept, max, share);
+                        kept.iter()
+                            .map(|one| one.score.to_bits())
+                            .collect::<Vec<u32>>()
+                    });
+                    assert_eq!(one, another);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn floating_point_sums_keep_others_only_where_rounding_decides() {
+        let mut differing = 0;
+        for seed in 0..300_u64 {
+            let token = |token: u64| spectrie_types::seed::splitmix(seed << 32 | token) as u32;
+            let row: Vec<f32> = (0..2_000).map(|i| token(i) as f32 / -3e8).collect();
+            let mut sorted = Vec::new();
+            likeliest(&row, row.len(), &mut sorted);
+            let max = sorted[0].score;
+            let weight = |one: &Candidate| f64::from(exp_of_nonpositive(one.score - max));
+            let total: f64 = sorted.iter().map(weight).sum();
+            for share in [0.2, 0.5, 0.9, 0.99] {
+                let end = nucleus_end(&row, max, share, &mut Vec::new());
+                let wanted = f64::from(share) * total;
+                let before = sorted.iter().take_while(|one| **one != end);
+                let before: f64 = before.map(weight).sum();
+                let by_sums = before < wanted && before + weight(&end) >= wanted;
+                // Each of the masses may be wrong by half of 2^-40.
+                let rounding = 2_000.0 * 2.0_f64.powi(-40);
+                assert!(by_sums || before < wanted + rounding);
+                assert!(by_sums || before + weight(&end) > wanted - rounding);
+                differing += u32::from(!by_sums);
+            }
+        }
+        assert!(differing < 3, "{differing} of 1200");
     }
 
     #[test]

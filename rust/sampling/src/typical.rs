@@ -4,10 +4,9 @@
 //! expectation H by |−ln p − H| = |E\[s\] − s|: the tokens kept are those whose score is nearest to
 //! the mean score.
 
-use std::cmp::Ordering;
-
 use crate::candidate::Candidate;
 use crate::exp::exp_of_nonpositive;
+use crate::mass::{needed, rounded};
 use crate::select::LANES;
 
 /// Bins of one thirty-second of a natural unit of distance; the last takes all the rest. Around the mean
@@ -21,68 +20,67 @@ pub(crate) struct TypicalSet {
     max: f32,
     /// Mean of score − `max`, at most 0.
     mean: f64,
-    /// The member farthest from the mean.
-    end: Candidate,
+    /// Place and token of the member that comes last.
+    end: (u32, u32),
 }
 
 impl TypicalSet {
-    /// The smallest set of the tokens of `scores` nearest to the mean score whose mass reaches
-    /// `share` of theirs; nothing where there are none. `token` maps the index of a score to its token,
-    /// `max` is the largest score, and finite; `weights` is overwritten. Scores at minus infinity and
-    /// NaN are of no token.
+    /// The smallest set of the tokens of `scores` nearest to the mean score whose mass reaches what
+    /// is [`needed`] for `share` of theirs; nothing where there are none. `token` maps the index of
+    /// a score to its token, `max` is the largest score, and finite; `masses` is overwritten. Scores
+    /// at minus infinity and NaN are of no token.
     ///
     /// Masses are summed by bins of similar distance, so only the bin where the sum crosses is
-    /// sorted. Of equal distances the greater score is kept first, then the lower id.
+    /// sorted. Distances are rounded to 32 bits; of equal ones, tokens above the mean come first,
+    /// then the lowest id.
     #[inline(always)]
     pub(crate) fn new(
         scores: &[f32],
         token: impl Fn(usize) -> u32,
         max: f32,
         share: f32,
-        weights: &mut Vec<f32>,
+        masses: &mut Vec<u64>,
     ) -> Option<Self> {
-        let at = |index: usize| Candidate {
-            score: scores[index],
-            token: token(index),
-        };
-        let end = (!scores.is_empty()).then(|| at(0))?;
-        weights.clear();
-        weights.extend(scores.iter().map(|&score| exp_of_nonpositive(score - max)));
-        let (mut totals, mut moments) = ([0.0; LANES], [0.0; LANES]);
-        for (weights, scores) in weights.chunks(LANES).zip(scores.chunks(LANES)) {
-            let sums = totals.iter_mut().zip(&mut moments);
-            for ((total, moment), (&weight, &score)) in sums.zip(weights.iter().zip(scores)) {
-                let (weight, below) = (f64::from(weight), score - max);
-                *total += weight;
-                // What has no weight may be infinitely far.
-                *moment += weight * f64::from(if below >= -87.0 { below } else { -87.0 });
-            }
+        if scores.is_empty() {
+            return None;
         }
-        let total: f64 = totals.iter().sum();
+        masses.clear();
+        let (mut totals, mut moments) = ([0; LANES], [0; LANES]);
+        let (chunks, rest) = scores.as_chunks::<LANES>();
+        let mut last = [f32::NEG_INFINITY; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        for scores in chunks.iter().chain([&last]) {
+            add_moments(
+                &scores.map(|score| score - max),
+                &mut totals,
+                &mut moments,
+                masses,
+            );
+        }
+        let total = totals.iter().sum();
         let mut set = Self {
             max,
-            mean: moments.iter().sum::<f64>() / total,
-            end,
+            mean: -(moments.iter().sum::<u64>() as f64 / total as f64),
+            end: (0, 0),
         };
-        let mut bins = [0.0_f64; NUM_BINS];
-        for (weights, scores) in weights.chunks(LANES).zip(scores.chunks(LANES)) {
+        let mut bins = [0; NUM_BINS];
+        for (masses, scores) in masses.chunks(LANES).zip(scores.chunks(LANES)) {
             let places = set.bins(scores);
-            for (&weight, &place) in weights.iter().zip(&places) {
-                bins[place as usize] += f64::from(weight);
+            for (&mass, &place) in masses.iter().zip(&places) {
+                bins[place as usize] += mass;
             }
         }
-        let needed = f64::from(share) * total;
-        let mut before = 0.0;
+        let needed = needed(share, total);
+        let mut before = 0;
         let mut crossed = 0;
-        // The sum by bins may differ from the whole by rounding: the last bin with mass crosses.
-        for (index, &mass) in (0..).zip(&bins).filter(|(_, mass)| **mass > 0.0) {
+        for (index, &mass) in (0..).zip(&bins) {
             crossed = index;
             if before + mass >= needed {
                 break;
             }
             before += mass;
         }
-        let mut inside: Vec<Candidate> = Vec::new();
+        let mut inside: Vec<(u32, u32, u64)> = Vec::new();
         for (chunk, first) in scores.chunks(LANES).zip((0..).step_by(LANES)) {
             let places = set.bins(chunk);
             let mut is_crossed = false;
@@ -91,15 +89,18 @@ impl TypicalSet {
             }
             if is_crossed {
                 let members = (first..first + chunk.len()).zip(&places);
-                let members = members.filter(|&(_, &place)| place == crossed);
-                inside.extend(members.map(|(index, _)| at(index)));
+                let members =
+                    members.filter(|&(index, &place)| place == crossed && masses[index] > 0);
+                inside.extend(
+                    members
+                        .map(|(index, _)| (set.place(scores[index]), token(index), masses[index])),
+                );
             }
         }
-        inside.retain(|one| exp_of_nonpositive(one.score - max) > 0.0);
-        inside.sort_unstable_by(|a, b| set.order(*a, *b));
-        for one in inside {
-            set.end = one;
-            before += f64::from(exp_of_nonpositive(one.score - max));
+        inside.sort_unstable();
+        for (place, token, mass) in inside {
+            set.end = (place, token);
+            before += mass;
             if before >= needed {
                 break;
             }
@@ -109,12 +110,15 @@ impl TypicalSet {
 
     /// Whether `one`, of the tokens the set was made from, belongs to it.
     pub(crate) fn contains(&self, one: Candidate) -> bool {
-        self.order(one, self.end).is_le()
+        (self.place(one.score), one.token) <= self.end
     }
 
-    fn order(&self, a: Candidate, b: Candidate) -> Ordering {
-        let distance = |one: Candidate| (f64::from(one.score - self.max) - self.mean).abs();
-        distance(a).total_cmp(&distance(b)).then(a.order(b))
+    /// Where a score stands among the nearest to the mean: the bits of its distance, then whether it
+    /// lies below.
+    #[inline(always)]
+    fn place(&self, score: f32) -> u32 {
+        let above = f64::from(score - self.max) - self.mean;
+        (above.abs() as f32).to_bits() << 1 | u32::from(above < 0.0)
     }
 
     /// Bins of up to [`LANES`] scores, by distance from the mean.
@@ -132,6 +136,36 @@ impl TypicalSet {
         }
         bins
     }
+}
+
+/// Adds masses, and moments: a token's weight times the distance of its score from the greatest, in
+/// the unit of masses. A moment is the product of two 32-bit numbers, exact in 64 bits, then rounded
+/// like a mass.
+#[inline(always)]
+fn add_moments(
+    below: &[f32; LANES],
+    totals: &mut [u64; LANES],
+    moments: &mut [u64; LANES],
+    masses: &mut Vec<u64>,
+) {
+    let mut weights = [0.0; LANES];
+    for (weight, &below) in weights.iter_mut().zip(below) {
+        *weight = exp_of_nonpositive(below);
+    }
+    let mut rounded_masses = [0; LANES];
+    for lane in 0..LANES {
+        // What has no weight may be infinitely far.
+        let inside = if below[lane] >= -87.0 {
+            below[lane]
+        } else {
+            -87.0
+        };
+        let weight = f64::from(weights[lane]);
+        rounded_masses[lane] = rounded(weight);
+        totals[lane] += rounded_masses[lane];
+        moments[lane] += rounded(weight * f64::from(-inside));
+    }
+    masses.extend_from_slice(&rounded_masses);
 }
 
 #[cfg(test)]
@@ -185,6 +219,27 @@ mod tests {
             for share in [0.01, 0.2, 0.5, 0.9, 0.99] {
                 let expected = by_definition(&scores, f64::from(share));
                 assert_eq!(members(&scores, share), expected, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_a_row_decides_nothing() {
+        for seed in 0..50_u64 {
+            let order = |token: u64| spectrie_types::seed::splitmix(seed << 32 | token);
+            let score = |token: u64| -(order(token) as u32 as f32 / 1e8).sqrt();
+            let mut tokens: Vec<u64> = (0..3_000).collect();
+            let row: Vec<f32> = tokens.iter().map(|&token| score(token)).collect();
+            tokens.sort_unstable_by_key(|&token| order(token));
+            let other: Vec<f32> = tokens.iter().map(|&token| score(token)).collect();
+            for share in [0.1, 0.5, 0.9, 0.999] {
+                let one = members(&row, share);
+                let mut another: Vec<u32> = members(&other, share)
+                    .iter()
+                    .map(|&index| tokens[index as usize] as u32)
+                    .collect();
+                another.sort_unstable();
+                assert_eq!(one, another);
             }
         }
     }

@@ -8,7 +8,7 @@ mod support {
 use std::path::Path;
 
 use serde_json::Value;
-use spectrie_sampling::noise::NoiseRow;
+use spectrie_sampling::noise::{NoiseRow, gumbel};
 
 /// On a difference the text wanted is left beside the build, to be compared and copied by hand.
 #[test]
@@ -39,6 +39,40 @@ fn golden_cases_have_the_same_bits_and_noise() {
             "{case}"
         );
     }
+}
+
+/// How often the noise of some hashes is another 32-bit number than the platform's logarithm gives.
+fn differing(hashes: impl Iterator<Item = u32>) -> u32 {
+    let mut differing = 0;
+    for bits in hashes {
+        let uniform = (f64::from(bits) + 0.5) / 2.0_f64.powi(32);
+        let (ours, library) = (gumbel(bits), (-(-uniform.ln()).ln()) as f32);
+        if ours.to_bits() != library.to_bits() {
+            let unit = library.next_up() - library;
+            let apart = f64::from((ours - library).abs());
+            assert!(apart <= f64::from(unit).max(2.0_f64.powi(-50)), "{bits}");
+            differing += 1;
+        }
+    }
+    differing
+}
+
+#[test]
+fn noise_is_that_of_the_librarys_logarithm_within_a_unit() {
+    // Every 4,099th hash, the ends, and where noise changes its sign.
+    assert!(differing((0..=u32::MAX).step_by(4_099)) < 10);
+    assert_eq!(
+        differing((0..10_000).chain(u32::MAX - 10_000..=u32::MAX)),
+        0
+    );
+    differing(1_580_020_169..1_580_040_169);
+}
+
+#[test]
+#[ignore = "deep: minutes"]
+fn all_noise_is_that_of_the_librarys_logarithm_within_a_unit() {
+    let differing = differing(0..=u32::MAX);
+    assert!(differing < 100_000, "{differing}");
 }
 
 #[test]

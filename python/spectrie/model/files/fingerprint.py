@@ -10,9 +10,9 @@ from spectrie.model.files.measurements import Measurements
 
 __all__ = ["KERNEL_VERSION", "model_hash"]
 
-KERNEL_VERSION = 2
-"""Version of the operators' arithmetic: increases with each change of bits. Part of every numeric
-fingerprint."""
+KERNEL_VERSION = 3
+"""Version of the arithmetic of operators and sampling: increases with each change of bits. Part of
+every numeric fingerprint."""
 
 _CHUNK = 1 << 22
 

@@ -1,10 +1,11 @@
-//! The text of `tests/golden/noise.json`: the constants of the noise and 1,000 cases.
+//! The text of `tests/golden/noise.json`: the constants of the noise and of masses, and cases.
 
 use std::fmt::Write;
 
+use spectrie_sampling::mass::mass;
 use spectrie_sampling::noise::{
-    FINAL_MULTIPLIER_1, FINAL_MULTIPLIER_2, MESSAGE_BYTES, NoiseRow, STATE_INCREMENT,
-    WORD_MULTIPLIER_1, WORD_MULTIPLIER_2,
+    FINAL_MULTIPLIER_1, FINAL_MULTIPLIER_2, LN_2_HIGH, LN_2_LOW, MESSAGE_BYTES, NoiseRow, R,
+    STATE_INCREMENT, WORD_MULTIPLIER_1, WORD_MULTIPLIER_2, gumbel,
 };
 
 /// The whole file.
@@ -42,6 +43,7 @@ pub(crate) fn text() -> String {
     }
     let mut text = String::new();
     writeln!(text, "{{").unwrap();
+    writeln!(text, "  \"version\": 2,").unwrap();
     writeln!(
         text,
         "  \"hash\": \"MurmurHash3_x86_32 of (seed_lo, seed_hi, position, token), seed 0\","
@@ -53,6 +55,9 @@ pub(crate) fn text() -> String {
     writeln!(text, "  \"final_multiplier_1\": {FINAL_MULTIPLIER_1},").unwrap();
     writeln!(text, "  \"final_multiplier_2\": {FINAL_MULTIPLIER_2},").unwrap();
     writeln!(text, "  \"message_bytes\": {MESSAGE_BYTES},").unwrap();
+    writeln!(text, "  \"r\": {R:?},").unwrap();
+    writeln!(text, "  \"ln_2_high\": {LN_2_HIGH:?},").unwrap();
+    writeln!(text, "  \"ln_2_low\": {LN_2_LOW:?},").unwrap();
     writeln!(text, "  \"cases\": [").unwrap();
     let last = cases.len() - 1;
     for (index, (seed, position, token)) in cases.into_iter().enumerate() {
@@ -64,6 +69,36 @@ pub(crate) fn text() -> String {
             "    {{\"seed\": {seed}, \"position\": {position}, \"token\": {token}, \"bits\": {bits}, \"gumbel\": {gumbel:?}}}{comma}"
         ).unwrap();
     }
-    writeln!(text, "  ]\n}}").unwrap();
+    writeln!(text, "  ],").unwrap();
+    let hard = hard_hashes().map(|bits| format!("[{bits}, {:?}]", gumbel(bits)));
+    writeln!(text, "  \"hard_hashes\": {},", list(hard)).unwrap();
+    let below = (0..400_u16).map(|step| -f32::from(step) * f32::from(step) / 1_777.0);
+    let masses = below.map(|below| format!("[{below:?}, {}]", mass(below)));
+    writeln!(text, "  \"masses\": {}\n}}", list(masses)).unwrap();
     text
+}
+
+/// Hashes where logarithms are hardest: at both ends, where noise changes its sign, and where the
+/// exponent of a logarithm's argument does.
+fn hard_hashes() -> impl Iterator<Item = u32> {
+    // 2^32 times exp(-1), exp(-sqrt(1/2)), exp(-sqrt(2)), sqrt(1/2) and 1/2.
+    let middles = [
+        1_580_030_169,
+        2_117_713_904,
+        1_044_178_424,
+        3_037_000_500,
+        2_147_483_648,
+    ];
+    let ends = (0..20).flat_map(|i| [i, u32::MAX - i]);
+    let powers = (5..31).flat_map(|bit| [1 << bit, (1 << bit) - 1, u32::MAX - (1 << bit)]);
+    let around = middles
+        .into_iter()
+        .flat_map(|middle: u32| middle - 10..middle + 10);
+    ends.chain(powers).chain(around)
+}
+
+/// A list, one item a line.
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    format!("[\n    {}\n  ]", items.join(",\n    "))
 }
