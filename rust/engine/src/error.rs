@@ -96,6 +96,12 @@ pub enum EngineError {
         /// The request.
         handle: u64,
     },
+    /// Drawn tokens were given for a request that needs its logits.
+    #[error("request {handle} wants log-probabilities: commit its logits")]
+    NotDrawable {
+        /// The request.
+        handle: u64,
+    },
     /// An earlier call panicked and left the state undefined.
     #[error("the engine stopped after an internal failure; start a new one")]
     Stopped,

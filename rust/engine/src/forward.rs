@@ -26,7 +26,14 @@ pub enum Verdicts<'a> {
     },
     /// The likeliest token of each row, below 0 where no logit is finite.
     Tokens(&'a [i32]),
+    /// The token that [`Sampler`](spectrie_sampling::Sampler) draws from each row, by the options of
+    /// its request and the tokens on its own path; [`BANNED`] where those leave none, otherwise
+    /// below 0 where no logit is finite.
+    Drawn(&'a [i32]),
 }
+
+/// In place of a drawn token, where the request's options leave none.
+pub const BANNED: i32 = -2;
 
 impl<'a> From<Verdicts<'a>> for StepResults<'a> {
     fn from(verdicts: Verdicts<'a>) -> Self {

@@ -31,7 +31,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::EngineConfig;
 pub use engine::Engine;
 pub use error::EngineError;
-pub use forward::{StepResults, TopTokens, Verdicts};
+pub use forward::{BANNED, StepResults, TopTokens, Verdicts};
 pub use output::{CalibrationBin, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats};
 pub use plan::{Plan, RowKind};
 pub use request::{Request, StopFinder};

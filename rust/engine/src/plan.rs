@@ -27,6 +27,8 @@ pub struct Plan {
     pub request_row_start: Vec<i32>,
     /// Rows of each request, \[Q\].
     pub request_row_count: Vec<i32>,
+    /// Handle of each request, \[Q\], `u64`.
+    pub request_handle: Vec<u64>,
     /// Tokens of each request already in the cache, \[Q\].
     pub request_kv_len: Vec<i32>,
     /// 0 = chunk of a prompt, 1 = tree, \[Q\].
@@ -48,6 +50,9 @@ pub struct Plan {
     pub kv_move_dst: Vec<i32>,
     /// Whether every sampled row only needs its largest logit, so that `commit_tokens` will do.
     pub is_greedy: bool,
+    /// Whether every sampled row only needs the token drawn from it, so that
+    /// [`Verdicts::Drawn`](crate::Verdicts::Drawn) will do.
+    pub is_drawable: bool,
 }
 
 /// Kind of a request's rows.
@@ -80,6 +85,7 @@ impl Plan {
             row_ancestors: Vec::with_capacity(rows),
             request_row_start: of_requests(),
             request_row_count: of_requests(),
+            request_handle: Vec::with_capacity(requests),
             request_kv_len: of_requests(),
             request_kind: of_requests(),
             page_indptr: indptr(),
@@ -90,6 +96,7 @@ impl Plan {
             kv_move_src: Vec::new(),
             kv_move_dst: Vec::new(),
             is_greedy: true,
+            is_drawable: true,
         }
     }
 
@@ -114,7 +121,8 @@ impl Plan {
     }
 
     /// Begins a request's rows.
-    pub(crate) fn open(&mut self, kind: RowKind, kv_len: usize) {
+    pub(crate) fn open(&mut self, handle: u64, kind: RowKind, kv_len: usize) {
+        self.request_handle.push(handle);
         self.request_row_start.push(self.num_rows() as i32);
         self.request_kv_len.push(kv_len as i32);
         self.request_kind.push(kind as i32);

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{EngineConfig, Request, Verdicts};
+use spectrie_engine::{BANNED, EngineConfig, Request, Verdicts};
 use spectrie_sampling::{SamplingParameters, TokenLogprobs};
 use spectrie_types::FinishKind;
 use support::driver::{Driver, config, request};
@@ -223,6 +223,7 @@ fn token_ids_alone_are_refused_where_log_probabilities_are_wanted() {
         |request| request.prompt_logprobs = Some(0),
         |request| request.bad_words = vec![vec![1, 2]],
     ];
+    let mut wanted = Vec::new();
     for option in options {
         let mut driver = Driver::new(config());
         let mut asks = request(1, &[5, 6], 4);
@@ -231,12 +232,45 @@ fn token_ids_alone_are_refused_where_log_probabilities_are_wanted() {
         let plan = driver.plan().unwrap();
         assert!(!plan.is_greedy);
         let tokens = vec![1; plan.num_samples()];
-        let results = Verdicts::Tokens(&tokens).into();
-        assert!(
-            driver
-                .engine
-                .commit(plan.plan_id, &results, 1.0, 0.0)
-                .is_err()
-        );
+        let commit = |verdicts: Verdicts<'_>| {
+            let results = verdicts.into();
+            driver.engine.commit(plan.plan_id, &results, 1.0, 0.0)
+        };
+        assert!(commit(Verdicts::Tokens(&tokens)).is_err());
+        let is_drawable = plan.is_drawable;
+        assert_eq!(commit(Verdicts::Drawn(&tokens)).is_ok(), is_drawable);
+        wanted.push(is_drawable);
+    }
+    assert_eq!(wanted, [false, false, true]);
+}
+
+#[test]
+fn a_drawn_token_is_taken_and_what_is_below_zero_ends_the_request() {
+    for (drawn, message) in [
+        (7, None),
+        (BANNED, Some("bad_words")),
+        (-1, Some("no finite logit")),
+    ] {
+        let mut driver = Driver::new(config());
+        driver.submit(Request {
+            bad_words: vec![vec![1, 2]],
+            ..request(1, &[5, 6], 1)
+        });
+        let plan = driver.plan().unwrap();
+        assert_eq!(plan.request_handle, [1]);
+        let outputs = driver
+            .engine
+            .commit(plan.plan_id, &Verdicts::Drawn(&[drawn]).into(), 1.0, 0.0)
+            .unwrap();
+        let finish = outputs[0].finish.as_ref().unwrap();
+        match message {
+            None => assert_eq!(outputs[0].token_ids, [7]),
+            Some(named) => {
+                assert!(
+                    finish.message.as_ref().unwrap().contains(named),
+                    "{finish:?}"
+                );
+            }
+        }
     }
 }

@@ -249,7 +249,7 @@ impl Engine {
     /// `elapsed_ms`.
     ///
     /// # Errors
-    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`] or [`EngineError::NotGreedy`]; the
+    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`], [`EngineError::NotGreedy`] or [`EngineError::NotDrawable`]; the
     /// plan stays open.
     pub fn commit(
         &self,

@@ -61,7 +61,8 @@ pub(crate) fn assemble(
 fn push_tree(plan: &mut Plan, cache: &Cache, sequence: &Sequence, tree: &SentTree) {
     let kv_len = sequence.kv_len();
     plan.is_greedy &= sequence.draws.is_plain_greedy();
-    plan.open(RowKind::Tree, kv_len);
+    plan.is_drawable &= sequence.draws.is_drawable();
+    plan.open(sequence.request.handle, RowKind::Tree, kv_len);
     let mut ancestors = [0_u64; 64];
     for row in 0..=tree.num_nodes() {
         let (token, depth, parent) = if row == 0 {
@@ -88,8 +89,9 @@ fn push_chunk(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) 
     let kv_len = sequence.kv_len();
     let sampled = sequence.sampled_indices(rows);
     plan.is_greedy &= sampled.is_empty() || sequence.draws.is_plain_greedy();
+    plan.is_drawable &= sampled.is_empty() || sequence.draws.is_drawable();
     let first_top = sequence.drafting.first_top();
-    plan.open(RowKind::Chunk, kv_len);
+    plan.open(sequence.request.handle, RowKind::Chunk, kv_len);
     for row in 0..rows {
         plan.push_row(Row {
             token: sequence.tokens[kv_len + row],

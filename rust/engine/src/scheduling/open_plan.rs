@@ -8,6 +8,7 @@ use super::running::Running;
 use crate::error::EngineError;
 use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::request_key::RequestKey;
+use crate::sequence::DrawState;
 use crate::speculation::{ForwardSize, SentTree, Trial};
 
 /// A plan whose results are awaited.
@@ -109,13 +110,16 @@ impl OpenPlan {
                 row_stride,
             } => self.check_logits(values, num_rows, row_stride, vocabulary_size),
             Verdicts::Tokens(tokens) => {
-                let expected = self.num_samples;
-                if tokens.len() != expected {
-                    let allowed = format!("{expected}, the sampled rows of the plan");
-                    return Err(wrong("number of tokens", tokens.len(), allowed));
-                }
-                check_ids("token", tokens, vocabulary_size)?;
-                self.check_greedy(running)
+                self.check_tokens(tokens, vocabulary_size)?;
+                self.check_sampled(running, DrawState::is_plain_greedy, |handle| {
+                    EngineError::NotGreedy { handle }
+                })
+            }
+            Verdicts::Drawn(tokens) => {
+                self.check_tokens(tokens, vocabulary_size)?;
+                self.check_sampled(running, DrawState::is_drawable, |handle| {
+                    EngineError::NotDrawable { handle }
+                })
             }
         }
     }
@@ -146,6 +150,15 @@ impl OpenPlan {
         Ok(())
     }
 
+    fn check_tokens(&self, tokens: &[i32], vocabulary_size: usize) -> Result<(), EngineError> {
+        let expected = self.num_samples;
+        if tokens.len() != expected {
+            let allowed = format!("{expected}, the sampled rows of the plan");
+            return Err(wrong("number of tokens", tokens.len(), allowed));
+        }
+        check_ids("token", tokens, vocabulary_size)
+    }
+
     fn check_top(&self, top: TopTokens<'_>, vocabulary_size: usize) -> Result<(), EngineError> {
         let expected = self.num_tops * TOP_K;
         for (what, given) in [
@@ -160,7 +173,13 @@ impl OpenPlan {
         check_ids("top id", top.ids, vocabulary_size)
     }
 
-    fn check_greedy(&self, running: &Running) -> Result<(), EngineError> {
+    /// Checks that tokens alone are all that requests with sampled rows want.
+    fn check_sampled(
+        &self,
+        running: &Running,
+        takes_tokens: impl Fn(&DrawState) -> bool,
+        refusal: impl Fn(u64) -> EngineError,
+    ) -> Result<(), EngineError> {
         for part in &self.parts {
             let Some(sequence) = running.get(&part.key) else {
                 continue;
@@ -169,10 +188,8 @@ impl OpenPlan {
                 Work::Chunk(rows) => !sequence.sampled_indices(rows).is_empty(),
                 Work::Tree(_) => true,
             };
-            if samples && !sequence.draws.is_plain_greedy() {
-                return Err(EngineError::NotGreedy {
-                    handle: sequence.request.handle,
-                });
+            if samples && !takes_tokens(&sequence.draws) {
+                return Err(refusal(sequence.request.handle));
             }
         }
         Ok(())

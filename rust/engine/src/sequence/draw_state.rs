@@ -87,8 +87,12 @@ impl DrawState {
             && self.parameters.logit_bias.is_empty()
             && self.bad_words.is_empty()
             && self.masked.is_empty()
-            && self.num_top.is_none()
-            && self.prompt_logprobs.is_none()
+            && self.is_drawable()
+    }
+
+    /// Whether nothing but drawn tokens is wanted, now and after any further tokens.
+    pub(crate) fn is_drawable(&self) -> bool {
+        self.num_top.is_none() && self.prompt_logprobs.is_none()
     }
 
     /// Takes the next token of the answer, which is now `output`.

@@ -3,7 +3,7 @@
 use spectrie_sampling::{GrammarEnd, NoToken, Sampler};
 
 use super::sequence::{Drawn, Sequence};
-use crate::forward::Verdicts;
+use crate::forward::{BANNED, Verdicts};
 
 /// Why a row gave no token.
 #[derive(Debug)]
@@ -41,13 +41,7 @@ impl SampledRows<'_> {
                 let token = self
                     .sampler
                     .draw(logits, &sequence.draws.next_draw(sequence.tokens.len()));
-                let token = token.map_err(|error| match error {
-                    // All that the grammar allows is banned: it cannot go on.
-                    NoToken::Banned if sequence.draws.has_grammar() => {
-                        NotDrawn::Grammar(GrammarEnd::Complete)
-                    }
-                    other => NotDrawn::Row(other),
-                })?;
+                let token = token.map_err(|error| not_drawn(error, sequence))?;
                 let num_top = sequence.draws.num_top();
                 let logprobs = num_top.map(|num| self.sampler.logprobs(logits, token, num));
                 Ok(Drawn {
@@ -59,6 +53,17 @@ impl SampledRows<'_> {
                 token: u32::try_from(tokens[self.first + row]).map_err(|_| NoToken::Model)?,
                 logprobs: None,
             }),
+            Verdicts::Drawn(tokens) => {
+                let given = tokens[self.first + row];
+                let token = u32::try_from(given).map_err(|_| match given {
+                    BANNED => not_drawn(NoToken::Banned, sequence),
+                    _ => NotDrawn::Row(NoToken::Model),
+                });
+                Ok(Drawn {
+                    token: token?,
+                    logprobs: None,
+                })
+            }
         }
     }
 
@@ -86,5 +91,14 @@ impl SampledRows<'_> {
                 .push_prompt_logprobs(self.sampler.logprobs(logits, token, num_top)?);
         }
         Ok(())
+    }
+}
+
+/// What it means that the options of `sequence` left no token, or its logits none.
+fn not_drawn(error: NoToken, sequence: &Sequence) -> NotDrawn {
+    match error {
+        // All that the grammar allows is banned: it cannot go on.
+        NoToken::Banned if sequence.draws.has_grammar() => NotDrawn::Grammar(GrammarEnd::Complete),
+        other => NotDrawn::Row(other),
     }
 }

@@ -1,6 +1,7 @@
 //! A model that is a hash of its visible prefix, and the plainest possible way to decode with it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod device;
 pub(crate) mod distribution;
 pub(crate) mod driver;
 pub(crate) mod expression;

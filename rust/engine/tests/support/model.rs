@@ -118,7 +118,7 @@ impl FakeModel {
     }
 
     /// The tokens a row sees, by position.
-    fn visible(&self, plan: &Plan, row: usize) -> Vec<u32> {
+    pub(crate) fn visible(&self, plan: &Plan, row: usize) -> Vec<u32> {
         let owner = plan.row_owner[row] as usize;
         let start = plan.request_row_start[owner] as usize;
         let kv_len = plan.request_kv_len[owner] as usize;

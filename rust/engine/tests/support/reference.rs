@@ -38,28 +38,8 @@ pub(crate) fn decode_within(
         if output.len() >= request.max_tokens as usize {
             return (output.to_vec(), FinishKind::Length);
         }
-        let mut row = logits(&tokens);
-        adjust(&mut row, &request.sampling, &tokens, num_prompt);
-        if output.len() < request.min_tokens as usize {
-            for token in request.stop_token_ids.iter().copied().chain(eos) {
-                row[token as usize] = f32::NEG_INFINITY;
-            }
-        }
-        for word in &request.bad_words {
-            let (last, before) = word.split_last().unwrap();
-            if output.ends_with(before) {
-                row[*last as usize] = f32::NEG_INFINITY;
-            }
-        }
-        if let Some(place) = &place {
-            for (token, logit) in (0..).zip(&mut row) {
-                if !place.allows(token) || (request.ignore_eos && token == 0) {
-                    *logit = f32::NEG_INFINITY;
-                }
-            }
-        }
         let output = output.to_vec();
-        let Some(token) = draw(&row, &request.sampling, request.choice_seed, tokens.len()) else {
+        let Some(token) = next_token(request, place.as_ref(), &tokens) else {
             // What a grammar cannot go on with ends it.
             let kind = expression.map_or(FinishKind::Failed, |_| FinishKind::Complete);
             return (output, kind);
@@ -67,6 +47,47 @@ pub(crate) fn decode_within(
         place = place.map(|place| place.after(TOKENS[token as usize].as_bytes()));
         tokens.push(token);
     }
+}
+
+/// The token that a device draws after `tokens`, the prompt and any output or drafts; `None` where
+/// nothing can be drawn.
+pub(crate) fn drawn_after(
+    request: &Request,
+    expression: Option<&Expression>,
+    tokens: &[u32],
+) -> Option<u32> {
+    let mut place = expression.cloned();
+    for &token in &tokens[request.prompt_ids.len()..] {
+        place = place.map(|place| place.after(TOKENS[token as usize].as_bytes()));
+    }
+    next_token(request, place.as_ref(), tokens)
+}
+
+fn next_token(request: &Request, place: Option<&Expression>, tokens: &[u32]) -> Option<u32> {
+    let num_prompt = request.prompt_ids.len();
+    let output = &tokens[num_prompt..];
+    let eos = (!request.ignore_eos).then_some(0);
+    let mut row = logits(tokens);
+    adjust(&mut row, &request.sampling, tokens, num_prompt);
+    if output.len() < request.min_tokens as usize {
+        for token in request.stop_token_ids.iter().copied().chain(eos) {
+            row[token as usize] = f32::NEG_INFINITY;
+        }
+    }
+    for word in &request.bad_words {
+        let (last, before) = word.split_last().unwrap();
+        if output.ends_with(before) {
+            row[*last as usize] = f32::NEG_INFINITY;
+        }
+    }
+    if let Some(place) = place {
+        for (token, logit) in (0..).zip(&mut row) {
+            if !place.allows(token) || (request.ignore_eos && token == 0) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
+    }
+    draw(&row, &request.sampling, request.choice_seed, tokens.len())
 }
 
 /// Logarithm of the model's probability of `token` after `prefix`, and the likeliest tokens with

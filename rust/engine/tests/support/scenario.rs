@@ -11,6 +11,7 @@ use spectrie_sampling::TokenLogprobs;
 use spectrie_trie::{DraftConfig, Drafter};
 use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
+use super::device::drawn_by_device;
 use super::expression::{Expression, expression};
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
 use super::options::{apply_bad_words, bad_words, num_logprobs, sampling, tokens};
@@ -259,10 +260,14 @@ pub(crate) fn run(scenario: &Scenario) -> HashMap<u64, Seen> {
         if let Some(plan) = plan {
             check_limits(&plan, &scenario.config);
             let values = model.forward(&plan);
-            let tokens = plan.is_greedy.then(|| argmax_of_rows(&values));
-            let verdicts = match tokens.as_deref().filter(|_| step % 2 == 0) {
-                Some(tokens) => Verdicts::Tokens(tokens),
-                None => Verdicts::Logits {
+            let likeliest = plan.is_greedy.then(|| argmax_of_rows(&values));
+            let drawn = plan
+                .is_drawable
+                .then(|| drawn_by_device(&model, &plan, &scenario.visits));
+            let verdicts = match (step % 4, likeliest.as_deref(), drawn.as_deref()) {
+                (0 | 1, Some(tokens), _) => Verdicts::Tokens(tokens),
+                (1 | 2, _, Some(tokens)) => Verdicts::Drawn(tokens),
+                _ => Verdicts::Logits {
                     values: &values,
                     num_rows: plan.num_samples(),
                     row_stride: STRIDE,
