@@ -41,11 +41,12 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__",
     ),
     "kernels/spectrie_kernels": (
-        "attention_rows attention_tiles key_order partial_sums sum_order",
+        "attention_rows attention_tiles backend draw_rows key_order partial_sums sum_order",
         "attention_work linear_tiles linear_weight",
         "attention_layout",
         "checks",
         "device reference",
+        "draw",
         "__init__",
     ),
     "bench": (
@@ -113,7 +114,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "routes",
     ),
     "rust/sampling/src": (
-        "candidate error exp history noise",
+        "candidate error exp history ln",
+        "mass noise",
         "argmax grammar",
         "select",
         "logprobs typical",

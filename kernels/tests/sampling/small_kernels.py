@@ -1,0 +1,60 @@
+"""Kernels around single functions of sampling, and broken forms of these."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from spectrie_kernels.device.sampling_arithmetic import (
+    ascending,
+    gumbel,
+    gumbel_bound,
+    hash_bits,
+    rounded_mass,
+    score_of,
+    weight,
+)
+
+
+@triton.jit
+def noise_kernel(seed, position, token, bits, noise, bound, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    found = hash_bits(tl.load(seed + at), tl.load(position + at), tl.load(token + at))
+    tl.store(bits + at, found.to(tl.int64))
+    tl.store(noise + at, gumbel(found))
+    tl.store(bound + at, gumbel_bound(found))
+
+
+@triton.jit
+def gumbel_kernel(bits, noise, bound, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    given = tl.load(bits + at).to(tl.uint32)
+    tl.store(noise + at, gumbel(given))
+    tl.store(bound + at, gumbel_bound(given))
+
+
+@triton.jit
+def mass_kernel(below, mass, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    found = weight(tl.load(below + at))
+    tl.store(mass + at, rounded_mass(found.to(tl.float64)))
+
+
+@triton.jit
+def order_kernel(scores, order, back, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    found = ascending(tl.load(scores + at))
+    tl.store(order + at, found)
+    tl.store(back + at, score_of(found))
+
+
+@triton.jit
+def coarse_order(score):
+    """The order of a score, in steps of an eighth."""
+    return (ascending(score) >> 20) << 20
+
+
+@triton.jit
+def same_noise(seed, position, token):
+    """A hash that knows nothing of the position."""
+    return hash_bits(seed, position * 0, token)
