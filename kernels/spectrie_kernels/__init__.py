@@ -1,15 +1,13 @@
 """Kernels for tree verification, each beside its plain-torch reference.
 
 Each function runs the plain-torch form on CPU tensors and the Triton kernel on GPU tensors (on all
-tensors under Triton's interpreter, `TRITON_INTERPRET=1`). Only this file chooses between the two;
-importing it does not need Triton.
+tensors under Triton's interpreter, `TRITON_INTERPRET=1`); `backend.py` tells which. Importing this
+does not need Triton.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import os
 
 import torch
 
@@ -17,6 +15,7 @@ from spectrie_kernels import reference
 from spectrie_kernels.attention_layout import AttentionLayout
 from spectrie_kernels.attention_rows import AttentionRows
 from spectrie_kernels.attention_tiles import AttentionTiles
+from spectrie_kernels.backend import has_triton, runs_triton
 from spectrie_kernels.checks import (
     check_attention,
     check_linear,
@@ -26,6 +25,8 @@ from spectrie_kernels.checks import (
     check_sums,
     check_workspace,
 )
+from spectrie_kernels.draw import BANNED, NO_LOGIT, draw, draw_workspace
+from spectrie_kernels.draw_rows import DrawRows, has_device_form
 from spectrie_kernels.key_order import KeyOrder
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
@@ -33,9 +34,12 @@ from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import SumOrder
 
 __all__ = [
+    "BANNED",
+    "NO_LOGIT",
     "AttentionLayout",
     "AttentionRows",
     "AttentionTiles",
+    "DrawRows",
     "KeyOrder",
     "LinearTiles",
     "LinearWeight",
@@ -43,6 +47,9 @@ __all__ = [
     "SumOrder",
     "add_norm",
     "add_rank_sums",
+    "draw",
+    "draw_workspace",
+    "has_device_form",
     "has_triton",
     "linear",
     "linear_sums",
@@ -52,16 +59,6 @@ __all__ = [
     "tree_attention",
     "verify_greedy",
 ]
-
-
-def has_triton() -> bool:
-    """Returns whether Triton can be imported."""
-    return importlib.util.find_spec("triton") is not None
-
-
-def _runs_triton(tensor: torch.Tensor) -> bool:
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return (tensor.is_cuda or interpreted) and has_triton()
 
 
 def tree_attention(
@@ -101,10 +98,14 @@ def tree_attention(
     if out is None:
         out = torch.empty_like(query)
     check_attention(query, key_cache, value_cache, layout, scale, window, out)
-    if not _runs_triton(query):
+    if not runs_triton(query):
         plain = reference.tree_attention(query, key_cache, value_cache, layout.rows, scale, window)
         return out.copy_(plain)
     from spectrie_kernels.device import tree_attention as triton_form
+
+    check_attention(query, key_cache, value_cache, layout)
+    if runs_triton(query):
+        from spectrie_kernels.device import tree_attention as triton_form
 
     if workspace is not None:
         elements = layout.work[window].workspace(query.shape[1], query.shape[2])
@@ -128,7 +129,7 @@ def row_argmax(logits: torch.Tensor) -> torch.Tensor:
     """
     if logits.dim() != 2 or logits.shape[1] == 0:
         raise ValueError(f"logits have shape {list(logits.shape)}, expected [rows, vocabulary]")
-    if _runs_triton(logits):
+    if runs_triton(logits):
         from spectrie_kernels.device import row_argmax as triton_form
 
         return triton_form.row_argmax(logits)
@@ -169,7 +170,7 @@ def verify_greedy(
                 f"{name} has shape {list(tensor.shape)}, argmax has {list(argmax.shape)}"
             )
     arguments = (argmax, row_token, row_parent, request_row_start, request_row_count)
-    if _runs_triton(argmax):
+    if runs_triton(argmax):
         from spectrie_kernels.device import verify_greedy as triton_form
 
         return triton_form.verify_greedy(*arguments)
@@ -213,7 +214,7 @@ def linear(
     tiles.check(weight.order, weight.out_features, x.element_size())
     if workspace is not None:
         check_workspace(workspace, linear_workspace(rows, weight, tiles), x.device)
-    if not _runs_triton(x):
+    if not runs_triton(x):
         return reference.linear(x, weight, out)
     from spectrie_kernels.device import linear as triton_form
 
@@ -252,7 +253,7 @@ def linear_sums(
     check_operands(x, weight)
     check_sums(x, out, shape)
     tiles.check(weight.order, weight.out_features, x.element_size())
-    if _runs_triton(x):
+    if runs_triton(x):
         from spectrie_kernels.device import linear as triton_form
 
         triton_form.linear_sums(x, weight, out, tiles)
@@ -305,7 +306,7 @@ def add_norm(
             of 16 bytes; the message names it.
     """
     check_norm(residual, delta, weight, out)
-    if _runs_triton(residual):
+    if runs_triton(residual):
         from spectrie_kernels.device import add_norm as triton_form
 
         return triton_form.add_norm(residual, delta, weight, epsilon, out)
@@ -328,7 +329,7 @@ def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tens
         ValueError: A shape or dtype does not fit; the message names it.
     """
     check_rank_sums(sums, bias, out)
-    if _runs_triton(sums):
+    if runs_triton(sums):
         from spectrie_kernels.device import linear as triton_form
 
         return triton_form.add_rank_sums(sums, bias, out)
