@@ -40,6 +40,9 @@ class Code:
         copies_16: Whether it copies 16 bytes at once to shared memory, ahead of use.
         added_apart: Additions of float32 tiles that are no part of a matrix product.
         fused: Additions of float32 fused with a multiplication.
+        fused_64: The same of float64.
+        flushed: Instructions that take denormal numbers for zero.
+        doubles: Its float64 constants, their bits in hexadecimal digits.
     """
 
     matrix: tuple[str, ...]
@@ -51,6 +54,9 @@ class Code:
     copies_16: bool
     added_apart: int
     fused: int
+    fused_64: int
+    flushed: int
+    doubles: tuple[str, ...]
 
 
 def in_own_process(file: str, *arguments: str, cache: Path) -> list[dict[str, Any]]:
@@ -106,6 +112,9 @@ def compiled(
         copies_16=re.search(r"cp\.async\.cg\.shared\.global[^;]*, 0x10", ptx) is not None,
         added_apart=len(re.findall(r"arith\.addf .*tensor<\d+x\d+xf32>", binary.asm["ttir"])),
         fused=len(re.findall(r"\bfma\.rn\.f32", ptx)),
+        fused_64=len(re.findall(r"\bfma\.rn\.f64", ptx)),
+        flushed=len(re.findall(r"\.ftz\b", ptx)),
+        doubles=tuple(sorted(set(re.findall(r"\b0d([0-9A-F]{16})\b", ptx)))),
     )
 
 
