@@ -134,6 +134,18 @@ def test_greedy_plans_take_token_ids() -> None:
     assert output.token_ids == [17]
 
 
+def test_drawable_plans_take_drawn_token_ids() -> None:
+    engine = make_engine()
+    engine.submit(request(7, [3], 2, temperature=0.8))
+    plan = engine.plan(0.0)
+    assert plan is not None and plan.is_drawable and not plan.is_greedy
+    assert plan.request_handle.tolist() == [7] and plan.request_handle.dtype == np.uint64
+    drawn = np.array([17], dtype=np.int32)
+    with pytest.raises(EngineError, match="request 7 is not plain greedy"):
+        engine.commit_tokens(plan.plan_id, drawn, 1.0, 1.0)
+    assert engine.commit_tokens(plan.plan_id, drawn, 1.0, 1.0, drawn=True).token_ids == [17]
+
+
 def test_cancelled_and_failed_requests_end_once_and_free_their_pages() -> None:
     engine = make_engine()
     for handle in (1, 2):

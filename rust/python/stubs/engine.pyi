@@ -98,18 +98,26 @@ class Engine:
     def commit_tokens(
         self,
         plan_id: int,
-        argmax: NDArray[np.int32],
+        tokens: NDArray[np.int32],
         elapsed_ms: float,
         now_s: float,
         top_ids: NDArray[np.int32] | None = None,
         top_probabilities: NDArray[np.float32] | None = None,
+        *,
+        drawn: bool = False,
     ) -> StepOutput:
-        """Like `commit_logits`, with the likeliest token of each sampled row, for greedy plans.
+        """Like `commit_logits`, with a token of each sampled row.
 
         A token of -1 says that no logit is finite, which fails the request.
 
+        Args:
+            tokens: The likeliest of each sampled row; with `drawn` those that
+                `spectrie_kernels.draw` draws, -2 where the request's options leave none.
+            drawn: Whether they were drawn; False takes plans of greedy requests only.
+
         Raises:
-            EngineError: As `commit_logits`, and when a sampled request is not plain greedy.
+            EngineError: As `commit_logits`, and when a sampled request is not plain greedy, or with
+                `drawn` when one wants log-probabilities.
         """
     def fail(self, plan_id: int, message: str, now_s: float) -> StepOutput:
         """Ends every request of a plan whose forward failed; `message` goes to their callers.

@@ -14,6 +14,12 @@ class Plan:
     def is_greedy(self) -> bool:
         """Whether `commit_tokens` will do: every sampled row needs only its largest logit."""
     @property
+    def is_drawable(self) -> bool:
+        """Whether `commit_tokens` with `drawn` will do: no sampled row's log-probabilities are wanted."""
+    @property
+    def request_handle(self) -> NDArray[np.uint64]:
+        """Handle of each request, uint64 [Q]."""
+    @property
     def row_token(self) -> NDArray[np.int32]:
         """[R]."""
     @property

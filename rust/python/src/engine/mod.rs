@@ -158,7 +158,7 @@ impl Engine {
         outputs.map(StepOutput).map_err(engine_error)
     }
 
-    #[pyo3(signature = (plan_id, argmax, elapsed_ms, now_s, top_ids=None, top_probabilities=None))]
+    #[pyo3(signature = (plan_id, tokens, elapsed_ms, now_s, top_ids=None, top_probabilities=None, *, drawn=false))]
     #[expect(
         clippy::needless_pass_by_value,
         clippy::too_many_arguments,
@@ -168,17 +168,22 @@ impl Engine {
         &self,
         py: Python<'_>,
         plan_id: u64,
-        argmax: PyReadonlyArray1<'_, i32>,
+        tokens: PyReadonlyArray1<'_, i32>,
         elapsed_ms: f64,
         now_s: f64,
         top_ids: Option<PyReadonlyArray2<'_, i32>>,
         top_probabilities: Option<PyReadonlyArray2<'_, f32>>,
+        drawn: bool,
     ) -> PyResult<StepOutput> {
-        let tokens: Vec<i32> = argmax.as_array().to_vec();
+        let tokens: Vec<i32> = tokens.as_array().to_vec();
         let top = Top::new(top_ids, top_probabilities);
         let outputs = py.detach(|| {
             let results = StepResults {
-                verdicts: Verdicts::Tokens(&tokens),
+                verdicts: if drawn {
+                    Verdicts::Drawn(&tokens)
+                } else {
+                    Verdicts::Tokens(&tokens)
+                },
                 top: top.as_ref().map(Top::tokens),
             };
             self.engine.commit(plan_id, &results, elapsed_ms, now_s)

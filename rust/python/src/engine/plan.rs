@@ -26,6 +26,16 @@ impl Plan {
     }
 
     #[getter]
+    fn is_drawable(&self) -> bool {
+        self.0.is_drawable
+    }
+
+    #[getter]
+    fn request_handle<'py>(&self, py: Python<'py>) -> Numbers<'py, u64> {
+        PyArray1::from_slice(py, &self.0.request_handle)
+    }
+
+    #[getter]
     fn row_token<'py>(&self, py: Python<'py>) -> Numbers<'py> {
         PyArray1::from_slice(py, &self.0.row_token)
     }
