@@ -37,6 +37,8 @@ _TINY_HEADS = ((4, 2, 16),)
 _TREE_ROWS = 64
 # Of one row, of a few, and of the tree heights above, in multiples of 16 and not; then a prompt's.
 _ROWS = (1, 3, 12, 16, 24, 32, 40, 64, 100)
+# Of 4, 8, 16 and 32 splits, where a model has so many.
+_LENGTHS = (300, 500, 1_000, 2_100)
 _VOCABULARIES = (352, 49_152, 151_936, 152_064)
 
 
@@ -119,6 +121,8 @@ def forms(heads: tuple[tuple[int, int, int], ...], small: bool) -> list[Form]:
             for dtype in dtypes:
                 for count in rows:
                     _attend(count, query_heads, kv_heads, head_dim, dtype, None)
+                for kv_len in () if small else _LENGTHS:
+                    _attend(1, query_heads, kv_heads, head_dim, dtype, None, kv_len)
                 # A window is a constant of the kernels.
                 _attend(rows[0], query_heads, kv_heads, head_dim, dtype, 128)
         for vocabulary in _VOCABULARIES[:1] if small else _VOCABULARIES:
@@ -132,17 +136,23 @@ def forms(heads: tuple[tuple[int, int, int], ...], small: bool) -> list[Form]:
 
 
 def _attend(
-    rows: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, window: int | None
+    rows: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    dtype: torch.dtype,
+    window: int | None,
+    kv_len: int = 200,
 ) -> None:
     """A tree of `rows` rows, or a chunk of a prompt where they are more than a tree holds."""
     tree = rows <= _TREE_ROWS
     words = [(2 << row) - 1 if tree else 0 for row in range(rows)]
-    pages = np.arange(-(-(200 + rows) // 16), dtype=np.int32)
+    pages = np.arange(-(-(kv_len + rows) // 16), dtype=np.int32)
     step = AttentionRows(
         row_ancestors=np.array(words, np.uint64).view(np.int64),
         request_row_start=np.array([0], np.int32),
         request_row_count=np.array([rows], np.int32),
-        request_kv_len=np.array([200], np.int32),
+        request_kv_len=np.array([kv_len], np.int32),
         request_kind=np.array([tree], np.int32),
         page_indptr=np.array([0, len(pages)], np.int32),
         page_ids=pages,
