@@ -12,9 +12,10 @@ import dataclasses
 import torch
 
 from spectrie_kernels import reference
-from spectrie_kernels.attention_layout import AttentionLayout
-from spectrie_kernels.attention_rows import AttentionRows
-from spectrie_kernels.attention_tiles import AttentionTiles
+from spectrie_kernels.attention.key_order import KeyOrder
+from spectrie_kernels.attention.layout import AttentionLayout
+from spectrie_kernels.attention.rows import AttentionRows
+from spectrie_kernels.attention.tiles import AttentionTiles
 from spectrie_kernels.backend import has_triton, runs_triton
 from spectrie_kernels.checks import (
     check_attention,
@@ -27,7 +28,6 @@ from spectrie_kernels.checks import (
 )
 from spectrie_kernels.draw import BANNED, NO_LOGIT, draw, draw_workspace
 from spectrie_kernels.draw_rows import DrawRows, has_device_form
-from spectrie_kernels.key_order import KeyOrder
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
 from spectrie_kernels.partial_sums import PartialSums
@@ -102,10 +102,6 @@ def tree_attention(
         plain = reference.tree_attention(query, key_cache, value_cache, layout.rows, scale, window)
         return out.copy_(plain)
     from spectrie_kernels.device import tree_attention as triton_form
-
-    check_attention(query, key_cache, value_cache, layout)
-    if runs_triton(query):
-        from spectrie_kernels.device import tree_attention as triton_form
 
     if workspace is not None:
         elements = layout.work[window].workspace(query.shape[1], query.shape[2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from spectrie_kernels.attention_layout import AttentionLayout
+from spectrie_kernels.attention.layout import AttentionLayout
 from spectrie_kernels.linear_weight import LinearWeight
 from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import sum_nest

@@ -40,10 +40,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "bench replay serve",
         "__init__",
     ),
+    "kernels/spectrie_kernels/attention": (
+        "__init__",
+        "key_order rows tiles",
+        "work",
+        "layout",
+    ),
     "kernels/spectrie_kernels": (
-        "attention_rows attention_tiles backend draw_rows key_order partial_sums sum_order",
-        "attention_work linear_tiles linear_weight",
-        "attention_layout",
+        "attention backend draw_rows partial_sums sum_order",
+        "linear_tiles linear_weight",
         "checks",
         "device reference",
         "draw",

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import triton
 
-from spectrie_kernels.attention_layout import AttentionLayout, DeviceWork
+from spectrie_kernels.attention.layout import AttentionLayout, DeviceWork
 from spectrie_kernels.device.attention_parts import combine_kernel, part_kernel
 from spectrie_kernels.device.attention_prompt import prompt_kernel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from spectrie_kernels.attention_rows import AttentionRows
+from spectrie_kernels.attention.rows import AttentionRows
 
 __all__ = ["tree_attention", "visible"]
 

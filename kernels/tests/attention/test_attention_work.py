@@ -11,7 +11,7 @@ import pytest
 
 from kernels.tests.forests import TREE, Request, chunk, path_of, rows_of, tree
 from spectrie_kernels import AttentionRows, AttentionTiles, KeyOrder
-from spectrie_kernels.attention_work import AttentionWork
+from spectrie_kernels.attention.work import AttentionWork
 
 TILES = AttentionTiles()
 Parts = list[tuple[int, int]]

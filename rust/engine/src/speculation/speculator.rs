@@ -110,15 +110,8 @@ impl Speculator {
 
     /// Expected milliseconds that rows of this size add to a forward of one row.
     pub(crate) fn work_ms(&self, size: ForwardSize) -> f64 {
-        let with = ForwardSize {
-            rows: size.rows + 1,
-            ..size
-        };
-        let one = ForwardSize {
-            rows: 1,
-            kv_tokens: 0,
-        };
-        self.milliseconds(with) - self.milliseconds(one)
+        let one = ForwardSize::default().with_chunk(0, 1);
+        self.milliseconds(size.with_chunk(0, 1)) - self.milliseconds(one)
     }
 
     /// Learns what a forward of trees alone took.

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spectrie_kernels.attention_rows import AttentionRows, Int32
-from spectrie_kernels.attention_tiles import AttentionTiles
-from spectrie_kernels.attention_work import AttentionWork
-from spectrie_kernels.key_order import KeyOrder
+from spectrie_kernels.attention.key_order import KeyOrder
+from spectrie_kernels.attention.rows import AttentionRows, Int32
+from spectrie_kernels.attention.tiles import AttentionTiles
+from spectrie_kernels.attention.work import AttentionWork
 
 __all__ = ["AttentionLayout", "DeviceWork"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectrie_kernels.attention_rows import MAX_TREE_ROWS, AttentionRows, Int32, Int64
-from spectrie_kernels.attention_tiles import AttentionTiles
-from spectrie_kernels.key_order import UNIT, KeyOrder
+from spectrie_kernels.attention.key_order import UNIT, KeyOrder
+from spectrie_kernels.attention.rows import MAX_TREE_ROWS, AttentionRows, Int32, Int64
+from spectrie_kernels.attention.tiles import AttentionTiles
 
 __all__ = ["AttentionWork"]
 
