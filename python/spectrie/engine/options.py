@@ -92,7 +92,7 @@ class EngineOptions:
     holdout_every: int = 100
     chunk_tokens: int = 256
     max_step_ms: float = 200.0
-    max_slowdown: float = 1.5
+    max_slowdown: float = 1.2
     age_s: float = 10.0
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] = "auto"
     max_draft_tokens: int = 16

@@ -82,7 +82,7 @@ options! {
     /// How many times as long tenants ahead of their share may make the steps of others, on average.
     ///
     /// Limits their long prompts, long contexts and drafts. More serves these sooner.
-    max_slowdown: f64 = 1.5 => scheduling(above(1.0, f64::INFINITY))
+    max_slowdown: f64 = 1.2 => scheduling(above(1.0, f64::INFINITY))
         .flag("max_slowdown", WORKERS).flag_range(1.01, 1000.0);
     /// Waiting time that raises a request by one priority level among those of its tenant.
     age_s: f64 = 10.0 => scheduling(Kind::Duration(Range::above(0.0, f64::INFINITY)))
