@@ -62,7 +62,8 @@ impl Composer<'_> {
         prompts.retain(|key| !is_paced(key));
         let mut step = Step::new(self.running, self.config, self.speculator);
         step.add_rows(rows);
-        step.add_chunks(&prompts, step.is_awaited());
+        let num_kept = self.rows_kept(&paced, pacing);
+        step.add_chunks_but(num_kept, &prompts, step.is_awaited());
         let mut composition = Composition {
             chunks: Chunks::default(),
             decoding: Vec::new(),
@@ -80,6 +81,19 @@ impl Composer<'_> {
         step.add_chunks(&prefilling.guests, true);
         (composition.chunks, composition.decoding) = step.finish();
         composition
+    }
+
+    /// Rows that ordinary prompts leave to large work that may go: else it never would, beside so many
+    /// of them that they fill every step.
+    fn rows_kept(&self, paced: &[Paced], pacing: &Pacing) -> usize {
+        let may_go = paced
+            .iter()
+            .filter(|one| !one.is_ahead || pacing.has_credit());
+        let rows = may_go.filter_map(|one| {
+            let decodes = self.running.get(&one.key)?.decoding;
+            Some(if decodes { 1 } else { self.config.page_size })
+        });
+        rows.max().unwrap_or(0)
     }
 
     fn is_ahead(&self, key: RequestKey, pacing: &Pacing) -> bool {

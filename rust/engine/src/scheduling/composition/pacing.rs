@@ -21,7 +21,7 @@ use crate::config::EngineConfig;
 /// one step as long as any.
 const BURST_REQUESTS: f64 = 4.0;
 
-/// Longest steps' work that is remembered of a tenant's lead.
+/// Longest steps' work that is remembered of a tenant's lead, and of what was paid in advance.
 const LEAD_STEPS: f64 = 25.0;
 
 /// Part of the time that passes by which leads shrink.
@@ -139,9 +139,9 @@ impl Pacing {
         received_ms.map_or(0.0, |received_ms| received_ms - self.clock_ms)
     }
 
-    /// Whether the rest of a prompt that takes so much work is large.
+    /// Whether the rest of a prompt that takes so much work is large; none is while a tenant is alone.
     pub(crate) fn is_large_prompt(&self, work_ms: f64) -> bool {
-        let usual_ms = self.usual_ms.prompt;
+        let usual_ms = self.usual_ms.prompt.filter(|_| self.seen.count() > 1);
         usual_ms.is_some_and(|usual_ms| work_ms > LARGE_PROMPT * usual_ms)
     }
 
@@ -179,9 +179,16 @@ impl Pacing {
         self.credit_ms
     }
 
-    /// Those who are ahead added so much to a step.
+    /// Those who are ahead added so much to a step. One that hung for long leaves a debt that is paid
+    /// back in time.
     pub(crate) fn spend(&mut self, added_ms: f64) {
-        self.credit_ms -= added_ms.max(0.0);
+        let most_owed_ms = LEAD_STEPS * self.max_step_ms;
+        self.credit_ms = (self.credit_ms - added_ms.max(0.0)).max(-most_owed_ms);
+    }
+
+    /// Whether those who are ahead may add to a step that serves others, once it earned its part.
+    pub(crate) fn has_credit(&self) -> bool {
+        self.credit_ms >= 0.0
     }
 
     /// No large work waits; nothing is saved up for it.

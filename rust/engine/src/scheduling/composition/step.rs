@@ -87,9 +87,20 @@ impl<'a> Step<'a> {
 
     /// Adds rows of `prefilling`; not many at once if an answer waits for the step.
     pub(super) fn add_chunks(&mut self, prefilling: &[RequestKey], is_awaited: bool) {
+        self.add_chunks_but(0, prefilling, is_awaited);
+    }
+
+    /// The same, but for so many rows, or half of those there are, that are kept for others.
+    pub(super) fn add_chunks_but(
+        &mut self,
+        num_kept: usize,
+        prefilling: &[RequestKey],
+        is_awaited: bool,
+    ) {
         let num_before = self.chunks.size.rows;
         let most = (self.config.chunk_tokens - num_before)
             .min(self.config.max_batch_rows - self.size.rows);
+        let most = most - num_kept.min(most / 2);
         let least = if is_awaited {
             self.config.page_size.saturating_sub(num_before).min(most)
         } else {

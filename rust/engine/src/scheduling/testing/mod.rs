@@ -4,4 +4,5 @@ mod admission;
 mod backfill;
 mod fairness;
 mod pacing;
+mod pacing_limits;
 mod traffic;
