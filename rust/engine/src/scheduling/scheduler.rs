@@ -263,7 +263,10 @@ impl Scheduler {
         let (owner, kept) = (key.arrival(), &sequence.tokens[..num_kept]);
         self.cache.close(owner, &mut sequence.table, kept);
         self.admission.leave(&sequence);
-        self.pacing.note_request(&sequence.tenant, sequence.work_ms);
+        // The work of guests is not known, and who gave up waiting says nothing of what is usual.
+        if !sequence.is_guest && sequence.num_emitted() > 0 {
+            self.pacing.note_request(&sequence.tenant, sequence.work_ms);
+        }
         let num_kept = end.learns.then_some(num_kept);
         let output = RequestOutput {
             handle: sequence.request.handle,
