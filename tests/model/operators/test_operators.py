@@ -14,6 +14,7 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import Operators, OperatorSettings
+from spectrie.model.operators.exact import ExactOperators
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import StepPlan
@@ -99,6 +100,32 @@ def test_attention_by_the_kernels_equals_the_reference(family: Path) -> None:
                 result = operators.attend(layer, qkv)
             results.append(result)
         torch.testing.assert_close(results[0], results[1], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.03)])
+def test_the_exact_decoder_equals_the_reference(family: Path, dtype: str, tolerance: float) -> None:
+    of_model = settings(family, getattr(torch, dtype))
+    if of_model.config.mixture is not None:
+        with pytest.raises(ValueError, match="of a mixture of experts"):
+            DecoderWeights(
+                of_model.config, Weights(family), of_model.dtype, of_model.device, exact=True
+            )
+        return
+    weights = DecoderWeights(
+        of_model.config, Weights(family), of_model.dtype, of_model.device, exact=True
+    )
+    of_model = replace(of_model, head_norms=weights.head_norms)
+    exact = Decoder(weights, ExactOperators(of_model))
+    # Its norms take sums too.
+    plain = Decoder(weights, ReferenceOperators(of_model))
+    theirs = reference(family, of_model.dtype)
+    for plan in plans():
+        want = theirs.forward(plan).logits
+        for decoder in (exact, plain):
+            got = decoder.forward(plan).logits
+            assert got.dtype == torch.float32
+            error = (got - want).square().mean() / want.var()
+            assert error.sqrt() < tolerance
 
 
 def test_contradicting_plans_are_refused_before_anything_moves(tiny: Path) -> None:

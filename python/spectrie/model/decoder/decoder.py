@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +18,13 @@ from spectrie.model.decoder.layout import (
     ProductLayout,
     layer_layout,
 )
-from spectrie.model.decoder.linear import Linear
+from spectrie.model.decoder.linear import ExactLinear, ExactSums, Linear, Product
 from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.files.weights import Weights
-from spectrie.model.operators import TOP_K, Operators
+from spectrie.model.operators import TOP_K, Delta, Operators
 from spectrie.model.parallel import Partition, Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
+from spectrie_kernels import LinearWeight, PartialSums, SumOrder
 
 __all__ = ["Decoder", "DecoderWeights"]
 
@@ -32,10 +34,10 @@ class Layer:
     """Weights of one layer: products, and norm weights float32 [hidden]."""
 
     attention_norm: torch.Tensor
-    qkv: Linear
-    output: Linear
+    qkv: Product
+    output: Callable[[torch.Tensor], Delta]
     mlp_norm: torch.Tensor
-    mlp: Dense | Mixture
+    mlp: Dense[Delta] | Mixture
 
 
 class DecoderWeights:
@@ -56,16 +58,31 @@ class DecoderWeights:
         dtype: torch.dtype,
         device: torch.device,
         split: Split | None = None,
+        *,
+        exact: bool = False,
     ) -> None:
         """Copies every tensor, or one rank's rows of it, to the device.
 
+        Args:
+            config: The whole model.
+            weights: Its checkpoint.
+            dtype: Number format of the products.
+            device: Where the tensors go.
+            split: One rank's part; None for the whole.
+            exact: Whether each product adds in one order, whatever the rows; only of a whole model
+                without a mixture of experts.
+
         Raises:
+            ValueError: `exact` of a part, or of a mixture.
             ModelError: A tensor is missing or has another shape.
         """
         self._weights = weights
         self._dtype = dtype
         self._device = device
         self._split = split
+        self._exact = exact
+        if exact and (split is not None or config.mixture is not None):
+            raise ValueError("exact products of one rank's part, or of a mixture of experts")
         self.layers = tuple(self._layer(config, index) for index in range(config.num_layers))
         self.head_norms = tuple(
             self._head_norms(config, index) for index in range(config.num_layers)
@@ -76,12 +93,17 @@ class DecoderWeights:
         if not config.tied_head:
             head = weights.take(HEAD, shape).to(device, dtype)
         self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
-        self.head = Linear(head if split is None else head[split.vocabulary.columns], None)
+        head = head if split is None else head[split.vocabulary.columns]
+        self.head = self._product(head, None, torch.float32)
 
     def _norm(self, name: str, width: int) -> torch.Tensor:
         return self._weights.take(name, (width,)).float().clone().to(self._device)
 
-    def _linear(self, layout: ProductLayout, dtype: torch.dtype | None = None) -> Linear:
+    def _stacked(
+        self, layout: ProductLayout, dtype: torch.dtype | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Returns the matrix and the bias of a product."""
+
         def stacked(suffix: str, *shape: int) -> torch.Tensor:
             parts = [
                 self._weights.take(f"{part.name}.{suffix}", (part.rows.total, *shape))[
@@ -92,29 +114,47 @@ class DecoderWeights:
             return torch.cat([part.to(self._device, dtype or self._dtype) for part in parts])
 
         bias = stacked("bias") if layout.bias else None
-        return Linear(stacked("weight", layout.in_features), bias)
+        return stacked("weight", layout.in_features), bias
+
+    def _product(
+        self, weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype
+    ) -> Product:
+        """Returns a product; exact ones give `dtype`, others the weight's."""
+        if not self._exact:
+            return Linear(weight, bias)
+        return ExactLinear(LinearWeight(weight, SumOrder.of(*weight.shape), bias), dtype)
+
+    def _linear(self, layout: ProductLayout) -> Product:
+        return self._product(*self._stacked(layout), self._dtype)
+
+    def _row_parallel(self, layout: ProductLayout) -> Callable[[torch.Tensor], Delta]:
+        """Returns an output or down projection, which the residual stream takes."""
+        weight, bias = self._stacked(layout)
+        if not self._exact:
+            return Linear(weight, bias)
+        return ExactSums(LinearWeight(weight, SumOrder.of(*weight.shape, row_parallel=True), bias))
 
     def _layer(self, config: ModelConfig, index: int) -> Layer:
         layout = layer_layout(config, index, self._split)
         return Layer(
             attention_norm=self._norm(layout.attention_norm, config.hidden_size),
             qkv=self._linear(layout.qkv),
-            output=self._linear(layout.output),
+            output=self._row_parallel(layout.output),
             mlp_norm=self._norm(layout.mlp_norm, config.hidden_size),
             mlp=self._mlp(layout.mlp),
         )
 
-    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
+    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense[Delta] | Mixture:
         if isinstance(layout, DenseLayout):
-            return self._dense(layout)
+            return Dense(self._linear(layout.gate_up), self._row_parallel(layout.down))
         return Mixture(
-            router=self._linear(layout.router, torch.float32),
-            experts=tuple(self._dense(expert) for expert in layout.experts),
+            router=Linear(*self._stacked(layout.router, torch.float32)),
+            experts=tuple(self._expert(expert) for expert in layout.experts),
             num_chosen=layout.num_chosen,
             normalised=layout.normalised,
         )
 
-    def _dense(self, layout: DenseLayout) -> Dense:
+    def _expert(self, layout: DenseLayout) -> Dense[torch.Tensor]:
         return Dense(self._linear(layout.gate_up), self._linear(layout.down))
 
     def _head_norms(
@@ -165,13 +205,13 @@ class Decoder:
         operators.begin(plan)
         tokens = torch.as_tensor(plan.row_token).to(weights.embedding.device)
         residual = functional.embedding(tokens, weights.embedding).float()
-        delta = None
+        delta: Delta | None = None
         for index, layer in enumerate(weights.layers):
             x = operators.add_norm(residual, delta, layer.attention_norm)
             attended = whole(operators.attend(index, layer.qkv(x)), "attended")
-            delta = whole(layer.output(attended), "hidden")
+            delta = self._whole_delta(layer.output(attended))
             x = operators.add_norm(residual, delta, layer.mlp_norm)
-            delta = whole(layer.mlp(x, operators, whole), "hidden")
+            delta = self._whole_delta(layer.mlp(x, operators, whole))
         return self._read(plan, operators.add_norm(residual, delta, weights.final_norm))
 
     def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
@@ -181,6 +221,10 @@ class Decoder:
             return part
         shares: list[Share] = getattr(self._partition, what)
         return self._partition.gathered(part, shares)
+
+    def _whole_delta(self, part: Delta) -> Delta:
+        """Like `_whole`, of what the residual stream takes; sums are always of whole weights."""
+        return part if isinstance(part, PartialSums) else self._whole(part, "hidden")
 
     def _read(self, plan: PlanArrays, x: torch.Tensor) -> StepResult:
         """Computes the logits of the rows that the plan requests."""

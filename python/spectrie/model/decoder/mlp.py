@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Generic, TypeVar
 
 import torch
 
-from spectrie.model.decoder.linear import Linear
-from spectrie.model.operators import Operators
+from spectrie.model.decoder.linear import Product
+from spectrie.model.operators import Delta, Operators
 
 __all__ = ["Dense", "Mixture", "Whole"]
 
 Whole = Callable[[torch.Tensor, str], torch.Tensor]
 """Returns all columns of a product of which a rank may hold some, named as in `Partition`."""
 
+Down = TypeVar("Down", bound=Delta, covariant=True)
+"""Result of the last product of a gated MLP."""
+
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(Generic[Down]):
     """A gated MLP."""
 
-    gate_up: Linear
-    down: Linear
+    gate_up: Product
+    down: Callable[[torch.Tensor], Down]
 
-    def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> Down:
         """[rows, hidden] to this rank's columns of the same."""
         return self.down(whole(operators.gate(self.gate_up(x)), "inner"))
 
@@ -37,8 +41,8 @@ class Mixture:
     once, for the number of rows of each. The router is float32, so that rounding selects no expert.
     """
 
-    router: Linear
-    experts: tuple[Dense, ...]
+    router: Product
+    experts: tuple[Dense[torch.Tensor], ...]
     num_chosen: int
     normalised: bool
 

@@ -1,11 +1,11 @@
 """The operators between the torch decoder's matrix products.
 
-`base` defines a set of operators; `gpu` calls the Triton kernels, `reference` computes the same in plain
-torch, for checks.
+`base` defines a set of operators; `gpu` calls the Triton kernels, `exact` those of them whose rows do
+not depend on one another, `reference` computes the same in plain torch, for checks.
 """
 
 from __future__ import annotations
 
-from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings
+from spectrie.model.operators.base import TOP_K, Delta, Operators, OperatorSettings
 
-__all__ = ["TOP_K", "OperatorSettings", "Operators"]
+__all__ = ["TOP_K", "Delta", "OperatorSettings", "Operators"]

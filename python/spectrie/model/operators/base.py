@@ -10,8 +10,12 @@ import torch
 from spectrie import _core
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.plan import PlanArrays
+from spectrie_kernels import PartialSums
 
-__all__ = ["TOP_K", "OperatorSettings", "Operators"]
+__all__ = ["TOP_K", "Delta", "OperatorSettings", "Operators"]
+
+Delta = torch.Tensor | PartialSums
+"""What a product adds to the residual stream: its result, or sums that `add_norm` finishes."""
 
 TOP_K = _core.CPU_TOP_K
 """Tokens per row returned by `Operators.top_k`."""
@@ -58,13 +62,14 @@ class Operators(ABC):
 
     @abstractmethod
     def add_norm(
-        self, residual: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor
+        self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
     ) -> torch.Tensor:
         """Adds `delta` to `residual` in place and returns the root-mean-square norm of the sum.
 
         Args:
             residual: float32 [rows, hidden].
-            delta: [rows, hidden] in the model's dtype, or None.
+            delta: [rows, hidden] in the model's dtype, or sums of [parts, rows, hidden]; None adds
+                nothing.
             weight: float32 [hidden].
         """
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings
+import spectrie_kernels
+from spectrie.model.operators.base import TOP_K, Delta, Operators, OperatorSettings
 from spectrie.model.plan import PlanArrays
+from spectrie_kernels import PartialSums
 
 __all__ = ["ReferenceOperators"]
 
@@ -67,8 +69,11 @@ class ReferenceOperators(Operators):
         return start, count, slots, visible, positions
 
     def add_norm(
-        self, residual: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor
+        self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
     ) -> torch.Tensor:
+        if isinstance(delta, PartialSums):
+            total = torch.empty_like(residual)
+            delta = spectrie_kernels.add_rank_sums(delta.values, delta.bias, total)
         if delta is not None:
             residual += delta.float()
         mean = residual.pow(2).mean(dim=-1, keepdim=True)
@@ -77,10 +82,7 @@ class ReferenceOperators(Operators):
 
     def _prepared(self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int) -> torch.Tensor:
         """Normalises and rotates `[rows, heads, head_dim]` in float32."""
-        x = heads.float()
-        if norm is not None:
-            mean = x.pow(2).mean(dim=-1, keepdim=True)
-            x = x * torch.rsqrt(mean + self._config.norm_epsilon) * norm
+        x = heads.float() if norm is None else self._normed(heads, norm)
         if not self._config.layer_rotary[layer]:
             return x
         half = self._config.rope.rotated // 2
@@ -89,6 +91,12 @@ class ReferenceOperators(Operators):
         low, high, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
         turned = [low * cosines - high * sines, high * cosines + low * sines, rest]
         return torch.cat(turned, dim=-1)
+
+    def _normed(self, heads: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+        """Normalises each of `[rows, heads, head_dim]`, to float32; `norm` is [head_dim]."""
+        x = heads.float()
+        mean = x.pow(2).mean(dim=-1, keepdim=True)
+        return x * torch.rsqrt(mean + self._config.norm_epsilon) * norm
 
     def _write(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
         """Writes the rows' keys and values to the cache; returns the queries, float32 [rows, heads,
