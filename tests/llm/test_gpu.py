@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bench.gpu.simulated import simulated_gpu
-from spectrie.errors import ConfigError
 from spectrie.llm import LLM
 from tests.tiny_model import write_tiny_model
 
@@ -23,11 +22,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
-def answers(folder: Path, speculation: bool, **options: Any) -> tuple[list[tuple[int, ...]], int]:
+def answers(
+    folder: Path, speculation: bool, model: dict[str, Any] | None = None, **options: Any
+) -> tuple[list[tuple[int, ...]], int]:
     """Token ids of a few answers of a GPU, and how many of them were accepted drafts."""
     with (
         simulated_gpu(),
-        LLM(folder, dtype="float32", threads=1, speculation=speculation, drafting_cost_ms=0) as llm,
+        LLM(
+            folder,
+            dtype="float32",
+            threads=1,
+            speculation=speculation,
+            drafting_cost_ms=0,
+            **(model or {}),
+        ) as llm,
     ):
         given = [
             llm.generate(PROMPT, max_tokens=40, ignore_eos=True, seed=seed, **options)
@@ -48,6 +56,19 @@ def test_drafts_on_a_gpu_are_accepted_where_the_model_draws_them(
     assert accepted > 0
 
 
-def test_exact_arithmetic_on_a_gpu_is_refused_by_name(folder: Path) -> None:
-    with simulated_gpu(), pytest.raises(ConfigError, match="choose 'fast'"):
-        LLM(folder, gpu_arithmetic="exact")
+# Torch forms stand in for the kernels, so bits may differ from a CPU's, but no draw here does.
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_exact_arithmetic_on_a_gpu_gives_the_answers_of_a_cpu(
+    folder: Path, temperature: float
+) -> None:
+    with LLM(folder, device="cpu", dtype="float32", threads=1) as llm:
+        given = [
+            llm.generate(
+                PROMPT, max_tokens=40, ignore_eos=True, seed=seed, temperature=temperature
+            ).token_ids
+            for seed in range(2)
+        ]
+    exact = {"gpu_arithmetic": "exact"}
+    drafted, accepted = answers(folder, True, exact, temperature=temperature)
+    assert drafted == given
+    assert accepted > 0

@@ -17,8 +17,9 @@ class EngineKeywords(TypedDict, total=False):
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
         gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `fast`: each
             token is the model's own draw, drafted or not, but equal requests and seeds may get
-            different answers. `exact`: equal answers; not available yet, so that no model starts
-            with it on a GPU.
+            different answers. `exact`: equal answers, by kernels whose rows do not depend on one
+            another, which is checked at the start; not for mixtures of experts, nor on several
+            GPUs.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.

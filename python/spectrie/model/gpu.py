@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+
 import torch
 
-__all__ = ["count", "device", "free_bytes", "is_available", "name", "use"]
+from spectrie_kernels import has_triton
+
+__all__ = ["compiler", "count", "device", "free_bytes", "is_available", "name", "use"]
 
 
 def is_available() -> bool:
@@ -35,3 +39,9 @@ def name(device: torch.device) -> str:
 def free_bytes(device: torch.device) -> int:
     """Returns the memory of a GPU that no process uses, in bytes."""
     return int(torch.cuda.mem_get_info(device)[0])
+
+
+def compiler() -> str | None:
+    """Returns name and version of what compiles the kernels; None without one, where they would run in
+    their torch form, in which rows are not independent."""
+    return f"triton{metadata.version('triton')}" if has_triton() else None

@@ -13,6 +13,7 @@ from bench.gpu.simulated import NAME, simulated_gpu
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
 from spectrie.model.plan import PlanArrays, StepPlan, StepResult
+from tests.model.families import FAMILIES, save_family
 from tests.model.stepping import tokens
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -39,9 +40,41 @@ def test_fast_arithmetic_on_a_gpu_speculates_and_is_not_exact(tiny: Path) -> Non
 
 
 @pytest.mark.usefixtures("on_gpu")
-def test_exact_arithmetic_on_a_gpu_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot compute on a GPU yet: choose 'fast'"):
+def test_exact_arithmetic_on_several_gpus_is_refused_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="a model on several GPUs: choose 'fast'"):
+        load(tmp_path / "no model is here", gpu_arithmetic="exact", tensor_parallel=2)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_exact_arithmetic_on_a_gpu_without_its_compiler_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectrie.model.gpu.compiler", lambda: None)
+    with pytest.raises(ConfigError, match="Triton, which is not installed: choose 'fast'"):
         load(tmp_path / "no model is here", gpu_arithmetic="exact")
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_exact_arithmetic_of_a_mixture_on_a_gpu_is_refused_by_name(tmp_path: Path) -> None:
+    mixture = next(name for name in FAMILIES if "moe" in name or "mixtral" in name)
+    save_family(mixture, tmp_path)
+    with pytest.raises(ConfigError, match="a mixture of experts: choose 'fast'"):
+        load(tmp_path, gpu_arithmetic="exact")
+    assert not load(tmp_path, gpu_arithmetic="fast").exact
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_exact_arithmetic_on_a_gpu_is_exact_and_checked_at_the_start(tiny: Path) -> None:
+    lines: list[str] = []
+    runner = load(tiny, gpu_arithmetic="exact", progress=lines.append)
+    assert runner.exact
+    assert runner.can_speculate
+    assert "checking that rows do not change one another's bits" in lines
+    fast = load(tiny, progress=lines.append)
+    assert len(lines) == 3
+    assert runner.numeric_fingerprint == fast.numeric_fingerprint.replace("/fast/", "/exact/")
 
 
 def test_unknown_arithmetic_is_refused(tmp_path: Path) -> None:
@@ -67,13 +100,15 @@ def test_the_fingerprint_names_the_arithmetic_of_a_gpu(tiny: Path) -> None:
     assert on_gpu != on_cpu
 
 
-def test_a_gpu_computes_what_a_cpu_does(tiny: Path) -> None:
+@pytest.mark.parametrize("arithmetic", ["exact", "fast"])
+def test_a_gpu_computes_what_a_cpu_does(tiny: Path, arithmetic: str) -> None:
     plan = StepPlan.single(
         tokens(12, 200), kv_len=0, pages=[3, 7], parents=[-1, 0, 0, 1, 1, 2, 3, 3, 3, 5, 5, 6]
     )
     expected = load(tiny, device="cpu").forward(plan)
     with simulated_gpu():
-        torch.testing.assert_close(load(tiny).forward(plan), expected, rtol=1e-4, atol=1e-4)
+        computed = load(tiny, gpu_arithmetic=arithmetic).forward(plan)
+        torch.testing.assert_close(computed, expected, rtol=1e-4, atol=1e-4)
 
 
 def sizes_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -21,10 +21,11 @@ from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.files.store import cache_folder
 from spectrie.model.files.weights import Weights
-from spectrie.model.operators import OperatorSettings
+from spectrie.model.operators import Operators, OperatorSettings
 from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.runner import Runner, RunnerInfo
+from spectrie.model.runner.self_check import check_rows
 
 __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 
@@ -83,7 +84,7 @@ def load(
     if tensor_parallel < 1:
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
     device = _device(options.device)
-    _check_arithmetic(options.gpu_arithmetic, device)
+    _check_arithmetic(options.gpu_arithmetic, device, tensor_parallel)
     dtype = str(_dtype(options.dtype, device)).removeprefix("torch.")
     options = replace(options, dtype=dtype, device=device)
     if tensor_parallel == 1:
@@ -91,6 +92,10 @@ def load(
         runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
     else:
         runner = _load_ranks(options, tensor_parallel, rank_timeout_s, progress)
+    if runner.exact and runner.info.on_gpu:
+        if progress is not None:
+            progress("checking that rows do not change one another's bits")
+        check_rows(runner)
     if options.threads is None and device == "cpu":
         if progress is not None:
             progress("choosing the number of threads")
@@ -149,6 +154,9 @@ def assemble(
     config = ModelConfig.from_folder(options.folder)
     size = 1 if seat is None else seat.size
     on_cpu = options.device == "cpu"
+    exact_gpu = not on_cpu and options.gpu_arithmetic == "exact"
+    if exact_gpu and config.mixture is not None:
+        raise ConfigError(_refused("a mixture of experts"))
     place = _Place(
         torch.device("cpu") if on_cpu else gpu.device(0 if seat is None else seat.rank),
         _dtype(options.dtype, options.device),
@@ -167,7 +175,7 @@ def assemble(
         )
     else:
         gpu.use(place.device)
-        parts = DecoderWeights(config, weights, place.dtype, place.device, split)
+        parts = DecoderWeights(config, weights, place.dtype, place.device, split, exact=exact_gpu)
     weights.check_all_taken([HEAD] if config.tied_head else [])
     del weights
     ready()
@@ -199,7 +207,7 @@ def assemble(
                 partition=partition,
             )
         else:
-            decoder = _gpu_decoder(config, parts, cache, place, partition)
+            decoder = _gpu_decoder(config, parts, cache, place, partition, exact=exact_gpu)
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, place, cache, size)
@@ -218,7 +226,10 @@ def _gpu_decoder(
     size: CacheSize,
     place: _Place,
     partition: Partition | None,
+    *,
+    exact: bool,
 ) -> Decoder:
+    from spectrie.model.operators.exact import ExactOperators
     from spectrie.model.operators.gpu import GpuOperators
 
     settings = OperatorSettings(
@@ -231,7 +242,8 @@ def _gpu_decoder(
         model_kv_heads=config.num_kv_heads,
         head_norms=parts.head_norms,
     )
-    return Decoder(parts, GpuOperators(settings), partition)
+    operators: Operators = ExactOperators(settings) if exact else GpuOperators(settings)
+    return Decoder(parts, operators, partition)
 
 
 def _open_measurements() -> Measurements:
@@ -251,15 +263,22 @@ def _device(name: str) -> str:
     return "cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu"
 
 
-def _check_arithmetic(name: str, device: str) -> None:
+def _check_arithmetic(name: str, device: str, ranks: int) -> None:
     if name not in ("exact", "fast"):
         raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: exact, fast")
     if name == "exact" and device == "cuda":
-        raise ConfigError(
-            "gpu_arithmetic is 'exact', which this build cannot compute on a GPU yet: choose 'fast' "
-            "(each token is the model's own draw, but equal requests and seeds may get different "
-            "answers), or device 'cpu', which is always exact"
-        )
+        if ranks > 1:
+            raise ConfigError(_refused("a model on several GPUs"))
+        if gpu.compiler() is None:
+            raise ConfigError(_refused("a model without Triton, which is not installed"))
+
+
+def _refused(what: str) -> str:
+    return (
+        f"gpu_arithmetic is 'exact', which this build cannot compute on a GPU for {what}: choose 'fast' "
+        "(each token is the model's own draw, but equal requests and seeds may get different "
+        "answers), or device 'cpu', which is always exact"
+    )
 
 
 def _dtype(name: str, device: str) -> torch.dtype:
@@ -286,7 +305,7 @@ def _info(
         arithmetic = _core.cpu_arithmetic(bfloat16=place.dtype == torch.bfloat16)
     else:
         device_name = gpu.name(place.device)
-        arithmetic = f"{device_name}/torch{torch.__version__}/{options.gpu_arithmetic}"
+        arithmetic = f"{device_name}/torch{torch.__version__}/{gpu.compiler() or 'torch'}/{options.gpu_arithmetic}"
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),

@@ -28,8 +28,8 @@ rows! {
     /// Arithmetic of a model on a GPU; on a CPU it is always exact.
     ///
     /// `fast`: each token is the model's own draw, drafted or not, but equal requests and seeds may
-    /// get different answers. `exact`: equal answers; not available yet, so that no model starts with
-    /// it on a GPU.
+    /// get different answers. `exact`: equal answers, by kernels whose rows do not depend on one another,
+    /// which is checked at the start; not for mixtures of experts, nor on several GPUs.
     gpu_arithmetic = Value::text("fast") => machine(Kind::Choice(&["exact", "fast"]))
         .flag("gpu_arithmetic", RUNNERS);
     /// Threads per worker, or per rank of a worker.
