@@ -1,0 +1,54 @@
+"""The exact decoder of a GPU under Triton's interpreter: a row has the same bytes in every step.
+
+The check at the start compares them: rows alone, in company, in a tree and in prompts.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.model import families
+
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available() or find_spec("triton") is None,
+    reason="needs Triton's interpreter, whose product is replaced",
+)
+
+
+def started(name: str, folder: Path, order: str) -> str:
+    """What came of the start of a model whose products add in this order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(families._SIZES, "num_hidden_layers", 1)
+        families.save_family(name, folder / "model")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.model.decoder.interpreted", folder / "model", order],
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "SPECTRIE_CACHE": str(folder / "cache"),
+            "TRITON_INTERPRET": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return done.stdout
+
+
+# With norms of heads, and with biases of every product.
+@pytest.mark.parametrize("name", ["qwen3", "llama_tied_bias"])
+def test_a_row_has_the_same_bytes_in_every_step(name: str, tmp_path: Path) -> None:
+    assert started(name, tmp_path, "ascending") == "exact\n"
+
+
+def test_products_that_add_otherwise_in_company_start_no_exact_model(tmp_path: Path) -> None:
+    said = started("llama_tied_bias", tmp_path, "by_company")
+    assert "have other bytes than those of the row alone: choose 'fast'" in said
