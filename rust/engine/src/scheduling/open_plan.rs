@@ -23,7 +23,7 @@ pub(crate) struct OpenPlan {
     pub(crate) planned_s: f64,
     /// What planning took.
     pub(crate) plan_ms: f64,
-    /// Whose work is paced.
+    /// Whose work is paced, ascending.
     pub(crate) paced: Vec<RequestKey>,
     pub(crate) parts: Vec<Part>,
 }
@@ -67,14 +67,8 @@ impl OpenPlan {
     /// less than others because they skip the last layer's product with the vocabulary.
     pub(crate) fn size_of_trees(&self, running: &Running) -> Option<ForwardSize> {
         let is_tree = |part: &Part| matches!(part.work, Work::Tree(_));
-        self.parts.iter().all(is_tree).then(|| ForwardSize {
-            rows: self.num_rows,
-            kv_tokens: self
-                .parts
-                .iter()
-                .map(|part| part.size(running).kv_tokens)
-                .sum(),
-        })
+        let sizes = self.parts.iter().map(|part| part.size(running));
+        self.parts.iter().all(is_tree).then(|| sizes.sum())
     }
 
     /// The forward without paced work; `None` where there is none.
@@ -82,15 +76,9 @@ impl OpenPlan {
         if self.paced.is_empty() {
             return None;
         }
-        let others = self.parts.iter();
-        let others = others.filter(|part| !self.paced.contains(&part.key));
-        Some(others.fold(ForwardSize::default(), |sum, part| {
-            let size = part.size(running);
-            ForwardSize {
-                rows: sum.rows + size.rows,
-                kv_tokens: sum.kv_tokens + size.kv_tokens,
-            }
-        }))
+        let is_unpaced = |part: &&Part| self.paced.binary_search(&part.key).is_err();
+        let others = self.parts.iter().filter(is_unpaced);
+        Some(others.map(|part| part.size(running)).sum())
     }
 
     /// Checks that results fit the plan and the size of the vocabulary.

@@ -30,12 +30,6 @@ pub(crate) fn residents(
     wanted.map(|(&key, one)| one.resident(key))
 }
 
-/// Cached tokens that one row of each of these requests reads.
-pub(crate) fn kv_tokens_of(running: &Running, keys: &[RequestKey]) -> usize {
-    let sequences = keys.iter().filter_map(|key| running.get(key));
-    sequences.map(|sequence| sequence.kv_len()).sum()
-}
-
 /// Tokens that are yet to be computed for a request, as far as one looks ahead.
 pub(crate) fn expected_tokens(sequence: &Sequence, lookahead_tokens: usize) -> u64 {
     let growth = sequence.num_left().min(lookahead_tokens);

@@ -1,5 +1,7 @@
 //! How much a forward computes.
 
+use std::iter::Sum;
+
 /// How much a forward computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ForwardSize {
@@ -15,5 +17,14 @@ impl ForwardSize {
             rows: self.rows + rows,
             kv_tokens: self.kv_tokens + rows * (kv_len + rows / 2),
         }
+    }
+}
+
+impl Sum for ForwardSize {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::default(), |sum, one| Self {
+            rows: sum.rows + one.rows,
+            kv_tokens: sum.kv_tokens + one.kv_tokens,
+        })
     }
 }

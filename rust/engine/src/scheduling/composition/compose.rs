@@ -5,6 +5,7 @@ use super::step::{Chunks, Step};
 use crate::config::EngineConfig;
 use crate::request_key::RequestKey;
 use crate::scheduling::running::{Parties, Running};
+use crate::sequence::Sequence;
 use crate::speculation::{ForwardSize, Speculator};
 
 /// What a step computes but for drafts.
@@ -13,7 +14,7 @@ pub(crate) struct Composition {
     pub(crate) chunks: Chunks,
     /// Which requests decode, in the order of their keys.
     pub(crate) decoding: Vec<RequestKey>,
-    /// Whose large work it does beside others, of tenants that are ahead.
+    /// Whose large work it does beside others, of tenants that are ahead; ascending.
     pub(crate) paced: Vec<RequestKey>,
     /// How long drafts of tenants that are ahead may make it.
     pub(crate) limit_ms: f64,
@@ -27,15 +28,18 @@ pub(crate) struct Composer<'a> {
     pub(crate) speculator: &'a Speculator,
 }
 
-/// Large work, or that of a tenant that is ahead.
+/// A request that wants rows, not as a guest.
 #[derive(Debug, Clone, Copy)]
-struct Paced {
+struct Want<'a> {
     key: RequestKey,
+    sequence: &'a Sequence,
     lead_ms: f64,
     is_ahead: bool,
+    /// Whether a prompt is large, or the row of a tenant that is ahead.
+    is_large: bool,
 }
 
-impl Composer<'_> {
+impl<'a> Composer<'a> {
     /// What a step computes of the prompts of `prefilling`, the first of which go first, beside one row
     /// of each of `decoding`.
     ///
@@ -48,20 +52,25 @@ impl Composer<'_> {
         pacing: &mut Pacing,
         now_s: f64,
     ) -> Composition {
-        let serves_others = self.serves_others(prefilling, &decoding, pacing);
+        let wants = self.wants(&prefilling.regulars, &decoding.regulars, pacing);
+        let serves_others = wants.iter().any(|one| !one.is_ahead && !one.is_large);
         let limit_ms = pacing.limit_ms(now_s).filter(|_| !serves_others);
-        let paced = if serves_others || limit_ms.is_some() {
-            self.set_apart(prefilling, &decoding, pacing, serves_others)
-        } else {
-            Vec::new()
+        let is_paced = |one: &Want<'_>| {
+            if serves_others {
+                one.is_large
+            } else {
+                limit_ms.is_some() && (one.is_large || one.is_ahead)
+            }
         };
-        let is_paced = |key: &RequestKey| paced.iter().any(|one| one.key == *key);
-        let mut rows = decoding.regulars;
-        rows.retain(|key| !is_paced(key));
-        let mut prompts = prefilling.regulars.clone();
-        prompts.retain(|key| !is_paced(key));
+        let (mut paced, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(is_paced);
+        paced.sort_by(|one, other| one.lead_ms.total_cmp(&other.lead_ms));
+        let (rows, prompts): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|one| one.sequence.decoding);
         let mut step = Step::new(self.running, self.config, self.speculator);
-        step.add_rows(rows);
+        for one in rows {
+            step.add_row(one.key, one.sequence.kv_len());
+        }
+        let prompts: Vec<RequestKey> = prompts.into_iter().map(|one| one.key).collect();
         let num_kept = self.rows_kept(&paced, pacing);
         step.add_chunks_but(num_kept, &prompts, step.is_awaited());
         let mut composition = Composition {
@@ -83,86 +92,65 @@ impl Composer<'_> {
         composition
     }
 
-    /// Rows that ordinary prompts leave to large work that may go: else it never would, beside so many
-    /// of them that they fill every step.
-    fn rows_kept(&self, paced: &[Paced], pacing: &Pacing) -> usize {
-        let may_go = paced
-            .iter()
-            .filter(|one| !one.is_ahead || pacing.has_credit());
-        let rows = may_go.filter_map(|one| {
-            let decodes = self.running.get(&one.key)?.decoding;
-            Some(if decodes { 1 } else { self.config.page_size })
-        });
-        rows.max().unwrap_or(0)
-    }
-
-    fn is_ahead(&self, key: RequestKey, pacing: &Pacing) -> bool {
-        let one = self.running.get(&key);
-        one.is_some_and(|one| pacing.is_ahead(&one.tenant))
-    }
-
-    /// Whether a tenant that is not ahead wants rows, but for a large prompt.
-    fn serves_others(&self, prefilling: &Parties, decoding: &Parties, pacing: &Pacing) -> bool {
-        let is_other = |&key: &RequestKey| !self.is_ahead(key, pacing);
-        decoding.regulars.iter().any(is_other)
-            || (prefilling.regulars.iter())
-                .any(|key| is_other(key) && !self.is_large_prompt(*key, pacing))
-    }
-
-    fn is_large_prompt(&self, key: RequestKey, pacing: &Pacing) -> bool {
-        let missing = self.running.get(&key).map_or(0, |one| one.num_missing());
-        pacing.is_large_prompt(self.work_ms(key, missing))
-    }
-
-    /// Large prompts and the work of tenants that are ahead, beside others only what of it is large; the
-    /// least lead first.
-    fn set_apart(
-        &self,
-        prefilling: &Parties,
-        decoding: &Parties,
+    /// The requests that want rows, those that decode first.
+    fn wants(
+        self,
+        prefilling: &[RequestKey],
+        decoding: &[RequestKey],
         pacing: &Pacing,
-        beside_others: bool,
-    ) -> Vec<Paced> {
-        let row_ms = self.mean_row_ms(&decoding.regulars, pacing);
-        let rows = decoding.regulars.iter().map(|&key| (key, false));
-        let prompts = prefilling.regulars.iter().map(|&key| (key, true));
-        let mut paced: Vec<Paced> = rows
-            .chain(prompts)
-            .filter_map(|(key, is_prompt)| {
-                let is_ahead = self.is_ahead(key, pacing);
-                let is_large = if is_prompt {
-                    self.is_large_prompt(key, pacing)
-                } else {
-                    is_ahead && self.work_ms(key, 1) > row_ms
-                };
-                let tenant = &self.running.get(&key)?.tenant;
-                (is_large || is_ahead && !beside_others).then(|| Paced {
-                    key,
-                    lead_ms: pacing.lead_ms(tenant),
-                    is_ahead,
-                })
+    ) -> Vec<Want<'a>> {
+        let keys = decoding.iter().chain(prefilling);
+        let wants = keys.filter_map(|&key| {
+            let sequence = &**self.running.get(&key)?;
+            Some(Want {
+                key,
+                sequence,
+                lead_ms: pacing.lead_ms(&sequence.tenant),
+                is_ahead: pacing.is_ahead(&sequence.tenant),
+                is_large: false,
             })
-            .collect();
-        paced.sort_by(|one, other| one.lead_ms.total_cmp(&other.lead_ms));
-        paced
+        });
+        let mut wants: Vec<Want<'_>> = wants.collect();
+        let row_ms = self.mean_row_ms(&wants);
+        for one in &mut wants {
+            one.is_large = if one.sequence.decoding {
+                one.is_ahead && self.work_ms(one.sequence, 1) > row_ms
+            } else {
+                pacing.is_large_prompt(self.work_ms(one.sequence, one.sequence.num_missing()))
+            };
+        }
+        wants
     }
 
-    /// What a step with a row of each of these that is of a tenant not ahead takes, by row.
-    fn mean_row_ms(&self, decoding: &[RequestKey], pacing: &Pacing) -> f64 {
-        let running = decoding.iter().filter_map(|key| self.running.get(key));
-        let mut size = ForwardSize::default();
-        for one in running.filter(|one| !pacing.is_ahead(&one.tenant)) {
-            size.rows += 1;
-            size.kv_tokens += one.kv_len();
-        }
+    /// What a step with the rows that tenants not ahead decode takes, by row.
+    fn mean_row_ms(self, wants: &[Want<'_>]) -> f64 {
+        let rows = wants
+            .iter()
+            .filter(|one| one.sequence.decoding && !one.is_ahead);
+        let size = rows.fold(ForwardSize::default(), |size, one| {
+            size.with_chunk(one.sequence.kv_len(), 1)
+        });
         self.speculator.milliseconds(size) / size.rows.max(1) as f64
     }
 
     /// What so many rows of a request add to a step.
-    fn work_ms(&self, key: RequestKey, rows: usize) -> f64 {
-        let kv_len = self.running.get(&key).map_or(0, |one| one.kv_len());
-        self.speculator
-            .work_ms(ForwardSize::default().with_chunk(kv_len, rows))
+    fn work_ms(self, sequence: &Sequence, rows: usize) -> f64 {
+        let size = ForwardSize::default().with_chunk(sequence.kv_len(), rows);
+        self.speculator.work_ms(size)
+    }
+
+    /// Rows that ordinary prompts leave to large work that may go: else it never would, beside so many
+    /// of them that they fill every step.
+    fn rows_kept(self, paced: &[Want<'_>], pacing: &Pacing) -> usize {
+        let may_go = |one: &&Want<'_>| !one.is_ahead || pacing.has_credit();
+        let rows = paced.iter().filter(may_go).map(|one| {
+            if one.sequence.decoding {
+                1
+            } else {
+                self.config.page_size
+            }
+        });
+        rows.max().unwrap_or(0)
     }
 }
 
@@ -171,7 +159,7 @@ impl Composition {
     fn add_beside_others(
         &mut self,
         step: &mut Step<'_>,
-        paced: Vec<Paced>,
+        paced: Vec<Want<'_>>,
         pacing: &mut Pacing,
         now_s: f64,
     ) {
@@ -196,11 +184,12 @@ impl Composition {
             }
             self.limit_ms = step_ms;
         }
+        self.paced.sort_unstable();
     }
 }
 
 /// Adds parts until the step takes `limit_ms`.
-fn add_within(step: &mut Step<'_>, paced: Vec<Paced>, limit_ms: f64) {
+fn add_within(step: &mut Step<'_>, paced: Vec<Want<'_>>, limit_ms: f64) {
     for part in paced {
         let has_time = step.is_empty() || step.milliseconds() <= limit_ms;
         if !has_time || !step.add_part(part.key, limit_ms) {

@@ -2,7 +2,7 @@
 
 use crate::config::EngineConfig;
 use crate::request_key::RequestKey;
-use crate::scheduling::running::{Running, kv_tokens_of};
+use crate::scheduling::running::Running;
 use crate::speculation::{ForwardSize, Speculator};
 
 /// The prompt rows of a step, in order.
@@ -66,11 +66,10 @@ impl<'a> Step<'a> {
         self.speculator.milliseconds(size) <= self.config.max_step_ms
     }
 
-    /// Adds the row of each of these.
-    pub(super) fn add_rows(&mut self, keys: Vec<RequestKey>) {
-        self.size.rows += keys.len();
-        self.size.kv_tokens += kv_tokens_of(self.running, &keys);
-        self.decoding.extend(keys);
+    /// Adds the row of a request that decodes.
+    pub(super) fn add_row(&mut self, key: RequestKey, kv_len: usize) {
+        self.size = self.size.with_chunk(kv_len, 1);
+        self.decoding.push(key);
     }
 
     /// Adds the row of a guest that decodes if there are rows and, beside prompts, time for it.
@@ -80,8 +79,7 @@ impl<'a> Step<'a> {
         let fits = size.rows <= self.config.max_batch_rows
             && (self.chunks.parts.is_empty() || self.has_time(size));
         if fits {
-            self.size = size;
-            self.decoding.push(guest);
+            self.add_row(guest, kv_len);
         }
     }
 
@@ -118,10 +116,14 @@ impl<'a> Step<'a> {
             if rows == 0 {
                 break;
             }
-            self.size = self.size.with_chunk(kv_len, rows);
-            self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
-            self.chunks.parts.push((key, rows));
+            self.push_chunk(key, kv_len, rows);
         }
+    }
+
+    fn push_chunk(&mut self, key: RequestKey, kv_len: usize, rows: usize) {
+        self.size = self.size.with_chunk(kv_len, rows);
+        self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
+        self.chunks.parts.push((key, rows));
     }
 
     /// Adds a row of a request that decodes or is about to, and of a prompt more of them as long as the
@@ -148,12 +150,10 @@ impl<'a> Step<'a> {
         if rows == 0 {
             return false;
         }
-        self.size = self.size.with_chunk(kv_len, rows);
         if is_prompt {
-            self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
-            self.chunks.parts.push((key, rows));
+            self.push_chunk(key, kv_len, rows);
         } else {
-            self.decoding.push(key);
+            self.add_row(key, kv_len);
         }
         true
     }

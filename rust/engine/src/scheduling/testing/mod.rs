@@ -6,3 +6,4 @@ mod fairness;
 mod pacing;
 mod pacing_limits;
 mod traffic;
+mod world;

@@ -1,47 +1,23 @@
 //! Tenants that take more than their share, beside others.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use spectrie_types::SpeculationMode;
-
-use crate::clock::SystemClock;
+use super::world::{self, World};
 use crate::config::EngineConfig;
-use crate::forward::{StepResults, Verdicts};
-use crate::request::Request;
-use crate::scheduling::Scheduler;
 use crate::scheduling::composition::Pacing;
-use crate::scheduling::open_plan::Work;
-use crate::speculation::{ContextCost, CostCurve};
 
 const STEPS: usize = 3_000;
 /// Steps after which everybody is known.
 const WARM: usize = 300;
-const NUM_OTHERS: u64 = 20;
+const NUM_OTHERS: usize = 20;
 /// One of the others asks every so many steps.
 const ASK_EVERY: usize = 10;
 
 fn config(max_slowdown: f64) -> EngineConfig {
     EngineConfig {
-        eos_token_ids: vec![0],
-        page_size: 4,
-        chunk_tokens: 64,
-        max_step_ms: 80.0,
         max_slowdown,
-        speculation: SpeculationMode::Off,
-        memory_bytes: 0,
-        ..EngineConfig::new(50, 2_000, 600, 32)
+        ..world::config(2_000, 64, 32)
     }
-}
-
-fn request(handle: u64, tenant: &str, length: usize, max_tokens: u32) -> Request {
-    let prompt = (0..length).map(|index| (handle as usize + index * 7) as u32 % 49 + 1);
-    let mut request = Request::new(handle, prompt.collect(), max_tokens);
-    request.tenant = Some(tenant.into());
-    request.sampling.temperature = 0.0;
-    request.ignore_eos = true;
-    request.learn = false;
-    request
 }
 
 /// What steps with rows of the others took, and how many requests of the heavy tenant ended.
@@ -64,54 +40,21 @@ impl Story {
 /// Tenants ask for short answers in turn; a heavy one keeps up `num_heavy` requests of `heavy_tokens`
 /// tokens of prompt.
 fn play(max_slowdown: f64, num_heavy: usize, heavy_tokens: usize) -> Story {
-    let clock = Arc::new(SystemClock::default());
-    let mut scheduler = Scheduler::new(config(max_slowdown), None, clock).unwrap();
-    let costs = CostCurve::new(&[1, 101], &[10.0, 110.0], ContextCost::default());
-    scheduler.set_costs(costs.unwrap());
-    let mut tenants: HashMap<u64, bool> = HashMap::new();
+    let mut world = World::new(config(max_slowdown));
     let mut story = Story {
         steps_ms: Vec::new(),
         heavy_ended: 0,
     };
-    let (mut now_s, mut handle) = (0.0, 0);
     for number in 0..STEPS {
         if number % ASK_EVERY == 0 {
-            handle += 1;
-            let tenant = format!("other-{}", handle % NUM_OTHERS);
-            scheduler.submit(request(handle, &tenant, 6, 8), now_s, now_s);
-            tenants.insert(handle, false);
+            world.ask(&format!("other-{}", number / ASK_EVERY % NUM_OTHERS), 6, 8);
         }
-        while tenants.values().filter(|&&is_heavy| is_heavy).count() < num_heavy {
-            handle += 1;
-            scheduler.submit(request(handle, "heavy", heavy_tokens, 4), now_s, now_s);
-            tenants.insert(handle, true);
-        }
-        let Some(plan) = scheduler.plan(now_s).unwrap() else {
-            now_s += 0.01;
-            continue;
-        };
-        let open = scheduler.flight.open_plan().unwrap();
-        let (mut serves_others, mut num_samples) = (false, 0);
-        for part in &open.parts {
-            let one = &scheduler.running[&part.key];
-            serves_others |= !tenants[&one.request.handle];
-            num_samples += match part.work {
-                Work::Chunk(rows) => usize::from(one.num_missing() == rows),
-                Work::Tree(_) => 1,
-            };
-        }
-        let elapsed_ms = 9.0 + plan.num_rows() as f64;
-        now_s += elapsed_ms / 1e3;
-        if serves_others && number >= WARM {
-            story.steps_ms.push(elapsed_ms);
-        }
-        let tokens = vec![1; num_samples];
-        let results = StepResults::from(Verdicts::Tokens(&tokens));
-        let outputs = scheduler.commit(plan.plan_id, &results, elapsed_ms, now_s);
-        for output in outputs.unwrap() {
-            if output.finish.is_some() && tenants.remove(&output.handle) == Some(true) {
-                story.heavy_ended += 1;
-            }
+        world.keep("heavy", num_heavy, heavy_tokens, 4);
+        let ended = world.step();
+        story.heavy_ended += ended.iter().filter(|one| *one == "heavy").count();
+        let mut tenants = world.last.tenants.iter();
+        if number >= WARM && tenants.any(|one| one != "heavy") {
+            story.steps_ms.push(world.last.elapsed_ms);
         }
     }
     story
@@ -144,18 +87,13 @@ fn a_tenant_whose_requests_are_like_those_of_others_is_not_paced() {
 
 #[test]
 fn one_who_is_alone_gets_whole_steps_however_much_it_received() {
-    let mut scheduler =
-        Scheduler::new(config(1.2), None, Arc::new(SystemClock::default())).unwrap();
-    let costs = CostCurve::new(&[1, 101], &[10.0, 110.0], ContextCost::default());
-    scheduler.set_costs(costs.unwrap());
-    for handle in 0..40 {
-        scheduler.submit(request(handle, "heavy", 500, 1), 0.0, 0.0);
+    let mut world = World::new(config(1.2));
+    for _ in 0..40 {
+        world.ask("heavy", 500, 1);
         let mut rows = Vec::new();
-        while let Some(plan) = scheduler.plan(0.0).unwrap() {
-            rows.push(plan.num_rows());
-            let tokens = vec![1; usize::from(rows.iter().sum::<usize>() == 500)];
-            let results = StepResults::from(Verdicts::Tokens(&tokens));
-            scheduler.commit(plan.plan_id, &results, 90.0, 0.0).unwrap();
+        while !world.held.is_empty() {
+            world.step();
+            rows.push(world.last.num_rows);
         }
         assert_eq!(rows, [64, 64, 64, 64, 64, 64, 64, 52]);
     }
