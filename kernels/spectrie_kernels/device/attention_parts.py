@@ -9,8 +9,10 @@ from spectrie_kernels.device.attention_unit import (
     FLOOR,
     fold_keys,
     lane_sum,
+    load_queries,
     normalised,
     power_of_two,
+    slots_of,
 )
 
 __all__ = ["combine_kernel", "part_kernel"]
@@ -49,20 +51,13 @@ def _part(
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
 ):
-    """One item: a split of the prefix for a tile of nodes, or with TAIL the tail of one node.
-
-    Tile row i is node i // GROUP, query head i % GROUP of the group.
-    """
+    """One item: a split of the prefix for a tile of nodes, or with TAIL the tail of one node."""
     heads: tl.constexpr = KV_HEADS * GROUP
-    tile = tl.arange(0, BLOCK_ROWS)
     dims = tl.arange(0, BLOCK_DIM)
-    node = tile // GROUP
-    real = node < nodes
-    row = (first_row + node).to(tl.int64)
-    head = kv_head * GROUP + tile % GROUP
-    q_at = query + (row * heads + head) * HEAD_DIM
     in_dim = dims < HEAD_DIM
-    q = tl.load(q_at[:, None] + dims[None, :], mask=real[:, None] & in_dim[None, :], other=0.0)
+    node, real, row, head, q_at, q = load_queries(
+        query, kv_head, nodes, first_row, GROUP, KV_HEADS, HEAD_DIM, BLOCK_ROWS, BLOCK_DIM
+    )
     there = real
     if TAIL:
         position = tl.full((BLOCK_ROWS,), 0, tl.int32) + (end - 1)
@@ -89,8 +84,7 @@ def _part(
             own = tl.load(path_slots + high + key - low, mask=on_path, other=0)
             at = tl.where(on_path, own.to(tl.int64), at)
         else:
-            page = tl.load(pages + key // PAGE_SIZE)
-            at = page.to(tl.int64) * PAGE_SIZE + key % PAGE_SIZE
+            at = slots_of(pages, key, PAGE_SIZE)
         at = (at * KV_HEADS + kv_head) * HEAD_DIM
         best, lanes, acc = fold_keys(
             q,

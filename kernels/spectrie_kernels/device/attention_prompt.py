@@ -9,8 +9,10 @@ from spectrie_kernels.device.attention_unit import (
     FLOOR,
     fold_keys,
     lane_sum,
+    load_queries,
     normalised,
     power_of_two,
+    slots_of,
 )
 
 __all__ = ["prompt_kernel"]
@@ -51,15 +53,11 @@ def prompt_kernel(
     first_position = tl.load(item + 5)
     split = tl.load(item + 6)
 
-    tile = tl.arange(0, BLOCK_ROWS)
     dims = tl.arange(0, BLOCK_DIM)
-    node = tile // GROUP
-    real = node < nodes
-    row = (first_row + node).to(tl.int64)
-    head = kv_head * GROUP + tile % GROUP
-    q_at = query + (row * heads + head) * HEAD_DIM
     in_dim = dims < HEAD_DIM
-    q = tl.load(q_at[:, None] + dims[None, :], mask=real[:, None] & in_dim[None, :], other=0.0)
+    node, real, row, head, q_at, q = load_queries(
+        query, kv_head, nodes, first_row, GROUP, KV_HEADS, HEAD_DIM, BLOCK_ROWS, BLOCK_DIM
+    )
     position = tl.where(real, first_position + node, -1)
 
     all_best = tl.full((BLOCK_ROWS,), FLOOR, tl.float32)
@@ -83,8 +81,7 @@ def prompt_kernel(
                 seen = seen & (key[:, None] > position[None, :] - WINDOW)
             # Behind the end stands the last key again, which is not seen twice.
             key = tl.minimum(key, part_end - 1)
-            page = tl.load(pages + key // PAGE_SIZE)
-            at = page.to(tl.int64) * PAGE_SIZE + key % PAGE_SIZE
+            at = slots_of(pages, key, PAGE_SIZE)
             at = (at * KV_HEADS + kv_head) * HEAD_DIM
             best, lanes, acc = fold_keys(
                 q,

@@ -13,7 +13,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["FLOOR", "fold_keys", "lane_sum", "normalised", "power_of_two"]
+__all__ = [
+    "FLOOR",
+    "fold_keys",
+    "lane_sum",
+    "load_queries",
+    "normalised",
+    "power_of_two",
+    "slots_of",
+]
 
 FLOOR = tl.constexpr(-1.0e20)
 """Running maximum of a row that has seen no key: finite, so that nothing becomes NaN."""
@@ -67,6 +75,41 @@ def _vectors(at, HEAD_DIM: tl.constexpr, BLOCK_DIM: tl.constexpr):
         inside = (dims < HEAD_DIM)[None, :]
         vectors = tl.load(at[:, None] + dims[None, :], mask=inside, other=0.0)
     return vectors
+
+
+@triton.jit
+def load_queries(
+    query,
+    kv_head,
+    nodes,
+    first_row,
+    GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+):
+    """The queries of a tile, whose row i is node i // GROUP, query head i % GROUP of the group.
+
+    Returns the node of each tile row, whether it exists, its row and head, a pointer to its query,
+    and the queries [BLOCK_ROWS, BLOCK_DIM].
+    """
+    tile = tl.arange(0, BLOCK_ROWS)
+    dims = tl.arange(0, BLOCK_DIM)
+    node = tile // GROUP
+    real = node < nodes
+    row = (first_row + node).to(tl.int64)
+    head = kv_head * GROUP + tile % GROUP
+    at = query + (row * (KV_HEADS * GROUP) + head) * HEAD_DIM
+    inside = real[:, None] & (dims < HEAD_DIM)[None, :]
+    return node, real, row, head, at, tl.load(at[:, None] + dims[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def slots_of(pages, key, PAGE_SIZE: tl.constexpr):
+    """The slots of logical indices of a request whose page numbers begin at `pages`."""
+    page = tl.load(pages + key // PAGE_SIZE)
+    return page.to(tl.int64) * PAGE_SIZE + key % PAGE_SIZE
 
 
 @triton.jit
