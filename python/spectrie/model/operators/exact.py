@@ -28,10 +28,10 @@ class ExactOperators(GpuOperators):
         epsilon = self._config.norm_epsilon
         return spectrie_kernels.add_norm(residual, delta, weight, epsilon, out)
 
-    def _normed(self, heads: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+    def _normed(self, values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         # A copy of its own: the kernel writes to it, and its beginning is aligned whatever the rows.
-        x = torch.empty(heads.shape, dtype=torch.float32, device=heads.device).copy_(heads)
-        rows = x.view(-1, self._config.head_dim)
+        x = torch.empty(values.shape, dtype=torch.float32, device=values.device).copy_(values)
+        rows = x.view(-1, values.shape[-1])
         out = torch.empty_like(rows)
-        spectrie_kernels.add_norm(rows, None, norm, self._config.norm_epsilon, out)
-        return out.view(heads.shape)
+        spectrie_kernels.add_norm(rows, None, weight, self._config.norm_epsilon, out)
+        return out.view(values.shape)

@@ -76,9 +76,7 @@ class ReferenceOperators(Operators):
             delta = spectrie_kernels.add_rank_sums(delta.values, delta.bias, total)
         if delta is not None:
             residual += delta.float()
-        mean = residual.pow(2).mean(dim=-1, keepdim=True)
-        normed = residual * torch.rsqrt(mean + self._config.norm_epsilon) * weight
-        return normed.to(self._settings.dtype)
+        return self._normed(residual, weight).to(self._settings.dtype)
 
     def _prepared(self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int) -> torch.Tensor:
         """Normalises and rotates `[rows, heads, head_dim]` in float32."""
@@ -92,11 +90,11 @@ class ReferenceOperators(Operators):
         turned = [low * cosines - high * sines, high * cosines + low * sines, rest]
         return torch.cat(turned, dim=-1)
 
-    def _normed(self, heads: torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
-        """Normalises each of `[rows, heads, head_dim]`, to float32; `norm` is [head_dim]."""
-        x = heads.float()
+    def _normed(self, values: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Normalises the last dimension, to float32; `weight` is as long."""
+        x = values.float()
         mean = x.pow(2).mean(dim=-1, keepdim=True)
-        return x * torch.rsqrt(mean + self._config.norm_epsilon) * norm
+        return x * torch.rsqrt(mean + self._config.norm_epsilon) * weight
 
     def _write(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
         """Writes the rows' keys and values to the cache; returns the queries, float32 [rows, heads,
