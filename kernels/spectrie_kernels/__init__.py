@@ -14,7 +14,7 @@ import torch
 from spectrie_kernels import reference
 from spectrie_kernels.attention.key_order import KeyOrder
 from spectrie_kernels.attention.layout import AttentionLayout
-from spectrie_kernels.attention.rows import AttentionRows
+from spectrie_kernels.attention.rows import MAX_TREE_ROWS, AttentionRows
 from spectrie_kernels.attention.tiles import AttentionTiles
 from spectrie_kernels.backend import has_triton, runs_triton
 from spectrie_kernels.checks import (
@@ -35,6 +35,7 @@ from spectrie_kernels.sum_order import SumOrder
 
 __all__ = [
     "BANNED",
+    "MAX_TREE_ROWS",
     "NO_LOGIT",
     "AttentionLayout",
     "AttentionRows",

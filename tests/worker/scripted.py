@@ -14,6 +14,7 @@ import torch
 
 from spectrie._proto import worker_pb2, worker_pb2_grpc
 from spectrie.model.plan import StepResult
+from spectrie.model.runner.runner import ContextCost
 
 __all__ = ["EOS_ID", "WAIT_S", "CountingRunner", "Hub"]
 
@@ -70,9 +71,9 @@ class CountingRunner:
     def close(self) -> None:
         """Nothing to end."""
 
-    def measure_context_cost(self) -> tuple[int, float]:
+    def measure_context_cost(self) -> ContextCost:
         """Cached tokens cost nothing."""
-        return 0, 0.0
+        return ContextCost(context_tokens=0, ms_per_key=0.0, ms_per_read=0.0, tile_rows=1)
 
 
 class Hub(worker_pb2_grpc.WorkerHubServicer):

@@ -82,7 +82,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/engine/src": (
         "clock error forward output plan request_key",
         "cache config",
-        "request",
+        "costs request",
         "speculation",
         "background",
         "sequence",

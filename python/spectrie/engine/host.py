@@ -241,5 +241,6 @@ def _prepare(
     engine = _core.Engine(options.pick(ENGINE) | facts)
     runner.warm_up()
     if runner.can_speculate:
-        engine.set_costs(*runner.measure_costs(), *runner.measure_context_cost())
+        context = runner.measure_context_cost()
+        engine.set_costs(*runner.measure_costs(), **dataclasses.asdict(context))
     return engine, runner

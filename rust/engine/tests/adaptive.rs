@@ -4,7 +4,7 @@
 mod support;
 
 use spectrie_types::SpeculationMode;
-use support::simulation::{DraftCost, FLAT, Outcome, Policy, noisy, phased, run, text};
+use support::simulation::{Device, DraftCost, FLAT, Outcome, Policy, noisy, phased, run, text};
 
 #[test]
 fn drafts_that_never_pay_cost_next_to_nothing() {
@@ -93,7 +93,7 @@ fn most_choices_are_right_whether_drafts_pay_or_not() {
 
 fn policy(draft_cost: fn(usize) -> DraftCost) -> Policy {
     Policy {
-        curve: FLAT,
+        device: Device::Rows(FLAT),
         draft_cost,
         ..Policy::of(SpeculationMode::Auto)
     }
@@ -195,5 +195,45 @@ fn net_gain_is_what_on_over_off_is() {
         assert!((gain.ratio / share - 1.0).abs() < 0.04, "{gain:?} {share}");
         let (low, high) = (0.98 * gain.low, 1.02 * gain.high);
         assert!(low <= share && share <= high, "{gain:?} {share}");
+    }
+}
+
+/// On a device that the engine knows, or takes for one where each row reads its keys alone.
+fn gpu(is_known: bool) -> Policy {
+    Policy {
+        device: Device::Gpu { is_known },
+        top_ms: 0.0,
+        ..Policy::of(SpeculationMode::Auto)
+    }
+}
+
+#[test]
+fn on_a_device_drafts_never_make_steps_slower_than_none() {
+    for (num_requests, num_prompt) in [(1, 32), (16, 32), (64, 32), (1, 30_000), (8, 16_000)] {
+        for texts in [
+            noisy(num_requests, num_prompt + 600),
+            phased(num_requests, num_prompt + 600),
+        ] {
+            let auto = run(&texts, 600, gpu(true));
+            let share = over_off(&auto, &texts, 600, gpu(true));
+            assert!(share >= 0.98, "{num_requests} after {num_prompt}: {share}");
+        }
+    }
+}
+
+#[test]
+fn where_tiles_read_keys_once_long_contexts_do_not_make_drafts_dear() {
+    for (num_requests, num_prompt) in [(1, 30_000), (8, 16_000)] {
+        let texts = phased(num_requests, num_prompt + 800);
+        let known = run(&texts, 800, gpu(true));
+        let unknown = run(&texts, 800, gpu(false));
+        let share = over_off(&known, &texts, 800, gpu(true));
+        assert!(share >= 1.2, "{num_requests} after {num_prompt}: {share}");
+        assert!(
+            known.rate() > unknown.rate(),
+            "{num_requests} after {num_prompt}: {} <= {}",
+            known.rate(),
+            unknown.rate()
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spectrie_engine::{Clock, ContextCost, Engine, EngineConfig, Request, StepResults, Verdicts};
+use spectrie_engine::{Clock, CostShape, Engine, EngineConfig, Request, StepResults, Verdicts};
 
 const VOCABULARY: u32 = 512;
 const PROMPT_TOKENS: u64 = 24;
@@ -57,7 +57,7 @@ impl Traffic {
         let engine = Engine::with_clock(config, Arc::new(Still)).expect("an engine");
         let costs = ([1, 512], [FORWARD_MS, FORWARD_MS + 0.1]);
         engine
-            .set_costs(&costs.0, &costs.1, ContextCost::default())
+            .set_costs(&costs.0, &costs.1, CostShape::default())
             .expect("costs");
         Self { engine, handle: 0 }
     }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{ContextCost, EngineConfig, Request};
+use spectrie_engine::{CostShape, EngineConfig, Request};
 use spectrie_types::SpeculationMode;
 use support::driver::{Driver, config, request};
 use support::reference;
@@ -364,7 +364,7 @@ fn prompts_take_what_the_step_time_leaves_where_answers_wait() {
     });
     driver
         .engine
-        .set_costs(&[1, 101], &[10.0, 110.0], ContextCost::default())
+        .set_costs(&[1, 101], &[10.0, 110.0], CostShape::default())
         .unwrap();
     let long: Vec<u32> = (0..60).map(|id| id % 39 + 1).collect();
     driver.submit(request(1, &long, 2));
@@ -372,7 +372,7 @@ fn prompts_take_what_the_step_time_leaves_where_answers_wait() {
     assert_eq!(driver.step().unwrap().request_row_count, [60]);
     driver
         .engine
-        .set_costs(&[1, 101], &[10.0, 110.0], ContextCost::default())
+        .set_costs(&[1, 101], &[10.0, 110.0], CostShape::default())
         .unwrap();
     driver.submit(request(2, &[9; 50], 1));
     driver.submit(request(3, &[8; 3], 1));
@@ -388,7 +388,7 @@ fn a_step_that_is_too_long_already_still_computes_a_page_of_a_prompt() {
     });
     driver
         .engine
-        .set_costs(&[1, 101], &[10.0, 110.0], ContextCost::default())
+        .set_costs(&[1, 101], &[10.0, 110.0], CostShape::default())
         .unwrap();
     driver.submit(request(1, &[9; 5], 5));
     driver.step();

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{ContextCost, EngineConfig, Request};
+use spectrie_engine::{CostShape, EngineConfig, Request};
 use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
 use support::reference;
@@ -107,7 +107,7 @@ fn dear_rows_buy_no_drafts_and_cheap_rows_do() {
         });
         driver
             .engine
-            .set_costs(&[1, 2], &milliseconds, ContextCost::default())
+            .set_costs(&[1, 2], &milliseconds, CostShape::default())
             .unwrap();
         let mut request = foretold(1);
         request.max_tokens = 6;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{ContextCost, EngineConfig, Request, StopFinder};
+use spectrie_engine::{CostShape, EngineConfig, Request, StopFinder};
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, request};
 use support::model::PAGE_SIZE;
@@ -44,7 +44,7 @@ fn driver() -> Driver {
     // Rows cost next to nothing, so that drafts reach far behind any stop.
     let costs = driver
         .engine
-        .set_costs(&[1, 64], &[1.0, 1.001], ContextCost::default());
+        .set_costs(&[1, 64], &[1.0, 1.001], CostShape::default());
     costs.unwrap();
     driver
 }

@@ -47,6 +47,9 @@ class Engine:
         milliseconds: Sequence[float],
         context_tokens: int = 0,
         ms_per_key: float = 0.0,
+        ms_per_read: float = 0.0,
+        tile_rows: int = 1,
+        stair_rows: int = 0,
     ) -> None:
         """Sets the measured cost of a forward; later steps correct it.
 
@@ -55,9 +58,13 @@ class Engine:
             milliseconds: What each took.
             context_tokens: Cached tokens that each of their rows read.
             ms_per_key: Milliseconds for each row and cached token that it reads.
+            ms_per_read: Milliseconds for each cached token, once for all rows of a tile.
+            tile_rows: Rows of a request that read its cached tokens together.
+            stair_rows: Forwards of up to so many rows take as long as the next of `rows`; 0 where each
+                row counts.
 
         Raises:
-            EngineError: When the lists do not fit together, or the price is negative.
+            EngineError: When the lists do not fit together, a price is negative, or tiles have no row.
         """
     def plan(self, now_s: float) -> Plan | None:
         """The next forward; None when nothing is left to compute: wait for a submit.

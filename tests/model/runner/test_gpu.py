@@ -12,9 +12,11 @@ import torch
 from bench.gpu.simulated import NAME, simulated_gpu
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
+from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import PlanArrays, StepPlan, StepResult
 from tests.model.families import FAMILIES, save_family
 from tests.model.stepping import tokens
+from tests.tiny_model import write_tiny_model
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -148,3 +150,29 @@ def test_a_gpu_computes_every_size_before_it_serves(
     assert sizes == SIZES
     load(tiny, device="cpu").warm_up()
     assert sizes == SIZES
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_requests_of_a_gpu_are_timed_on_pages_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectrie.model.runner.runner._COST_SECONDS", 0.0)
+    folder = write_tiny_model(tmp_path / "long", max_context=1024)
+    loaded = load(folder, num_pages=8 * 64)
+    plain: list[PlanArrays] = []
+
+    class Recording:
+        def forward(self, plan: PlanArrays, /) -> StepResult:
+            if len(plan.request_kv_len) > 1:
+                plain.append(plan)
+            return loaded.step(plan)
+
+        def set_threads(self, threads: int, /) -> None:
+            loaded.set_threads(threads)
+
+    runner = Runner(Recording(), loaded.info, Measurements(None), threads=1)
+    cost = runner.measure_context_cost()
+    # Tiles of 16 rows in float32, and two query heads of a node in each.
+    assert cost.tile_rows == 8
+    assert {len(plan.request_kv_len) for plan in plain} == {8}
+    assert all(len(set(plan.page_ids.tolist())) == len(plan.page_ids) for plan in plain)

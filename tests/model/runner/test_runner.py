@@ -96,7 +96,8 @@ def test_costs_of_a_small_cache_stay_inside_it(tiny: Path) -> None:
     rows, times = runner.measure_costs()
     assert rows == [1, 2, 4, 8]
     assert len(times) == 4
-    assert runner.measure_context_cost()[1] == 0.0
+    cost = runner.measure_context_cost()
+    assert (cost.ms_per_key, cost.ms_per_read) == (0.0, 0.0)
 
 
 def test_costs_are_those_of_tokens_unlike_each_other(
@@ -125,11 +126,11 @@ def test_cached_tokens_have_a_price_that_is_kept(
     monkeypatch.setattr(machine, "is_busy", lambda: False)
     folder = write_tiny_model(tmp_path / "long", max_context=1024)
     runner = load_runner(folder, dtype="float32", threads=1, num_pages=64)
-    context, price = runner.measure_context_cost()
-    assert context == 256
-    assert price > 0.0
+    cost = runner.measure_context_cost()
+    assert (cost.context_tokens, cost.tile_rows) == (256, 64)
+    assert cost.ms_per_key + cost.ms_per_read > 0.0
     again = load_runner(folder, dtype="float32", threads=1, num_pages=64)
-    assert again.measure_context_cost() == (context, price)
+    assert again.measure_context_cost() == cost
 
 
 def test_the_thread_count_is_one_of_the_cores(tiny: Path) -> None:

@@ -26,6 +26,7 @@ from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, 
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.runner import Runner, RunnerInfo
 from spectrie.model.runner.self_check import check_rows
+from spectrie_kernels import MAX_TREE_ROWS, AttentionTiles
 
 __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 
@@ -253,6 +254,14 @@ def _open_measurements() -> Measurements:
         return Measurements(None)
 
 
+def _gpu_tile_rows(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Nodes of a tile of attention on a GPU."""
+    group = config.num_heads // config.num_kv_heads
+    return (
+        AttentionTiles.of(config.head_dim, dtype.itemsize).heights(group, MAX_TREE_ROWS)[0] // group
+    )
+
+
 def _device(name: str) -> str:
     """Returns `cpu` or `cuda`."""
     if name not in ("auto", "cpu", "cuda"):
@@ -322,4 +331,5 @@ def _info(
         exact=on_cpu or options.gpu_arithmetic == "exact",
         can_speculate=True,
         ranks=ranks,
+        tile_rows=MAX_TREE_ROWS if on_cpu else _gpu_tile_rows(config, place.dtype),
     )

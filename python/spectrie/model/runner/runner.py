@@ -18,7 +18,7 @@ from spectrie.model.plan import Forward, PlanArrays, StepPlan, StepResult
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["Runner", "RunnerInfo"]
+__all__ = ["ContextCost", "Runner", "RunnerInfo"]
 
 _TREE_ROWS = 64
 _COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, _TREE_ROWS)
@@ -28,7 +28,25 @@ _COST_CONTEXT = 256
 _COST_SECONDS = 1.2
 _LONG_CONTEXT = 1024
 _LONG_ROWS = 8
+_GPU_LONG_REQUESTS = 8
 _THREAD_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCost:
+    """What reading the cache adds to a forward.
+
+    Attributes:
+        context_tokens: Cached tokens of each row in the forwards of `measure_costs`.
+        ms_per_key: Milliseconds for each row and cached token.
+        ms_per_read: Milliseconds for each cached token, once for all rows of a tile.
+        tile_rows: Rows of a request that read its cached tokens together.
+    """
+
+    context_tokens: int
+    ms_per_key: float
+    ms_per_read: float
+    tile_rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,7 @@ class RunnerInfo:
         can_speculate: Whether drafts may be verified: every token is the model's own draw, `exact` or
             not.
         ranks: Processes that share the model; they affect times, never bits.
+        tile_rows: Rows of a request that read its cached tokens together.
     """
 
     vocabulary_size: int
@@ -61,6 +80,7 @@ class RunnerInfo:
     exact: bool
     can_speculate: bool
     ranks: int = 1
+    tile_rows: int = 1
 
     @property
     def on_gpu(self) -> bool:
@@ -265,30 +285,46 @@ class Runner:
         self._measurements.put(key, times, on_disk=not busy)
         return rows, times
 
-    def measure_context_cost(self) -> tuple[int, float]:
-        """Measures the cost of cached tokens, by a second run at a long context.
+    def measure_context_cost(self) -> ContextCost:
+        """Measures the cost of cached tokens, by second runs at a long context.
 
-        Takes about 0.3 seconds; otherwise like `measure_costs`.
-
-        Returns:
-            Cached tokens per row in `measure_costs`, and milliseconds per row and cached token; 0 if
-            the cache is too small to measure it.
+        Takes about 0.6 seconds; otherwise like `measure_costs`. Prices are 0 if the cache is too small to
+        measure them.
         """
-        slots = min(self.max_context, self.num_pages * self.page_size) - _LONG_ROWS
-        added = min(_LONG_CONTEXT, slots) - _COST_CONTEXT
+        tile = self.info.tile_rows
+        room = min(self.max_context, self.num_pages * self.page_size) - _LONG_ROWS
+        added = min(_LONG_CONTEXT, room) - _COST_CONTEXT
         if added < _COST_CONTEXT or self.info.max_batch_rows < _LONG_ROWS:
-            return _COST_CONTEXT, 0.0
-        key = f"context cost {added} threads{self._threads}{self._ranks} {self.info.arithmetic}"
-        cost = self._measurements.get(key)
-        if not isinstance(cost, float):
+            return ContextCost(_COST_CONTEXT, 0.0, 0.0, tile)
+        requests = _GPU_LONG_REQUESTS if self.info.on_gpu else 1
+        # Each on its own pages: caches would answer a second one.
+        requests = max(1, min(requests, self.num_pages // self._pages(_COST_CONTEXT + added + 1)))
+        key = f"context costs {added} threads{self._threads}{self._ranks} {self.info.arithmetic}"
+        stored = self._measurements.get(key)
+        if not isinstance(stored, list) or len(stored) != 2:
             busy = machine.is_busy()
-            short, long = (
-                self._time(self._cost_plan(_LONG_ROWS, context), _COST_SECONDS / 8)
-                for context in (_COST_CONTEXT, _COST_CONTEXT + added)
-            )
-            cost = max(long - short, 0.0) / (_LONG_ROWS * added)
-            self._measurements.put(key, cost, on_disk=not busy)
-        return _COST_CONTEXT, cost
+            stored = [
+                self._time_added(lambda context: self._cost_plan(_LONG_ROWS, context), added),
+                self._time_added(lambda context: self._plain_plan(requests, context), added)
+                / requests,
+            ]
+            self._measurements.put(key, stored, on_disk=not busy)
+        together, alone = (float(value) for value in stored)
+        # Rows of one request: a price each, and one for every tile. A request alone: one of both.
+        tiles = -(-_LONG_ROWS // tile)
+        per_read = 0.0
+        if tiles < _LONG_ROWS:
+            per_read = max(alone - together / _LONG_ROWS, 0.0) / (1 - tiles / _LONG_ROWS)
+            per_read = min(per_read, alone)
+        return ContextCost(_COST_CONTEXT, max(alone - per_read, 0.0), per_read, tile)
+
+    def _time_added(self, plan_at: Callable[[int], StepPlan], added: int) -> float:
+        """Milliseconds that each of `added` cached tokens adds to a forward."""
+        short, long = (
+            self._time(plan_at(context), _COST_SECONDS / 8)
+            for context in (_COST_CONTEXT, _COST_CONTEXT + added)
+        )
+        return max(long - short, 0.0) / added
 
     @property
     def _cost_rows(self) -> list[int]:
@@ -308,9 +344,19 @@ class Runner:
         parts = [tokens[first : first + _TREE_ROWS] for first in range(0, num_rows, _TREE_ROWS)]
         return StepPlan.joined([self._path(part, context) for part in parts])
 
-    def _path(self, tokens: list[int], context: int) -> StepPlan:
+    def _plain_plan(self, num_requests: int, context: int) -> StepPlan:
+        """A step of requests of one row, each on its own pages."""
+        pages = self._pages(context + 1)
+        return StepPlan.joined(
+            [self._path([index], context, index * pages) for index in range(num_requests)]
+        )
+
+    def _pages(self, tokens: int) -> int:
+        return -(-tokens // self.page_size)
+
+    def _path(self, tokens: list[int], context: int, first_page: int = 0) -> StepPlan:
         kv_len = max(min(context, self.max_context - len(tokens)), 0)
-        pages = range(-(-(kv_len + len(tokens)) // self.page_size))
+        pages = range(first_page, first_page + self._pages(kv_len + len(tokens)))
         return StepPlan.single(
             tokens,
             kv_len=kv_len,

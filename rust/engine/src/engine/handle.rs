@@ -9,13 +9,13 @@ use super::inbox::{Command, Inbox};
 use crate::background::BackgroundThread;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{EngineConfig, memory_config};
+use crate::costs::{CostCurve, CostShape};
 use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::scheduling::{Cancel, Scheduler};
-use crate::speculation::{ContextCost, CostCurve};
 
 /// An engine. Only `set_costs` and the calls that run steps ever wait for a step.
 #[derive(Debug)]
@@ -168,19 +168,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the cost of a forward by its number of rows, as measured at start-up, and what reading
-    /// the cache adds; later steps correct it.
+    /// Sets the cost of a forward by its number of rows, as measured at start-up, and its shape beside
+    /// them; later steps correct it.
     ///
     /// # Errors
     /// [`EngineError::Config`] unless both lists have the same length, rows ascend, times are above 0,
-    /// and the price of keys is finite and not negative.
+    /// tiles have rows, and the prices of keys are finite and not negative.
     pub fn set_costs(
         &self,
         rows: &[usize],
         milliseconds: &[f64],
-        context: ContextCost,
+        shape: CostShape,
     ) -> Result<(), EngineError> {
-        let costs = CostCurve::new(rows, milliseconds, context)?;
+        let costs = CostCurve::new(rows, milliseconds, shape)?;
         self.shared.core()?.set_costs(costs);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::error::EngineError;
 use crate::forward::StepResults;
 use crate::output::RequestOutput;
 use crate::sequence::{NotDrawn, Sequence, walk};
-use crate::speculation::{EndedStep, ForwardSize, SentTree};
+use crate::speculation::{EndedStep, SentTree};
 
 /// Why a request ends with a step, if it does.
 type Ended = Result<Option<FinishKind>, NotDrawn>;
@@ -30,11 +30,12 @@ impl Scheduler {
         let Some(open) = self.flight.commit() else {
             return Ok(Vec::new());
         };
-        if let Some(size) = open.size_of_trees(&self.running) {
+        let tile_rows = self.speculator.costs().tile_rows();
+        if let Some(size) = open.size_of_trees(&self.running, tile_rows) {
             self.speculator.observe(size, elapsed_ms);
         }
-        if let Some(size) = open.size_unpaced(&self.running) {
-            let added_ms = elapsed_ms - self.speculator.milliseconds(size);
+        if let Some(size) = open.size_unpaced(&self.running, tile_rows) {
+            let added_ms = elapsed_ms - self.speculator.costs().milliseconds(size);
             self.pacing.spend(added_ms);
         }
         let mut outputs = self.take_outputs();
@@ -87,10 +88,10 @@ impl Scheduler {
 
     /// Notes what a request's rows added to the step.
     fn note_work(&mut self, part: &Part) {
-        let size = part.size(&self.running);
+        let size = part.size(&self.running, self.speculator.costs().tile_rows());
         let sequence = self.running.get_mut(&part.key);
         if let Some(sequence) = sequence.filter(|one| !one.is_guest) {
-            let work_ms = self.speculator.work_ms(size);
+            let work_ms = self.speculator.costs().work_ms(size);
             sequence.work_ms += work_ms;
             self.pacing.receive(&sequence.tenant, work_ms);
         }
@@ -184,8 +185,11 @@ impl Scheduler {
         sequence.decoding = true;
         if !sequence.is_guest {
             let (num_cached, num_prompt) = (sequence.num_cached(), sequence.num_prompt());
-            let prompt = ForwardSize::default().with_chunk(num_cached, num_prompt - num_cached);
-            let prompt_ms = self.speculator.work_ms(prompt);
+            let prompt = self
+                .speculator
+                .costs()
+                .chunk(num_cached, num_prompt - num_cached);
+            let prompt_ms = self.speculator.costs().work_ms(prompt);
             self.pacing.note_prompt(&sequence.tenant, prompt_ms);
         }
         self.admission.note_prefilled(&sequence.tenant);

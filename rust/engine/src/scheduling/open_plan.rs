@@ -5,11 +5,12 @@ use std::ops::Range;
 use spectrie_types::sizes::TOP_K;
 
 use super::running::Running;
+use crate::costs::ForwardSize;
 use crate::error::EngineError;
 use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::request_key::RequestKey;
 use crate::sequence::DrawState;
-use crate::speculation::{ForwardSize, SentTree, Trial};
+use crate::speculation::{SentTree, Trial};
 
 /// A plan whose results are awaited.
 #[derive(Debug)]
@@ -49,15 +50,12 @@ pub(crate) enum Work {
 }
 
 impl Part {
-    /// What its rows compute.
-    pub(crate) fn size(&self, running: &Running) -> ForwardSize {
+    /// What its rows compute, in tiles of `tile_rows`.
+    pub(crate) fn size(&self, running: &Running, tile_rows: usize) -> ForwardSize {
         let kv_len = running.get(&self.key).map_or(0, |one| one.kv_len());
         match &self.work {
-            Work::Chunk(rows) => ForwardSize::default().with_chunk(kv_len, *rows),
-            Work::Tree(tree) => ForwardSize {
-                rows: 1 + tree.num_nodes(),
-                kv_tokens: (1 + tree.num_nodes()) * kv_len,
-            },
+            Work::Chunk(rows) => ForwardSize::of_chunk(kv_len, *rows, tile_rows),
+            Work::Tree(tree) => ForwardSize::of_tree(kv_len, 1 + tree.num_nodes(), tile_rows),
         }
     }
 }
@@ -65,20 +63,20 @@ impl Part {
 impl OpenPlan {
     /// The forward of a step of trees alone; `None` of one that computes prompts, whose rows cost
     /// less than others because they skip the last layer's product with the vocabulary.
-    pub(crate) fn size_of_trees(&self, running: &Running) -> Option<ForwardSize> {
+    pub(crate) fn size_of_trees(&self, running: &Running, tile_rows: usize) -> Option<ForwardSize> {
         let is_tree = |part: &Part| matches!(part.work, Work::Tree(_));
-        let sizes = self.parts.iter().map(|part| part.size(running));
+        let sizes = self.parts.iter().map(|part| part.size(running, tile_rows));
         self.parts.iter().all(is_tree).then(|| sizes.sum())
     }
 
     /// The forward without paced work; `None` where there is none.
-    pub(crate) fn size_unpaced(&self, running: &Running) -> Option<ForwardSize> {
+    pub(crate) fn size_unpaced(&self, running: &Running, tile_rows: usize) -> Option<ForwardSize> {
         if self.paced.is_empty() {
             return None;
         }
         let is_unpaced = |part: &&Part| self.paced.binary_search(&part.key).is_err();
         let others = self.parts.iter().filter(is_unpaced);
-        Some(others.map(|part| part.size(running)).sum())
+        Some(others.map(|part| part.size(running, tile_rows)).sum())
     }
 
     /// Checks that results fit the plan and the size of the vocabulary.

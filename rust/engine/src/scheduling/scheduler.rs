@@ -18,13 +18,14 @@ use crate::background::{Chore, ChoreQueue, Upkeep};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, check};
+use crate::costs::{CostCurve, ForwardSize};
 use crate::error::EngineError;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
-use crate::speculation::{Candidate, CostCurve, ForwardSize, SentTree, Speculator, Trial};
+use crate::speculation::{Candidate, SentTree, Speculator, Trial};
 
 /// Single-threaded; every call that needs the time is given it.
 #[derive(Debug)]
@@ -160,7 +161,7 @@ impl Scheduler {
         let composer = Composer {
             running,
             config: self.admission.config(),
-            speculator: &self.speculator,
+            costs: self.speculator.costs(),
         };
         let Composition {
             chunks,

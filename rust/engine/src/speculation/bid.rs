@@ -2,13 +2,15 @@
 
 use spectrie_trie::DraftTree;
 
+use crate::costs::ForwardSize;
+
 /// A node up for choice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bid {
     /// Never above its parent's.
     pub(crate) value: f32,
-    /// Cached tokens that its row reads.
-    pub(crate) kv_tokens: usize,
+    /// What its row adds to the forward.
+    pub(crate) added: ForwardSize,
     pub(crate) offer: usize,
     pub(crate) node: usize,
 }
@@ -28,12 +30,13 @@ impl Bid {
     }
 }
 
-/// The nodes of a tree as bids, of a request with `kv_tokens` cached tokens; those deeper than
-/// `max_depth` are left out. Promises count `trust` times, but for certain ones.
+/// The nodes of a tree as bids, of a request with `kv_len` cached tokens; those deeper than `max_depth`
+/// are left out. Promises count `trust` times, but for certain ones. Each row counts as the first of a
+/// tile: which of them is, is known when they are bought.
 pub(crate) fn bids(
     offer: usize,
     tree: &DraftTree,
-    kv_tokens: usize,
+    kv_len: usize,
     max_depth: usize,
     trust: f32,
 ) -> Vec<Bid> {
@@ -47,7 +50,7 @@ pub(crate) fn bids(
     shallow
         .map(|((node, value), _)| Bid {
             value: if value < 1.0 { value * trust } else { value },
-            kv_tokens,
+            added: ForwardSize::of_tree(kv_len, 1, 1),
             offer,
             node,
         })
@@ -80,7 +83,7 @@ mod tests {
             }],
         };
         let bought = bids(0, &tree, 7, 1, 0.5);
-        assert_eq!((bought[0].value, bought[0].kv_tokens), (0.25, 7));
+        assert_eq!((bought[0].value, bought[0].added.kv_tokens), (0.25, 7));
         let mut certain = tree;
         certain.nodes[0].value = 1.0;
         assert!(bids(0, &certain, 7, 1, 0.5)[0].value > 0.99);
@@ -93,7 +96,7 @@ mod tests {
         fn bids_are_sorted_by_value_then_by_offer_and_node(
             drawn in prop::collection::vec((any::<f32>(), 0_usize..3, 0_usize..3), 0..40),
         ) {
-            let bid = |(value, offer, node)| Bid { value, kv_tokens: 0, offer, node };
+            let bid = |(value, offer, node)| Bid { value, added: ForwardSize::default(), offer, node };
             let mut bids: Vec<Bid> = drawn.into_iter().map(bid).collect();
             sort(&mut bids);
             for pair in bids.windows(2) {

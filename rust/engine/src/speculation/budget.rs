@@ -6,12 +6,11 @@
 //! number.
 
 use super::bid::Bid;
-use super::cost::CostCurve;
-use super::forward_size::ForwardSize;
+use crate::costs::{CostCurve, ForwardSize};
 
 /// Drafts must promise this factor over none: below it the promise is within the error of the cost
 /// curve.
-const HURDLE: f64 = 1.01;
+pub(super) const HURDLE: f64 = 1.01;
 
 /// Nodes of at least this many times the average price of a row are worth offering.
 const OFFER_SHARE: f64 = 0.5;
@@ -27,33 +26,37 @@ const MAX_OFFER: f64 = 0.5;
 pub(crate) struct BaseRows {
     /// Requests that decode, one row each.
     pub(crate) decoding: usize,
+    /// Their rows, and the draft rows of fixed modes, which are not up for choice.
+    pub(crate) trees: ForwardSize,
     /// Prompt rows.
-    pub(crate) chunk: usize,
-    /// Draft rows of fixed modes, not up for choice.
-    pub(crate) fixed: usize,
-    /// Cached tokens that rows of decoding requests read, those of fixed modes included.
-    pub(crate) kv_tokens: usize,
-    /// Cached tokens that prompt rows read.
-    pub(crate) chunk_kv_tokens: usize,
+    pub(crate) chunk: ForwardSize,
     /// Rows that may be added.
     pub(crate) left: usize,
 }
 
 impl BaseRows {
-    /// The forward of the decoding requests without prompt rows.
-    pub(super) fn alone(&self) -> ForwardSize {
-        ForwardSize {
-            rows: self.decoding + self.fixed,
-            kv_tokens: self.kv_tokens,
-        }
-    }
-
     /// All of the forward before drafts.
     pub(super) fn whole(&self) -> ForwardSize {
-        ForwardSize {
-            rows: self.alone().rows + self.chunk,
-            kv_tokens: self.kv_tokens + self.chunk_kv_tokens,
-        }
+        self.trees + self.chunk
+    }
+
+    /// So many draft rows, spread evenly over requests of the average context.
+    fn spread(&self, most: usize, tile_rows: usize) -> impl Iterator<Item = ForwardSize> + Clone {
+        let (decoding, rows) = (self.decoding.max(1), self.trees.rows.max(1));
+        let kv_tokens = self.trees.kv_tokens / rows;
+        (0..most).map(move |index| {
+            // Rows of its request before it, the one of the last token included.
+            let before = 1 + index / decoding;
+            ForwardSize {
+                rows: 1,
+                kv_tokens,
+                kv_reads: if before % tile_rows == 0 {
+                    kv_tokens
+                } else {
+                    0
+                },
+            }
+        })
     }
 }
 
@@ -80,9 +83,9 @@ pub(crate) fn purchase(bids: &[Bid], base: BaseRows, asked_ms: f64, costs: &Cost
         gains[index + 1] = gains[index] + f64::from(bid.value.max(0.0));
     }
     let decoding = base.decoding as f64;
-    let kv_tokens = || bids.iter().map(|bid| bid.kv_tokens);
+    let added = || bids.iter().map(|bid| bid.added);
     // What a millisecond is worth: the best rate of these requests without prompt rows.
-    let alone = costs.milliseconds_with(base.alone(), kv_tokens());
+    let alone = costs.milliseconds_with(base.trees, added());
     let rate = |nodes: usize| (decoding + gains[nodes]) / (alone[nodes] + asked_ms);
     let (nodes, worth) = best(most, rate);
     let of = |nodes: usize, times: &[f64]| Purchase {
@@ -90,11 +93,11 @@ pub(crate) fn purchase(bids: &[Bid], base: BaseRows, asked_ms: f64, costs: &Cost
         ms_per_token: alone[0] / decoding.max(1.0),
         ms_per_node: (times[nodes] - times[0]) / nodes.max(1) as f64,
     };
-    if base.chunk == 0 {
+    if base.chunk.rows == 0 {
         let pays = worth >= HURDLE * rate(0);
         return of(if pays { nodes } else { 0 }, &alone);
     }
-    let whole = costs.milliseconds_with(base.whole(), kv_tokens());
+    let whole = costs.milliseconds_with(base.whole(), added());
     let profit = |nodes: usize| gains[nodes] - worth * HURDLE * (whole[nodes] - whole[0]);
     of(best(most, profit).0, &whole)
 }
@@ -111,21 +114,18 @@ pub(crate) fn min_value(
     if base.decoding == 0 || most == 0 {
         return None;
     }
-    let kv_tokens = std::iter::repeat_n(base.kv_tokens / base.alone().rows, most);
-    let alone = costs.milliseconds_with(base.alone(), kv_tokens.clone());
+    let spread = base.spread(most, costs.tile_rows());
+    let alone = costs.milliseconds_with(base.trees, spread.clone());
     let decoding = base.decoding as f64;
     let plain_rate = decoding / alone[0];
     let rate = |nodes: usize| (decoding + nodes as f64) / (alone[nodes] + asking_ms);
     if best(most, rate).1 < HURDLE * plain_rate {
         return None;
     }
-    let slope = if base.chunk == 0 {
+    let slope = if base.chunk.rows == 0 {
         (alone[most] - alone[0]) / most as f64
     } else {
-        let grown = ForwardSize {
-            rows: base.whole().rows + most,
-            kv_tokens: base.whole().kv_tokens + kv_tokens.sum::<usize>(),
-        };
+        let grown = base.whole() + spread.sum();
         (costs.milliseconds(grown) - costs.milliseconds(base.whole())) / most as f64
     };
     Some((OFFER_SHARE * slope * plain_rate).clamp(MIN_OFFER, MAX_OFFER) as f32)
@@ -146,12 +146,7 @@ fn best(most: usize, value: impl Fn(usize) -> f64) -> (usize, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::speculation::bid::{bids, sort};
-    use crate::speculation::cost::ContextCost;
-    use proptest::prelude::*;
-    use proptest::test_runner::RngSeed;
-    use spectrie_trie::{DraftNode, DraftTree};
-    use spectrie_types::Source;
+    use crate::costs::CostShape;
 
     fn some_bids(values: &[f32]) -> Vec<Bid> {
         values
@@ -159,26 +154,28 @@ mod tests {
             .enumerate()
             .map(|(node, &value)| Bid {
                 value,
-                kv_tokens: 0,
+                added: ForwardSize::of_tree(0, 1, 1),
                 offer: 0,
                 node,
             })
             .collect()
     }
 
+    fn rows(rows: usize) -> ForwardSize {
+        ForwardSize::of_tree(0, rows, 1)
+    }
+
     fn base(decoding: usize) -> BaseRows {
         BaseRows {
             decoding,
-            chunk: 0,
-            fixed: 0,
-            kv_tokens: 0,
-            chunk_kv_tokens: 0,
+            trees: rows(decoding),
+            chunk: rows(0),
             left: 100,
         }
     }
 
     fn curve(rows: &[usize], milliseconds: &[f64]) -> CostCurve {
-        CostCurve::new(rows, milliseconds, ContextCost::default()).unwrap()
+        CostCurve::new(rows, milliseconds, CostShape::default()).unwrap()
     }
 
     fn num_bought(bids: &[Bid], base: BaseRows, costs: &CostCurve) -> usize {
@@ -214,20 +211,20 @@ mod tests {
 
     #[test]
     fn long_contexts_make_rows_dearer() {
-        let context = ContextCost {
-            measured_tokens: 0,
+        let shape = CostShape {
             ms_per_key: 0.001,
+            ..CostShape::default()
         };
-        let costs = CostCurve::new(&[1, 8], &[10.0, 10.7], context).unwrap();
+        let costs = CostCurve::new(&[1, 8], &[10.0, 10.7], shape).unwrap();
         let bids = |kv_tokens| {
             let mut bids = some_bids(&[0.6, 0.3, 0.2]);
             for bid in &mut bids {
-                bid.kv_tokens = kv_tokens;
+                bid.added = ForwardSize::of_tree(kv_tokens, 1, 1);
             }
             bids
         };
         let with = |kv_tokens| BaseRows {
-            kv_tokens,
+            trees: ForwardSize::of_tree(kv_tokens, 1, 1),
             ..base(1)
         };
         assert_eq!(num_bought(&bids(100), with(100), &costs), 3);
@@ -239,7 +236,7 @@ mod tests {
     fn a_chunk_in_the_step_does_not_make_bad_drafts_good() {
         let costs = curve(&[1, 2, 300], &[10.0, 15.0, 1500.0]);
         let with_chunk = BaseRows {
-            chunk: 256,
+            chunk: rows(256),
             ..base(1)
         };
         assert_eq!(num_bought(&some_bids(&[0.3, 0.2]), with_chunk, &costs), 0);
@@ -271,123 +268,6 @@ mod tests {
         let flat = curve(&[1, 64], &[10.0, 10.0]);
         let bids = some_bids(&[0.3, 0.1]);
         assert_eq!(purchase(&bids, base(1), 4.0, &flat).nodes, 2);
-    }
-
-    /// Trees of up to four nodes each, by the parent and the conditional probability of each.
-    fn some_trees() -> impl Strategy<Value = Vec<DraftTree>> {
-        let node = (any::<prop::sample::Index>(), 0.02_f32..1.0);
-        let tree = prop::collection::vec(node, 0..5).prop_map(|nodes| {
-            let mut tree = DraftTree::default();
-            for (token, (parent, probability)) in (0..).zip(nodes) {
-                // Index 0 stands for the root.
-                let parent = parent.index(tree.nodes.len() + 1).checked_sub(1);
-                let (depth, value) = parent.map_or((1, 1.0), |index| {
-                    let above: &DraftNode = &tree.nodes[index];
-                    (above.depth + 1, above.value)
-                });
-                tree.nodes.push(DraftNode {
-                    token,
-                    parent: parent.map(|index| index as u32),
-                    depth,
-                    value: value * probability,
-                    source: Source::Request,
-                });
-            }
-            tree
-        });
-        prop::collection::vec(tree, 1..4)
-    }
-
-    fn some_costs() -> impl Strategy<Value = CostCurve> {
-        prop::collection::vec(0.0_f64..4.0, 5).prop_map(|rises| {
-            let mut milliseconds = vec![10.0];
-            milliseconds.extend(rises.iter().scan(10.0, |sum, rise| {
-                *sum += rise;
-                Some(*sum)
-            }));
-            curve(&[1, 2, 4, 8, 12, 32], &milliseconds)
-        })
-    }
-
-    /// Expected accepted tokens and number of every choice of nodes that holds all parents.
-    fn choices(trees: &[DraftTree]) -> Vec<(f64, usize)> {
-        let nodes: Vec<(usize, &DraftNode)> = trees
-            .iter()
-            .enumerate()
-            .flat_map(|(tree, one)| one.nodes.iter().map(move |node| (tree, node)))
-            .collect();
-        let place = |tree: usize, node: u32| {
-            let before: usize = trees[..tree].iter().map(DraftTree::len).sum();
-            before + node as usize
-        };
-        let whole = (0..1_u32 << nodes.len()).filter(|set| {
-            nodes.iter().enumerate().all(|(at, &(tree, node))| {
-                set >> at & 1 == 0
-                    || node
-                        .parent
-                        .is_none_or(|parent| set >> place(tree, parent) & 1 == 1)
-            })
-        });
-        whole
-            .map(|set| {
-                let taken = nodes
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| set >> at & 1 == 1);
-                let sum = taken.map(|(_, (_, node))| f64::from(node.value)).sum();
-                (sum, set.count_ones() as usize)
-            })
-            .collect()
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn no_choice_of_nodes_promises_more_tokens_a_millisecond(
-            trees in some_trees(),
-            costs in some_costs(),
-            left in 0_usize..14,
-            chunk in prop_oneof![Just(0_usize), 1_usize..20],
-        ) {
-            let base = BaseRows { chunk, left, ..base(trees.len()) };
-            let mut offered: Vec<Bid> = Vec::new();
-            for (offer, tree) in trees.iter().enumerate() {
-                offered.extend(bids(offer, tree, 0, 99, 1.0));
-            }
-            sort(&mut offered);
-            let count = num_bought(&offered, base, &costs);
-            prop_assert!(count <= left);
-            let bought = &offered[..count];
-            for bid in bought {
-                let parent = trees[bid.offer].nodes[bid.node].parent;
-                let held = parent.is_none_or(|parent| {
-                    bought.iter().any(|one| (one.offer, one.node) == (bid.offer, parent as usize))
-                });
-                prop_assert!(held, "a node was bought without its parent");
-            }
-            let gain: f64 = bought.iter().map(|bid| f64::from(bid.value)).sum();
-            let decoding = trees.len() as f64;
-            let at = |rows| costs.milliseconds(ForwardSize { rows, kv_tokens: 0 });
-            let rate = |gain: f64, nodes: usize| {
-                (decoding + gain) / at(trees.len() + nodes)
-            };
-            let fitting = || choices(&trees).into_iter().filter(|&(_, nodes)| nodes <= left);
-            let best = fitting().map(|(gain, nodes)| rate(gain, nodes)).fold(0.0, f64::max);
-            if chunk == 0 {
-                prop_assert!(rate(gain, count) * HURDLE >= best * (1.0 - 1e-6));
-                prop_assert!(count == 0 || rate(gain, count) >= HURDLE * rate(0.0, 0));
-            } else {
-                // Beside a chunk, what milliseconds could emit elsewhere is their price.
-                let rows = trees.len() + chunk;
-                let profit = |gain: f64, nodes: usize| {
-                    let dearer = at(rows + nodes) - at(rows);
-                    gain - best * HURDLE * dearer
-                };
-                let most = fitting().map(|(gain, nodes)| profit(gain, nodes)).fold(0.0, f64::max);
-                prop_assert!(profit(gain, count) >= most - 1e-5);
-            }
-        }
     }
 
     #[test]

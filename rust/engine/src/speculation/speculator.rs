@@ -9,15 +9,14 @@ use spectrie_types::seed::splitmix;
 use super::asking::Asking;
 use super::budget::{self, BaseRows, Purchase};
 use super::calibration::Calibration;
-use super::cost::CostCurve;
 use super::drafting::Drafting;
-use super::forward_size::ForwardSize;
 use super::gain::{Gain, Outcome, Trial};
 use super::step::{self, Candidate, Offer, Question, StepDrafts};
 use super::tiers::Tiers;
 use super::tree::SentTree;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
+use crate::costs::{CostCurve, ForwardSize};
 use crate::output::Load;
 use crate::request::Request;
 
@@ -103,15 +102,9 @@ impl Speculator {
         self.costs = costs;
     }
 
-    /// Expected milliseconds of a forward.
-    pub(crate) fn milliseconds(&self, size: ForwardSize) -> f64 {
-        self.costs.milliseconds(size)
-    }
-
-    /// Expected milliseconds that rows of this size add to a forward of one row.
-    pub(crate) fn work_ms(&self, size: ForwardSize) -> f64 {
-        let one = ForwardSize::default().with_chunk(0, 1);
-        self.milliseconds(size.with_chunk(0, 1)) - self.milliseconds(one)
+    /// What forwards cost.
+    pub(crate) fn costs(&self) -> &CostCurve {
+        &self.costs
     }
 
     /// Learns what a forward of trees alone took.
@@ -130,12 +123,11 @@ impl Speculator {
         clock: &dyn Clock,
     ) -> StepDrafts {
         let num = candidates.len();
+        let sizes = candidates.iter().map(Candidate::size);
         let base = BaseRows {
             decoding: num,
-            chunk: chunk.rows,
-            fixed: 0,
-            kv_tokens: candidates.iter().map(|one| one.kv_len).sum(),
-            chunk_kv_tokens: chunk.kv_tokens,
+            trees: sizes.sum(),
+            chunk,
             left: (self.config.max_batch_rows).saturating_sub(num + chunk.rows),
         };
         let trial = self.trial(step, num);
@@ -143,7 +135,7 @@ impl Speculator {
         self.open = OpenStep {
             step,
             num_asked: 0,
-            plain_ms: self.costs.milliseconds(base.alone()),
+            plain_ms: self.costs.milliseconds(base.trees),
         };
         self.asking
             .begin_step(self.costs.milliseconds(base.whole()));
@@ -276,7 +268,7 @@ impl Speculator {
             let learning_ms = ended.feedback_ms / ended.num_requests.max(1) as f64;
             self.asking.note_learning(learning_ms);
         }
-        let expected_ms = |rows| self.costs.milliseconds(ForwardSize { rows, kv_tokens: 0 });
+        let expected_ms = |rows| self.costs.milliseconds(ForwardSize::of_tree(0, rows, 1));
         let more = expected_ms(2 * ended.num_requests) / expected_ms(ended.num_requests);
         self.gain.end_step(Some(&Outcome {
             step: self.open.step,
@@ -306,7 +298,7 @@ impl Speculator {
 mod tests {
     use super::*;
     use crate::clock::Ticking;
-    use crate::speculation::ContextCost;
+    use crate::costs::CostShape;
 
     fn speculator(times: &[f64; 2], holdout_every: u64) -> Speculator {
         let config = EngineConfig {
@@ -314,7 +306,7 @@ mod tests {
             ..EngineConfig::new(100, 16, 256, 4)
         };
         let mut speculator = Speculator::new(Arc::new(config), None);
-        let costs = CostCurve::new(&[1, 64], times, ContextCost::default());
+        let costs = CostCurve::new(&[1, 64], times, CostShape::default());
         speculator.set_costs(costs.unwrap());
         speculator
     }

@@ -6,11 +6,10 @@ use spectrie_types::limits::MAX_DRAFT_TOKENS;
 
 use super::bid::{self, Bid};
 use super::budget::{self, BaseRows, Purchase};
-use super::cost::CostCurve;
 use super::drafting::Drafting;
-use super::forward_size::ForwardSize;
 use super::gain::Trial;
 use super::tree::SentTree;
+use crate::costs::{CostCurve, ForwardSize};
 
 /// A request whose drafts could not pay still scores a first token once in a number of steps: what
 /// follows then shows whether it has become more predictable.
@@ -52,8 +51,6 @@ pub(crate) struct Offer {
     /// Fixed modes send all they have.
     is_fixed: bool,
     is_limited: bool,
-    /// Cached tokens that each of its rows reads.
-    kv_tokens: usize,
     /// Every node that may be sent, sorted; then the head that is.
     bids: Vec<Bid>,
 }
@@ -75,6 +72,11 @@ pub(super) struct Terms {
 }
 
 impl Candidate<'_> {
+    /// What the row of its last token computes.
+    pub(super) fn size(&self) -> ForwardSize {
+        ForwardSize::of_tree(self.kv_len, 1, 1)
+    }
+
     /// Whether the budget has no say in its drafts.
     pub(super) fn is_fixed(&self) -> bool {
         self.drafting.mode() != SpeculationMode::Auto
@@ -158,7 +160,6 @@ impl Question {
             tree,
             is_fixed,
             is_limited: candidate.is_limited,
-            kv_tokens: candidate.kv_len,
             bids,
         }
     }
@@ -204,28 +205,64 @@ pub(super) fn buy(
         limit_ms,
         costs,
     };
+    let mut tiles = Tiles {
+        rows: vec![1; offers.len()],
+        tile_rows: costs.tile_rows(),
+    };
     for offer in offers.iter_mut().filter(|offer| offer.is_fixed) {
         offer.bids.truncate(base.left);
-        if offer.is_limited {
-            let fit = offer.bids.iter().take_while(|bid| limited.takes(bid));
-            let num_fit = fit.count();
-            offer.bids.truncate(num_fit);
+        let mut num_fit = 0;
+        for bid in &mut offer.bids {
+            tiles.place(bid);
+            if offer.is_limited && !limited.takes(bid) {
+                break;
+            }
+            num_fit += 1;
         }
-        base.left -= offer.bids.len();
-        base.fixed += offer.bids.len();
-        base.kv_tokens += offer.bids.len() * offer.kv_tokens;
+        offer.bids.truncate(num_fit);
+        base.left -= num_fit;
+        base.trees = base.trees + offer.bids.iter().map(|bid| bid.added).sum();
     }
     let mut bids: Vec<Bid> = Vec::new();
     for offer in offers.iter_mut().filter(|offer| !offer.is_fixed) {
         bids.append(&mut offer.bids);
     }
     bid::sort(&mut bids);
-    bids.retain(|bid| !offers[bid.offer].is_limited || limited.takes(bid));
+    bids.retain_mut(|bid| {
+        tiles.place(bid);
+        let is_taken = !offers[bid.offer].is_limited || limited.takes(bid);
+        if !is_taken {
+            tiles.take_back(bid);
+        }
+        is_taken
+    });
     let purchase = budget::purchase(&bids, base, asked_ms, costs);
     for bid in &bids[..purchase.nodes] {
         offers[bid.offer].bids.push(*bid);
     }
     purchase
+}
+
+/// Rows that each offer sends so far, its last token's included: they fill its tiles one by one.
+struct Tiles {
+    rows: Vec<usize>,
+    tile_rows: usize,
+}
+
+impl Tiles {
+    /// Lets a bid be its offer's next row, which reads nothing that the rows of its tile have read.
+    fn place(&mut self, bid: &mut Bid) {
+        let rows = &mut self.rows[bid.offer];
+        if !rows.is_multiple_of(self.tile_rows) {
+            bid.added.kv_reads = 0;
+        }
+        *rows += 1;
+    }
+
+    /// Takes back the last row of a bid's offer.
+    fn take_back(&mut self, bid: &Bid) {
+        self.rows[bid.offer] -= 1;
+    }
 }
 
 /// A step with limited drafts alone.
@@ -238,8 +275,7 @@ struct Limited<'a> {
 impl Limited<'_> {
     /// Adds the row of a bid; false from the first one on that takes too long.
     fn takes(&mut self, bid: &Bid) -> bool {
-        self.size.rows += 1;
-        self.size.kv_tokens += bid.kv_tokens;
+        self.size = self.size + bid.added;
         self.costs.milliseconds(self.size) <= self.limit_ms
     }
 }
@@ -250,26 +286,30 @@ mod tests {
     use spectrie_types::Source;
 
     use super::*;
-    use crate::speculation::cost::ContextCost;
+    use crate::costs::CostShape;
 
     /// Six tokens that are certain, of the request at `index`.
     fn offer(index: usize, is_limited: bool, is_fixed: bool) -> Offer {
+        path(index, is_limited, is_fixed, 1.0, 0)
+    }
+
+    /// A path of six tokens of this value, of a request with `kv_len` cached tokens.
+    fn path(index: usize, is_limited: bool, is_fixed: bool, value: f32, kv_len: usize) -> Offer {
         let node = |depth: u16| DraftNode {
             token: 1,
             parent: depth.checked_sub(2).map(u32::from),
             depth,
-            value: 1.0,
+            value,
             source: Source::Request,
         };
         let tree = DraftTree {
             nodes: (1..=6).map(node).collect(),
         };
-        let bids = bid::bids(index, &tree, 0, 6, 1.0);
+        let bids = bid::bids(index, &tree, kv_len, 6, 1.0);
         Offer {
             tree,
             is_fixed,
             is_limited,
-            kv_tokens: 0,
             bids,
         }
     }
@@ -278,14 +318,12 @@ mod tests {
     fn limited_drafts_take_the_step_to_its_limit_and_leave_others_alone() {
         let base = BaseRows {
             decoding: 2,
-            chunk: 0,
-            fixed: 0,
-            kv_tokens: 0,
-            chunk_kv_tokens: 0,
+            trees: ForwardSize::of_tree(0, 2, 1),
+            chunk: ForwardSize::default(),
             left: 100,
         };
         // Ten milliseconds, and a tenth for each further row.
-        let costs = CostCurve::new(&[1, 101], &[10.0, 20.0], ContextCost::default()).unwrap();
+        let costs = CostCurve::new(&[1, 101], &[10.0, 20.0], CostShape::default()).unwrap();
         for (is_fixed, limit_ms, expected) in [
             (false, f64::INFINITY, [6, 6]),
             (false, 10.35, [2, 6]),
@@ -297,6 +335,29 @@ mod tests {
             buy(&mut offers, base, 0.0, limit_ms, &costs);
             let bought = offers.each_ref().map(Offer::num_bought);
             assert_eq!(bought, expected, "{limit_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_tile_that_is_read_anyway_is_filled_and_another_must_pay() {
+        // Reading takes as long as all the rest.
+        let kv_len = 10_000;
+        for (tile_rows, expected) in [(1, 0), (4, 3), (64, 6)] {
+            let shape = CostShape {
+                ms_per_read: 0.001,
+                tile_rows,
+                ..CostShape::default()
+            };
+            let costs = CostCurve::new(&[1, 101], &[10.0, 10.1], shape).unwrap();
+            let base = BaseRows {
+                decoding: 1,
+                trees: ForwardSize::of_tree(kv_len, 1, tile_rows),
+                chunk: ForwardSize::default(),
+                left: 100,
+            };
+            let mut offers = [path(0, false, false, 0.3, kv_len)];
+            buy(&mut offers, base, 0.0, f64::INFINITY, &costs);
+            assert_eq!(offers[0].num_bought(), expected, "tiles of {tile_rows}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::driver::{Driver, config, request};
 use crate::support::expression::{id, usual_compiler};
 use crate::support::model::VOCABULARY;
-use spectrie_engine::{ContextCost, EngineConfig, Request};
+use spectrie_engine::{CostShape, EngineConfig, Request};
 use spectrie_sampling::{Grammar, GrammarSpec};
 use spectrie_types::{FinishKind, SpeculationMode};
 
@@ -45,7 +45,7 @@ fn driver(max_running: usize) -> Driver {
     // Rows cost next to nothing, so that as much as possible is drafted.
     let costs = driver
         .engine
-        .set_costs(&[1, 512], &[1.0, 1.001], ContextCost::default());
+        .set_costs(&[1, 512], &[1.0, 1.001], CostShape::default());
     costs.unwrap();
     driver
 }

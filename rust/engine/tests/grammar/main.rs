@@ -9,7 +9,7 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use spectrie_engine::{ContextCost, EngineConfig, Plan, Request};
+use spectrie_engine::{CostShape, EngineConfig, Plan, Request};
 use spectrie_sampling::{GrammarSpec, SamplingError};
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, num_drafts, request};
@@ -113,7 +113,7 @@ fn forced_text_is_spelt_as_the_model_usually_does_with_drafts_as_without() {
         let mut driver = Driver::new(config());
         driver
             .engine
-            .set_costs(&[1, 64], &[1.0, 1.1], ContextCost::default())
+            .set_costs(&[1, 64], &[1.0, 1.1], CostShape::default())
             .unwrap();
         let mut request = request(1, &[3, 4, 5], 60);
         request.grammar = Some(grammar.clone());
@@ -185,7 +185,7 @@ fn drafts_that_the_grammar_does_not_allow_are_not_sent() {
         let mut driver = Driver::new(config());
         driver
             .engine
-            .set_costs(&[1, 64], &[1.0, 1.01], ContextCost::default())
+            .set_costs(&[1, 64], &[1.0, 1.01], CostShape::default())
             .unwrap();
         let mut request = held(1, pattern, 12);
         request.sampling.logit_bias = ["1", "0", "2"].map(|text| (id(text), 50.0)).to_vec();

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    ContextCost, Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults,
-    TopTokens, Verdicts,
+    CostShape, Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens,
+    Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 use spectrie_trie::{DraftConfig, Drafter};
@@ -237,7 +237,7 @@ pub(crate) fn run(scenario: &Scenario) -> HashMap<u64, Seen> {
     let engine = Engine::new(scenario.config.clone()).unwrap();
     if let Some((rows, milliseconds)) = &scenario.costs {
         engine
-            .set_costs(rows, milliseconds, ContextCost::default())
+            .set_costs(rows, milliseconds, CostShape::default())
             .unwrap();
     }
     let mut model = FakeModel::new(scenario.config.num_pages);

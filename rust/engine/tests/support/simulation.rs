@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use spectrie_engine::{
-    Clock, ContextCost, Engine, EngineConfig, Load, Request, StepResults, TopTokens, Verdicts,
+    Clock, CostShape, Engine, EngineConfig, Load, Plan, Request, StepResults, TopTokens, Verdicts,
 };
 use spectrie_trie::Visits;
 use spectrie_types::SpeculationMode;
@@ -15,6 +15,91 @@ const VOCABULARY: usize = 2000;
 
 /// Rows and milliseconds of forwards.
 type Curve = (&'static [usize], &'static [f64]);
+
+/// What computes the forwards.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Device {
+    /// A processor whose forwards take what their rows do.
+    Rows(Curve),
+    /// See [`gpu_ms`].
+    Gpu {
+        /// Whether the engine is told of stairs and tiles, or of a price for each row's keys alone.
+        is_known: bool,
+    },
+}
+
+/// Sizes of the graphs that a device has captured.
+const GRAPH_ROWS: [usize; 15] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
+
+/// Rows of a request that read its keys together: 64 of them with four query heads each.
+const TILE_ROWS: usize = 16;
+
+/// A forward of some requests, by rows and cached tokens of each, of eight billion weights on a device:
+/// weights are read once, padding rows take as long as others, and a tile reads its request's keys once.
+fn gpu_ms(requests: &[(usize, usize)]) -> f64 {
+    let rows: usize = requests.iter().map(|one| one.0).sum();
+    let graph = GRAPH_ROWS.into_iter().find(|&size| size >= rows);
+    let computed = graph.unwrap_or(rows) as f64;
+    let read = |&(rows, kv_len): &(usize, usize)| (rows.div_ceil(TILE_ROWS) * kv_len) as f64;
+    let keys: f64 = requests.iter().map(read).sum();
+    4.2 + 0.004 * computed + 0.03 * (computed - 160.0).max(0.0) + 3.0e-5 * keys
+}
+
+impl Device {
+    fn milliseconds(self, plan: &Plan) -> f64 {
+        match self {
+            Self::Rows(curve) => milliseconds(curve, plan.num_rows()),
+            Self::Gpu { .. } => {
+                let counts = plan.request_row_count.iter().zip(&plan.request_kv_len);
+                let requests: Vec<(usize, usize)> = counts
+                    .map(|(&rows, &kv_len)| (rows as usize, kv_len as usize))
+                    .collect();
+                gpu_ms(&requests)
+            }
+        }
+    }
+
+    /// Tells the engine what was measured before it serves.
+    fn measure(self, engine: &Engine) {
+        let told = match self {
+            Self::Rows(curve) => engine.set_costs(curve.0, curve.1, CostShape::default()),
+            Self::Gpu { is_known } => {
+                let tree = |rows: usize| {
+                    let trees: Vec<(usize, usize)> = (0..rows)
+                        .step_by(64)
+                        .map(|first| ((rows - first).min(64), 256))
+                        .collect();
+                    gpu_ms(&trees)
+                };
+                let times = GRAPH_ROWS.map(tree);
+                let added = |requests: &[(usize, usize)]| {
+                    let longer: Vec<(usize, usize)> = requests
+                        .iter()
+                        .map(|&(rows, len)| (rows, len + 1024))
+                        .collect();
+                    (gpu_ms(&longer) - gpu_ms(requests)) / 1024.0
+                };
+                let shape = if is_known {
+                    CostShape {
+                        measured_tokens: 256,
+                        ms_per_key: 0.0,
+                        ms_per_read: added(&[(1, 256); 8]) / 8.0,
+                        tile_rows: TILE_ROWS,
+                        stair_rows: 512,
+                    }
+                } else {
+                    CostShape {
+                        measured_tokens: 256,
+                        ms_per_key: added(&[(1, 256); 8]) / 8.0,
+                        ..CostShape::default()
+                    }
+                };
+                engine.set_costs(&GRAPH_ROWS, &times, shape)
+            }
+        };
+        told.unwrap();
+    }
+}
 
 /// Forwards as a small model on two cores has them.
 pub(crate) const STEEP: Curve = (
@@ -140,7 +225,7 @@ pub(crate) struct Policy {
     pub(crate) max_draft_tokens: usize,
     pub(crate) holdout_every: u64,
     pub(crate) drafting_cost_ms: Option<f64>,
-    pub(crate) curve: Curve,
+    pub(crate) device: Device,
     /// What a draft costs in each step.
     pub(crate) draft_cost: fn(usize) -> DraftCost,
     /// What looking for the likeliest tokens after one row takes.
@@ -154,7 +239,7 @@ impl Policy {
             max_draft_tokens: 16,
             holdout_every: 100,
             drafting_cost_ms: None,
-            curve: STEEP,
+            device: Device::Rows(STEEP),
             draft_cost: |_| DraftCost::measured(),
             top_ms: 0.02,
         }
@@ -169,13 +254,11 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
         holdout_every: policy.holdout_every,
         drafting_cost_ms: policy.drafting_cost_ms,
         memory_bytes: 16 << 20,
-        ..EngineConfig::new(VOCABULARY, 8192, 4096, 64)
+        ..EngineConfig::new(VOCABULARY, 32_768, 32_768, 64)
     };
     let clock = Arc::new(SimulatedClock(Mutex::new((0.0, (policy.draft_cost)(0)))));
     let engine = Engine::with_clock(config, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
-    engine
-        .set_costs(policy.curve.0, policy.curve.1, ContextCost::default())
-        .unwrap();
+    policy.device.measure(&engine);
     for (handle, text) in (0..).zip(texts) {
         let prompt = text[..text.len() - num_output].to_vec();
         let mut request = Request::new(handle, prompt, num_output as u32);
@@ -225,7 +308,7 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
             asked.push(step);
         }
         let of_tops = policy.top_ms * plan.top_rows.len() as f64;
-        let forward_ms = milliseconds(policy.curve, plan.num_rows()) + of_tops;
+        let forward_ms = policy.device.milliseconds(&plan) + of_tops;
         clock.advance_ms(forward_ms);
         let results = StepResults {
             verdicts: Verdicts::Tokens(&verdicts),

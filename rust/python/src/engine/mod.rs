@@ -96,8 +96,11 @@ impl Engine {
             .map_err(engine_error)
     }
 
-    #[pyo3(signature = (rows, milliseconds, context_tokens=0, ms_per_key=0.0))]
+    #[pyo3(signature = (
+        rows, milliseconds, context_tokens=0, ms_per_key=0.0, ms_per_read=0.0, tile_rows=1, stair_rows=0
+    ))]
     #[expect(clippy::needless_pass_by_value, reason = "converted from Python lists")]
+    #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
     fn set_costs(
         &self,
         py: Python<'_>,
@@ -105,12 +108,18 @@ impl Engine {
         milliseconds: Vec<f64>,
         context_tokens: usize,
         ms_per_key: f64,
+        ms_per_read: f64,
+        tile_rows: usize,
+        stair_rows: usize,
     ) -> PyResult<()> {
-        let context = core::ContextCost {
+        let shape = core::CostShape {
             measured_tokens: context_tokens,
             ms_per_key,
+            ms_per_read,
+            tile_rows,
+            stair_rows,
         };
-        py.detach(|| self.engine.set_costs(&rows, &milliseconds, context))
+        py.detach(|| self.engine.set_costs(&rows, &milliseconds, shape))
             .map_err(engine_error)
     }
 

@@ -3,10 +3,10 @@
 use super::pacing::Pacing;
 use super::step::{Chunks, Step};
 use crate::config::EngineConfig;
+use crate::costs::{CostCurve, ForwardSize};
 use crate::request_key::RequestKey;
 use crate::scheduling::running::{Parties, Running};
 use crate::sequence::Sequence;
-use crate::speculation::{ForwardSize, Speculator};
 
 /// What a step computes but for drafts.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Composition {
 pub(crate) struct Composer<'a> {
     pub(crate) running: &'a Running,
     pub(crate) config: &'a EngineConfig,
-    pub(crate) speculator: &'a Speculator,
+    pub(crate) costs: &'a CostCurve,
 }
 
 /// A request that wants rows, not as a guest.
@@ -66,7 +66,7 @@ impl<'a> Composer<'a> {
         paced.sort_by(|one, other| one.lead_ms.total_cmp(&other.lead_ms));
         let (rows, prompts): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|one| one.sequence.decoding);
-        let mut step = Step::new(self.running, self.config, self.speculator);
+        let mut step = Step::new(self.running, self.config, self.costs);
         for one in rows {
             step.add_row(one.key, one.sequence.kv_len());
         }
@@ -128,15 +128,15 @@ impl<'a> Composer<'a> {
             .iter()
             .filter(|one| one.sequence.decoding && !one.is_ahead);
         let size = rows.fold(ForwardSize::default(), |size, one| {
-            size.with_chunk(one.sequence.kv_len(), 1)
+            size + ForwardSize::of_tree(one.sequence.kv_len(), 1, 1)
         });
-        self.speculator.milliseconds(size) / size.rows.max(1) as f64
+        self.costs.milliseconds(size) / size.rows.max(1) as f64
     }
 
     /// What so many rows of a request add to a step.
     fn work_ms(self, sequence: &Sequence, rows: usize) -> f64 {
-        let size = ForwardSize::default().with_chunk(sequence.kv_len(), rows);
-        self.speculator.work_ms(size)
+        let size = self.costs.chunk(sequence.kv_len(), rows);
+        self.costs.work_ms(size)
     }
 
     /// Rows that ordinary prompts leave to large work that may go: else it never would, beside so many

@@ -1,9 +1,9 @@
 //! A step in the making: which rows fit.
 
 use crate::config::EngineConfig;
+use crate::costs::{CostCurve, ForwardSize};
 use crate::request_key::RequestKey;
 use crate::scheduling::running::Running;
-use crate::speculation::{ForwardSize, Speculator};
 
 /// The prompt rows of a step, in order.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Chunks {
 pub(super) struct Step<'a> {
     running: &'a Running,
     config: &'a EngineConfig,
-    speculator: &'a Speculator,
+    costs: &'a CostCurve,
     size: ForwardSize,
     chunks: Chunks,
     decoding: Vec<RequestKey>,
@@ -29,12 +29,12 @@ impl<'a> Step<'a> {
     pub(super) fn new(
         running: &'a Running,
         config: &'a EngineConfig,
-        speculator: &'a Speculator,
+        costs: &'a CostCurve,
     ) -> Self {
         Self {
             running,
             config,
-            speculator,
+            costs,
             size: ForwardSize::default(),
             chunks: Chunks::default(),
             decoding: Vec::new(),
@@ -59,23 +59,23 @@ impl<'a> Step<'a> {
 
     /// What it is expected to take.
     pub(super) fn milliseconds(&self) -> f64 {
-        self.speculator.milliseconds(self.size)
+        self.costs.milliseconds(self.size)
     }
 
     fn has_time(&self, size: ForwardSize) -> bool {
-        self.speculator.milliseconds(size) <= self.config.max_step_ms
+        self.costs.milliseconds(size) <= self.config.max_step_ms
     }
 
     /// Adds the row of a request that decodes.
     pub(super) fn add_row(&mut self, key: RequestKey, kv_len: usize) {
-        self.size = self.size.with_chunk(kv_len, 1);
+        self.size = self.size + ForwardSize::of_tree(kv_len, 1, 1);
         self.decoding.push(key);
     }
 
     /// Adds the row of a guest that decodes if there are rows and, beside prompts, time for it.
     pub(super) fn add_guest(&mut self, guest: RequestKey) {
         let kv_len = self.running.get(&guest).map_or(0, |one| one.kv_len());
-        let size = self.size.with_chunk(kv_len, 1);
+        let size = self.size + ForwardSize::of_tree(kv_len, 1, 1);
         let fits = size.rows <= self.config.max_batch_rows
             && (self.chunks.parts.is_empty() || self.has_time(size));
         if fits {
@@ -111,7 +111,7 @@ impl<'a> Step<'a> {
             let num_added = self.chunks.size.rows - num_before;
             let kv_len = sequence.kv_len();
             let wanted = sequence.num_missing().min(most - num_added);
-            let fits = |rows| self.has_time(self.size.with_chunk(kv_len, rows));
+            let fits = |rows| self.has_time(self.size + self.costs.chunk(kv_len, rows));
             let rows = most_that_fit(least.saturating_sub(num_added), wanted, fits);
             if rows == 0 {
                 break;
@@ -121,8 +121,9 @@ impl<'a> Step<'a> {
     }
 
     fn push_chunk(&mut self, key: RequestKey, kv_len: usize, rows: usize) {
-        self.size = self.size.with_chunk(kv_len, rows);
-        self.chunks.size = self.chunks.size.with_chunk(kv_len, rows);
+        let added = self.costs.chunk(kv_len, rows);
+        self.size = self.size + added;
+        self.chunks.size = self.chunks.size + added;
         self.chunks.parts.push((key, rows));
     }
 
@@ -142,9 +143,8 @@ impl<'a> Step<'a> {
             left.min(1)
         };
         let fits = |rows| {
-            self.speculator
-                .milliseconds(self.size.with_chunk(kv_len, rows))
-                <= limit_ms
+            let size = self.size + self.costs.chunk(kv_len, rows);
+            self.costs.milliseconds(size) <= limit_ms
         };
         let rows = most_that_fit(1, most, fits);
         if rows == 0 {

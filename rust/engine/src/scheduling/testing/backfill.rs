@@ -7,11 +7,11 @@ use spectrie_types::seed::splitmix;
 
 use crate::clock::SystemClock;
 use crate::config::EngineConfig;
+use crate::costs::{CostCurve, CostShape};
 use crate::forward::{StepResults, Verdicts};
 use crate::request::Request;
 use crate::scheduling::Scheduler;
 use crate::scheduling::running::{guests, residents};
-use crate::speculation::{ContextCost, CostCurve};
 
 const PAGE_SIZE: usize = 4;
 const MAX_CONTEXT: usize = 120;
@@ -138,7 +138,7 @@ fn play(seed: u64, backfills: bool) -> Story {
         large_comes,
     } = script(seed);
     let mut scheduler = Scheduler::new(config, None, Arc::new(SystemClock::default())).unwrap();
-    let costs = CostCurve::new(&[1, 101], &[10.0, 110.0], ContextCost::default());
+    let costs = CostCurve::new(&[1, 101], &[10.0, 110.0], CostShape::default());
     scheduler.set_costs(costs.unwrap());
     let mut arrivals = arrivals.into_iter().peekable();
     let mut story = Story::default();

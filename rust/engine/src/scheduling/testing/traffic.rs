@@ -9,6 +9,7 @@ use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
 use crate::clock::SystemClock;
 use crate::config::EngineConfig;
+use crate::costs::ForwardSize;
 use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::output::RequestOutput;
 use crate::plan::Plan;
@@ -16,7 +17,6 @@ use crate::request::Request;
 use crate::scheduling::open_plan::Work;
 use crate::scheduling::running::residents;
 use crate::scheduling::{Cancel, Scheduler};
-use crate::speculation::ForwardSize;
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/expression.rs"]
@@ -282,17 +282,17 @@ impl Traffic {
             match &part.work {
                 Work::Tree(tree) => {
                     num_trees += 1;
-                    size = size.with_chunk(kv_len, 1);
+                    size = size + ForwardSize::of_tree(kv_len, 1, 1);
                     assert!(tree.num_nodes() <= config.max_draft_tokens);
                 }
                 Work::Chunk(rows) => {
                     num_chunk += rows;
-                    size = size.with_chunk(kv_len, *rows);
+                    size = size + ForwardSize::of_chunk(kv_len, *rows, 1);
                 }
             }
         }
         assert!(num_chunk <= config.chunk_tokens);
-        let price = scheduler.speculator.milliseconds(size);
+        let price = scheduler.speculator.costs().milliseconds(size);
         assert!(num_trees == 0 || num_chunk <= PAGE_SIZE || price <= config.max_step_ms);
         let mut holders: HashMap<u32, usize> = HashMap::new();
         for sequence in scheduler.running.values() {

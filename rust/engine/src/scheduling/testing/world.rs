@@ -7,11 +7,11 @@ use spectrie_types::SpeculationMode;
 
 use crate::clock::SystemClock;
 use crate::config::EngineConfig;
+use crate::costs::{CostCurve, CostShape};
 use crate::forward::{StepResults, Verdicts};
 use crate::request::Request;
 use crate::scheduling::Scheduler;
 use crate::scheduling::open_plan::Work;
-use crate::speculation::{ContextCost, CostCurve};
 
 /// One without drafts, of many pages.
 pub(super) fn config(num_pages: usize, chunk_tokens: usize, max_running: usize) -> EngineConfig {
@@ -53,7 +53,7 @@ pub(super) struct LastStep {
 impl World {
     pub(super) fn new(config: EngineConfig) -> Self {
         let mut scheduler = Scheduler::new(config, None, Arc::new(SystemClock::default())).unwrap();
-        let costs = CostCurve::new(&[1, 101], &[10.0, 110.0], ContextCost::default());
+        let costs = CostCurve::new(&[1, 101], &[10.0, 110.0], CostShape::default());
         scheduler.set_costs(costs.unwrap());
         Self {
             scheduler,

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::forward_size::ForwardSize;
+use super::shape::CostShape;
+use super::size::ForwardSize;
 use crate::error::EngineError;
 
 /// Share of a new measurement in the correction of a point that is measured all the time.
@@ -28,19 +29,10 @@ const FLAT_ROWS: f64 = 16.0;
 /// Share of a measured time that is left to the rows, however much their keys are said to cost.
 const LEAST_OF_ROWS: f64 = 0.1;
 
-/// What reading the cache costs.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct ContextCost {
-    /// Cached tokens of each row when the forwards were timed.
-    pub measured_tokens: usize,
-    /// Milliseconds for each row and cached token; 0 when unknown.
-    pub ms_per_key: f64,
-}
-
 /// Milliseconds of a forward as a function of its size, corrected while serving.
 ///
-/// Three parts: lines between measured points for the rows, a price for each cached token read, and
-/// the speed of the machine now, which multiplies both. Within fifty forwards of a change of speed every
+/// Three parts: lines or stairs between measured points for the rows, prices for the cached tokens that
+/// rows and tiles read, and the speed of the machine now, which multiplies all. Within fifty forwards of a change of speed every
 /// size is predicted to 10 % again. The first two parts are corrected slowly, by what a forward took
 /// beside its neighbours in time.
 ///
@@ -48,7 +40,7 @@ pub struct ContextCost {
 #[derive(Debug, Clone)]
 pub(crate) struct CostCurve {
     points: Vec<Point>,
-    ms_per_key: f64,
+    shape: CostShape,
     /// Time of a forward over what points and keys say: above 1 while the machine is slower.
     slowness: f64,
     /// The last forwards, the newest at the back.
@@ -79,7 +71,7 @@ impl Default for CostCurve {
         };
         Self {
             points: vec![point(1.0), point(FLAT_ROWS), point(2.0 * FLAT_ROWS)],
-            ms_per_key: 0.0,
+            shape: CostShape::default(),
             slowness: 1.0,
             recent: VecDeque::new(),
         }
@@ -87,11 +79,11 @@ impl Default for CostCurve {
 }
 
 impl CostCurve {
-    /// A curve through `milliseconds` at ascending `rows`, measured at the context of `context`.
+    /// A curve through `milliseconds` at ascending `rows`, of the given shape beside them.
     pub(crate) fn new(
         rows: &[usize],
         milliseconds: &[f64],
-        context: ContextCost,
+        shape: CostShape,
     ) -> Result<Self, EngineError> {
         let wrong = |name, given, allowed: &str| {
             Err(EngineError::Config {
@@ -113,12 +105,19 @@ impl CostCurve {
         {
             return wrong("milliseconds", time.to_string(), "finite numbers above 0");
         }
-        if !context.ms_per_key.is_finite() || context.ms_per_key < 0.0 {
-            let given = context.ms_per_key.to_string();
-            return wrong("ms_per_key", given, "a finite number, at least 0");
+        for (name, price) in [
+            ("ms_per_key", shape.ms_per_key),
+            ("ms_per_read", shape.ms_per_read),
+        ] {
+            if !price.is_finite() || price < 0.0 {
+                return wrong(name, price.to_string(), "a finite number, at least 0");
+            }
+        }
+        if shape.tile_rows == 0 {
+            return wrong("tile_rows", "0".to_owned(), "1 or more rows");
         }
         let points = rows.iter().zip(milliseconds).map(|(&rows, &milliseconds)| {
-            let of_keys = context.ms_per_key * (rows * context.measured_tokens) as f64;
+            let of_keys = shape.milliseconds(shape.timed(rows));
             Point {
                 rows: rows as f64,
                 milliseconds: (milliseconds - of_keys).max(LEAST_OF_ROWS * milliseconds),
@@ -127,7 +126,7 @@ impl CostCurve {
         });
         Ok(Self {
             points: points.collect(),
-            ms_per_key: context.ms_per_key,
+            shape,
             ..Self::default()
         })
     }
@@ -137,21 +136,36 @@ impl CostCurve {
         self.slowness * self.unscaled(size)
     }
 
-    /// Expected milliseconds of `from` alone and with one, two ... of `more` rows, each of which
-    /// reads this many cached tokens; in time proportional to their number.
+    /// Expected milliseconds of `from` alone and with one, two ... of `more`; in time proportional to
+    /// their number.
     pub(crate) fn milliseconds_with(
         &self,
         from: ForwardSize,
-        more: impl Iterator<Item = usize>,
+        more: impl Iterator<Item = ForwardSize>,
     ) -> Vec<f64> {
         let mut size = from;
         let mut times = vec![self.milliseconds(size)];
-        times.extend(more.map(|kv_tokens| {
-            size.rows += 1;
-            size.kv_tokens += kv_tokens;
+        times.extend(more.map(|one| {
+            size = size + one;
             self.milliseconds(size)
         }));
         times
+    }
+
+    /// Expected milliseconds that rows of this size add to a forward of one row.
+    pub(crate) fn work_ms(&self, size: ForwardSize) -> f64 {
+        let one = self.chunk(0, 1);
+        self.milliseconds(size + one) - self.milliseconds(one)
+    }
+
+    /// The size of so many prompt rows after `kv_len` cached tokens.
+    pub(crate) fn chunk(&self, kv_len: usize, rows: usize) -> ForwardSize {
+        ForwardSize::of_chunk(kv_len, rows, self.tile_rows())
+    }
+
+    /// Rows of a request that read its cached tokens together.
+    pub(crate) fn tile_rows(&self) -> usize {
+        self.shape.tile_rows
     }
 
     /// Learns that a forward took `milliseconds`.
@@ -186,8 +200,12 @@ impl CostCurve {
     /// Moves points and keys by what a forward of this size took too long, as a logarithm.
     fn correct(&mut self, size: ForwardSize, surprise: f64) {
         // Each part answers for its share of the time.
-        let share_of_keys = self.ms_per_key * size.kv_tokens as f64 / self.unscaled(size);
-        self.ms_per_key *= (LEARNING_RATE * share_of_keys * surprise).exp();
+        let whole = self.unscaled(size);
+        let of_rows = self.shape.ms_per_key * size.kv_tokens as f64 / whole;
+        let of_tiles = self.shape.ms_per_read * size.kv_reads as f64 / whole;
+        self.shape.ms_per_key *= (LEARNING_RATE * of_rows * surprise).exp();
+        self.shape.ms_per_read *= (LEARNING_RATE * of_tiles * surprise).exp();
+        let share_of_keys = of_rows + of_tiles;
         let (left, right, share) = self.bracket(size.rows as f64);
         let share = share.clamp(0.0, 1.0);
         for (index, point) in self.points.iter_mut().enumerate() {
@@ -209,6 +227,7 @@ impl CostCurve {
         }
     }
 
+    /// What a forward takes beside the machine's speed.
     fn unscaled(&self, size: ForwardSize) -> f64 {
         let (left, right, share) = self.bracket(size.rows as f64);
         // A point measured below its left neighbour is noise.
@@ -217,7 +236,7 @@ impl CostCurve {
             .fold(0.0, |most: f64, point| most.max(point.milliseconds));
         let line = self.points[left].milliseconds * (1.0 - share)
             + self.points[right].milliseconds * share;
-        line.max(reached) + self.ms_per_key * size.kv_tokens as f64
+        line.max(reached) + self.shape.milliseconds(size)
     }
 
     /// The points around `rows` and how far it is from the left to the right one; above 1 beyond
@@ -229,8 +248,9 @@ impl CostCurve {
             .iter()
             .position(|point| point.rows >= rows)
             .unwrap_or(last);
-        if right == 0 {
-            return (0, 0, 0.0);
+        let is_stair = rows <= self.shape.stair_rows as f64 && rows <= self.points[right].rows;
+        if right == 0 || is_stair {
+            return (right, right, 0.0);
         }
         let left = right - 1;
         let width = self.points[right].rows - self.points[left].rows;
@@ -243,16 +263,11 @@ mod tests {
     use super::*;
 
     fn curve(rows: &[usize], milliseconds: &[f64]) -> CostCurve {
-        CostCurve::new(rows, milliseconds, ContextCost::default()).unwrap()
+        CostCurve::new(rows, milliseconds, CostShape::default()).unwrap()
     }
 
     fn rows(rows: usize) -> ForwardSize {
-        ForwardSize { rows, kv_tokens: 0 }
-    }
-
-    /// A deterministic number in 0..1.
-    fn unit(index: u64) -> f64 {
-        (spectrie_types::seed::splitmix(index) >> 11) as f64 / (1_u64 << 53) as f64
+        ForwardSize::of_tree(0, rows, 1)
     }
 
     #[test]
@@ -262,112 +277,22 @@ mod tests {
         assert!((at(1) - 10.0).abs() < 1e-9 && (at(2) - 11.0).abs() < 1e-9);
         assert!((at(16) - 28.0).abs() < 1e-9 && (at(20) - 36.0).abs() < 1e-9);
         assert!((1..40).all(|rows| at(rows) <= at(rows + 1)));
-        let times = curve.milliseconds_with(rows(3), std::iter::repeat_n(0, 30));
+        let times = curve.milliseconds_with(rows(3), std::iter::repeat_n(rows(1), 30));
         assert!((0..=30).all(|more| (times[more] - at(3 + more)).abs() < 1e-9));
     }
 
     #[test]
     fn keys_cost_what_they_did_at_the_measured_context() {
-        let context = ContextCost {
+        let shape = CostShape {
             measured_tokens: 256,
             ms_per_key: 0.001,
+            ..CostShape::default()
         };
-        let curve = CostCurve::new(&[1, 8], &[10.0, 14.0], context).unwrap();
-        let at = |rows, tokens| {
-            let kv_tokens = rows * tokens;
-            curve.milliseconds(ForwardSize { rows, kv_tokens })
-        };
+        let curve = CostCurve::new(&[1, 8], &[10.0, 14.0], shape).unwrap();
+        let at = |rows, tokens| curve.milliseconds(ForwardSize::of_tree(tokens, rows, 1));
         assert!((at(1, 256) - 10.0).abs() < 1e-9 && (at(8, 256) - 14.0).abs() < 1e-9);
         assert!((at(8, 4352) - 14.0 - 8.0 * 4.096).abs() < 1e-9);
         assert!(at(8, 0) < at(8, 256));
-    }
-
-    #[test]
-    fn measurements_move_the_curve_towards_them() {
-        let mut curve = curve(&[1, 16], &[10.0, 20.0]);
-        for _ in 0..500 {
-            curve.observe(rows(16), 60.0);
-            curve.observe(rows(1), 10.0);
-        }
-        for (count, truth) in [(16, 60.0), (1, 10.0)] {
-            let at = curve.milliseconds(rows(count));
-            assert!((at / truth - 1.0).abs() < 0.1, "{count} rows: {at}");
-        }
-    }
-
-    #[test]
-    fn a_machine_that_changes_its_speed_is_followed_within_fifty_forwards() {
-        let truth = |rows: usize| 9.0 + rows as f64;
-        for factor in [2.0, 0.5, 5.0] {
-            let mut curve = curve(&[1, 4, 16, 64], &[10.0, 13.0, 25.0, 73.0]);
-            let mut step = 0;
-            let mut run = |curve: &mut CostCurve, factor: f64, steps: u64| {
-                for _ in 0..steps {
-                    step += 1;
-                    let count = 1 + (unit(step) * 20.0) as usize;
-                    let noise = 0.95 + 0.1 * unit(step + 1_000_000);
-                    curve.observe(rows(count), factor * truth(count) * noise);
-                }
-            };
-            for (factor, steps) in [(1.0, 200), (factor, 50), (1.0, 50)] {
-                run(&mut curve, factor, steps);
-                for count in [1, 2, 4, 8, 16, 40] {
-                    let off = curve.milliseconds(rows(count)) / (factor * truth(count));
-                    assert!((off - 1.0).abs() < 0.1, "x{factor}, {count} rows: {off}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn hiccups_do_not_move_the_curve() {
-        let mut curve = curve(&[1, 16], &[10.0, 20.0]);
-        for step in 0..300 {
-            let hiccup = if step % 10 == 0 { 30.0 } else { 1.0 };
-            curve.observe(rows(16), 20.0 * hiccup);
-            let at = curve.milliseconds(rows(16)) / curve.milliseconds(rows(1));
-            assert!((at - 2.0).abs() < 0.3, "after {step}: {at}");
-        }
-        assert!((curve.milliseconds(rows(16)) - 20.0).abs() < 3.0);
-    }
-
-    #[test]
-    fn a_point_that_is_seldom_measured_learns_more_from_each_measurement() {
-        // One row is measured in holdout steps alone, and is half as dear as it was.
-        let mut curve = curve(&[1, 16], &[10.0, 20.0]);
-        for step in 0..1000 {
-            if step % 100 == 50 {
-                curve.observe(rows(1), 5.0);
-            } else {
-                curve.observe(rows(16), 20.0);
-            }
-        }
-        let at = curve.milliseconds(rows(1));
-        assert!((at - 5.0).abs() < 1.0, "{at}");
-        assert!((curve.milliseconds(rows(16)) - 20.0).abs() < 1.0);
-    }
-
-    #[test]
-    fn the_price_of_keys_is_corrected_by_long_and_short_contexts() {
-        let context = ContextCost {
-            measured_tokens: 0,
-            ms_per_key: 0.001,
-        };
-        let mut curve = CostCurve::new(&[1, 16], &[10.0, 20.0], context).unwrap();
-        let truth =
-            |size: ForwardSize| 10.0 + (size.rows - 1) as f64 / 1.5 + 0.003 * size.kv_tokens as f64;
-        let size = |step: u64| {
-            let rows = 1 + step as usize % 16;
-            let kv_tokens = rows * if unit(step) < 0.5 { 100 } else { 3000 };
-            ForwardSize { rows, kv_tokens }
-        };
-        for step in 0..2000 {
-            curve.observe(size(step), truth(size(step)));
-        }
-        for step in 0..32 {
-            let off = curve.milliseconds(size(step)) / truth(size(step));
-            assert!((off - 1.0).abs() < 0.15, "{:?}: {off}", size(step));
-        }
     }
 
     #[test]
@@ -378,12 +303,64 @@ mod tests {
             (vec![2, 2], vec![1.0, 1.0]),
             (vec![1], vec![0.0]),
         ] {
-            assert!(CostCurve::new(&rows, &times, ContextCost::default()).is_err());
+            assert!(CostCurve::new(&rows, &times, CostShape::default()).is_err());
         }
-        let context = ContextCost {
-            measured_tokens: 1,
-            ms_per_key: f64::NAN,
+        let good = CostShape::default();
+        for shape in [
+            CostShape {
+                ms_per_key: f64::NAN,
+                ..good
+            },
+            CostShape {
+                ms_per_read: -1.0,
+                ..good
+            },
+            CostShape {
+                tile_rows: 0,
+                ..good
+            },
+        ] {
+            assert!(CostCurve::new(&[1], &[1.0], shape).is_err(), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn up_to_the_last_stair_a_forward_takes_as_long_as_the_next_size() {
+        let shape = CostShape {
+            stair_rows: 8,
+            ..CostShape::default()
         };
-        assert!(CostCurve::new(&[1], &[1.0], context).is_err());
+        let curve = CostCurve::new(&[1, 4, 8, 16], &[10.0, 11.0, 12.0, 20.0], shape).unwrap();
+        for (count, expected) in [
+            (1, 10.0),
+            (2, 11.0),
+            (4, 11.0),
+            (5, 12.0),
+            (8, 12.0),
+            (12, 16.0),
+            (24, 28.0),
+        ] {
+            let at = curve.milliseconds(rows(count));
+            assert!((at - expected).abs() < 1e-9, "{count} rows: {at}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_tile_share_the_price_of_reading() {
+        let shape = CostShape {
+            measured_tokens: 100,
+            ms_per_read: 0.001,
+            tile_rows: 16,
+            ..CostShape::default()
+        };
+        // Timed with rows in one tile, then two.
+        let curve = CostCurve::new(&[1, 32], &[10.0, 13.2], shape).unwrap();
+        let of = |kv_len, rows| curve.milliseconds(ForwardSize::of_tree(kv_len, rows, 16));
+        assert!((of(100, 1) - 10.0).abs() < 1e-9 && (of(100, 32) - 13.2).abs() < 1e-9);
+        assert!((of(10_100, 1) - 20.0).abs() < 1e-9);
+        assert!((of(10_100, 16) - of(100, 16) - 10.0).abs() < 1e-9);
+        assert!((of(10_100, 17) - of(100, 17) - 20.0).abs() < 1e-9);
+        let apart: ForwardSize = (0..32).map(|_| ForwardSize::of_tree(100, 1, 16)).sum();
+        assert!((curve.milliseconds(apart) - 13.2 - 30.0 * 0.1).abs() < 1e-9);
     }
 }

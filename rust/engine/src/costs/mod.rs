@@ -1,0 +1,11 @@
+//! What forwards cost.
+
+mod curve;
+#[cfg(test)]
+mod learning;
+mod shape;
+mod size;
+
+pub(crate) use curve::CostCurve;
+pub use shape::CostShape;
+pub(crate) use size::ForwardSize;
