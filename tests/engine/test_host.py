@@ -72,6 +72,7 @@ def test_a_model_that_is_not_exact_drafts_at_its_measured_costs_and_says_so(
             return super().measure_costs()
 
     OnGpu.exact = exact
+    OnGpu.why_fast = None if exact else "it is some model"
     monkeypatch.setattr(spectrie.model, "load_runner", lambda *_, **__: OnGpu(), raising=False)
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
     host = EngineHost(
@@ -81,7 +82,8 @@ def test_a_model_that_is_not_exact_drafts_at_its_measured_costs_and_says_so(
         on_death=lambda error: None,
     )
     host.close()
-    assert (f"some GPU: {machine.FAST_ON_GPU}" in caplog.messages) is not exact
+    warning = f"some GPU: {machine.FAST_ON_GPU} (not exact, since it is some model)"
+    assert (warning in caplog.messages) is not exact
     assert host.speculation == "auto"
     assert host.can_speculate
     assert measured == ["rows"]

@@ -38,6 +38,7 @@ class CountingRunner:
     model_hash = "a" * 64
     numeric_fingerprint = "counting"
     exact = True
+    why_fast: str | None = None
     can_speculate = True
     native = None
 

@@ -226,7 +226,9 @@ def _prepare(
         progress=progress,
     )
     if not runner.exact:
-        log.warning("%s: %s", runner.device_name, machine.FAST_ON_GPU)
+        why = runner.why_fast
+        reason = "" if why is None else f" (not exact, since {why})"
+        log.warning("%s: %s%s", runner.device_name, machine.FAST_ON_GPU, reason)
     facts = {
         "vocabulary_size": runner.vocabulary_size,
         "eos_token_ids": list(runner.eos_token_ids),

@@ -15,11 +15,11 @@ class EngineKeywords(TypedDict, total=False):
     Attributes:
         device: Device that runs the model.
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
-        gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `fast`: each
-            token is the model's own draw, drafted or not, but equal requests and seeds may get
-            different answers. `exact`: equal answers, by kernels whose rows do not depend on one
+        gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `exact`: equal
+            requests and seeds get equal answers, by kernels whose rows do not depend on one
             another, which is checked at the start; not for mixtures of experts, nor on several
-            GPUs.
+            GPUs. `fast`: each token is the model's own draw, drafted or not, but answers may
+            differ. `auto`: exact where that is possible, else fast with a warning.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
@@ -50,7 +50,7 @@ class EngineKeywords(TypedDict, total=False):
 
     device: str
     dtype: str
-    gpu_arithmetic: Literal["exact", "fast"]
+    gpu_arithmetic: Literal["auto", "exact", "fast"]
     threads: int | None
     tensor_parallel: int
     max_context: int | None

@@ -17,7 +17,7 @@ def load_runner(
     *,
     dtype: str = "auto",
     device: str = "auto",
-    gpu_arithmetic: str = "fast",
+    gpu_arithmetic: str = "auto",
     threads: int | None = None,
     num_pages: int | None = None,
     kv_memory_bytes: int | None = None,
@@ -34,9 +34,9 @@ def load_runner(
         dtype: `float32`, `bfloat16`, `float16` (GPU), or `auto`: bfloat16 where the CPU multiplies it
             natively (AVX512-BF16 or AMX) and on a GPU, else float32.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
-        gpu_arithmetic: Arithmetic on a GPU: `fast`, or `exact`: rows do not depend on one another, which is
-            checked at the start; not for a mixture of experts, nor on several GPUs. A CPU is always
-            exact.
+        gpu_arithmetic: Arithmetic on a GPU: `fast`; `exact`: rows do not depend on one another, which is
+            checked at the start, not for a mixture of experts, nor on several GPUs; or `auto`: exact
+            where that is possible, else fast. A CPU is always exact.
         threads: CPU threads; by default the fastest count, measured once and kept on disk.
         num_pages: Pages of 16 tokens in the key-value cache; takes precedence over `kv_memory_bytes`.
         kv_memory_bytes: Size of that cache; by default 40 % of the free memory, at most 32 full

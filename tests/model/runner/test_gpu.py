@@ -34,7 +34,8 @@ def load(folder: Path, **options: Any) -> Runner:
 
 @pytest.mark.usefixtures("on_gpu")
 def test_fast_arithmetic_on_a_gpu_speculates_and_is_not_exact(tiny: Path) -> None:
-    runner = load(tiny)
+    runner = load(tiny, gpu_arithmetic="fast")
+    assert runner.why_fast is None
     assert runner.device_name == NAME
     assert runner.info.on_gpu
     assert runner.can_speculate
@@ -54,7 +55,7 @@ def test_exact_arithmetic_on_a_gpu_without_its_compiler_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spectrie.model.gpu.compiler", lambda: None)
-    with pytest.raises(ConfigError, match="Triton, which is not installed: choose 'fast'"):
+    with pytest.raises(ConfigError, match=r"Triton \(which is not installed\): choose 'fast'"):
         load(tmp_path / "no model is here", gpu_arithmetic="exact")
 
 
@@ -65,6 +66,9 @@ def test_exact_arithmetic_of_a_mixture_on_a_gpu_is_refused_by_name(tmp_path: Pat
     with pytest.raises(ConfigError, match="a mixture of experts: choose 'fast'"):
         load(tmp_path, gpu_arithmetic="exact")
     assert not load(tmp_path, gpu_arithmetic="fast").exact
+    runner = load(tmp_path)
+    assert not runner.exact
+    assert runner.why_fast == "a mixture of experts has no exact form on a GPU yet"
 
 
 @pytest.mark.usefixtures("on_gpu")
@@ -74,13 +78,14 @@ def test_exact_arithmetic_on_a_gpu_is_exact_and_checked_at_the_start(tiny: Path)
     assert runner.exact
     assert runner.can_speculate
     assert "checking that rows do not change one another's bits" in lines
-    fast = load(tiny, progress=lines.append)
+    assert load(tiny).numeric_fingerprint == runner.numeric_fingerprint
+    fast = load(tiny, gpu_arithmetic="fast", progress=lines.append)
     assert len(lines) == 3
     assert runner.numeric_fingerprint == fast.numeric_fingerprint.replace("/fast/", "/exact/")
 
 
 def test_unknown_arithmetic_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="gpu_arithmetic is 'quick'; allowed: exact, fast"):
+    with pytest.raises(ConfigError, match="gpu_arithmetic is 'quick'; allowed: auto, exact, fast"):
         load(tmp_path / "no model is here", gpu_arithmetic="quick")
 
 
@@ -96,10 +101,10 @@ def test_a_cpu_is_exact_whatever_is_asked_of_a_gpu(tiny: Path, arithmetic: str) 
 def test_the_fingerprint_names_the_arithmetic_of_a_gpu(tiny: Path) -> None:
     on_cpu = load(tiny, device="cpu").numeric_fingerprint
     with simulated_gpu():
-        on_gpu = load(tiny).numeric_fingerprint
-    assert "/fast/" in on_gpu
-    assert "/fast/" not in on_cpu
-    assert on_gpu != on_cpu
+        on_gpu = [load(tiny, gpu_arithmetic=name).numeric_fingerprint for name in ("exact", "fast")]
+    assert "/exact/" in on_gpu[0]
+    assert "/fast/" in on_gpu[1]
+    assert len({on_cpu, *on_gpu}) == 3
 
 
 @pytest.mark.parametrize("arithmetic", ["exact", "fast"])
@@ -135,7 +140,7 @@ def test_costs_on_a_gpu_reach_to_the_largest_step(
 ) -> None:
     monkeypatch.setattr("spectrie.model.runner.runner._COST_SECONDS", 0.0)
     sizes = sizes_of(monkeypatch)
-    rows, times = load(tiny, num_pages=32).measure_costs()
+    rows, times = load(tiny, num_pages=32, gpu_arithmetic="fast").measure_costs()
     assert rows == SIZES
     assert set(sizes) == set(SIZES)
     assert times == sorted(times)
@@ -146,7 +151,7 @@ def test_a_gpu_computes_every_size_before_it_serves(
 ) -> None:
     sizes = sizes_of(monkeypatch)
     with simulated_gpu():
-        load(tiny, num_pages=32).warm_up()
+        load(tiny, num_pages=32, gpu_arithmetic="fast").warm_up()
     assert sizes == SIZES
     load(tiny, device="cpu").warm_up()
     assert sizes == SIZES

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+import spectrie_kernels
 from bench.gpu.simulated import NAME, simulated_gpu
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import PlanArrays, StepResult
 from spectrie.model.runner.runner import RunnerInfo
-from spectrie.model.runner.self_check import check_rows
+from spectrie.model.runner.self_check import differing_form
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -88,7 +89,7 @@ def runner_of(
 @pytest.mark.parametrize("num_pages", [64, 4])
 def test_rows_that_are_always_the_same_pass(max_batch_rows: int, num_pages: int) -> None:
     runner, decoder = runner_of(max_batch_rows=max_batch_rows, num_pages=num_pages)
-    check_rows(runner)
+    assert differing_form(runner) is None
     assert 1 in decoder.steps
     assert max(decoder.steps) <= max_batch_rows
     if max_batch_rows == 512 and num_pages == 64:
@@ -102,39 +103,63 @@ def number_of_rows(plan: PlanArrays) -> int:
 @pytest.mark.parametrize(
     ("fault", "form"),
     [
-        (lambda plan: float(number_of_rows(plan) == 204), "at the end of a prompt have"),
+        (lambda plan: float(number_of_rows(plan) == 204), "at the end of a prompt"),
         (lambda plan: float(plan.request_kv_len[0] == 102), "at the end of a prompt in pieces"),
         (lambda plan: float(plan.request_kind[0] == 1), "in a tree"),
         (lambda plan: float(number_of_rows(plan) == 2), "beside 1 others"),
         (lambda plan: 0.01 * (number_of_rows(plan) == 65), "beside 64 others"),
     ],
 )
-def test_a_step_in_which_a_row_has_other_logits_is_refused_by_name(
+def test_a_step_in_which_a_row_has_other_logits_is_named(
     fault: Callable[[PlanArrays], float], form: str
 ) -> None:
     runner, _ = runner_of(fault)
-    with pytest.raises(ConfigError, match=f"logits of a row {form}.*choose 'fast'"):
-        check_rows(runner)
+    assert differing_form(runner) == form
 
 
-def test_a_cache_too_small_to_tell_is_refused() -> None:
+def test_a_cache_too_small_to_tell_is_refused_where_exactness_was_asked_for() -> None:
     runner, _ = runner_of(num_pages=1)
     with pytest.raises(ConfigError, match="the cache has 1 pages"):
-        check_rows(runner)
+        differing_form(runner)
+    assert differing_form(runner, is_asked=False) is not None
 
 
-def test_a_product_that_depends_on_the_number_of_rows_starts_no_exact_model(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import spectrie_kernels
-
+@pytest.fixture
+def broken_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The products of the head depend on the number of rows."""
     sound = spectrie_kernels.linear
 
     def broken(
         x: torch.Tensor, weight: spectrie_kernels.LinearWeight, out: torch.Tensor
     ) -> torch.Tensor:
-        return sound(x, weight, out).mul_(1 + x.shape[0] / 1000)
+        is_head = weight.out_features == VOCABULARY
+        return sound(x, weight, out).mul_(1 + is_head * x.shape[0] / 1000)
 
     monkeypatch.setattr(spectrie_kernels, "linear", broken)
-    with simulated_gpu(), pytest.raises(ConfigError, match="at the end of a prompt"):
+
+
+@pytest.mark.usefixtures("broken_head")
+def test_a_product_that_depends_on_the_number_of_rows_starts_no_exact_model(tiny: Path) -> None:
+    with (
+        simulated_gpu(),
+        pytest.raises(
+            ConfigError,
+            match=r"at the end of a prompt .*\(products: head of \d+ x \d+\): choose 'fast'",
+        ),
+    ):
         load_runner(tiny, dtype="float32", threads=1, num_pages=30, gpu_arithmetic="exact")
+
+
+@pytest.mark.usefixtures("broken_head")
+def test_where_exactness_was_not_asked_for_a_faulty_product_makes_arithmetic_fast(
+    tiny: Path,
+) -> None:
+    lines: list[str] = []
+    with simulated_gpu():
+        runner = load_runner(tiny, dtype="float32", threads=1, num_pages=30, progress=lines.append)
+    assert not runner.exact
+    assert runner.why_fast is not None
+    assert "head of" in runner.why_fast
+    assert "/fast/" in runner.numeric_fingerprint
+    assert lines.count("reading weights") == 2
+    assert any(line.startswith("reading weights again for fast arithmetic: ") for line in lines)

@@ -25,7 +25,7 @@ from spectrie.model.operators import Operators, OperatorSettings
 from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.runner import Runner, RunnerInfo
-from spectrie.model.runner.self_check import check_rows
+from spectrie.model.runner.self_check import differing_form, differing_products
 from spectrie_kernels import MAX_TREE_ROWS, AttentionTiles
 
 __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
@@ -33,7 +33,9 @@ __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Options that must be equal on every rank of a model; see `spectrie.model.load_runner`."""
+    """Options that must be equal on every rank of a model; see `spectrie.model.load_runner`. With an
+    arithmetic that is `exact` or `fast`, `why_fast` says why it is not the first, if none was asked for by
+    name."""
 
     folder: Path
     dtype: str
@@ -44,6 +46,7 @@ class LoadOptions:
     kv_memory_bytes: int | None
     max_context: int | None
     max_batch_rows: int
+    why_fast: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Loaded:
         measurements: Results of measurements on this machine.
         threads: Threads that share a forward in this process.
         group: The ranks; None for a single one.
+        differing: Names the products in which a row depends on the others, on a GPU that should be exact.
     """
 
     decoder: Decoder | CpuDecoder
@@ -72,6 +76,7 @@ class Loaded:
     measurements: Measurements
     threads: int
     group: Group | None
+    differing: Callable[[], list[str]] = list
 
 
 def load(
@@ -85,23 +90,45 @@ def load(
     if tensor_parallel < 1:
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
     device = _device(options.device)
-    _check_arithmetic(options.gpu_arithmetic, device, tensor_parallel)
     dtype = str(_dtype(options.dtype, device)).removeprefix("torch.")
-    options = replace(options, dtype=dtype, device=device)
+    is_asked = options.gpu_arithmetic == "exact"
+    options = _with_arithmetic(replace(options, dtype=dtype, device=device), tensor_parallel)
     if tensor_parallel == 1:
-        loaded = assemble(options, progress=progress)
-        runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
+        runner = _load_alone(options, is_asked, progress)
     else:
         runner = _load_ranks(options, tensor_parallel, rank_timeout_s, progress)
-    if runner.exact and runner.info.on_gpu:
-        if progress is not None:
-            progress("checking that rows do not change one another's bits")
-        check_rows(runner)
     if options.threads is None and device == "cpu":
         if progress is not None:
             progress("choosing the number of threads")
         runner.choose_threads(max(1, machine.num_cores() // tensor_parallel))
     return runner
+
+
+def _load_alone(
+    options: LoadOptions, is_asked: bool, progress: Callable[[str], None] | None
+) -> Runner:
+    """Loads a model into this process; where exact arithmetic turns out not to be, and was not asked for by
+    name, with that of `fast`."""
+    loaded = assemble(options, progress=progress)
+    runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
+    if not (runner.exact and runner.info.on_gpu):
+        return runner
+    if progress is not None:
+        progress("checking that rows do not change one another's bits")
+    form = differing_form(runner, is_asked=is_asked)
+    if form is None:
+        return runner
+    products = ", ".join(loaded.differing()) or "none of the products, so attention or a norm"
+    why = f"the logits of a row {form} have other bytes than those of the row alone (products: {products})"
+    if is_asked:
+        raise ConfigError(
+            f"gpu_arithmetic is 'exact', but on {runner.device_name} {why}: choose 'fast', and please "
+            "report this"
+        )
+    if progress is not None:
+        progress(f"reading weights again for fast arithmetic: {why}")
+    del runner, loaded
+    return _load_alone(replace(options, gpu_arithmetic="fast", why_fast=why), False, progress)
 
 
 def _load_ranks(
@@ -156,8 +183,6 @@ def assemble(
     size = 1 if seat is None else seat.size
     on_cpu = options.device == "cpu"
     exact_gpu = not on_cpu and options.gpu_arithmetic == "exact"
-    if exact_gpu and config.mixture is not None:
-        raise ConfigError(_refused("a mixture of experts"))
     place = _Place(
         torch.device("cpu") if on_cpu else gpu.device(0 if seat is None else seat.rank),
         _dtype(options.dtype, options.device),
@@ -212,7 +237,10 @@ def assemble(
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, place, cache, size)
-    return Loaded(decoder, info, place.measurements, team, group)
+    differing: Callable[[], list[str]] = list
+    if isinstance(parts, DecoderWeights):
+        differing = partial(differing_products, parts)
+    return Loaded(decoder, info, place.measurements, team, group, differing)
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
@@ -272,22 +300,36 @@ def _device(name: str) -> str:
     return "cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu"
 
 
-def _check_arithmetic(name: str, device: str, ranks: int) -> None:
-    if name not in ("exact", "fast"):
-        raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: exact, fast")
-    if name == "exact" and device == "cuda":
-        if ranks > 1:
-            raise ConfigError(_refused("a model on several GPUs"))
-        if gpu.compiler() is None:
-            raise ConfigError(_refused("a model without Triton, which is not installed"))
-
-
-def _refused(what: str) -> str:
-    return (
+def _with_arithmetic(options: LoadOptions, ranks: int) -> LoadOptions:
+    """Returns options whose arithmetic is `exact` or `fast`, before anything of the weights is read."""
+    name = options.gpu_arithmetic
+    if name not in ("auto", "exact", "fast"):
+        raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: auto, exact, fast")
+    if name == "fast" or options.device == "cpu":
+        return replace(options, gpu_arithmetic="fast")
+    what = _without_exact_form(options.folder, ranks)
+    if what is None:
+        return replace(options, gpu_arithmetic="exact")
+    if name == "auto":
+        return replace(
+            options, gpu_arithmetic="fast", why_fast=f"{what} has no exact form on a GPU yet"
+        )
+    raise ConfigError(
         f"gpu_arithmetic is 'exact', which this build cannot compute on a GPU for {what}: choose 'fast' "
         "(each token is the model's own draw, but equal requests and seeds may get different "
         "answers), or device 'cpu', which is always exact"
     )
+
+
+def _without_exact_form(folder: Path, ranks: int) -> str | None:
+    """Returns what keeps a model on GPUs from being exact, if anything does."""
+    if ranks > 1:
+        return "a model on several GPUs"
+    if gpu.compiler() is None:
+        return "a model without Triton (which is not installed)"
+    if ModelConfig.from_folder(folder).mixture is not None:
+        return "a mixture of experts"
+    return None
 
 
 def _dtype(name: str, device: str) -> torch.dtype:
@@ -331,5 +373,6 @@ def _info(
         exact=on_cpu or options.gpu_arithmetic == "exact",
         can_speculate=True,
         ranks=ranks,
+        why_fast=options.why_fast,
         tile_rows=MAX_TREE_ROWS if on_cpu else _gpu_tile_rows(config, place.dtype),
     )

@@ -63,6 +63,7 @@ class RunnerInfo:
             not.
         ranks: Processes that share the model; they affect times, never bits.
         tile_rows: Rows of a request that read its cached tokens together.
+        why_fast: Why the arithmetic is fast where nobody asked for that by name.
     """
 
     vocabulary_size: int
@@ -81,6 +82,7 @@ class RunnerInfo:
     can_speculate: bool
     ranks: int = 1
     tile_rows: int = 1
+    why_fast: str | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -178,6 +180,11 @@ class Runner:
     def exact(self) -> bool:
         """Whether a row's logits are independent of the other rows, bit by bit."""
         return self.info.exact
+
+    @property
+    def why_fast(self) -> str | None:
+        """Why rows are not independent where nobody asked for that by name."""
+        return self.info.why_fast
 
     @property
     def can_speculate(self) -> bool:

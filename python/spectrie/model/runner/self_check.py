@@ -6,11 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+import spectrie_kernels
 from spectrie.errors import ConfigError
+from spectrie.model.decoder.decoder import DecoderWeights
+from spectrie.model.decoder.linear import ExactLinear, ExactSums
+from spectrie.model.decoder.mlp import Dense
+from spectrie.model.operators import Delta
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.runner import Runner
+from spectrie_kernels import PartialSums
 
-__all__ = ["check_rows", "same"]
+__all__ = ["differing_form", "differing_products", "same"]
 
 _PATH = 4
 """Rows whose logits are compared."""
@@ -22,17 +28,26 @@ _COMPANY = (1, 15, 31, 63, 64, 127)
 """Rows of another request in a step: to either side of the sizes that products are cut for."""
 
 
-def check_rows(runner: Runner) -> None:
+def differing_form(runner: Runner, *, is_asked: bool = True) -> str | None:
     """Compares the logits of rows alone with those of the same rows in other steps.
 
     Overwrites the cache's first pages: call it before serving.
 
+    Args:
+        runner: On a GPU, with exact arithmetic.
+        is_asked: Whether exactness was asked for by name.
+
+    Returns:
+        In which step the logits of a row have other bytes; None if they have the same in all.
+
     Raises:
-        ConfigError: Some logits differ; the message says where. Or the cache is too small to tell.
+        ConfigError: The cache is too small to tell, and exactness was asked for.
     """
     room = min(runner.max_context, runner.num_pages // 2 * runner.page_size)
     prompt = min(_PROMPT, room - 2 * _PATH)
     if prompt < 1:
+        if not is_asked:
+            return "beside others cannot be checked in so small a cache, and may"
         raise ConfigError(
             f"gpu_arithmetic is 'exact', which is checked with a context of {2 * _PATH + 1} tokens and "
             f"two such requests in the cache: the cache has {runner.num_pages} pages, max_context is "
@@ -42,10 +57,40 @@ def check_rows(runner: Runner) -> None:
     expected = check.alone()
     for form, logits in check.forms():
         if not same(logits, expected[: len(logits)]):
-            raise ConfigError(
-                f"gpu_arithmetic is 'exact', but on {runner.device_name} the logits of a row {form} "
-                "have other bytes than those of the row alone: choose 'fast', and please report this"
-            )
+            return form
+    return None
+
+
+@torch.inference_mode()
+def differing_products(weights: DecoderWeights) -> list[str]:
+    """Returns the products, by name and shape, in which the bytes of a row depend on the rows beside it."""
+    layer = weights.layers[0]
+    products = {"qkv": layer.qkv, "output": layer.output, "head": weights.head}
+    if isinstance(layer.mlp, Dense):
+        products |= {"gate_up": layer.mlp.gate_up, "down": layer.mlp.down}
+    found = []
+    for name, product in products.items():
+        if isinstance(product, ExactLinear | ExactSums) and _depends_on_company(product):
+            weight = product.weight
+            found.append(f"{name} of {weight.out_features} x {weight.in_features}")
+    return found
+
+
+def _depends_on_company(product: ExactLinear | ExactSums) -> bool:
+    values = product.weight.values
+    generator = torch.Generator(values.device).manual_seed(1)
+    shape = (1 + _COMPANY[-1], product.weight.in_features)
+    x = torch.randn(shape, generator=generator, device=values.device).to(values.dtype)
+    alone = _finished(product(x[:1]))
+    return any(not same(_finished(product(x[: 1 + n]))[:1], alone) for n in _COMPANY)
+
+
+def _finished(result: Delta) -> torch.Tensor:
+    if isinstance(result, PartialSums):
+        shape = result.values.shape[1:]
+        out = torch.empty(shape, dtype=torch.float32, device=result.values.device)
+        return spectrie_kernels.add_rank_sums(result.values, result.bias, out)
+    return result.float()
 
 
 def same(logits: torch.Tensor, expected: torch.Tensor) -> bool:

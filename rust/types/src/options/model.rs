@@ -27,10 +27,11 @@ rows! {
         .flag("dtype", RUNNERS);
     /// Arithmetic of a model on a GPU; on a CPU it is always exact.
     ///
-    /// `fast`: each token is the model's own draw, drafted or not, but equal requests and seeds may
-    /// get different answers. `exact`: equal answers, by kernels whose rows do not depend on one another,
-    /// which is checked at the start; not for mixtures of experts, nor on several GPUs.
-    gpu_arithmetic = Value::text("fast") => machine(Kind::Choice(&["exact", "fast"]))
+    /// `exact`: equal requests and seeds get equal answers, by kernels whose rows do not depend on one
+    /// another, which is checked at the start; not for mixtures of experts, nor on several GPUs. `fast`:
+    /// each token is the model's own draw, drafted or not, but answers may differ. `auto`: exact where
+    /// that is possible, else fast with a warning.
+    gpu_arithmetic = Value::text("auto") => machine(Kind::Choice(&["auto", "exact", "fast"]))
         .flag("gpu_arithmetic", RUNNERS);
     /// Threads per worker, or per rank of a worker.
     threads = Value::None => machine(at_least(1))
