@@ -58,8 +58,9 @@ def assert_serving(facts: dict[str, Any]) -> None:
         assert reply.status == 200
     with opener.open(f"http://{facts['http']}/metrics", timeout=10) as reply:
         lines = reply.read().decode().splitlines()
-    (up,) = [line for line in lines if line.startswith("spectrie_worker_up{")]
-    assert float(up.rpartition(" ")[2]) == 1.0
+    for name in ("up", "exact"):
+        (value,) = [line for line in lines if line.startswith(f"spectrie_worker_{name}{{")]
+        assert float(value.rpartition(" ")[2]) == 1.0
     with grpc.insecure_channel(facts["grpc"]) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)

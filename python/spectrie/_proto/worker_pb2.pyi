@@ -192,6 +192,7 @@ class Hello(_message.Message):
     EOS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     PROCESS_ID_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     """Version of the worker's package."""
@@ -205,6 +206,8 @@ class Hello(_message.Message):
     instance: _builtins.str
     """Stable for the life of one worker process."""
     process_id: _builtins.int
+    exact: _builtins.bool
+    """Whether equal requests and seeds get equal answers, whatever else is computed."""
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -225,10 +228,11 @@ class Hello(_message.Message):
         eos_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         instance: _builtins.str = ...,
         process_id: _builtins.int = ...,
+        exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "eos_token_ids", b"eos_token_ids", "features", b"features", "instance", b"instance", "model", b"model", "model_hash", b"model_hash", "numeric_fingerprint", b"numeric_fingerprint", "process_id", b"process_id", "protocol", b"protocol", "version", b"version", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "eos_token_ids", b"eos_token_ids", "exact", b"exact", "features", b"features", "instance", b"instance", "model", b"model", "model_hash", b"model_hash", "numeric_fingerprint", b"numeric_fingerprint", "process_id", b"process_id", "protocol", b"protocol", "version", b"version", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

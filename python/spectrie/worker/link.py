@@ -188,6 +188,7 @@ class RouterLink:
                 eos_token_ids=list(runner.eos_token_ids),
                 instance=self._instance,
                 process_id=os.getpid(),
+                exact=runner.exact,
             )
         )
         for chunk in artifact_chunks(host.folder):

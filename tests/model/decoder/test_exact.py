@@ -51,4 +51,4 @@ def test_a_row_has_the_same_bytes_in_every_step(name: str, tmp_path: Path) -> No
 
 def test_products_that_add_otherwise_in_company_start_no_exact_model(tmp_path: Path) -> None:
     said = started("llama_tied_bias", tmp_path, "by_company")
-    assert "have other bytes than those of the row alone: choose 'fast'" in said
+    assert "have other bytes than those of the row alone" in said

@@ -81,6 +81,9 @@ pub struct Hello {
     pub instance: ::prost::alloc::string::String,
     #[prost(int64, tag = "11")]
     pub process_id: i64,
+    /// Whether equal requests and seeds get equal answers, whatever else is computed.
+    #[prost(bool, tag = "12")]
+    pub exact: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Capacity {

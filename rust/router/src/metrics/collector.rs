@@ -36,6 +36,7 @@ pub struct Metrics {
     kv_usage: Family<WorkerLabels, Amount>,
     trie_bytes: Family<WorkerLabels, Gauge>,
     up: Family<WorkerLabels, Gauge>,
+    exact: Family<WorkerLabels, Gauge>,
     step_age: Family<WorkerLabels, Amount>,
     requests: Family<RouteLabels, Counter>,
     rejected: Family<ReasonLabel, Counter>,
@@ -89,6 +90,7 @@ impl Metrics {
             kv_usage: all.add("kv_usage_ratio", Family::default()),
             trie_bytes: all.add("trie_bytes", Family::default()),
             up: all.add("worker_up", Family::default()),
+            exact: all.add("worker_exact", Family::default()),
             step_age: all.add("worker_last_step_age_seconds", Family::default()),
             requests: {
                 let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
@@ -175,8 +177,11 @@ impl Metrics {
         self.learn_dropped.inc_by(count as u64);
     }
 
-    pub(crate) fn worker_joined(&self, model: &str, worker: &str) {
-        self.up.get_or_create(&worker_labels(model, worker)).set(1);
+    /// Notes a worker that is ready; `is_exact` says whether its arithmetic is.
+    pub(crate) fn worker_joined(&self, model: &str, worker: &str, is_exact: bool) {
+        let labels = worker_labels(model, worker);
+        self.up.get_or_create(&labels).set(1);
+        self.exact.get_or_create(&labels).set(is_exact.into());
         let mut seen = lock(&self.seen_models);
         let joined = seen.entry(model.to_owned()).or_default();
         *joined += 1;
@@ -190,7 +195,13 @@ impl Metrics {
         let labels = worker_labels(model, worker);
         self.drafting.worker_left(&labels, instance);
         lock(&self.steps).remove(&(model.to_owned(), worker.to_owned()));
-        for gauge in [&self.running, &self.waiting, &self.trie_bytes, &self.up] {
+        for gauge in [
+            &self.running,
+            &self.waiting,
+            &self.trie_bytes,
+            &self.up,
+            &self.exact,
+        ] {
             gauge.remove(&labels);
         }
         for gauge in [&self.kv_usage, &self.step_age] {

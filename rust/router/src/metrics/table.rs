@@ -10,6 +10,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("trie_bytes", "Bytes of draft memory"),
     ("worker_up", "1 while the worker is ready"),
     (
+        "worker_exact",
+        "1 if equal requests and seeds get equal answers, 0 with fast arithmetic",
+    ),
+    (
         "worker_last_step_age_seconds",
         "Time since the worker's last step, 0 when idle",
     ),
@@ -192,8 +196,8 @@ mod tests {
             dropped_tokens: vec![1],
             ..Load::default()
         };
-        metrics.worker_joined("m", "w0");
-        metrics.worker_joined("m", "w1");
+        metrics.worker_joined("m", "w0", true);
+        metrics.worker_joined("m", "w1", false);
         metrics.load("m", "w1", "process", &load);
         metrics.request("Generate", "Ok");
         metrics.rejected(&RequestError::invalid("field", "bad"));

@@ -123,7 +123,7 @@ async fn load(
     context.registry.join(model, worker.clone())?;
     context
         .metrics
-        .worker_joined(&worker.hello.model, &worker.id);
+        .worker_joined(&worker.hello.model, &worker.id, worker.hello.exact);
     tracing::info!(worker = %worker.id, model = %worker.hello.model,
         fingerprint = %worker.hello.numeric_fingerprint, "worker ready");
     Ok(())
