@@ -35,6 +35,8 @@ class Source(IntEnum):
     CORPUS = 5
     RECYCLED = 6
     GRAMMAR = 7
+    HEAD = 8
+    DRAFT_MODEL = 9
 
     @property
     def label(self) -> str:

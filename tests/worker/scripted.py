@@ -14,7 +14,8 @@ import torch
 
 from spectrie._proto import worker_pb2, worker_pb2_grpc
 from spectrie.model.plan import StepResult
-from spectrie.model.runner.runner import ContextCost
+from spectrie.model.runner.drafting import DrafterInfo
+from spectrie.model.runner.info import ContextCost
 
 __all__ = ["EOS_ID", "WAIT_S", "CountingRunner", "Hub"]
 
@@ -30,6 +31,7 @@ class CountingRunner:
     eos_token_ids = (EOS_ID,)
     bigram_prefix = ()
     max_context = 256
+    max_batch_rows = 512
     num_pages = 64
     page_size = 16
     dtype_name = "float32"
@@ -41,6 +43,8 @@ class CountingRunner:
     why_fast: str | None = None
     can_speculate = True
     native = None
+    device_shape = None
+    drafter: DrafterInfo | None = None
 
     def __init__(self) -> None:
         self.gate: Callable[[], None] = lambda: None

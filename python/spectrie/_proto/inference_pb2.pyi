@@ -68,6 +68,10 @@ class _SourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Source.ValueTy
     SOURCE_CORPUS: _Source.ValueType  # 5
     SOURCE_RECYCLED: _Source.ValueType  # 6
     SOURCE_GRAMMAR: _Source.ValueType  # 7
+    SOURCE_HEAD: _Source.ValueType  # 8
+    """A head that drafts from the model's features."""
+    SOURCE_DRAFT_MODEL: _Source.ValueType  # 9
+    """A smaller model."""
 
 class Source(_Source, metaclass=_SourceEnumTypeWrapper):
     """Where an emitted token came from."""
@@ -81,6 +85,10 @@ SOURCE_SHARED: Source.ValueType  # 4
 SOURCE_CORPUS: Source.ValueType  # 5
 SOURCE_RECYCLED: Source.ValueType  # 6
 SOURCE_GRAMMAR: Source.ValueType  # 7
+SOURCE_HEAD: Source.ValueType  # 8
+"""A head that drafts from the model's features."""
+SOURCE_DRAFT_MODEL: Source.ValueType  # 9
+"""A smaller model."""
 Global___Source: _TypeAlias = Source  # noqa: Y015
 
 class _FinishReason:

@@ -936,6 +936,11 @@ class Load(_message.Message):
     NET_GAIN_HIGH_FIELD_NUMBER: _builtins.int
     LOST_CORPUS_BLOCKS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
+    HEAD_LEVELS_FIELD_NUMBER: _builtins.int
+    HEAD_ROWS_FIELD_NUMBER: _builtins.int
+    HEAD_GAIN_FIELD_NUMBER: _builtins.int
+    HEAD_GAIN_LOW_FIELD_NUMBER: _builtins.int
+    HEAD_GAIN_HIGH_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     waiting: _builtins.int
     pages_used: _builtins.int
@@ -983,6 +988,15 @@ class Load(_message.Message):
     """Blocks of 64 KiB of the loaded corpora that were found damaged or cut off."""
     snapshot_written_bytes: _builtins.int
     """Bytes written to snapshots of draft memory."""
+    head_levels: _builtins.int
+    """Levels and rows that a drafter of the runner's was asked."""
+    head_rows: _builtins.int
+    head_gain: _builtins.float
+    """Tokens per millisecond of steps that may ask it over those held out from it alone, and the ends of its 95 %
+    interval; absent until enough were.
+    """
+    head_gain_low: _builtins.float
+    head_gain_high: _builtins.float
     @_builtins.property
     def calibration(self) -> _containers.RepeatedCompositeFieldContainer[Global___CalibrationBin]:
         """Index = tenth of expected acceptance."""
@@ -1037,17 +1051,34 @@ class Load(_message.Message):
         net_gain_high: _builtins.float | None = ...,
         lost_corpus_blocks: _builtins.int = ...,
         snapshot_written_bytes: _builtins.int = ...,
+        head_levels: _builtins.int = ...,
+        head_rows: _builtins.int = ...,
+        head_gain: _builtins.float | None = ...,
+        head_gain_low: _builtins.float | None = ...,
+        head_gain_high: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain", "_head_gain_high", b"_head_gain_high", "_head_gain_low", b"_head_gain_low", "_net_gain", b"_net_gain", "_net_gain_high", b"_net_gain_high", "_net_gain_low", b"_net_gain_low", "accepted_by_source", b"accepted_by_source", "accepted_tokens", b"accepted_tokens", "calibration", b"calibration", "choices_right", b"choices_right", "choices_total", b"choices_total", "corpus_bytes", b"corpus_bytes", "draft_seconds", b"draft_seconds", "drafted_tokens", b"drafted_tokens", "dropped_tokens", b"dropped_tokens", "evicted_tokens", b"evicted_tokens", "expected_accepted", b"expected_accepted", "generated_tokens", b"generated_tokens", "head_gain", b"head_gain", "head_gain_high", b"head_gain_high", "head_gain_low", b"head_gain_low", "head_levels", b"head_levels", "head_rows", b"head_rows", "holdout_ms", b"holdout_ms", "holdout_steps", b"holdout_steps", "holdout_tokens", b"holdout_tokens", "learn_seconds", b"learn_seconds", "lost_corpus_blocks", b"lost_corpus_blocks", "memory_bytes", b"memory_bytes", "memory_tokens", b"memory_tokens", "net_gain", b"net_gain", "net_gain_high", b"net_gain_high", "net_gain_low", b"net_gain_low", "offered_ms", b"offered_ms", "offered_steps", b"offered_steps", "offered_tokens", b"offered_tokens", "pages_cached", b"pages_cached", "pages_total", b"pages_total", "pages_used", b"pages_used", "preemptions", b"preemptions", "prefix_hit_tokens", b"prefix_hit_tokens", "prefix_query_tokens", b"prefix_query_tokens", "prompt_tokens", b"prompt_tokens", "recycling", b"recycling", "running", b"running", "snapshot_written_bytes", b"snapshot_written_bytes", "steps", b"steps", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__head_gain: _TypeAlias = _typing.Literal["head_gain"]  # noqa: Y015
+    _WhichOneofArgType__head_gain: _TypeAlias = _typing.Literal["_head_gain", b"_head_gain"]  # noqa: Y015
+    _WhichOneofReturnType__head_gain_high: _TypeAlias = _typing.Literal["head_gain_high"]  # noqa: Y015
+    _WhichOneofArgType__head_gain_high: _TypeAlias = _typing.Literal["_head_gain_high", b"_head_gain_high"]  # noqa: Y015
+    _WhichOneofReturnType__head_gain_low: _TypeAlias = _typing.Literal["head_gain_low"]  # noqa: Y015
+    _WhichOneofArgType__head_gain_low: _TypeAlias = _typing.Literal["_head_gain_low", b"_head_gain_low"]  # noqa: Y015
     _WhichOneofReturnType__net_gain: _TypeAlias = _typing.Literal["net_gain"]  # noqa: Y015
     _WhichOneofArgType__net_gain: _TypeAlias = _typing.Literal["_net_gain", b"_net_gain"]  # noqa: Y015
     _WhichOneofReturnType__net_gain_high: _TypeAlias = _typing.Literal["net_gain_high"]  # noqa: Y015
     _WhichOneofArgType__net_gain_high: _TypeAlias = _typing.Literal["_net_gain_high", b"_net_gain_high"]  # noqa: Y015
     _WhichOneofReturnType__net_gain_low: _TypeAlias = _typing.Literal["net_gain_low"]  # noqa: Y015
     _WhichOneofArgType__net_gain_low: _TypeAlias = _typing.Literal["_net_gain_low", b"_net_gain_low"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__head_gain) -> _WhichOneofReturnType__head_gain | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__head_gain_high) -> _WhichOneofReturnType__head_gain_high | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__head_gain_low) -> _WhichOneofReturnType__head_gain_low | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__net_gain) -> _WhichOneofReturnType__net_gain | None: ...
     @_typing.overload

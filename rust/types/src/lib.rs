@@ -5,6 +5,7 @@ mod finish_kind;
 pub mod limits;
 mod named;
 pub mod options;
+mod packed_section;
 mod recycle;
 pub mod seed;
 pub mod sizes;
@@ -14,6 +15,7 @@ mod unknown_name;
 
 pub use drop_reason::{DropReason, NUM_DROP_REASONS};
 pub use finish_kind::FinishKind;
+pub use packed_section::{PackedSection, PackedWork};
 pub use recycle::Recycle;
 pub use source::{NUM_SOURCES, Source};
 pub use speculation_mode::SpeculationMode;

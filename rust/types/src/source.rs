@@ -1,14 +1,14 @@
 //! Where a token came from.
 
 /// Numbers of sources, 0 (unspecified) included: the length of a table that is indexed by them.
-pub const NUM_SOURCES: usize = 8;
+pub const NUM_SOURCES: usize = 10;
 
 crate::named::named! {
     /// The source a drafted (or emitted) token is credited to.
     ///
     /// The numbers are those of `Source` in `proto/spectrie/v1/inference.proto`. Credit is
     /// exclusive: a token that several sources proposed belongs to the first of prediction,
-    /// request, shared, corpus, recycled.
+    /// request, shared, corpus, recycled, head, draft model.
     #[derive(PartialOrd, Ord)]
     pub enum Source: u8 {
         /// The model alone: no draft carried the token.
@@ -25,11 +25,15 @@ crate::named::named! {
         Recycled = 6 => "recycled",
         /// Tokens a grammar forces.
         Grammar = 7 => "grammar",
+        /// A head that drafts from the model's features.
+        Head = 8 => "head",
+        /// A smaller model.
+        DraftModel = 9 => "draft_model",
     }
 }
 
 impl Source {
-    /// The source of a number; `None` for 0 and above 7.
+    /// The source of a number; `None` for 0 and above 9.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         let index = usize::from(number).checked_sub(1)?;

@@ -520,6 +520,10 @@ pub enum Source {
     Corpus = 5,
     Recycled = 6,
     Grammar = 7,
+    /// A head that drafts from the model's features.
+    Head = 8,
+    /// A smaller model.
+    DraftModel = 9,
 }
 impl Source {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -536,6 +540,8 @@ impl Source {
             Self::Corpus => "SOURCE_CORPUS",
             Self::Recycled => "SOURCE_RECYCLED",
             Self::Grammar => "SOURCE_GRAMMAR",
+            Self::Head => "SOURCE_HEAD",
+            Self::DraftModel => "SOURCE_DRAFT_MODEL",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -549,6 +555,8 @@ impl Source {
             "SOURCE_CORPUS" => Some(Self::Corpus),
             "SOURCE_RECYCLED" => Some(Self::Recycled),
             "SOURCE_GRAMMAR" => Some(Self::Grammar),
+            "SOURCE_HEAD" => Some(Self::Head),
+            "SOURCE_DRAFT_MODEL" => Some(Self::DraftModel),
             _ => None,
         }
     }

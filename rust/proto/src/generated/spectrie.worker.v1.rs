@@ -436,6 +436,19 @@ pub struct Load {
     /// Bytes written to snapshots of draft memory.
     #[prost(uint64, tag = "38")]
     pub snapshot_written_bytes: u64,
+    /// Levels and rows that a drafter of the runner's was asked.
+    #[prost(uint64, tag = "39")]
+    pub head_levels: u64,
+    #[prost(uint64, tag = "40")]
+    pub head_rows: u64,
+    /// Tokens per millisecond of steps that may ask it over those held out from it alone, and the ends of its 95 %
+    /// interval; absent until enough were.
+    #[prost(double, optional, tag = "41")]
+    pub head_gain: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "42")]
+    pub head_gain_low: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "43")]
+    pub head_gain_high: ::core::option::Option<f64>,
 }
 /// Draft tokens whose parent was accepted, by expected acceptance.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

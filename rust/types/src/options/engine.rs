@@ -58,13 +58,16 @@ options! {
     /// Whether a background thread does work that the next plan does not need, and admits requests,
     /// while a forward runs.
     overlap: bool = false => fact(Kind::Flag);
+    /// Maximum threads that draft for different requests between two forwards, where there is enough to
+    /// do. Results do not depend on it.
+    draft_threads: usize = 1 => fact(integer(1, 64)).unit("threads");
     /// Maximum requests held, running and waiting; `submit` refuses more.
     max_held: usize = 4096 => internal(integer(1, MOST)).unit("requests");
     /// Maximum memory of prompts that wait, 4 bytes a token; further requests are refused. One
     /// request may always wait.
     waiting_bytes: usize = 256 << 20 => scheduling(Kind::Size).flag("waiting_memory", WORKERS);
     /// Maximum rows of one step.
-    max_batch_rows: usize = 512 => internal(integer(1, MOST)).unit("rows");
+    max_batch_rows: usize = 512 => fact(integer(1, MOST)).unit("rows");
     /// Tokens by which each running request is expected to grow before others end; a request is
     /// admitted while all have room for them.
     lookahead_tokens: usize = 64 => internal(integer(0, MOST)).unit("tokens");
@@ -72,8 +75,7 @@ options! {
     holdout_every: u64 = 100 => internal(at_least(0)).unit("steps");
 
     /// Maximum prompt tokens computed in one step, over all requests.
-    chunk_tokens: usize = 256 => scheduling(integer(1, MOST))
-        .flag("chunk_tokens", WORKERS).flag_range(16.0, 8192.0).unit("tokens").keyword();
+    chunk_tokens: usize = 256 => fact(integer(1, MOST)).unit("tokens");
     /// Maximum time of a step that computes prompts while other requests generate.
     ///
     /// The prompts' share of the step shrinks to keep it, by the measured costs, down to one page.

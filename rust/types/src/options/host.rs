@@ -21,7 +21,14 @@ rows! {
 
     /// Maximum requests running at once.
     max_running = Value::None => OptionRow::new(Group::Machine, at_least(1))
-        .flag("max_running", WORKERS).flag_range(1.0, 4096.0).shown("by free memory").unit("requests").keyword();
+        .flag("max_running", WORKERS).flag_range(1.0, 4096.0).shown("by device and free memory").unit("requests").keyword();
+    /// Maximum prompt tokens computed in one step, over all requests.
+    chunk_tokens = Value::None => OptionRow::new(Group::Machine, at_least(1))
+        .flag("chunk_tokens", WORKERS).flag_range(16.0, 8192.0)
+        .shown("256, on a GPU 2048").unit("tokens").keyword();
+    /// Maximum rows of one step.
+    max_batch_rows = Value::None => OptionRow::new(Group::Engine, at_least(1))
+        .shown("512, on a GPU 4096").unit("rows");
     /// Insert text on a background thread while the model runs; auto: if a core is free.
     overlap = Value::text("off")
         => OptionRow::new(Group::Speculation, Kind::Choice(&["auto", "on", "off"]))

@@ -28,11 +28,17 @@ rows! {
     /// Arithmetic of a model on a GPU; on a CPU it is always exact.
     ///
     /// `exact`: equal requests and seeds get equal answers, by kernels whose rows do not depend on one
-    /// another, which is checked at the start; not for mixtures of experts, nor on several GPUs. `fast`:
-    /// each token is the model's own draw, drafted or not, but answers may differ. `auto`: exact where
-    /// that is possible, else fast with a warning.
+    /// another, which is checked at the start; not on several GPUs. `fast`: each token is the model's own
+    /// draw, drafted or not, but answers may differ. `auto`: exact where that is possible, else fast with a
+    /// warning.
     gpu_arithmetic = Value::text("auto") => machine(Kind::Choice(&["auto", "exact", "fast"]))
         .flag("gpu_arithmetic", RUNNERS);
+    /// Folder of a drafter that was trained for the model, such as an EAGLE-3 head; mtp: the layer for multi-token
+    /// prediction in the model's own folder; auto: that layer if there is one; off: none.
+    ///
+    /// On a CPU, in one process per worker. Tokens do not depend on it.
+    drafter = Value::text("off") => machine(Kind::Text("PATH"))
+        .flag("drafter", RUNNERS);
     /// Threads per worker, or per rank of a worker.
     threads = Value::None => machine(at_least(1))
         .flag("threads", RUNNERS).flag_range(1.0, 1024.0).shown("measured once");
