@@ -3,27 +3,47 @@
 use std::collections::HashMap;
 
 /// Tokens seen so far, for penalties: occurrences in the output, 0 for tokens of the prompt alone.
+///
+/// Each token has a place, so that all of them are read in a row: at every draw, and for a device.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    counts: HashMap<u32, u32>,
+    tokens: Vec<u32>,
+    counts: Vec<u32>,
+    places: HashMap<u32, usize>,
 }
 
 impl History {
     /// A history with nothing but a prompt.
     pub fn new(prompt: &[u32]) -> Self {
-        Self {
-            counts: prompt.iter().map(|&token| (token, 0)).collect(),
+        let mut history = Self::default();
+        for &token in prompt {
+            history.place(token);
         }
+        history
     }
 
     /// Counts an output token.
     pub fn push(&mut self, token: u32) {
-        *self.counts.entry(token).or_insert(0) += 1;
+        let place = self.place(token);
+        self.counts[place] += 1;
     }
 
-    /// Each token of prompt and output once, with its occurrences in the output.
-    pub fn counts(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.counts.iter().map(|(&token, &count)| (token, count))
+    /// Each token of prompt and output once, in the order in which they came.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// How often each of [`Self::tokens`] occurs in the output.
+    pub fn counts(&self) -> &[u32] {
+        &self.counts
+    }
+
+    fn place(&mut self, token: u32) -> usize {
+        *self.places.entry(token).or_insert_with(|| {
+            self.tokens.push(token);
+            self.counts.push(0);
+            self.tokens.len() - 1
+        })
     }
 }
 
@@ -54,11 +74,11 @@ mod tests {
 
     #[test]
     fn tokens_of_the_prompt_alone_have_no_occurrences() {
-        let mut history = History::new(&[3, 3, 8]);
-        history.push(8);
-        history.push(8);
-        let mut counts: Vec<(u32, u32)> = history.counts().collect();
-        counts.sort_unstable();
-        assert_eq!(counts, [(3, 0), (8, 2)]);
+        let mut history = History::new(&[8, 3, 8]);
+        history.push(3);
+        history.push(5);
+        history.push(3);
+        assert_eq!(history.tokens(), [8, 3, 5]);
+        assert_eq!(history.counts(), [0, 2, 1]);
     }
 }

@@ -23,7 +23,8 @@ mod typical;
 
 pub use error::SamplingError;
 pub use grammar::{
-    ForcedTokens, Grammar, GrammarCompiler, GrammarCursor, GrammarEnd, GrammarSpec, GrammarState,
+    AllowedTokens, ForcedTokens, Grammar, GrammarCompiler, GrammarCursor, GrammarEnd, GrammarSpec,
+    GrammarState,
 };
 pub use history::{History, completions};
 pub use logprobs::TokenLogprobs;

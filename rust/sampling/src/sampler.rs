@@ -305,7 +305,7 @@ fn adjust(row: &mut [f32], draw: &Draw<'_>) {
         row[token as usize] += bias;
     }
     if let Some(history) = draw.history {
-        for (token, count) in history.counts() {
+        for (&token, &count) in history.tokens().iter().zip(history.counts()) {
             let logit = &mut row[token as usize];
             let repetition = parameters.repetition_penalty;
             *logit = if *logit > 0.0 {

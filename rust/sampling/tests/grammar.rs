@@ -1,6 +1,8 @@
 //! What lexers take while answers go on under grammars made to make them large.
 
-use spectrie_sampling::{Grammar, GrammarCompiler, GrammarCursor, GrammarSpec, GrammarState};
+use spectrie_sampling::{
+    AllowedTokens, Grammar, GrammarCompiler, GrammarCursor, GrammarSpec, GrammarState,
+};
 
 /// The first token ends an answer.
 const TOKENS: [&str; 14] = [
@@ -128,4 +130,45 @@ fn an_answer_goes_on_after_more_states_than_one_lexer_may_take() {
         text.extend(TOKENS[token as usize].bytes());
         state.push(&[token]);
     }
+}
+
+#[test]
+fn a_cursor_ahead_of_an_answer_allows_what_the_answer_would_be_allowed_there() {
+    let mut num_compared = 0;
+    let patterns = ["(ab|ba){2,6}(c9)?", "[a-e]{3,40}9*", "(bcd|b[a-e]*)9"];
+    for (pattern, heeds_eos) in patterns
+        .iter()
+        .flat_map(|pattern| [(pattern, true), (pattern, false)])
+    {
+        let grammar = compile(pattern);
+        let mut lottery = Lottery(7);
+        for _ in 0..40 {
+            let (mut cursor, mut answer) = (grammar.cursor(), Vec::new());
+            while answer.len() < 12 {
+                let mut state = GrammarState::new(grammar.clone(), heeds_eos);
+                state.push(&answer);
+                let expected = state.prepare().is_ok().then(|| state.allowed()).flatten();
+                let allowed = cursor.allowed(heeds_eos).unwrap();
+                assert_eq!(
+                    allowed.as_ref().map(AllowedTokens::words),
+                    expected,
+                    "{answer:?}"
+                );
+                num_compared += 1;
+                let follows = follows(&mut state);
+                if follows.is_empty() {
+                    break;
+                }
+                if lottery.below(4) == 0 && !answer.is_empty() {
+                    cursor.step_back().unwrap();
+                    answer.pop();
+                    continue;
+                }
+                let token = follows[lottery.below(follows.len())];
+                cursor.step(token).unwrap();
+                answer.push(token);
+            }
+        }
+    }
+    assert!(num_compared > 1_000, "{num_compared}");
 }

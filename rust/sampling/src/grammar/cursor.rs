@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::Grammar;
-use super::machine::Machine;
+use super::allowed::AllowedTokens;
+use super::machine::{Machine, Mask};
 use super::place::Place;
 
 /// A place in a grammar that belongs to drafts alone. After an error it is of no use.
@@ -65,6 +66,23 @@ impl GrammarCursor {
         }
         let token = vocabulary.first_of(token);
         self.place.ask(|machine| machine.allows(token))
+    }
+
+    /// What an answer that came here may draw, as [`GrammarState`](super::GrammarState) says it of
+    /// one that does; `None` where it would be over. It `heeds_eos` if tokens of this kind end it.
+    ///
+    /// # Errors
+    /// What the grammar library says.
+    pub fn allowed(&mut self, heeds_eos: bool) -> Result<Option<AllowedTokens>, String> {
+        Ok(match self.place.ask(Machine::mask)? {
+            Mask::Tokens(mask) => AllowedTokens::new(mask, self.place.vocabulary(), heeds_eos),
+            Mask::Nothing => None,
+        })
+    }
+
+    /// Whether `token` ends an answer.
+    pub fn is_eos(&self, token: u32) -> bool {
+        self.place.vocabulary().is_eos(token)
     }
 
     /// What must follow.

@@ -6,6 +6,7 @@
 //! An answer, and the drafts of an answer, each follow the grammar in a machine of their own: how
 //! far one gets within the library's limits depends on no other.
 
+mod allowed;
 mod cache;
 mod compiler;
 mod cursor;
@@ -15,6 +16,7 @@ mod spec;
 mod state;
 mod vocabulary;
 
+pub use allowed::AllowedTokens;
 pub use compiler::GrammarCompiler;
 pub use cursor::{ForcedTokens, GrammarCursor};
 pub use spec::GrammarSpec;

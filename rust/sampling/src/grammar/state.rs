@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use llguidance::toktrie::SimpleVob;
-
 use super::Grammar;
+use super::allowed::AllowedTokens;
 use super::machine::{Machine, Mask};
 use super::place::Place;
 
@@ -25,7 +24,7 @@ pub enum GrammarEnd {
 pub struct GrammarState {
     place: Place,
     /// What may follow, once it was asked for.
-    mask: Option<SimpleVob>,
+    allowed: Option<AllowedTokens>,
     /// Whether a token that ends the answer may be drawn.
     heeds_eos: bool,
     end: Option<GrammarEnd>,
@@ -36,7 +35,7 @@ impl GrammarState {
     pub fn new(grammar: Grammar, heeds_eos: bool) -> Self {
         Self {
             place: Place::new(grammar),
-            mask: None,
+            allowed: None,
             heeds_eos,
             end: None,
         }
@@ -64,7 +63,7 @@ impl GrammarState {
         if self.end.is_some() {
             return;
         }
-        self.mask = None;
+        self.allowed = None;
         if !self.place.vocabulary().knows(token) {
             self.fail(&format!("token {token} is not in its vocabulary"));
             return;
@@ -96,9 +95,15 @@ impl GrammarState {
     /// # Errors
     /// None may, or it is unknown.
     pub fn prepare(&mut self) -> Result<(), GrammarEnd> {
-        if self.end.is_none() && self.mask.is_none() {
+        if self.end.is_none() && self.allowed.is_none() {
             match self.place.ask(Machine::mask) {
-                Ok(Mask::Tokens(mask)) => self.take_mask(mask),
+                Ok(Mask::Tokens(mask)) => {
+                    let vocabulary = self.place.vocabulary();
+                    self.allowed = AllowedTokens::new(mask, vocabulary, self.heeds_eos);
+                    if self.allowed.is_none() {
+                        self.end = Some(GrammarEnd::Complete);
+                    }
+                }
                 Ok(Mask::Nothing) => self.end = Some(GrammarEnd::Complete),
                 Err(message) => self.fail(&message),
             }
@@ -106,29 +111,9 @@ impl GrammarState {
         self.end.clone().map_or(Ok(()), Err)
     }
 
-    fn take_mask(&mut self, mut mask: SimpleVob) {
-        let vocabulary = self.place.vocabulary();
-        let eos = vocabulary.eos_token_ids();
-        let can_end = eos.iter().any(|&token| mask.is_allowed(token));
-        for &token in eos {
-            mask.disallow_token(token);
-        }
-        if mask.is_zero() {
-            self.end = Some(GrammarEnd::Complete);
-            return;
-        }
-        vocabulary.allow_twins(&mut mask);
-        if can_end && self.heeds_eos {
-            for &token in eos {
-                mask.allow_token(token);
-            }
-        }
-        self.mask = Some(mask);
-    }
-
     /// What may follow, after [`Self::prepare`]: bit `v % 32` of word `v / 32` for token `v`.
     pub fn allowed(&self) -> Option<&[u32]> {
-        self.mask.as_ref().map(SimpleVob::as_slice)
+        self.allowed.as_ref().map(AllowedTokens::words)
     }
 
     /// Bytes of its lexer, by the library's estimate.
