@@ -19,6 +19,7 @@ mod token;
 
 pub use config::{DraftConfig, DraftMode, MAX_DEPTH, MAX_MATCH, MemoryConfig};
 pub use draft::drafter::Drafter;
+pub use draft::inquiry::{Inquiry, MAX_NAMED};
 pub use draft::tree::{DraftNode, DraftTree};
 pub use error::TrieError;
 pub use namespaces::draft_memory::DraftMemory;

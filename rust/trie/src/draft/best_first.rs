@@ -11,6 +11,8 @@ use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence, Seen};
+use crate::score::head::{self, HeadScored};
+use crate::score::head_gains::Place;
 use crate::score::mixer::Mixer;
 use crate::score::scorer::{Scored, Scorer};
 use crate::sources::all::{AllSources, PREDICTION};
@@ -77,6 +79,8 @@ struct Expectation {
     /// Its candidates, as a range of [`Expectations::seen`].
     first: u32,
     last: u32,
+    /// What was expected with the answer of a drafter of the runner's.
+    head: Option<Box<HeadScored>>,
 }
 
 /// What a search expected of each node.
@@ -102,6 +106,8 @@ pub(crate) struct Trained<'a> {
     pub(crate) mixer: &'a Mixer,
     /// How right the scores have been.
     pub(crate) calibration: Calibration,
+    /// How right they have been with answers of a drafter of the runner's.
+    pub(crate) asked: Calibration,
 }
 
 /// What one search may take.
@@ -223,12 +229,21 @@ impl BestFirst {
             &mut builder.candidates,
             &mut expected.seen,
         );
+        let answer = node.asked.map(|index| sources.asked.answer(index));
+        let head = answer.map(|answer| {
+            let seen = &expected.seen.evidence[first as usize..];
+            head::mix(answer, &mut builder.candidates, seen, trained.mixer)
+        });
+        let trust = match &head {
+            Some(_) => trained.asked.trust(),
+            None => trained.calibration.trust(),
+        };
         expected.of_nodes[parent as usize] = Some(Expectation {
             scored,
             first,
             last: expected.seen.tokens.len() as u32,
+            head: head.map(Box::new),
         });
-        let trust = trained.calibration.trust();
         for candidate in &mut builder.candidates {
             let probability = Calibration::of_drafted(candidate.probability);
             candidate.probability = Calibration::scale(probability, trust);
@@ -270,12 +285,20 @@ impl Expectations {
         std::iter::zip(tokens.iter().copied(), evidence.iter().copied()).collect()
     }
 
-    /// Notes whether what was expected after `node` came with `token`; false where the node was not
-    /// scored.
-    pub(crate) fn label(&self, node: u32, token: TokenId, calibration: &mut Calibration) -> bool {
+    /// Notes whether what was expected after `node` came with `token`, in the second calibration what
+    /// was with an answer; false where the node was not scored.
+    pub(crate) fn label(
+        &self,
+        node: u32,
+        token: TokenId,
+        [calibration, asked]: [&mut Calibration; 2],
+    ) -> bool {
         let expectation = self.of(node);
         if let Some((scored, candidates, _)) = expectation {
             calibration.label(scored.mass, candidates.contains(&token));
+        }
+        if let Some(head) = self.head(node) {
+            asked.label(head.mass, head.names(token));
         }
         expectation.is_some()
     }
@@ -286,6 +309,25 @@ impl Expectations {
             let came = candidates.iter().map(|&candidate| candidate == token);
             scorer.learn(scored, evidence.iter().zip(came), mixer);
         }
+        if let Some(head) = self.head(node) {
+            head.learn(token, mixer);
+        }
+    }
+
+    fn head(&self, node: u32) -> Option<&HeadScored> {
+        self.of_nodes.get(node as usize)?.as_ref()?.head.as_deref()
+    }
+
+    /// Where a drafter of the runner's was asked, if `node` was scored with its answer. That may have been
+    /// forgotten since.
+    pub(crate) fn asked_at(&self, node: u32) -> Option<Place> {
+        Some(self.head(node)?.place)
+    }
+
+    /// The candidates of a node, if it was scored.
+    pub(crate) fn named(&self, node: u32) -> impl Iterator<Item = TokenId> {
+        let tokens = self.of(node).map_or(&[][..], |(_, tokens, _)| tokens);
+        tokens.iter().copied()
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::draft::best_first::{BestFirst, Bounds, Expectations, Trained};
 use crate::draft::corpus_order::CorpusOrder;
+use crate::draft::head::Head;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
@@ -51,13 +52,14 @@ pub struct Drafter {
     request: Text,
     prediction: Prediction,
     output_start: Option<usize>,
-    builder: TreeBuilder,
-    search: BestFirst,
+    pub(super) builder: TreeBuilder,
+    pub(super) search: BestFirst,
     /// Where its texts and its table have their bytes from.
     room: Arc<dyn Room>,
     recycled: GrowingTable,
     mixer: Mixer,
     calibration: Calibration,
+    pub(super) head: Head,
     /// The node of the last draft that the output has reached, while it follows the draft.
     reached: Option<u32>,
     /// Whether labels wait for [`Drafter::train`].
@@ -78,10 +80,9 @@ impl Drafter {
     /// Creates a drafter without text. Settings out of range are clamped: see
     /// [`DraftConfig::validate`]. Without `shared` it drafts from the request's own texts only.
     pub fn new(config: DraftConfig, shared: Option<Arc<SharedTrie>>) -> Self {
-        let weights = shared
-            .as_ref()
-            .and_then(|shared| shared.learned())
-            .map_or_else(Weights::default, |learned| learned.get(false));
+        let learned = shared.as_ref().and_then(|shared| shared.learned());
+        let weights = learned.map_or_else(Weights::default, |learned| learned.get(false));
+        let head = Head::new(learned);
         let room: Arc<dyn Room> = match &shared {
             Some(shared) => Arc::clone(shared) as Arc<dyn Room>,
             None => Arc::new(Unbounded),
@@ -99,6 +100,7 @@ impl Drafter {
             room,
             mixer: Mixer::new(weights),
             calibration: Calibration::default(),
+            head,
             reached: None,
             trains_later: false,
             labels: Vec::new(),
@@ -198,10 +200,15 @@ impl Drafter {
     fn label(&mut self, token: TokenId) {
         let Some(node) = self.reached else { return };
         let expected = &self.search.expected;
-        if expected.label(node, token, &mut self.calibration) {
+        let calibrations = [&mut self.calibration, &mut self.head.calibration];
+        if expected.label(node, token, calibrations) {
             self.labels.push((node, token));
         }
-        self.reached = self.builder.child(node, token);
+        let child = self.builder.child(node, token);
+        if let Some(place) = expected.asked_at(node) {
+            self.head.note(place, child.is_some());
+        }
+        self.reached = child;
     }
 
     /// Trains the scores with the output pushed since the last call. Takes a few microseconds per
@@ -258,6 +265,7 @@ impl Drafter {
             reads: &reads,
             recycled: [own_recycled.as_deref(), recycled.as_deref()],
             bigrams: bigrams.as_deref(),
+            asked: &self.head.asked,
         };
         self.first_block = text.as_deref().map_or(0, View::first_id);
         let adaptive = self.config.mode == DraftMode::Auto;
@@ -268,7 +276,8 @@ impl Drafter {
         };
         let context = context_of(self.request.tokens());
         self.visits = sources.collect(context, limits, &mut self.builder.occurrences);
-        self.builder.start(context, self.prediction.cursor());
+        let asked = self.head.asked.root().filter(|_| adaptive);
+        self.builder.start(context, self.prediction.cursor(), asked);
         if adaptive {
             self.builder.start_hints(&sources, context);
             let bounds = Bounds {
@@ -280,6 +289,7 @@ impl Drafter {
             let trained = Trained {
                 mixer: &self.mixer,
                 calibration: self.calibration,
+                asked: self.head.calibration,
             };
             self.search.search(
                 &mut self.builder,
@@ -377,6 +387,7 @@ impl Drop for Drafter {
         let shared = self.shared.as_ref().filter(|_| self.contributes);
         if let Some(learned) = shared.and_then(|shared| shared.learned()) {
             self.mixer.leave(learned);
+            self.head.leave(learned);
         }
     }
 }

@@ -4,5 +4,7 @@ pub(crate) mod best_first;
 pub(crate) mod corpus_order;
 pub(crate) mod drafter;
 pub(crate) mod fixed_modes;
+pub(crate) mod head;
+pub(crate) mod inquiry;
 pub(crate) mod tree;
 pub(crate) mod tree_builder;

@@ -27,6 +27,8 @@ pub(crate) struct ChosenNode {
     pub(crate) last: u32,
     /// The hints that its children inherit, once it was expanded.
     pub(crate) below: Inherited,
+    /// Its number among those that a drafter of the runner's answered.
+    pub(crate) asked: Option<u32>,
 }
 
 /// Chosen nodes, the root first and parents before children, with the occurrences behind them.
@@ -48,8 +50,13 @@ pub(crate) struct TreeBuilder {
 
 impl TreeBuilder {
     /// Starts again from the root, the last token of `context`, whose occurrences have been
-    /// collected.
-    pub(crate) fn start(&mut self, context: &[TokenId], cursor: Option<Cursor>) {
+    /// collected; `asked` is its number if a drafter of the runner's answered it.
+    pub(crate) fn start(
+        &mut self,
+        context: &[TokenId],
+        cursor: Option<Cursor>,
+        asked: Option<u32>,
+    ) {
         self.nodes.clear();
         self.before = context.len().checked_sub(2).map(|index| context[index]);
         self.nodes.push(ChosenNode {
@@ -62,6 +69,7 @@ impl TreeBuilder {
             first: 0,
             last: self.occurrences.len() as u32,
             below: Inherited::default(),
+            asked,
         });
     }
 
@@ -130,6 +138,9 @@ impl TreeBuilder {
             first,
             last: self.occurrences.len() as u32,
             below: Inherited::default(),
+            asked: above
+                .asked
+                .and_then(|parent| sources.asked.child(parent, candidate.token)),
         });
         (self.nodes.len() - 1) as u32
     }

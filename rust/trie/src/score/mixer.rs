@@ -10,11 +10,15 @@
 use std::sync::LazyLock;
 
 use crate::score::calibration::Calibration;
+use crate::score::head_inputs::HeadInputs;
 use crate::score::inputs::{Features, NUM_FEATURES};
 use crate::score::weights::{LearnedWeights, OWN_SETS, RECYCLED_SETS, SHARED_SETS, Weights};
 
 /// Step of the online training, per label.
 const RATE: f32 = 0.001;
+
+/// Times that for the few inputs of a drafter of the runner's.
+const HEAD_RATE: f32 = 5.0;
 
 /// The largest change of a log-odds that one label may cause.
 const MAX_STEP: f32 = 2.0;
@@ -132,6 +136,18 @@ impl Mixer {
             }
         }
         sum
+    }
+
+    /// The weights of a drafter's answers that count in a set.
+    pub(crate) fn head_weights(&self, set: usize) -> HeadInputs {
+        self.weights.head(set)
+    }
+
+    /// Moves them towards what came: `error` is outcome minus probability.
+    pub(crate) fn learn_head(&mut self, set: usize, inputs: &HeadInputs, error: f32) {
+        let square: f32 = inputs.iter().map(|input| input * input).sum();
+        let rate = (HEAD_RATE * self.rate).min(MAX_STEP / (2.0 * square));
+        self.weights.move_head(set, inputs, rate * error);
     }
 
     /// Moves the weights of a node towards what came: `error` is outcome minus probability.

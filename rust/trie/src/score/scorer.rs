@@ -151,7 +151,7 @@ impl Scorer {
 ///
 /// Each was judged without the others. Of a likely candidate and many unlikely ones the likely one
 /// is still likely, which dividing all by the sum would deny.
-fn share_one(candidates: &mut [Candidate], mut mass: f32) -> f32 {
+pub(super) fn share_one(candidates: &mut [Candidate], mut mass: f32) -> f32 {
     for _ in 0..3 {
         let factor = 1.0 / (mass * mass);
         mass = 0.0;

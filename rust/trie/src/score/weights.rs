@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::TrieError;
+use crate::score::head_gains::HeadGains;
+use crate::score::head_inputs::{HEAD_PRIOR, HEAD_SETS, HeadInputs};
 use crate::score::inputs::{Features, NUM_FEATURES};
 
 /// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled
@@ -23,6 +25,8 @@ const ADOPTED: f32 = 0.25;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     sets: Box<[Features; NUM_SETS]>,
+    /// Those of the layer above, where a drafter of the runner's answered; of no file.
+    head: [HeadInputs; HEAD_SETS],
 }
 
 impl Default for Weights {
@@ -30,6 +34,7 @@ impl Default for Weights {
     fn default() -> Self {
         let mut weights = Self::zero();
         weights.fill(PRIOR);
+        weights.head[0] = HEAD_PRIOR;
         weights
     }
 }
@@ -81,10 +86,25 @@ impl Weights {
         &mut self.sets[index]
     }
 
+    /// The weights of a drafter's answers: those that always count, and those of a set.
+    pub(crate) fn head(&self, set: usize) -> HeadInputs {
+        std::array::from_fn(|index| self.head[0][index] + self.head[set][index])
+    }
+
+    /// Adds `step` times `inputs` to them.
+    pub(crate) fn move_head(&mut self, set: usize, inputs: &HeadInputs, step: f32) {
+        for set in [0, set] {
+            for (weight, input) in self.head[set].iter_mut().zip(inputs) {
+                *weight += step * input;
+            }
+        }
+    }
+
     /// Returns weights that are all zero, from which the shipped ones were fitted.
     pub fn zero() -> Self {
         Self {
             sets: Box::new([[0.0; NUM_FEATURES]; NUM_SETS]),
+            head: Default::default(),
         }
     }
 
@@ -96,31 +116,50 @@ impl Weights {
                 *weight += share * change;
             }
         }
+        let pairs = self.head.iter_mut().zip(&change.head);
+        for (weight, change) in pairs.flat_map(|(set, change)| set.iter_mut().zip(change)) {
+            *weight += share * change;
+        }
     }
 }
 
 /// Weights learned from the requests of one namespace: one set while a request goes astray, one
 /// else. So what nothing predicts does not lower what is promised to what is predictable.
 #[derive(Debug, Default)]
-pub(crate) struct LearnedWeights(Mutex<[Option<Weights>; 2]>);
+pub(crate) struct LearnedWeights {
+    sets: Mutex<[Option<Weights>; 2]>,
+    gains: Mutex<HeadGains>,
+}
 
 impl LearnedWeights {
     /// What a request goes on with that goes astray, or does not.
     pub(crate) fn get(&self, is_astray: bool) -> Weights {
-        let learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let learned = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         learned[usize::from(is_astray)].clone().unwrap_or_default()
     }
 
     /// Takes over a share of what a request changed.
     pub(crate) fn adopt(&self, is_astray: bool, change: &Weights) {
-        let mut learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let weights = learned[usize::from(is_astray)].get_or_insert_default();
         weights.add(change, ADOPTED);
     }
 
+    /// What a drafter of the runner's adds to requests like these.
+    pub(crate) fn gains(&self) -> HeadGains {
+        let gains = self.gains.lock().unwrap_or_else(PoisonError::into_inner);
+        gains.inherited()
+    }
+
+    /// Takes over what the last request found that a drafter adds.
+    pub(crate) fn leave_gains(&self, gains: HeadGains) {
+        *self.gains.lock().unwrap_or_else(PoisonError::into_inner) = gains;
+    }
+
     /// Goes back to the weights that ship.
     pub(crate) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = <_>::default();
+        *self.sets.lock().unwrap_or_else(PoisonError::into_inner) = <_>::default();
+        self.leave_gains(HeadGains::default());
     }
 }
 

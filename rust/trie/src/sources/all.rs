@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use spectrie_types::Source;
 
+use crate::sources::asked::Asked;
 use crate::sources::bigrams::Bigrams;
 use crate::sources::corpora::read_budget::ReadBudget;
 use crate::sources::recycled::answer::Answer;
@@ -23,7 +24,11 @@ pub(crate) const SHARED: u16 = 2;
 /// Origin: the first corpus; others follow.
 pub(crate) const CORPUS: u16 = 3;
 /// Origin: what only the model's earlier answers hold.
-pub(crate) const RECYCLED: u16 = u16::MAX;
+pub(crate) const RECYCLED: u16 = u16::MAX - 2;
+/// Origin: what only a head of the model answers.
+pub(crate) const HEAD: u16 = u16::MAX - 1;
+/// Origin: what only a smaller model answers.
+pub(crate) const DRAFT_MODEL: u16 = u16::MAX;
 
 /// Most occurrences taken per order from shared text and corpora, which hold more that begins alike
 /// than the request's own text: see [`crate::store::chains::LIMITS`].
@@ -55,6 +60,8 @@ pub(crate) struct AllSources<'a> {
     pub(crate) recycled: [Option<&'a Recycled>; 2],
     /// What the model says after one token alone.
     pub(crate) bigrams: Option<&'a Bigrams>,
+    /// What a drafter of the runner's answered in this step.
+    pub(crate) asked: &'a Asked,
 }
 
 impl AllSources<'_> {
@@ -82,6 +89,8 @@ impl AllSources<'_> {
             PREDICTION => Source::Prediction,
             REQUEST => Source::Request,
             RECYCLED => Source::Recycled,
+            HEAD => Source::Head,
+            DRAFT_MODEL => Source::DraftModel,
             SHARED => Source::Shared,
             _ => Source::Corpus,
         }
@@ -204,10 +213,9 @@ mod tests {
             assert_eq!(AllSources::corpus_index(other), None);
         }
         assert_eq!(AllSources::corpus_index(CORPUS + 2), Some(2));
-        assert_eq!(
-            AllSources::corpus_index(RECYCLED),
-            None,
-            "no text, so nobody to credit"
-        );
+        for answers in [RECYCLED, HEAD, DRAFT_MODEL] {
+            let corpus = AllSources::corpus_index(answers);
+            assert_eq!(corpus, None, "no text, so nobody to credit");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Draft sources: texts, the prediction, the model's own answers, corpora.
 
 pub(crate) mod all;
+pub(crate) mod asked;
 pub(crate) mod bigrams;
 pub(crate) mod corpora;
 pub(crate) mod hints;

@@ -1,0 +1,51 @@
+//! What a request has of a drafter of the runner's.
+
+use crate::TokenId;
+use crate::score::calibration::Calibration;
+use crate::score::head_gains::{HeadGains, Place};
+use crate::score::weights::LearnedWeights;
+use crate::sources::asked::{Asked, HeadAnswer};
+
+/// What a request has of a drafter of the runner's.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) asked: Asked,
+    /// How right scores with its answers have been.
+    pub(crate) calibration: Calibration,
+    gains: HeadGains,
+    /// Whether it was ever asked.
+    is_used: bool,
+}
+
+impl Head {
+    /// Starts from what the requests of a namespace found.
+    pub(crate) fn new(learned: Option<&LearnedWeights>) -> Self {
+        Self {
+            gains: learned.map(LearnedWeights::gains).unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
+    /// Accepted tokens that an answer is expected to add at a node that is reached.
+    pub(crate) fn expected_gain(&self, level: u16, before: f32) -> f32 {
+        self.gains.expected(Place::new(level, before))
+    }
+
+    /// Takes an answer after `token` below `parent`; gives its number.
+    pub(crate) fn push(&mut self, parent: Option<u32>, token: TokenId, answer: HeadAnswer) -> u32 {
+        self.is_used = true;
+        self.asked.push(parent, token, answer)
+    }
+
+    /// Notes whether a child drafted with an answer was right, where it was asked.
+    pub(crate) fn note(&mut self, place: Place, hit: bool) {
+        self.gains.note(place, hit);
+    }
+
+    /// Leaves a namespace what it found.
+    pub(crate) fn leave(&self, learned: &LearnedWeights) {
+        if self.is_used {
+            learned.leave_gains(self.gains);
+        }
+    }
+}

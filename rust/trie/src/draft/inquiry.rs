@@ -1,0 +1,106 @@
+//! What a drafter of the runner's is asked about a request's draft, and how it answers.
+
+use spectrie_types::Source;
+
+use crate::TokenId;
+use crate::draft::drafter::Drafter;
+use crate::draft::tree_builder::ROOT;
+use crate::sources::all::{DRAFT_MODEL, HEAD};
+use crate::sources::asked::HeadAnswer;
+use crate::sources::recycled::answer::Answer;
+
+/// Most tokens that a drafter is asked about at a node.
+pub const MAX_NAMED: usize = 8;
+
+/// Paths less likely than this are not asked after at any price.
+const MIN_VALUE: f32 = 0.02;
+
+/// A node of a draft that a drafter of the runner's may be asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inquiry {
+    /// Number of the node before it, as [`Drafter::answer`] gave it; `None` for the root.
+    pub parent: Option<u32>,
+    /// The node's token: for the root, the last one pushed.
+    pub token: TokenId,
+    /// Distance from the root.
+    pub depth: u16,
+    /// Accepted tokens that an answer is expected to add.
+    pub gain: f32,
+    /// Probability that a child drafted so far is right, if the node is reached.
+    pub before: f32,
+    /// Tokens that others name here, whose probabilities are wanted too.
+    pub named: Vec<TokenId>,
+}
+
+impl Drafter {
+    /// Forgets the answers of a drafter of the runner's: those of a new step follow.
+    pub fn forget_answers(&mut self) {
+        self.head.asked.clear();
+    }
+
+    /// Nodes of the last draft that may be asked about at `level`, which counts from 1: the root first,
+    /// then nodes below those of the level before that were answered.
+    pub fn frontier(&self, level: u16) -> Vec<Inquiry> {
+        let nodes = self.builder.nodes.iter().enumerate();
+        let wanted = nodes.filter(|(_, node)| {
+            node.depth + 1 == level && node.asked.is_none() && node.value >= MIN_VALUE
+        });
+        let inquiries = wanted.filter_map(|(index, node)| {
+            let parent = if index as u32 == ROOT {
+                None
+            } else {
+                Some(self.builder.nodes[node.parent as usize].asked?)
+            };
+            Some(self.inquiry(index as u32, parent, level))
+        });
+        inquiries.collect()
+    }
+
+    fn inquiry(&self, index: u32, parent: Option<u32>, level: u16) -> Inquiry {
+        let node = self.builder.nodes[index as usize];
+        let (mut promised, mut named) = (0.0, Vec::with_capacity(MAX_NAMED));
+        let after = self.builder.nodes.iter().skip(index as usize + 1);
+        for child in after.filter(|child| child.parent == index) {
+            promised += child.value;
+            if named.len() < MAX_NAMED {
+                named.push(child.token);
+            }
+        }
+        for token in self.search.expected.named(index) {
+            if named.len() < MAX_NAMED && !named.contains(&token) {
+                named.push(token);
+            }
+        }
+        let before = (promised / node.value).min(1.0);
+        Inquiry {
+            parent,
+            token: node.token,
+            depth: node.depth,
+            gain: node.value * self.head.expected_gain(level, before),
+            before,
+            named,
+        }
+    }
+
+    /// Takes the answer to an inquiry: the likeliest tokens, descending, with their probabilities, and
+    /// those of tokens that were named; `source` says by whom. Gives its number. The next draft heeds it.
+    pub fn answer(
+        &mut self,
+        inquiry: &Inquiry,
+        likeliest: &[(TokenId, f32)],
+        named: Vec<(TokenId, f32)>,
+        source: Source,
+    ) -> u32 {
+        let answer = HeadAnswer {
+            likeliest: Answer::of(likeliest),
+            named,
+            level: inquiry.depth + 1,
+            origin: match source {
+                Source::DraftModel => DRAFT_MODEL,
+                _ => HEAD,
+            },
+            before: inquiry.before,
+        };
+        self.head.push(inquiry.parent, inquiry.token, answer)
+    }
+}
