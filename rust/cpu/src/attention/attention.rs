@@ -46,9 +46,21 @@ impl<E: Dtype> Attention<E> {
         })
     }
 
+    /// Pages of the cache, and the limit of positions.
+    pub(crate) fn room(&self) -> (usize, usize) {
+        (self.config.num_pages, self.config.max_context)
+    }
+
     /// Bytes of a page in the caches of all layers.
     pub fn page_bytes(&self) -> usize {
         2 * self.caches.len() * self.config.kv_heads * PAGE_SIZE * self.width * size_of::<E>()
+    }
+
+    /// Writes one number to all keys and values; for tests.
+    pub(crate) fn fill(&mut self, value: f32) {
+        for cache in &mut self.caches {
+            cache.fill(E::from_f32(value), self.config.head_dim);
+        }
     }
 
     /// Performs the plan's cache moves, in order, in every layer.
@@ -232,6 +244,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
                 position: row.position as usize,
                 direct_end: row.direct_end as usize,
                 window,
+                first_key: config.layers[layer].first_key,
                 kv_heads: config.kv_heads,
                 head,
                 group,

@@ -120,6 +120,16 @@ impl Batch {
         Ok(batch)
     }
 
+    /// The rows at `kept` alone, ascending, with the same pages and paths; without moves.
+    pub(crate) fn part(&self, kept: &[usize]) -> Self {
+        Self {
+            rows: kept.iter().map(|&row| self.rows[row]).collect(),
+            page_ids: self.page_ids.clone(),
+            path_slots: self.path_slots.clone(),
+            moves: Vec::new(),
+        }
+    }
+
     /// Number of rows.
     pub fn num_rows(&self) -> usize {
         self.rows.len()
@@ -290,7 +300,12 @@ impl Batch {
     }
 }
 
-fn indices(what: &'static str, given: &[i32], limit: usize) -> Result<Vec<u32>, CpuError> {
+/// Checks that every entry is below `limit`.
+pub(crate) fn indices(
+    what: &'static str,
+    given: &[i32],
+    limit: usize,
+) -> Result<Vec<u32>, CpuError> {
     given
         .iter()
         .enumerate()

@@ -53,6 +53,20 @@ impl<E: Dtype> LayerCache<E> {
         }
     }
 
+    /// Writes one number to all keys and values, of heads of `head_dim`; what pads them stays zero.
+    pub(crate) fn fill(&mut self, value: E, head_dim: usize) {
+        for page in self
+            .keys
+            .as_mut_slice()
+            .chunks_exact_mut(self.width * PAGE_SIZE)
+        {
+            page[..head_dim * PAGE_SIZE].fill(value);
+        }
+        for slot in self.values.as_mut_slice().chunks_exact_mut(self.width) {
+            slot[..head_dim].fill(value);
+        }
+    }
+
     /// The cache as something that several threads write.
     pub(crate) fn writer(&mut self) -> CacheWriter<'_, E> {
         CacheWriter {

@@ -12,4 +12,5 @@ mod write_kv;
 pub use attention::Attention;
 pub(crate) use attention::AttentionPass;
 pub use batch::{Batch, BatchArrays, PAGE_SIZE};
+pub(crate) use batch::{BatchRow, indices};
 pub use config::{AttentionConfig, LayerConfig};

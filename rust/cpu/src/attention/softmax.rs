@@ -32,6 +32,7 @@ pub(crate) struct AttendRow<'a, E> {
     pub(crate) position: usize,
     pub(crate) direct_end: usize,
     pub(crate) window: usize,
+    pub(crate) first_key: usize,
     pub(crate) kv_heads: usize,
     pub(crate) head: usize,
     pub(crate) group: usize,
@@ -68,7 +69,7 @@ struct Block<const G: usize> {
 fn tile<S: Simd, E: Dtype, const G: usize>(item: &mut AttendRow<'_, E>, first_head: usize) {
     let queries = &item.queries[first_head * item.width..(first_head + G) * item.width];
     let num_keys = item.position + 1;
-    let first_key = num_keys.saturating_sub(item.window);
+    let first_key = num_keys.saturating_sub(item.window).max(item.first_key);
     let mut best = [f32::NEG_INFINITY; G];
     let mut total = [S::splat(0.0); G];
     let mut sums = [[0.0f32; MAX_HEAD_DIM]; G];

@@ -1,13 +1,14 @@
 //! The whole forward of a decoder as one call.
 
 use crate::attention::{Attention, AttentionConfig, Batch};
-use crate::buffer::{Buffer, Columns, SharedSlice};
-use crate::decoder::embedding::Embedding;
+use crate::buffer::{Buffer, SharedSlice};
+use crate::decoder::embedding::{Embedding, Target};
 use crate::decoder::layer::Layer;
 use crate::decoder::lm_head::{HEAD_ROWS, LmHead};
 use crate::decoder::output_rows::output_rows;
 use crate::decoder::shape::Widths;
 use crate::decoder::split::Split;
+use crate::decoder::tap::{Features, Tap, Tapped};
 use crate::decoder::top_k::TOP_K;
 use crate::decoder::workspace::{LayerPass, Workspace};
 use crate::error::CpuError;
@@ -99,14 +100,8 @@ impl<E: Dtype> Decoder<E> {
         for layer in &parts.layers {
             layer.widen(&mut widths);
         }
-        let split = parts.split.unwrap_or_else(|| Split {
-            attended: Columns::all(attended),
-            hidden: Columns::all(hidden),
-            gated: Columns::all(widths.gated),
-            expert: Columns::all(widths.expert),
-            vocabulary: Columns::all(parts.head.out_features()),
-            exchange: None,
-        });
+        let tokens = parts.head.out_features();
+        let split = parts.split.unwrap_or_else(|| Split::whole(widths, tokens));
         let vocabulary = split.vocabulary.total;
         split.check(widths)?;
         parts.embedding.check(&parts.head, vocabulary)?;
@@ -129,7 +124,7 @@ impl<E: Dtype> Decoder<E> {
             ),
         ];
         for layer in &parts.layers {
-            sizes.extend(layer.sizes(widths.qkv, &split));
+            sizes.extend(layer.sizes(hidden, widths.qkv, &split));
         }
         for (what, given, expected) in sizes {
             if given != expected {
@@ -170,6 +165,33 @@ impl<E: Dtype> Decoder<E> {
     /// [`CpuError::Length`] or [`CpuError::Entry`] for a step that contradicts itself, before anything is
     /// changed; [`CpuError::Panicked`] on a bug.
     pub fn forward(&mut self, team: &Team, step: &Step<'_>) -> Result<TopTokens, CpuError> {
+        self.forward_tapped(team, step, None)
+    }
+
+    /// As [`Decoder::forward`]; also keeps the features of all rows. Taps change no bit of the result.
+    ///
+    /// # Errors
+    /// As [`Decoder::forward`].
+    pub fn forward_tapped(
+        &mut self,
+        team: &Team,
+        step: &Step<'_>,
+        features: Option<&mut Features<E>>,
+    ) -> Result<TopTokens, CpuError> {
+        let tapped = features.map(|features| Tapped {
+            features,
+            follower: None,
+        });
+        self.forward_followed(team, step, tapped)
+    }
+
+    /// As [`Decoder::forward_tapped`]; a follower runs behind the layers of each block, with its features.
+    pub(crate) fn forward_followed(
+        &mut self,
+        team: &Team,
+        step: &Step<'_>,
+        tapped: Option<Tapped<'_, E>>,
+    ) -> Result<TopTokens, CpuError> {
         let num_rows = self.check(step)?;
         let output = output_rows(num_rows, BLOCK_ROWS, step.sample_rows, step.top_rows)?;
         let num_top = step.top_rows.len() * TOP_K;
@@ -197,6 +219,12 @@ impl<E: Dtype> Decoder<E> {
             ids: SharedSlice::new(&mut top.ids),
             probabilities: SharedSlice::new(&mut top.probabilities),
         };
+        let follower = tapped.as_ref().and_then(|tapped| tapped.follower);
+        let tapping = tapped.map(|tapped| {
+            let with_delta = !self.layers.is_empty();
+            let (norm, features) = (&self.final_norm, tapped.features);
+            features.writer(num_rows, norm, self.epsilon, with_delta)
+        });
         team.run(&|member| {
             for (block, output) in output.iter().enumerate() {
                 let rows = block * BLOCK_ROWS..num_rows.min((block + 1) * BLOCK_ROWS);
@@ -216,11 +244,58 @@ impl<E: Dtype> Decoder<E> {
                         epsilon: self.epsilon,
                     };
                     layer.run(member, &pass, rows.clone());
+                    if let Some(tapping) = &tapping {
+                        tapping.after_layer(member, index, buffers, rows.clone());
+                    }
+                }
+                if let Some(tapping) = &tapping {
+                    tapping.after_layers(member, buffers, rows.clone());
+                    if let Some(follower) = follower {
+                        let target = Target { embedding, head };
+                        follower.follow(member, rows.clone(), tapping.values, target);
+                    }
                 }
                 lm_head.run(member, buffers, output);
             }
         })?;
         Ok(top)
+    }
+
+    /// What a drafter may read.
+    pub(crate) fn target(&self) -> Target<'_, E> {
+        Target {
+            embedding: &self.embedding,
+            head: &self.head,
+        }
+    }
+
+    /// Performs a batch's cache moves alone.
+    pub(crate) fn move_slots(&mut self, batch: &Batch) {
+        self.attention.move_slots(batch);
+    }
+
+    /// Width of the residual stream.
+    pub fn hidden(&self) -> usize {
+        self.head.in_features()
+    }
+
+    /// Pages of the cache, and the limit of positions.
+    pub(crate) fn room(&self) -> (usize, usize) {
+        self.attention.room()
+    }
+
+    /// Whether this is one of several parts.
+    pub(crate) fn is_part(&self) -> bool {
+        self.split.exchange.is_some()
+    }
+
+    /// Room for the features of a batch, for [`Decoder::forward_tapped`] of this decoder.
+    ///
+    /// # Errors
+    /// [`CpuError::Size`] without taps or for a layer that does not exist, [`CpuError::Memory`].
+    pub fn features(&self, taps: Vec<Tap>) -> Result<Features<E>, CpuError> {
+        let hidden = self.head.in_features();
+        Features::new(taps, self.layers.len(), hidden, self.max_rows)
     }
 
     /// Logits, `[max_rows, vocabulary]`; the first rows are the sample rows of the last forward.
@@ -243,7 +318,8 @@ impl<E: Dtype> Decoder<E> {
             + self.workspace.bytes()
     }
 
-    fn check(&self, step: &Step<'_>) -> Result<usize, CpuError> {
+    /// Checks a step; returns its rows.
+    pub(crate) fn check(&self, step: &Step<'_>) -> Result<usize, CpuError> {
         let num_rows = step.batch.num_rows();
         if step.tokens.len() != num_rows {
             return Err(CpuError::Length {

@@ -12,6 +12,13 @@ pub enum Embedding<E: Dtype> {
     Table(Vec<E>),
 }
 
+/// What a drafter may read of its target: token vectors and the LM head.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a, E: Dtype> {
+    pub(crate) embedding: &'a Embedding<E>,
+    pub(crate) head: &'a Linear<E>,
+}
+
 impl<E: Dtype> Embedding<E> {
     /// Checks that there is a row for every token.
     pub(crate) fn check(&self, head: &Linear<E>, vocabulary: usize) -> Result<(), CpuError> {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::decoder::mixture::Mixture;
 use crate::decoder::mlp::Dense;
-use crate::decoder::norm::add_norm;
+use crate::decoder::norm::{add, add_norm};
 use crate::decoder::shape::Widths;
 use crate::decoder::split::{Split, Whole};
 use crate::decoder::workspace::LayerPass;
@@ -18,8 +18,8 @@ use crate::threads::Member;
 
 /// Weights of one layer.
 pub struct Layer<E: Dtype> {
-    /// Norm before attention, `[hidden]`.
-    pub attention_norm: Vec<f32>,
+    /// Norm before attention, `[hidden]`; `None` = the stream as it is, in the first layer of some drafters.
+    pub attention_norm: Option<Vec<f32>>,
     /// Product to queries, keys and values.
     pub qkv: Linear<E>,
     /// Product of the attended heads.
@@ -41,7 +41,7 @@ pub enum Mlp<E: Dtype> {
 impl<E: Dtype> Layer<E> {
     /// Bytes of the weights.
     pub fn bytes(&self) -> usize {
-        let norms = self.attention_norm.len() + self.mlp_norm.len();
+        let norms = self.attention_norm.as_ref().map_or(0, Vec::len) + self.mlp_norm.len();
         let mlp = match &self.mlp {
             Mlp::Dense(dense) => dense.bytes(),
             Mlp::Mixture(mixture) => mixture.bytes(),
@@ -62,16 +62,23 @@ impl<E: Dtype> Layer<E> {
     }
 
     /// What must be equal: which size, as it is, as it must be.
-    pub(crate) fn sizes(&self, qkv: usize, split: &Split) -> Vec<(&'static str, usize, usize)> {
+    pub(crate) fn sizes(
+        &self,
+        inputs: usize,
+        qkv: usize,
+        split: &Split,
+    ) -> Vec<(&'static str, usize, usize)> {
         let (attended, hidden) = (split.attended, split.hidden);
         let mut sizes = vec![
-            ("attention norm", self.attention_norm.len(), hidden.total),
-            ("input of qkv", self.qkv.in_features(), hidden.total),
+            ("input of qkv", self.qkv.in_features(), inputs),
             ("output of qkv", self.qkv.out_features(), qkv),
             ("input of output", self.output.in_features(), attended.total),
             ("output of output", self.output.out_features(), hidden.count),
             ("mlp norm", self.mlp_norm.len(), hidden.total),
         ];
+        if let Some(norm) = &self.attention_norm {
+            sizes.push(("attention norm", norm.len(), hidden.total));
+        }
         match &self.mlp {
             Mlp::Dense(dense) => sizes.extend(dense.sizes(split.gated, hidden)),
             Mlp::Mixture(mixture) => sizes.extend(mixture.sizes(split.expert, hidden)),
@@ -81,8 +88,37 @@ impl<E: Dtype> Layer<E> {
 
     /// All stages for `rows` of the batch, whose residual stream and delta begin the buffers.
     pub(crate) fn run(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: Range<usize>) {
+        let x = self.enter(member, pass, rows.len());
+        self.run_from(member, pass, rows, x);
+    }
+
+    /// From the residual stream and delta to what the first product takes.
+    pub(crate) fn enter<'a>(
+        &self,
+        member: &Member<'_>,
+        pass: &LayerPass<'a, E>,
+        rows: usize,
+    ) -> &'a [E] {
+        let (buffers, with_delta) = (pass.buffers, pass.index > 0);
+        let width = self.mlp_norm.len();
+        match &self.attention_norm {
+            Some(norm) => add_norm(member, buffers, rows, norm, pass.epsilon, with_delta),
+            None => add(member, buffers, rows, width, with_delta),
+        }
+        // SAFETY: written by `add_norm` or `add`.
+        unsafe { buffers.normed.read(0, rows * width) }
+    }
+
+    /// All stages from the first product on; `x: [rows, inputs]`.
+    pub(crate) fn run_from(
+        &self,
+        member: &Member<'_>,
+        pass: &LayerPass<'_, E>,
+        rows: Range<usize>,
+        x: &[E],
+    ) {
         let (split, buffers, count) = (pass.split, pass.buffers, rows.len());
-        self.attend(member, pass, rows);
+        self.attend(member, pass, rows, x);
         split.gather(member, Whole::Attended, buffers.attended, count);
         self.project(member, pass, count);
         split.gather(member, Whole::Hidden, buffers.delta, count);
@@ -94,13 +130,31 @@ impl<E: Dtype> Layer<E> {
         split.gather(member, Whole::Hidden, buffers.delta, count);
     }
 
-    /// From the residual stream and delta to the attended heads.
-    fn attend(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: Range<usize>) {
+    /// Only the keys and values of the rows; ends with a barrier.
+    pub(crate) fn write_entries(
+        &self,
+        member: &Member<'_>,
+        pass: &LayerPass<'_, E>,
+        rows: Range<usize>,
+        x: &[E],
+    ) {
+        let (buffers, count, width) = (pass.buffers, rows.len(), self.qkv.out_features());
+        let queries = self.output.in_features();
+        // SAFETY: only this product writes its output until the barrier.
+        unsafe {
+            self.qkv
+                .run_from(member, x, count, buffers.qkv, width, queries);
+        }
+        member.barrier();
+        // SAFETY: written by the product; nobody reads the queries made of what else is there.
+        let qkv = unsafe { buffers.qkv.read(0, count * width) };
+        pass.attention.write_kv(member, pass.index, rows, qkv);
+        member.barrier();
+    }
+
+    /// From the input of the first product to the attended heads.
+    fn attend(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: Range<usize>, x: &[E]) {
         let (buffers, count) = (pass.buffers, rows.len());
-        let norm = &self.attention_norm;
-        add_norm(member, buffers, count, norm, pass.epsilon, pass.index > 0);
-        // SAFETY: written by `add_norm`.
-        let x = unsafe { buffers.normed.read(0, count * self.qkv.in_features()) };
         let width = self.qkv.out_features();
         // SAFETY: only this product writes its output until the barrier.
         unsafe { self.qkv.run(member, x, count, buffers.qkv, width) }

@@ -163,3 +163,38 @@ pub(crate) fn add_norm_row<E: Dtype>(
     };
     launch(Isa::detect(), kernel);
 }
+
+/// As [`add_norm`] without a norm: `normed` is the sum.
+pub(crate) fn add<E: Dtype>(
+    member: &Member<'_>,
+    buffers: Buffers<'_, E>,
+    rows: usize,
+    width: usize,
+    with_delta: bool,
+) {
+    share_out(member, rows, 4, |row| {
+        // SAFETY: each row is taken once, and `delta` was written by an earlier stage.
+        unsafe {
+            let x = buffers.residual.part(row * width, width);
+            if with_delta {
+                add_delta(x, buffers.delta.read(row * width, width));
+            }
+            narrow(x, buffers.normed.part(row * width, width));
+        }
+    });
+    member.barrier();
+}
+
+/// Adds a row of `delta` to a row of the residual stream.
+pub(crate) fn add_delta<E: Dtype>(x: &mut [f32], delta: &[E]) {
+    for (x, delta) in x.iter_mut().zip(delta) {
+        *x += delta.to_f32();
+    }
+}
+
+/// Rounds numbers to the element type.
+pub(crate) fn narrow<E: Dtype>(from: &[f32], to: &mut [E]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to = E::from_f32(from);
+    }
+}

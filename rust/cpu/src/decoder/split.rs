@@ -49,6 +49,18 @@ pub struct Split {
 }
 
 impl Split {
+    /// The whole of a decoder.
+    pub(crate) fn whole(widths: Widths, vocabulary: usize) -> Self {
+        Self {
+            attended: Columns::all(widths.attended),
+            hidden: Columns::all(widths.hidden),
+            gated: Columns::all(widths.gated),
+            expert: Columns::all(widths.expert),
+            vocabulary: Columns::all(vocabulary),
+            exchange: None,
+        }
+    }
+
     /// Checks that the columns are those of a decoder of these widths.
     pub(crate) fn check(&self, widths: Widths) -> Result<(), CpuError> {
         let mut all = vec![

@@ -175,6 +175,31 @@ fn floor_of(mut greatest: [f32; LANES]) -> f32 {
     greatest[TOP_K - 1]
 }
 
+/// The sum over a row of e to the power of `value - max`.
+pub(crate) fn total_weight(row: &[f32], max: f32) -> f32 {
+    let mut total = 0.0;
+    let kernel = TotalWeight {
+        row,
+        max,
+        total: &mut total,
+    };
+    launch(Isa::detect(), kernel);
+    total
+}
+
+struct TotalWeight<'a> {
+    row: &'a [f32],
+    max: f32,
+    total: &'a mut f32,
+}
+
+impl Kernel for TotalWeight<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        *self.total = weight_of::<S>(self.row, self.max);
+    }
+}
+
 /// The sum of the row's weights against its greatest value.
 #[inline(always)]
 fn weight_of<S: Simd>(row: &[f32], max: f32) -> f32 {

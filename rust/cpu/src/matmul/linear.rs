@@ -136,9 +136,32 @@ impl<E: Dtype> Linear<E> {
         out: SharedSlice<'_, O>,
         out_stride: usize,
     ) {
+        // SAFETY: the caller's promise covers all outputs.
+        unsafe { self.run_from(member, x, rows, out, out_stride, 0) }
+    }
+
+    /// As [`Linear::run`] for the outputs from `first_output` on alone, and for some before it.
+    ///
+    /// # Safety
+    /// As [`Linear::run`].
+    ///
+    /// # Panics
+    /// When `x` or `out` is too short, or there is no such output.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn run_from<O: Dtype>(
+        &self,
+        member: &Member<'_>,
+        x: &[E],
+        rows: usize,
+        out: SharedSlice<'_, O>,
+        out_stride: usize,
+        first_output: usize,
+    ) {
         assert!(x.len() >= rows * self.in_features, "x ends before its rows");
         let steps = self.in_features.div_ceil(E::STEP);
-        let panels = self.bias.len();
+        let skipped = first_output / PANEL;
+        let weights = &self.weights()[skipped * steps..];
+        let panels = self.bias.len() - skipped;
         // Large enough that taking one costs nothing, many enough that no wait at the end is long.
         let max_chunk = PART_BYTES / (steps * size_of::<[E::Cell; CELLS]>());
         let chunk = (panels / (member.threads() * PARTS_EACH))
@@ -154,7 +177,7 @@ impl<E: Dtype> Linear<E> {
                 let [start, end] = [group, group + 1].map(|group| rows * group / groups);
                 // When all members are equally quick, this one's next part is so much further.
                 let next = (part + member.threads()) % chunks * chunk;
-                let column = first * PANEL;
+                let column = (skipped + first) * PANEL;
                 launch(
                     self.isa,
                     PanelProduct {
@@ -162,9 +185,9 @@ impl<E: Dtype> Linear<E> {
                         in_features: self.in_features,
                         prepared: prepared == Some(group),
                         scratch,
-                        weights: &self.weights()[first * steps..last * steps],
-                        next: &raw const self.weights()[next * steps],
-                        bias: &self.bias[first..last],
+                        weights: &weights[first * steps..last * steps],
+                        next: &raw const weights[next * steps],
+                        bias: &self.bias[skipped + first..skipped + last],
                         out,
                         out_start: start * out_stride + column,
                         out_stride,

@@ -103,7 +103,7 @@ fn parts<E: Dtype>(kind: Kind) -> DecoderParts<E> {
     let mut attention = SHAPE.config();
     attention.layers = vec![attention.layers[0].clone(); LAYERS];
     let layers = (0..LAYERS).map(|index| Layer {
-        attention_norm: random.numbers(HIDDEN),
+        attention_norm: Some(random.numbers(HIDDEN)),
         qkv: linear(&mut random, HIDDEN, SHAPE.row_len()),
         output: linear(&mut random, SHAPE.out_len(), HIDDEN),
         mlp_norm: random.numbers(HIDDEN),
@@ -154,7 +154,7 @@ fn split_parts<E: Dtype>(kind: Kind, second: bool, exchange: Box<dyn Exchange>) 
         behind(range(keys), SHAPE.out_len() + keys.total),
     ];
     let layers = (0..LAYERS).map(|index| Layer {
-        attention_norm: random.numbers(HIDDEN),
+        attention_norm: Some(random.numbers(HIDDEN)),
         qkv: linear_of(&mut random, HIDDEN, SHAPE.row_len(), &qkv),
         output: linear_of(&mut random, SHAPE.out_len(), HIDDEN, &[range(hidden)]),
         mlp_norm: random.numbers(HIDDEN),

@@ -46,7 +46,7 @@ fn decoder<E: Dtype>(tied: bool) -> Decoder<E> {
     let mut attention = SHAPE.config();
     attention.layers = vec![attention.layers[0].clone(); 2];
     let layers = [true, false].map(|is_mixture| Layer {
-        attention_norm: random.numbers(HIDDEN),
+        attention_norm: Some(random.numbers(HIDDEN)),
         qkv: linear(&mut random, HIDDEN, SHAPE.row_len()),
         output: linear(&mut random, SHAPE.out_len(), HIDDEN),
         mlp_norm: random.numbers(HIDDEN),
