@@ -1,0 +1,167 @@
+//! The entries of committed and verified rows, written in the target's own forward.
+//!
+//! Every row of the forward has a true token and, before it, a true feature. So an entry that a guess left
+//! is overwritten by what the target says, and nothing has to be caught up later.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::attention::{AttentionPass, Batch};
+use crate::buffer::SharedSlice;
+use crate::decoder::{Buffers, Follower, Split, Step, Target};
+use crate::draft::arrays::UpkeepArrays;
+use crate::draft::drafter::{Drafter, Goal, Origin, Run};
+use crate::error::CpuError;
+use crate::simd::Dtype;
+use crate::threads::Member;
+
+/// Which rows of a forward get an entry, and what they continue.
+pub(crate) struct Upkeep<'a> {
+    /// Rows with an entry.
+    pub(crate) batch: Cow<'a, Batch>,
+    /// Of each of these.
+    origins: Vec<Origin>,
+    tokens: Vec<i32>,
+    /// How many of them lie before each row of the forward, and in all.
+    before: Vec<usize>,
+}
+
+impl<'a> Upkeep<'a> {
+    /// What a checked batch needs; `row_parent` and `request_row_start` are those it was made of.
+    ///
+    /// # Errors
+    /// [`CpuError::Length`] or [`CpuError::Entry`] for features that do not exist.
+    pub(crate) fn new(
+        step: &Step<'a>,
+        links: Links<'_>,
+        arrays: &UpkeepArrays<'_>,
+        store_rows: usize,
+    ) -> Result<Self, CpuError> {
+        let requests = links.request_row_start.len();
+        let given = arrays.request_feature.len();
+        if given != requests && given != 0 {
+            return Err(CpuError::Length {
+                what: "request_feature",
+                given,
+                expected: requests,
+            });
+        }
+        let num_rows = step.batch.num_rows();
+        let mut upkeep = Self {
+            batch: Cow::Borrowed(step.batch),
+            origins: Vec::with_capacity(num_rows),
+            tokens: Vec::with_capacity(num_rows),
+            before: Vec::with_capacity(num_rows + 1),
+        };
+        let mut kept = Vec::with_capacity(num_rows);
+        for request in 0..requests {
+            // Both were checked when the batch was made.
+            let start = links.request_row_start[request] as usize;
+            let count = links.request_row_count[request] as usize;
+            let feature = match arrays.request_feature.get(request).copied().unwrap_or(-1) {
+                -1 => None,
+                row => match usize::try_from(row) {
+                    Ok(row) if row < store_rows => Some(Origin::Store(row)),
+                    _ => {
+                        return Err(CpuError::Entry {
+                            what: "request_feature",
+                            index: request,
+                            given: i64::from(row),
+                            expected: format!("-1 or 0..{store_rows}"),
+                        });
+                    }
+                },
+            };
+            for row in start..start + count {
+                upkeep.before.push(kept.len());
+                let origin = match links.parent(request, row - start) {
+                    None => feature,
+                    Some(parent) => Some(Origin::Forward(start + parent)),
+                };
+                // There is nothing before the first token.
+                let origin = origin.filter(|_| step.batch.rows[row].position > 0);
+                if let Some(origin) = origin {
+                    kept.push(row);
+                    upkeep.origins.push(origin);
+                    upkeep.tokens.push(step.tokens[row]);
+                }
+            }
+        }
+        upkeep.before.push(kept.len());
+        if kept.len() < num_rows {
+            upkeep.batch = Cow::Owned(step.batch.part(&kept));
+        }
+        Ok(upkeep)
+    }
+
+    /// The rows with an entry among `rows` of the forward.
+    fn of(&self, rows: &Range<usize>) -> Range<usize> {
+        self.before[rows.start]..self.before[rows.end]
+    }
+}
+
+/// How a batch's rows hang together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Links<'a> {
+    pub(crate) row_parent: &'a [i32],
+    pub(crate) request_row_start: &'a [i32],
+    pub(crate) request_row_count: &'a [i32],
+    pub(crate) request_kind: &'a [i32],
+}
+
+impl Links<'_> {
+    /// The row of its request that a row follows, if it is in the forward.
+    fn parent(&self, request: usize, row: usize) -> Option<usize> {
+        if self.request_kind[request] == 0 {
+            return row.checked_sub(1);
+        }
+        let start = self.request_row_start[request] as usize;
+        usize::try_from(self.row_parent[start + row]).ok()
+    }
+}
+
+/// The upkeep of one forward.
+pub(crate) struct Keeping<'a, E: Dtype> {
+    pub(crate) upkeep: &'a Upkeep<'a>,
+    pub(crate) drafter: &'a dyn Drafter<E>,
+    pub(crate) attention: AttentionPass<'a, E>,
+    pub(crate) buffers: Buffers<'a, E>,
+    pub(crate) inputs: SharedSlice<'a, E>,
+    pub(crate) gathered: SharedSlice<'a, E>,
+    pub(crate) states: SharedSlice<'a, f32>,
+    pub(crate) store: &'a [E],
+    pub(crate) split: &'a Split,
+    pub(crate) epsilon: f32,
+}
+
+impl<E: Dtype> Follower<E> for Keeping<'_, E> {
+    fn follow(
+        &self,
+        member: &Member<'_>,
+        rows: Range<usize>,
+        features: SharedSlice<'_, E>,
+        target: Target<'_, E>,
+    ) {
+        let rows = self.upkeep.of(&rows);
+        if rows.is_empty() {
+            return;
+        }
+        let run = Run {
+            goal: Goal::Entries,
+            tokens: &self.upkeep.tokens[rows.clone()],
+            origins: &self.upkeep.origins[rows.clone()],
+            rows,
+            attention: &self.attention,
+            buffers: self.buffers,
+            inputs: self.inputs,
+            gathered: self.gathered,
+            states: self.states,
+            features,
+            store: self.store,
+            target,
+            split: self.split,
+            epsilon: self.epsilon,
+        };
+        self.drafter.run(member, &run);
+    }
+}
