@@ -19,6 +19,7 @@
 mod attention;
 mod buffer;
 mod decoder;
+mod draft;
 mod error;
 mod matmul;
 mod simd;
@@ -27,8 +28,12 @@ mod threads;
 pub use attention::{Attention, AttentionConfig, Batch, BatchArrays, LayerConfig, PAGE_SIZE};
 pub use buffer::Columns;
 pub use decoder::{
-    Decoder, DecoderParts, Dense, Embedding, Exchange, Layer, Mixture, Mlp, Split, Step, TOP_K,
-    TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
+    Decoder, DecoderParts, Dense, Embedding, Exchange, Features, Layer, Mixture, Mlp, Split, Step,
+    TOP_K, Tap, TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
+};
+pub use draft::{
+    Answers, Cut, DraftArrays, DraftSizes, DrafterParts, Drafting, Eagle3Parts, FeatureMoves,
+    FusedParts, LowRank, UpkeepArrays, Vocabulary,
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};

@@ -1,0 +1,89 @@
+//! What a kind of drafter is: how rows become entries, and states from which tokens follow.
+
+use std::ops::Range;
+
+use crate::attention::AttentionPass;
+use crate::buffer::SharedSlice;
+use crate::decoder::{Buffers, LayerPass, Split, Tap, Target, Widths};
+use crate::simd::Dtype;
+use crate::threads::Member;
+
+/// One kind of drafter.
+pub(crate) trait Drafter<E: Dtype>: Send + Sync {
+    /// What it reads of the target's rows.
+    fn taps(&self) -> &[Tap];
+    /// Layers with keys and values.
+    fn num_layers(&self) -> usize;
+    /// Widths of its rows; `hidden` is that of a state.
+    fn widths(&self) -> Widths;
+    /// Width of what `Run::inputs` holds of a row.
+    fn input_width(&self) -> usize;
+    /// Bytes of the weights.
+    fn bytes(&self) -> usize;
+    /// Computes rows, called by all members: writes their entries and, unless only entries are wanted, their
+    /// states and, to `normed` of the buffers, what the head takes. Ends with a barrier.
+    fn run(&self, member: &Member<'_>, run: &Run<'_, E>);
+}
+
+/// Where what a row continues is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The feature of a row of the forward under way.
+    Forward(usize),
+    /// A feature of the store.
+    Store(usize),
+    /// The state of a draft row of this step.
+    State(usize),
+}
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The keys and values of committed tokens.
+    Entries,
+    /// States, from this number on among the draft rows of the step.
+    States(usize),
+}
+
+/// Some rows of a drafter: of a block of the target's forward, or of a level.
+pub(crate) struct Run<'a, E: Dtype> {
+    pub(crate) goal: Goal,
+    /// Rows of the batch that the attention knows.
+    pub(crate) rows: Range<usize>,
+    /// Of these rows alone.
+    pub(crate) tokens: &'a [i32],
+    /// Likewise; all are states, or none is.
+    pub(crate) origins: &'a [Origin],
+    pub(crate) attention: &'a AttentionPass<'a, E>,
+    pub(crate) buffers: Buffers<'a, E>,
+    /// `[rows, input_width]`.
+    pub(crate) inputs: SharedSlice<'a, E>,
+    /// `[rows, width of a feature]`.
+    pub(crate) gathered: SharedSlice<'a, E>,
+    /// `[draft rows, hidden]`.
+    pub(crate) states: SharedSlice<'a, f32>,
+    /// Of the forward under way.
+    pub(crate) features: SharedSlice<'a, E>,
+    pub(crate) store: &'a [E],
+    pub(crate) target: Target<'a, E>,
+    pub(crate) split: &'a Split,
+    pub(crate) epsilon: f32,
+}
+
+impl<E: Dtype> Run<'_, E> {
+    /// What one of the drafter's layers needs.
+    pub(crate) fn pass(&self, index: usize) -> LayerPass<'_, E> {
+        LayerPass {
+            index,
+            attention: self.attention,
+            buffers: self.buffers,
+            split: self.split,
+            epsilon: self.epsilon,
+        }
+    }
+
+    /// Whether rows begin with features.
+    pub(crate) fn is_first(&self) -> bool {
+        !matches!(self.origins.first(), Some(Origin::State(_)))
+    }
+}

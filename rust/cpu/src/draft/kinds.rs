@@ -1,0 +1,30 @@
+//! All kinds of drafters.
+
+use crate::draft::drafter::Drafter;
+use crate::draft::eagle3::{Eagle3, Eagle3Parts};
+use crate::draft::fused::{Fused, FusedParts};
+use crate::error::CpuError;
+use crate::simd::Dtype;
+
+/// A drafter's weights; one variant for each kind.
+pub enum DrafterParts<E: Dtype> {
+    /// One or more layers over token vectors and states, as EAGLE-3 has them.
+    Eagle3(Eagle3Parts<E>),
+    /// Layers behind one product of token vectors and states, as EAGLE-2 and multi-token prediction have them.
+    Fused(FusedParts<E>),
+}
+
+impl<E: Dtype> DrafterParts<E> {
+    /// Checks that the parts fit each other, for a target of a width and attention of these widths.
+    pub(crate) fn build(
+        self,
+        target_hidden: usize,
+        qkv: usize,
+        attended: usize,
+    ) -> Result<Box<dyn Drafter<E>>, CpuError> {
+        match self {
+            Self::Eagle3(parts) => Ok(Box::new(Eagle3::new(parts, target_hidden, qkv, attended)?)),
+            Self::Fused(parts) => Ok(Box::new(Fused::new(parts, target_hidden, qkv, attended)?)),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Drafters: small networks that read the features of a decoder's rows and guess the tokens behind them.
+//!
+//! A drafter has a few layers of keys and values of its own. They have the target's slots, so what moves,
+//! shares or frees a page needs nothing new. The entry at position p is made of the token at p and the
+//! feature of p - 1; so there is none at 0.
+
+mod arrays;
+mod drafter;
+mod drafting;
+mod eagle3;
+mod fused;
+mod kinds;
+mod level;
+mod low_rank;
+mod stages;
+mod store;
+mod upkeep;
+mod vocabulary;
+
+pub use arrays::{Answers, DraftArrays, FeatureMoves, UpkeepArrays};
+pub use drafting::{DraftSizes, Drafting};
+pub use eagle3::Eagle3Parts;
+pub use fused::FusedParts;
+pub use kinds::DrafterParts;
+pub use low_rank::LowRank;
+pub use vocabulary::{Cut, Vocabulary};
