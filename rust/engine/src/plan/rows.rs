@@ -11,7 +11,8 @@
 pub struct Plan {
     /// Number of this plan; `commit` takes it with the results.
     pub plan_id: u64,
-    /// Token of each row, \[R\].
+    /// Token of each row, \[R\]; in an early plan, −2 − i for the one that the i-th sampled row of the plan
+    /// before it gives.
     pub row_token: Vec<i32>,
     /// Position (for rotary embedding) of each row, \[R\].
     pub row_position: Vec<i32>,
@@ -48,6 +49,14 @@ pub struct Plan {
     pub kv_move_src: Vec<i32>,
     /// Slots to copy to, \[M\].
     pub kv_move_dst: Vec<i32>,
+    /// Row of the feature store that the first row of each request follows, −1 where that is not known:
+    /// then the drafter's keys of that row are there already, or position 0. Empty without a drafter,
+    /// else \[Q\].
+    pub request_feature: Vec<i32>,
+    /// Features to copy before the forward, from a row of the last forward to one of the store.
+    pub feature_moves: Vec<[i32; 2]>,
+    /// Features to copy between rows of the store, in order, after those.
+    pub feature_copies: Vec<[i32; 2]>,
     /// Whether every sampled row only needs its largest logit, so that `commit_tokens` will do.
     pub is_greedy: bool,
     /// Whether every sampled row only needs the token drawn from it, so that
@@ -95,6 +104,9 @@ impl Plan {
             top_rows: of_rows(),
             kv_move_src: Vec::new(),
             kv_move_dst: Vec::new(),
+            request_feature: Vec::new(),
+            feature_moves: Vec::new(),
+            feature_copies: Vec::new(),
             is_greedy: true,
             is_drawable: true,
         }
@@ -131,7 +143,7 @@ impl Plan {
     /// Adds a row to the open request.
     pub(crate) fn push_row(&mut self, row: Row) {
         self.row_owner.push(self.num_requests() as i32 - 1);
-        self.row_token.push(row.token as i32);
+        self.row_token.push(row.token);
         self.row_position.push(row.position as i32);
         self.row_slot.push(row.slot);
         self.row_parent.push(row.parent);
@@ -155,10 +167,15 @@ impl Plan {
     }
 }
 
+/// Stands for the token that the `index`-th sampled row of the plan before gives.
+pub(crate) fn drawn_token(index: usize) -> i32 {
+    -2 - index as i32
+}
+
 /// One row of a plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
-    pub(crate) token: u32,
+    pub(crate) token: i32,
     pub(crate) position: usize,
     pub(crate) slot: i32,
     pub(crate) parent: i32,
