@@ -7,7 +7,7 @@ const ERRORS: f64 = 1.96;
 
 /// Sums over steps of one kind, from which their rate and its error follow.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Arm {
+pub(in crate::speculation) struct Arm {
     steps: f64,
     tokens: f64,
     milliseconds: f64,
@@ -19,7 +19,7 @@ pub(super) struct Arm {
 
 impl Arm {
     /// Takes a step.
-    pub(super) fn note(&mut self, tokens: f64, milliseconds: f64) {
+    pub(in crate::speculation) fn note(&mut self, tokens: f64, milliseconds: f64) {
         self.steps += 1.0;
         self.tokens += tokens;
         self.milliseconds += milliseconds;
@@ -44,7 +44,7 @@ impl Arm {
     }
 
     /// Steps noted, as much as they still count.
-    pub(super) fn steps(&self) -> f64 {
+    pub(in crate::speculation) fn steps(&self) -> f64 {
         self.steps
     }
 
@@ -62,7 +62,7 @@ impl Arm {
     ///
     /// The error of a ratio of sums is that of its residuals (delta method); rates are compared by
     /// their logarithms.
-    pub(super) fn over(&self, other: &Self) -> Option<NetGain> {
+    pub(in crate::speculation) fn over(&self, other: &Self) -> Option<NetGain> {
         let ratio = self.rate() / other.rate();
         let error = ERRORS * (self.variance_of_log() + other.variance_of_log()).sqrt();
         let gain = NetGain {

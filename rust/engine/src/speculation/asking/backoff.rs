@@ -23,7 +23,7 @@ const FIRST_PROMISES: f64 = 3.0;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
     /// What asking it takes.
-    pub(super) drafting: MeanMs,
+    pub(crate) drafting: MeanMs,
     /// Running mean, by question, of the milliseconds that bought drafts save.
     earned_ms: f64,
     /// What it is thought to earn beside that, in costs of a question; less with each.
@@ -67,7 +67,7 @@ impl Backoff {
     }
 
     /// Whether its drafts have lately saved what asking for them costs.
-    pub(super) fn has_earned(&self, cost_ms: f64) -> bool {
+    pub(crate) fn has_earned(&self, cost_ms: f64) -> bool {
         self.earned_ms > 0.0 && self.earned_ms >= cost_ms
     }
 

@@ -12,16 +12,16 @@ const LEAST_MS: f64 = 0.001;
 
 /// A running mean of durations; none before the first.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct MeanMs(Option<f64>);
+pub(crate) struct MeanMs(Option<f64>);
 
 impl MeanMs {
     /// The mean, in milliseconds.
-    pub(super) fn get(self) -> Option<f64> {
+    pub(crate) fn get(self) -> Option<f64> {
         self.0
     }
 
     /// Takes a measurement.
-    pub(super) fn note(&mut self, milliseconds: f64) {
+    pub(crate) fn note(&mut self, milliseconds: f64) {
         self.0 = Some(self.0.map_or(milliseconds, |mean| {
             let counted = milliseconds.min(MAX_SURPRISE * mean.max(LEAST_MS));
             mean + RATE * (counted - mean)

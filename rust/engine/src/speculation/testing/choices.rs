@@ -5,8 +5,8 @@ use proptest::test_runner::RngSeed;
 use spectrie_trie::{DraftNode, DraftTree};
 use spectrie_types::Source;
 
-use super::bid::{Bid, bids, sort};
-use super::budget::{BaseRows, HURDLE, purchase};
+use super::super::bid::{Bid, bids, sort};
+use super::super::budget::{BaseRows, HURDLE, purchase};
 use crate::costs::{CostCurve, CostShape, ForwardSize};
 
 fn rows(rows: usize) -> ForwardSize {

@@ -17,8 +17,8 @@ const MAX_STEPS: f64 = 2.0;
 const MAX_DEBT_STEPS: f64 = 4096.0;
 
 /// What asking costs, and what may still be spent on it.
-#[derive(Debug)]
-pub(super) struct Asking {
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
     /// What asking counts as by configuration; `None` where it is measured.
     fixed_ms: Option<f64>,
     /// Over all requests; each has a mean of its own.
@@ -34,7 +34,7 @@ pub(super) struct Asking {
 
 impl Asking {
     /// `fixed_ms` is what asking a request counts as; `None` measures it.
-    pub(super) fn new(fixed_ms: Option<f64>) -> Self {
+    pub(crate) fn new(fixed_ms: Option<f64>) -> Self {
         Self {
             fixed_ms,
             drafting: MeanMs::default(),
@@ -45,12 +45,12 @@ impl Asking {
     }
 
     /// Whether the cost is measured.
-    pub(super) fn is_measured(&self) -> bool {
+    pub(crate) fn is_measured(&self) -> bool {
         self.fixed_ms.is_none()
     }
 
     /// Begins a step whose forward takes `step_ms` without drafts.
-    pub(super) fn begin_step(&mut self, step_ms: f64) {
+    pub(crate) fn begin_step(&mut self, step_ms: f64) {
         let most = MAX_STEPS * step_ms;
         let debt = SHARE * MAX_DEBT_STEPS * step_ms;
         let left = self.allowance_ms.unwrap_or(most) + SHARE * step_ms;
@@ -59,13 +59,13 @@ impl Asking {
 
     /// The order in which `num` candidates are asked: where the allowance ends, others are asked
     /// the next time.
-    pub(super) fn order(&self, num: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn order(&self, num: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.first.checked_rem(num).unwrap_or(0);
         (first..num).chain(0..first)
     }
 
     /// Expected milliseconds of asking a request, learning from the step included.
-    pub(super) fn cost_ms(&self, backoff: &Backoff) -> f64 {
+    pub(crate) fn cost_ms(&self, backoff: &Backoff) -> f64 {
         self.fixed_ms.unwrap_or_else(|| {
             let drafting = backoff.drafting.get().or(self.drafting.get());
             drafting.unwrap_or(0.0) + self.learning.get().unwrap_or(0.0)
@@ -73,20 +73,35 @@ impl Asking {
     }
 
     /// What asking `num_asked` requests counts as in a step in which it took `drafting_ms`.
-    pub(super) fn step_ms(&self, num_asked: usize, drafting_ms: f64) -> f64 {
+    pub(crate) fn step_ms(&self, num_asked: usize, drafting_ms: f64) -> f64 {
         let fixed_ms = self.fixed_ms.map(|each| each * num_asked as f64);
         fixed_ms.unwrap_or(drafting_ms)
     }
 
     /// Whether a request may be asked: its drafts have paid lately, or the allowance is not used up.
-    pub(super) fn affords(&self, backoff: &Backoff) -> bool {
+    pub(crate) fn affords(&self, backoff: &Backoff) -> bool {
+        self.affords_beside(backoff, 0.0)
+    }
+
+    /// The same beside questions that are expected to take `reserved_ms` of the allowance.
+    pub(crate) fn affords_beside(&self, backoff: &Backoff, reserved_ms: f64) -> bool {
         self.fixed_ms.is_some()
             || backoff.has_earned(self.cost_ms(backoff))
-            || self.allowance_ms.is_none_or(|left| left > 0.0)
+            || self.allowance_ms.is_none_or(|left| left > reserved_ms)
+    }
+
+    /// What a question is expected to take of the allowance.
+    pub(crate) fn reserved_ms(&self, backoff: &Backoff) -> f64 {
+        let cost_ms = self.cost_ms(backoff);
+        if backoff.has_earned(cost_ms) {
+            0.0
+        } else {
+            cost_ms
+        }
     }
 
     /// Notes that the candidate at `index` was asked, which took so long; its mean is in `backoff`.
-    pub(super) fn note_drafting(&mut self, index: usize, backoff: &mut Backoff, drafting_ms: f64) {
+    pub(crate) fn note_drafting(&mut self, index: usize, backoff: &mut Backoff, drafting_ms: f64) {
         if !backoff.has_earned(self.cost_ms(backoff)) {
             self.first = index + 1;
             self.spend(drafting_ms + self.learning.get().unwrap_or(0.0));
@@ -96,7 +111,7 @@ impl Asking {
     }
 
     /// Notes what the drafts of a request that was asked should save.
-    pub(super) fn note_savings(&mut self, backoff: &mut Backoff, saved_ms: f64) {
+    pub(crate) fn note_savings(&mut self, backoff: &mut Backoff, saved_ms: f64) {
         let cost_ms = self.cost_ms(backoff);
         if backoff.has_earned(cost_ms) {
             // It pays from what it has earned, and only what is left pays for others.
@@ -108,7 +123,7 @@ impl Asking {
     }
 
     /// Notes what it took one request to learn from a step in which it was asked.
-    pub(super) fn note_learning(&mut self, learning_ms: f64) {
+    pub(crate) fn note_learning(&mut self, learning_ms: f64) {
         self.learning.note(learning_ms);
     }
 

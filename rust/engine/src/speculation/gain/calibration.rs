@@ -3,7 +3,7 @@
 use spectrie_trie::DraftNode;
 use spectrie_types::NUM_SOURCES;
 
-use super::tree::SentTree;
+use super::super::tree::SentTree;
 use crate::output::{CalibrationBin, Load, NUM_BINS};
 
 /// What the trees of mode auto promised, and what became of them.

@@ -1,0 +1,103 @@
+//! The speculator without a scheduler.
+
+use std::sync::Arc;
+
+use super::super::drafting::Drafting;
+use super::super::gain::Trial;
+use super::super::speculator::{EndedStep, Speculator};
+use super::super::step::Candidate;
+use super::super::tree::SentTree;
+use crate::clock::{Clock, Ticking};
+use crate::config::EngineConfig;
+use crate::costs::{CostCurve, CostShape, ForwardSize};
+use crate::output::Load;
+use crate::request::Request;
+
+fn speculator(times: &[f64; 2], holdout_every: u64) -> Speculator {
+    let config = EngineConfig {
+        holdout_every,
+        ..EngineConfig::new(100, 16, 256, 4)
+    };
+    let mut speculator = Speculator::new(Arc::new(config), None);
+    let costs = CostCurve::new(&[1, 64], times, CostShape::default());
+    speculator.set_costs(costs.unwrap());
+    speculator
+}
+
+/// The drafting of a request whose text repeats itself.
+fn drafting(speculator: &Speculator) -> (Drafting, usize) {
+    let tokens: Vec<u32> = (0..60).map(|index| index % 5 + 1).collect();
+    let request = Request::new(1, tokens.clone(), 100);
+    let mut drafting = speculator.drafting(&request, &tokens, tokens.len());
+    drafting.feed(&tokens);
+    (drafting, tokens.len())
+}
+
+/// Draft nodes that are bought in a step, and what it says about the gain.
+fn draft(speculator: &mut Speculator, step: u64) -> (usize, Option<Trial>) {
+    let (mut drafting, kv_len) = drafting(speculator);
+    let mut candidates = [Candidate {
+        drafting: &mut drafting,
+        kv_len,
+        num_left: 50,
+        grammar_has_ended: false,
+        is_limited: false,
+    }];
+    let chunk = ForwardSize::default();
+    let clock: Arc<dyn Clock> = Arc::new(Ticking::by(2));
+    let drafts = speculator.draft(step, &mut candidates, chunk, f64::INFINITY, &clock);
+    (drafts.offers[0].num_bought(), drafts.trial)
+}
+
+#[test]
+fn as_much_is_bought_as_the_costs_justify() {
+    let (bought, trial) = draft(&mut speculator(&[10.0, 10.1], 0), 1);
+    assert!(bought > 3, "{bought}");
+    assert_eq!(trial, Some(Trial::Offered));
+    let (bought, _) = draft(&mut speculator(&[10.0, 640.0], 0), 1);
+    assert_eq!(bought, 0);
+}
+
+#[test]
+fn holdout_steps_draft_nothing_and_say_so() {
+    let mut speculator = speculator(&[10.0, 10.1], 1);
+    assert_eq!(draft(&mut speculator, 1), (0, Some(Trial::Holdout)));
+    let mut load = Load::default();
+    speculator.report(&mut load);
+    assert_eq!(load.draft_calls, 0, "nobody was asked");
+}
+
+#[test]
+fn drafting_is_timed_by_the_clock_that_is_passed_in() {
+    let mut speculator = speculator(&[10.0, 10.1], 0);
+    draft(&mut speculator, 1);
+    draft(&mut speculator, 2);
+    let mut load = Load::default();
+    speculator.report(&mut load);
+    assert_eq!(load.draft_calls, 2);
+    // Each step reads it before and after, and around the one question.
+    assert!((load.draft_seconds - 12.0e-3).abs() < 1e-9);
+}
+
+#[test]
+fn what_became_of_a_tree_and_a_step_is_reported() {
+    let mut speculator = speculator(&[10.0, 10.1], 0);
+    let (mut drafting, _) = drafting(&speculator);
+    let tree = SentTree::new(drafting.draft(3, 0.0), |_| true);
+    assert!(tree.num_nodes() > 0);
+    speculator.note_tree(&mut drafting, &tree, &[1], Some(1), false);
+    speculator.end_step(&EndedStep {
+        trial: Some(Trial::Offered),
+        num_requests: 1,
+        num_rows: 1 + tree.num_nodes(),
+        num_tokens: 2,
+        milliseconds: 5.0,
+        upkeep_ms: 1.0,
+        feedback_ms: 0.5,
+    });
+    let mut load = Load::default();
+    speculator.report(&mut load);
+    assert_eq!(load.drafted_tokens, tree.num_nodes() as u64);
+    assert_eq!((load.accepted_tokens, load.offered_tokens), (1, 2));
+    assert_eq!(load.accepted_by_source.iter().sum::<u64>(), 1);
+}
