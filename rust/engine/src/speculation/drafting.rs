@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use spectrie_trie::{DraftMemory, DraftTree, Drafter, Insertion, SharedTrie, Visits};
+use spectrie_sampling::AllowedTokens;
+use spectrie_trie::{DraftMemory, DraftTree, Drafter, Inquiry, Insertion, SharedTrie, Visits};
 use spectrie_types::limits::MAX_DRAFT_TOKENS;
-use spectrie_types::{Recycle, SpeculationMode};
+use spectrie_types::{Recycle, Source, SpeculationMode};
 
-use super::backoff::Backoff;
+use super::asking::{Backoff, Job};
 use super::grammar_drafts::GrammarDrafts;
 use super::tree::SentTree;
 use crate::config::{EngineConfig, draft_config};
@@ -193,6 +194,48 @@ impl Drafting {
         }
     }
 
+    /// The drafter, to draft as [`Self::draft`] does on any thread for the one at `index`, until it is taken
+    /// back; `None` where nothing is drafted.
+    pub(super) fn lend(&mut self, index: usize, most: usize, min_value: f32) -> Option<Job> {
+        let drafts = self.mode != SpeculationMode::Off;
+        Some(Job {
+            index,
+            drafter: self.drafter.take_if(|_| drafts)?,
+            most: self.max_nodes.min(most),
+            min_value,
+        })
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn take_back(&mut self, drafter: Box<Drafter>) {
+        self.drafter = Some(drafter);
+    }
+
+    /// Nodes of the last draft that a drafter of the runner's may be asked about at a level.
+    pub(super) fn frontier(&self, level: u16) -> Vec<Inquiry> {
+        let drafter = self.drafter.as_ref();
+        drafter.map_or_else(Vec::new, |drafter| drafter.frontier(level))
+    }
+
+    /// Takes the answer to an inquiry; gives its number.
+    pub(super) fn answer(
+        &mut self,
+        inquiry: &Inquiry,
+        likeliest: &[(u32, f32)],
+        named: Vec<(u32, f32)>,
+        source: Source,
+    ) -> Option<u32> {
+        let drafter = self.drafter.as_mut()?;
+        Some(drafter.answer(inquiry, likeliest, named, source))
+    }
+
+    /// Forgets the answers of the last step.
+    pub(super) fn forget_answers(&mut self) {
+        if let Some(drafter) = &mut self.drafter {
+            drafter.forget_answers();
+        }
+    }
+
     /// What looking into shared text and corpora took in the last draft.
     pub(super) fn visits(&self) -> Visits {
         let drafter = self.drafter.as_ref();
@@ -207,6 +250,17 @@ impl Drafting {
             Some(grammar) => grammar.shape(tree, most, forces),
             None => tree,
         }
+    }
+
+    /// What an answer under a grammar may draw after each node of `tree`, as
+    /// [`GrammarDrafts::allowed`] finds it.
+    pub(crate) fn allowed(
+        &mut self,
+        tree: &SentTree,
+        root: &[u32],
+        heeds_eos: bool,
+    ) -> Option<Vec<Option<AllowedTokens>>> {
+        self.grammar.as_mut()?.allowed(tree, root, heeds_eos)
     }
 
     /// Takes what a step emitted; `path` are the accepted rows of `tree`.

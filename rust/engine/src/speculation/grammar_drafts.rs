@@ -1,8 +1,10 @@
 //! Drafts under a grammar: what it does not allow is left out, what it forces is put in.
 
-use spectrie_sampling::{Grammar, GrammarCursor};
+use spectrie_sampling::{AllowedTokens, Grammar, GrammarCursor};
 use spectrie_trie::{DraftNode, DraftTree};
 use spectrie_types::Source;
+
+use super::tree::SentTree;
 
 /// Paths less likely than this are not followed to what the grammar forces after them.
 const MIN_FORCED_VALUE: f32 = 0.25;
@@ -38,15 +40,34 @@ impl GrammarDrafts {
         }
     }
 
+    /// Takes the tokens that the cursor lacks; says whether it can be asked.
+    fn catch_up(&mut self) -> bool {
+        let mut pending = std::mem::take(&mut self.pending).into_iter();
+        self.works &= pending.all(|token| self.cursor.push(token).is_ok());
+        self.works
+    }
+
+    /// What the answer may draw after each node of `tree`, where `root` is what it may draw before them;
+    /// nothing after a node that it cannot come to, or where it is over. `None` where that cannot be
+    /// found out. It `heeds_eos` if tokens of this kind end it.
+    pub(crate) fn allowed(
+        &mut self,
+        tree: &SentTree,
+        root: &[u32],
+        heeds_eos: bool,
+    ) -> Option<Vec<Option<AllowedTokens>>> {
+        if !self.catch_up() {
+            return None;
+        }
+        let found = node_masks(&mut self.cursor, tree, root, heeds_eos);
+        self.works = found.is_ok();
+        found.ok()
+    }
+
     /// `tree` without what the grammar does not allow and, if it `forces`, with what it forces, at
     /// most `most` nodes of that.
     pub(crate) fn shape(&mut self, tree: DraftTree, most: usize, forces: bool) -> DraftTree {
-        let pending = std::mem::take(&mut self.pending);
-        let caught_up = pending
-            .iter()
-            .try_for_each(|&token| self.cursor.push(token));
-        if !self.works || caught_up.is_err() {
-            self.works = false;
+        if !self.catch_up() {
             return tree;
         }
         let mut walk = Walk {
@@ -196,4 +217,66 @@ impl Walk<'_> {
             .collect();
         Ok(run)
     }
+}
+
+/// What may be drawn after each node of `tree`, from its row 1 on; the cursor is at the root, where
+/// `root` may be drawn, and comes back to it. Nothing after nodes that no answer comes to.
+///
+/// # Errors
+/// What the grammar library says; the cursor is lost.
+fn node_masks(
+    cursor: &mut GrammarCursor,
+    tree: &SentTree,
+    root: &[u32],
+    heeds_eos: bool,
+) -> Result<Vec<Option<AllowedTokens>>, String> {
+    let mut masks: Vec<Option<AllowedTokens>> = Vec::with_capacity(tree.num_nodes());
+    // Rows from below the root to where the cursor is.
+    let mut trail = Vec::new();
+    for row in 1..=tree.num_nodes() {
+        let (parent, token) = (tree.parent(row), tree.node(row).token);
+        let before = match parent {
+            0 => Some(root),
+            parent => masks[parent - 1].as_ref().map(AllowedTokens::words),
+        };
+        // An answer is over with such a token.
+        if !before.is_some_and(|words| contains(words, token)) || cursor.is_eos(token) {
+            masks.push(None);
+            continue;
+        }
+        go_to(cursor, tree, parent, &mut trail)?;
+        cursor.step(token)?;
+        trail.push(row);
+        masks.push(cursor.allowed(heeds_eos)?);
+    }
+    while trail.pop().is_some() {
+        cursor.step_back()?;
+    }
+    Ok(masks)
+}
+
+/// Moves the cursor to a row.
+fn go_to(
+    cursor: &mut GrammarCursor,
+    tree: &SentTree,
+    row: usize,
+    trail: &mut Vec<usize>,
+) -> Result<(), String> {
+    let mut path: Vec<usize> = tree.path_up(row).collect();
+    path.reverse();
+    let num_common = path.iter().zip(&*trail).take_while(|(a, b)| a == b).count();
+    while trail.len() > num_common {
+        cursor.step_back()?;
+        trail.pop();
+    }
+    for &row in &path[num_common..] {
+        cursor.step(tree.node(row).token)?;
+        trail.push(row);
+    }
+    Ok(())
+}
+
+fn contains(words: &[u32], token: u32) -> bool {
+    let word = words.get(token as usize / 32);
+    word.is_some_and(|word| word >> (token % 32) & 1 == 1)
 }

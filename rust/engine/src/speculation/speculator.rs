@@ -6,17 +6,18 @@ use spectrie_trie::DraftMemory;
 use spectrie_types::SpeculationMode;
 use spectrie_types::seed::splitmix;
 
-use super::asking::Asking;
-use super::budget::{self, BaseRows, Purchase};
-use super::calibration::Calibration;
+use super::asking::{Asking, Helpers, MeanMs, Sharing};
+use super::budget::Purchase;
 use super::drafting::Drafting;
-use super::gain::{Gain, Outcome, Trial};
-use super::step::{self, Candidate, Offer, Question, StepDrafts};
+use super::gain::{Calibration, Gain, Outcome, Trial};
+use super::heads::{DrafterInfo, Heads};
+use super::step::{self, Candidate, Offer, Round, StepDrafts};
 use super::tiers::Tiers;
 use super::tree::SentTree;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::costs::{CostCurve, ForwardSize};
+use crate::error::EngineError;
 use crate::output::Load;
 use crate::request::Request;
 
@@ -24,34 +25,40 @@ use crate::request::Request;
 /// nothing about pages.
 #[derive(Debug)]
 pub(crate) struct Speculator {
-    config: Arc<EngineConfig>,
+    pub(super) config: Arc<EngineConfig>,
     /// What namespaces learned; `None` when nothing may be kept or drafted.
     memory: Option<Arc<DraftMemory>>,
-    costs: CostCurve,
-    asking: Asking,
-    open: OpenStep,
-    tiers: Tiers,
+    pub(super) costs: CostCurve,
+    pub(super) asking: Asking,
+    pub(super) open: OpenStep,
+    pub(super) tiers: Tiers,
     calibration: Calibration,
     gain: Gain,
-    totals: Totals,
+    pub(super) totals: Totals,
+    /// What a question takes of the thread that answers it.
+    pub(super) question: MeanMs,
+    pub(super) helpers: Helpers,
+    /// `None` without a drafter that reads the model's features.
+    pub(super) heads: Option<Heads>,
+    pub(super) sharing: Sharing,
 }
 
 /// Counts since the start, of all modes.
 #[derive(Debug, Default)]
-struct Totals {
+pub(super) struct Totals {
     drafted_tokens: u64,
     accepted_tokens: u64,
-    draft_calls: u64,
+    pub(super) draft_calls: u64,
     draft_seconds: f64,
 }
 
 /// What is kept of a step until its results come.
 #[derive(Debug, Clone, Copy, Default)]
-struct OpenStep {
-    step: u64,
-    num_asked: usize,
+pub(super) struct OpenStep {
+    pub(super) step: u64,
+    pub(super) num_asked: usize,
     /// Expected milliseconds of its decoding without drafts.
-    plain_ms: f64,
+    pub(super) plain_ms: f64,
 }
 
 /// A step as its results end it.
@@ -83,6 +90,10 @@ impl Speculator {
             calibration: Calibration::default(),
             gain: Gain::default(),
             totals: Totals::default(),
+            question: MeanMs::default(),
+            helpers: Helpers::default(),
+            heads: None,
+            sharing: Sharing::default(),
         }
     }
 
@@ -100,6 +111,12 @@ impl Speculator {
     /// Replaces what forwards are thought to cost.
     pub(crate) fn set_costs(&mut self, costs: CostCurve) {
         self.costs = costs;
+    }
+
+    /// Replaces the drafter that reads the model's features.
+    pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
+        self.heads = drafter.map(Heads::new).transpose()?;
+        Ok(())
     }
 
     /// What forwards cost.
@@ -120,17 +137,23 @@ impl Speculator {
         candidates: &mut [Candidate<'_>],
         chunk: ForwardSize,
         limit_ms: f64,
-        clock: &dyn Clock,
+        clock: &Arc<dyn Clock>,
     ) -> StepDrafts {
-        let num = candidates.len();
-        let sizes = candidates.iter().map(Candidate::size);
-        let base = BaseRows {
-            decoding: num,
-            trees: sizes.sum(),
-            chunk,
-            left: (self.config.max_batch_rows).saturating_sub(num + chunk.rows),
-        };
-        let trial = self.trial(step, num);
+        let round = self.ask_all(step, candidates, chunk, false, clock);
+        self.buy(round, candidates, limit_ms)
+    }
+
+    /// What the decoding requests offer in step `step`; where a drafter is tried, those that back off too.
+    pub(super) fn ask_all(
+        &mut self,
+        step: u64,
+        candidates: &mut [Candidate<'_>],
+        chunk: ForwardSize,
+        is_probing: bool,
+        clock: &Arc<dyn Clock>,
+    ) -> Round {
+        let base = self.base_rows(candidates, chunk);
+        let trial = self.trial(step, candidates.len());
         let began_s = clock.now_s();
         self.open = OpenStep {
             step,
@@ -139,26 +162,35 @@ impl Speculator {
         };
         self.asking
             .begin_step(self.costs.milliseconds(base.whole()));
-        let mut question = Question {
-            step,
-            is_plain: trial != Trial::Offered,
-            rows_left: base.left,
-            max_context: self.config.max_context,
-            tier: self.tiers.nodes(num),
-            min_value: None,
-        };
-        if !question.is_plain {
-            let chosen = candidates.iter().filter(|one| !one.is_fixed());
-            let due = chosen.map(|one| &one.drafting.backoff);
-            let due = due.filter(|backoff| backoff.is_due(step) && self.asking.affords(backoff));
-            let asking_ms = due.map(|backoff| self.asking.cost_ms(backoff)).sum();
-            let most = self.config.max_draft_tokens * num;
-            question.min_value = budget::min_value(base, most, asking_ms, &self.costs);
-        }
-        let mut offers = self.ask(&question, candidates, clock);
+        let mut question = self.question(step, trial, candidates, base, &self.asking);
+        question.asks_anyone = is_probing;
+        let offers = self.ask(&question, candidates, clock);
         let drafted_s = clock.now_s() - began_s;
         self.totals.draft_seconds += drafted_s;
         let asked_ms = self.asking.step_ms(self.open.num_asked, drafted_s * 1e3);
+        Round {
+            base,
+            trial,
+            question,
+            offers,
+            asked_ms,
+        }
+    }
+
+    /// The drafts of a round that are sent.
+    pub(super) fn buy(
+        &mut self,
+        round: Round,
+        candidates: &mut [Candidate<'_>],
+        limit_ms: f64,
+    ) -> StepDrafts {
+        let Round {
+            base,
+            trial,
+            mut offers,
+            asked_ms,
+            ..
+        } = round;
         let purchase = step::buy(&mut offers, base, asked_ms, limit_ms, &self.costs);
         self.note_earnings(candidates, &offers, purchase);
         // Drafts of fixed modes are sent in every step, so that none is plain beside them.
@@ -170,34 +202,6 @@ impl Speculator {
             trial: is_trial.then_some(trial),
             offers,
         }
-    }
-
-    /// Asks the candidates whose turn it is; what each offers, in their order.
-    fn ask(
-        &mut self,
-        question: &Question,
-        candidates: &mut [Candidate<'_>],
-        clock: &dyn Clock,
-    ) -> Vec<Offer> {
-        let mut offers: Vec<Option<Offer>> = candidates.iter().map(|_| None).collect();
-        for index in self.asking.order(candidates.len()) {
-            let candidate = &mut candidates[index];
-            let terms = question.terms(candidate).filter(|_| {
-                candidate.is_fixed() || self.asking.affords(&candidate.drafting.backoff)
-            });
-            let began_s = terms.map(|_| clock.now_s());
-            offers[index] = Some(question.offer(index, candidate, terms));
-            let Some(began_s) = began_s else { continue };
-            clock.drafted(candidate.drafting.visits());
-            self.totals.draft_calls += 1;
-            self.open.num_asked += 1;
-            if !candidate.is_fixed() {
-                let drafting_ms = (clock.now_s() - began_s) * 1e3;
-                let backoff = &mut candidate.drafting.backoff;
-                self.asking.note_drafting(index, backoff, drafting_ms);
-            }
-        }
-        offers.into_iter().flatten().collect()
     }
 
     /// Gives the requests that were asked the expected saving of their drafts.
@@ -217,8 +221,13 @@ impl Speculator {
         }
     }
 
+    /// One step in so many is held out from drafts; 0 = none.
+    pub(super) fn holdout_every(&self) -> u64 {
+        self.config.holdout_every
+    }
+
     /// What step `step` is to show: a fixed, scattered share of steps what plain decoding costs.
-    fn trial(&self, step: u64, num_requests: usize) -> Trial {
+    pub(super) fn trial(&self, step: u64, num_requests: usize) -> Trial {
         let every = self.config.holdout_every;
         if every > 0 && splitmix(step).is_multiple_of(every) {
             Trial::Holdout
@@ -259,6 +268,10 @@ impl Speculator {
     /// Takes what a step emitted, and its time, for evidence of what drafts gain.
     pub(crate) fn end_step(&mut self, ended: &EndedStep) {
         self.tiers.end_step();
+        if let Some(heads) = &mut self.heads {
+            let is_offered = ended.trial == Some(Trial::Offered);
+            heads.end_step(is_offered, ended.num_tokens, ended.milliseconds);
+        }
         let Some(trial) = ended.trial else {
             self.gain.end_step(None);
             return;
@@ -291,100 +304,8 @@ impl Speculator {
         load.draft_seconds = self.totals.draft_seconds;
         self.calibration.report(load);
         self.gain.report(load);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Ticking;
-    use crate::costs::CostShape;
-
-    fn speculator(times: &[f64; 2], holdout_every: u64) -> Speculator {
-        let config = EngineConfig {
-            holdout_every,
-            ..EngineConfig::new(100, 16, 256, 4)
-        };
-        let mut speculator = Speculator::new(Arc::new(config), None);
-        let costs = CostCurve::new(&[1, 64], times, CostShape::default());
-        speculator.set_costs(costs.unwrap());
-        speculator
-    }
-
-    /// The drafting of a request whose text repeats itself.
-    fn drafting(speculator: &Speculator) -> (Drafting, usize) {
-        let tokens: Vec<u32> = (0..60).map(|index| index % 5 + 1).collect();
-        let request = Request::new(1, tokens.clone(), 100);
-        let mut drafting = speculator.drafting(&request, &tokens, tokens.len());
-        drafting.feed(&tokens);
-        (drafting, tokens.len())
-    }
-
-    /// Draft nodes that are bought in a step, and what it says about the gain.
-    fn draft(speculator: &mut Speculator, step: u64) -> (usize, Option<Trial>) {
-        let (mut drafting, kv_len) = drafting(speculator);
-        let mut candidates = [Candidate {
-            drafting: &mut drafting,
-            kv_len,
-            num_left: 50,
-            grammar_has_ended: false,
-            is_limited: false,
-        }];
-        let chunk = ForwardSize::default();
-        let drafts = speculator.draft(step, &mut candidates, chunk, f64::INFINITY, &Ticking::by(2));
-        (drafts.offers[0].num_bought(), drafts.trial)
-    }
-
-    #[test]
-    fn as_much_is_bought_as_the_costs_justify() {
-        let (bought, trial) = draft(&mut speculator(&[10.0, 10.1], 0), 1);
-        assert!(bought > 3, "{bought}");
-        assert_eq!(trial, Some(Trial::Offered));
-        let (bought, _) = draft(&mut speculator(&[10.0, 640.0], 0), 1);
-        assert_eq!(bought, 0);
-    }
-
-    #[test]
-    fn holdout_steps_draft_nothing_and_say_so() {
-        let mut speculator = speculator(&[10.0, 10.1], 1);
-        assert_eq!(draft(&mut speculator, 1), (0, Some(Trial::Holdout)));
-        let mut load = Load::default();
-        speculator.report(&mut load);
-        assert_eq!(load.draft_calls, 0, "nobody was asked");
-    }
-
-    #[test]
-    fn drafting_is_timed_by_the_clock_that_is_passed_in() {
-        let mut speculator = speculator(&[10.0, 10.1], 0);
-        draft(&mut speculator, 1);
-        draft(&mut speculator, 2);
-        let mut load = Load::default();
-        speculator.report(&mut load);
-        assert_eq!(load.draft_calls, 2);
-        // Each step reads it before and after, and around the one question.
-        assert!((load.draft_seconds - 12.0e-3).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_became_of_a_tree_and_a_step_is_reported() {
-        let mut speculator = speculator(&[10.0, 10.1], 0);
-        let (mut drafting, _) = drafting(&speculator);
-        let tree = SentTree::new(drafting.draft(3, 0.0), |_| true);
-        assert!(tree.num_nodes() > 0);
-        speculator.note_tree(&mut drafting, &tree, &[1], Some(1), false);
-        speculator.end_step(&EndedStep {
-            trial: Some(Trial::Offered),
-            num_requests: 1,
-            num_rows: 1 + tree.num_nodes(),
-            num_tokens: 2,
-            milliseconds: 5.0,
-            upkeep_ms: 1.0,
-            feedback_ms: 0.5,
-        });
-        let mut load = Load::default();
-        speculator.report(&mut load);
-        assert_eq!(load.drafted_tokens, tree.num_nodes() as u64);
-        assert_eq!((load.accepted_tokens, load.offered_tokens), (1, 2));
-        assert_eq!(load.accepted_by_source.iter().sum::<u64>(), 1);
+        if let Some(heads) = &self.heads {
+            heads.report(load);
+        }
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Question {
     pub(super) step: u64,
     /// Whether no request is asked that leaves its drafts to the budget.
     pub(super) is_plain: bool,
+    /// Whether those that back off are asked too.
+    pub(super) asks_anyone: bool,
     /// Rows that may be added to the step.
     pub(super) rows_left: usize,
     pub(super) max_context: usize,
@@ -55,6 +57,18 @@ pub(crate) struct Offer {
     bids: Vec<Bid>,
 }
 
+/// What requests were asked for in one step, and what they offer.
+#[derive(Debug)]
+pub(crate) struct Round {
+    pub(super) base: BaseRows,
+    pub(super) trial: Trial,
+    pub(super) question: Question,
+    /// One of each candidate, in their order.
+    pub(super) offers: Vec<Offer>,
+    /// What asking took.
+    pub(super) asked_ms: f64,
+}
+
 /// The drafts of a step.
 #[derive(Debug)]
 pub(crate) struct StepDrafts {
@@ -67,8 +81,8 @@ pub(crate) struct StepDrafts {
 /// What a request is asked for: at most so many nodes, each of at least this value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    most: usize,
-    min_value: f32,
+    pub(super) most: usize,
+    pub(super) min_value: f32,
 }
 
 impl Candidate<'_> {
@@ -83,7 +97,7 @@ impl Candidate<'_> {
     }
 
     /// The deepest node that may be of use: a path of n nodes emits up to n + 1 tokens.
-    fn max_depth(&self) -> usize {
+    pub(super) fn max_depth(&self) -> usize {
         self.num_left.saturating_sub(1)
     }
 }
@@ -101,6 +115,11 @@ impl Question {
             .min(candidate.drafting.max_nodes())
     }
 
+    /// Whether a candidate is asked whatever that takes.
+    pub(super) fn must_ask(&self, candidate: &Candidate<'_>) -> bool {
+        candidate.is_fixed() || self.asks_anyone
+    }
+
     /// What a request is to be asked for; `None` when it is not its turn.
     pub(super) fn terms(&self, candidate: &Candidate<'_>) -> Option<Terms> {
         let most = self.most(candidate);
@@ -112,7 +131,8 @@ impl Question {
                 min_value: 0.0,
             });
         }
-        if self.is_plain || !candidate.drafting.backoff.is_due(self.step) {
+        let is_due = self.asks_anyone || candidate.drafting.backoff.is_due(self.step);
+        if self.is_plain || !is_due {
             return None;
         }
         let scored = Terms {
@@ -125,20 +145,18 @@ impl Question {
         }
     }
 
-    /// What the request at `index` offers on these terms; `None` does not ask it.
+    /// What the request at `index` offers, given what it drafted on these terms; `None` did not ask it.
     pub(super) fn offer(
         &self,
         index: usize,
         candidate: &mut Candidate<'_>,
         terms: Option<Terms>,
+        tree: DraftTree,
     ) -> Offer {
         let is_fixed = candidate.is_fixed();
         let (most, max_depth) = (self.most(candidate), candidate.max_depth());
         let drafting = &mut *candidate.drafting;
         drafting.is_asked = terms.is_some();
-        let tree = terms.map_or_else(DraftTree::default, |terms| {
-            drafting.draft(terms.most, terms.min_value)
-        });
         let trust = if is_fixed {
             1.0
         } else {
@@ -174,6 +192,11 @@ impl Offer {
     /// Draft nodes that are bought.
     pub(crate) fn num_bought(&self) -> usize {
         self.bids.len()
+    }
+
+    /// The nodes up for choice.
+    pub(super) fn bids(&self) -> &[Bid] {
+        &self.bids
     }
 
     /// Tokens that the bought nodes promise.

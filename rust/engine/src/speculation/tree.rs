@@ -81,6 +81,13 @@ impl SentTree {
         self.parents[row - 1]
     }
 
+    /// The rows of draft nodes from `row` up to a child of row 0; none for row 0.
+    pub(crate) fn path_up(&self, row: usize) -> impl Iterator<Item = usize> {
+        let is_node = |row: &usize| *row > 0;
+        let above = move |row: &usize| Some(self.parent(*row)).filter(is_node);
+        std::iter::successors(Some(row).filter(is_node), above)
+    }
+
     /// The child of `row` that carries `token`.
     pub(crate) fn child(&self, row: usize, token: u32) -> Option<usize> {
         (row + 1..=self.num_nodes())

@@ -1,0 +1,70 @@
+//! What the engine knows of a drafter that the runner calls.
+
+use spectrie_types::Source;
+
+use crate::error::EngineError;
+
+/// A drafter that reads the model's features, as the runner measured it.
+///
+/// It answers rows: each a token after a known path, with the likeliest tokens that follow. Rows whose
+/// parents were asked together are a level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DrafterInfo {
+    /// What its tokens are credited to: a head, or a model of its own.
+    pub source: Source,
+    /// Levels that it answers in a step at most.
+    pub max_levels: usize,
+    /// Rows that it answers in a step at most, all levels together.
+    pub max_rows: usize,
+    /// Ascending numbers of rows that levels were timed at.
+    pub rows: Vec<usize>,
+    /// Milliseconds of the first level at each.
+    pub first_ms: Vec<f64>,
+    /// Milliseconds of a later level at each.
+    pub later_ms: Vec<f64>,
+    /// Whose text it learned: it is asked for requests of these namespaces alone; `None` = of all.
+    pub namespaces: Option<Vec<String>>,
+}
+
+impl DrafterInfo {
+    /// Whether requests of this namespace may draft from it.
+    pub(super) fn is_for(&self, namespace: &str) -> bool {
+        let named = self.namespaces.as_ref();
+        named.is_none_or(|names| names.iter().any(|name| name == namespace))
+    }
+
+    /// Checks every value.
+    pub(super) fn check(&self) -> Result<(), EngineError> {
+        let wrong = |name, given: String, allowed: &str| {
+            Err(EngineError::Config {
+                name,
+                given,
+                allowed: allowed.to_owned(),
+            })
+        };
+        if !matches!(self.source, Source::Head | Source::DraftModel) {
+            let given = self.source.name().to_owned();
+            return wrong("source", given, "head or draft_model");
+        }
+        for (name, given) in [("max_levels", self.max_levels), ("max_rows", self.max_rows)] {
+            if given == 0 {
+                return wrong(name, "0".to_owned(), "1 or more");
+            }
+        }
+        if self.rows.is_empty()
+            || self.rows[0] == 0
+            || self.rows.windows(2).any(|pair| pair[0] >= pair[1])
+        {
+            let given = format!("{:?}", self.rows);
+            return wrong("rows", given, "ascending numbers from 1");
+        }
+        for (name, times) in [("first_ms", &self.first_ms), ("later_ms", &self.later_ms)] {
+            let is_right = |time: &f64| time.is_finite() && *time > 0.0;
+            if times.len() != self.rows.len() || !times.iter().all(is_right) {
+                let allowed = "a finite number above 0 for each of `rows`";
+                return wrong(name, format!("{times:?}"), allowed);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! Drafters that the runner calls, and whether their answers are worth their time.
+
+#[expect(
+    clippy::module_inception,
+    reason = "the owner of the room is named by it"
+)]
+mod heads;
+mod info;
+mod level_costs;
+mod levels;
+
+pub(super) use heads::{Heads, Wish};
+pub use info::DrafterInfo;
+pub(super) use levels::{LevelRow, LevelRows, Levels, likeliest};

@@ -1,0 +1,207 @@
+//! The levels of a step, between what requests offer and what is bought.
+
+use std::sync::Arc;
+
+use spectrie_trie::{DraftTree, Inquiry};
+
+use super::bid::{self, Bid};
+use super::budget;
+use super::gain::Trial;
+use super::heads::{LevelRow, LevelRows, Levels, Wish, likeliest};
+use super::speculator::Speculator;
+use super::step::{Candidate, Offer, Round, StepDrafts};
+use crate::clock::Clock;
+use crate::costs::ForwardSize;
+use crate::error::EngineError;
+use crate::forward::DraftAnswers;
+
+/// A step in which a drafter may be asked: what requests offer so far, and its levels.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    round: Round,
+    levels: Levels,
+}
+
+impl Questions {
+    /// The level that waits for its answers.
+    pub(crate) fn open(&self) -> Option<&LevelRows> {
+        self.levels.open()
+    }
+}
+
+impl Speculator {
+    /// Whether there is a drafter that the runner calls.
+    pub(crate) fn has_drafter(&self) -> bool {
+        self.heads.is_some()
+    }
+
+    /// Whether requests of this namespace may draft from the runner's drafter.
+    pub(crate) fn may_draft_from_head(&self, namespace: &str) -> bool {
+        let heads = self.heads.as_ref();
+        heads.is_some_and(|heads| heads.is_for(namespace))
+    }
+
+    /// Asks the decoding requests for what they offer before a drafter is asked.
+    pub(crate) fn begin_questions(
+        &mut self,
+        step: u64,
+        candidates: &mut [Candidate<'_>],
+        chunk: ForwardSize,
+        clock: &Arc<dyn Clock>,
+    ) -> Questions {
+        for candidate in &mut *candidates {
+            candidate.drafting.forget_answers();
+        }
+        let every = self.holdout_every();
+        let (may_ask, is_probing) = match &mut self.heads {
+            Some(heads) => (heads.begin_step(step, every), heads.is_probing()),
+            None => (false, false),
+        };
+        let round = self.ask_all(step, candidates, chunk, is_probing, clock);
+        let is_offered = round.trial == Trial::Offered && round.question.min_value.is_some();
+        let levels = Levels {
+            is_over: !(may_ask && is_offered),
+            row_of: vec![Vec::new(); candidates.len()],
+            ..Levels::default()
+        };
+        Questions { round, levels }
+    }
+
+    /// Opens the next level, if one is worth its time; `may_ask` says of which requests the feature of
+    /// the last token is known.
+    pub(crate) fn next_level(
+        &mut self,
+        questions: &mut Questions,
+        candidates: &[Candidate<'_>],
+        may_ask: &[bool],
+    ) {
+        let ms_per_token = self.ms_per_token(&questions.round);
+        let Some(heads) = &mut self.heads else { return };
+        let levels = &mut questions.levels;
+        if levels.is_over || levels.open.is_some() {
+            return;
+        }
+        let level = levels.num_answered + 1;
+        let most = heads.max_rows().saturating_sub(levels.num_rows);
+        if level > heads.max_levels() || most == 0 {
+            levels.is_over = true;
+            return;
+        }
+        let mut wishes = Vec::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            let asked = !candidate.is_fixed() && candidate.drafting.is_asked;
+            if asked && may_ask[index] && candidate.max_depth() >= level {
+                let frontier = candidate.drafting.frontier(level as u16);
+                wishes.extend(frontier.into_iter().map(|inquiry| Wish {
+                    candidate: index,
+                    inquiry,
+                }));
+            }
+        }
+        let mut chosen = heads.choose(level, wishes, most, ms_per_token);
+        if chosen.is_empty() {
+            levels.is_over = true;
+            return;
+        }
+        // Those of a request together, in the order of its answers.
+        chosen.sort_by_key(|wish| (wish.candidate, wish.inquiry.parent));
+        let row_of = &levels.row_of;
+        let parent = |candidate: usize, inquiry: &Inquiry| {
+            let number = inquiry.parent?;
+            row_of[candidate].get(number as usize).copied()
+        };
+        let rows = chosen.into_iter().map(|wish| LevelRow {
+            parent: parent(wish.candidate, &wish.inquiry),
+            candidate: wish.candidate,
+            inquiry: wish.inquiry,
+        });
+        levels.open = Some(LevelRows {
+            level: level as u16,
+            first: levels.num_rows,
+            rows: rows.collect(),
+        });
+    }
+
+    /// Takes the answers of the open level, which took `elapsed_ms`; what its requests offer from now on
+    /// heeds them.
+    pub(crate) fn take_answers(
+        &mut self,
+        questions: &mut Questions,
+        candidates: &mut [Candidate<'_>],
+        answers: &DraftAnswers<'_>,
+        elapsed_ms: f64,
+        vocabulary_size: usize,
+    ) -> Result<(), EngineError> {
+        let (Some(heads), Questions { round, levels }) = (&mut self.heads, questions) else {
+            return Ok(());
+        };
+        let Some(open) = &levels.open else {
+            return Err(EngineError::NoLevel);
+        };
+        open.check(answers, vocabulary_size)?;
+        heads
+            .costs
+            .observe(usize::from(open.level), open.rows.len(), elapsed_ms);
+        let mut scored = answers.scored.iter();
+        let mut answered: Vec<usize> = Vec::new();
+        for (index, row) in open.rows.iter().enumerate() {
+            let named = row.inquiry.named.iter().zip(scored.by_ref());
+            let named = named.filter(|(_, log)| log.is_finite());
+            let named = named.map(|(&token, log)| (token, log.exp().min(1.0)));
+            let named: Vec<_> = named.collect();
+            let drafting = &mut *candidates[row.candidate].drafting;
+            let likeliest = likeliest(answers, index);
+            if likeliest.is_empty() && named.is_empty() {
+                // A row that it cannot answer says nothing about others' tokens either.
+                continue;
+            }
+            if drafting
+                .answer(&row.inquiry, &likeliest, named, heads.source())
+                .is_some()
+            {
+                levels.row_of[row.candidate].push(open.first + index);
+                answered.push(row.candidate);
+            }
+        }
+        round.asked_ms += elapsed_ms;
+        levels.num_answered += 1;
+        levels.num_rows += open.rows.len();
+        answered.dedup();
+        for index in answered {
+            let candidate = &mut candidates[index];
+            let terms = round.question.terms(candidate);
+            let tree = terms.map_or_else(DraftTree::default, |terms| {
+                candidate.drafting.draft(terms.most, terms.min_value)
+            });
+            round.offers[index] = round.question.offer(index, candidate, terms, tree);
+        }
+        levels.open = None;
+        Ok(())
+    }
+
+    /// The drafts that are sent after all levels; those of limited requests lengthen the step to `limit_ms`
+    /// at most.
+    pub(crate) fn end_questions(
+        &mut self,
+        questions: Questions,
+        candidates: &mut [Candidate<'_>],
+        limit_ms: f64,
+    ) -> StepDrafts {
+        self.buy(questions.round, candidates, limit_ms)
+    }
+
+    /// Milliseconds that a step takes for each of its tokens with the drafts that it would buy now.
+    fn ms_per_token(&self, round: &Round) -> f64 {
+        let offers = round.offers.iter().filter(|offer| !offer.is_fixed());
+        let mut bids: Vec<Bid> = offers.flat_map(Offer::bids).copied().collect();
+        bid::sort(&mut bids);
+        let bought = budget::purchase(&bids, round.base, round.asked_ms, &self.costs);
+        let promised: f64 = bids[..bought.nodes]
+            .iter()
+            .map(|bid| f64::from(bid.value))
+            .sum();
+        let decoding = round.base.decoding.max(1) as f64;
+        let step_ms = bought.ms_per_token * decoding + bought.ms_per_node * bought.nodes as f64;
+        (step_ms + round.asked_ms) / (decoding + promised)
+    }
+}
