@@ -25,8 +25,8 @@ impl Upkeep {
         }
     }
 
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.clock
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     pub(crate) fn now_s(&self) -> f64 {

@@ -1,5 +1,6 @@
 //! The key-value cache: its pages, the copies that are due, and who shares what.
 
+use super::features::Features;
 use super::pool::PagePool;
 use super::reuse::{self, CachedPrefix, Resident};
 use super::table::PageTable;
@@ -22,6 +23,10 @@ pub(crate) struct Cache {
     copies: Vec<SlotCopy>,
     /// Pages held until that plan is complete, because it copies from them.
     pins: Vec<u32>,
+    /// Pages held because the forward of a plan writes to them: the plan's number, the page.
+    pub(super) written: Vec<(u64, u32)>,
+    /// What a drafter's rows need of others; `None` without one.
+    pub(super) features: Option<Features>,
 }
 
 /// How full the cache is, in pages.
@@ -42,6 +47,8 @@ impl Cache {
             pool: PagePool::new(num_pages, page_size),
             copies: Vec::new(),
             pins: Vec::new(),
+            written: Vec::new(),
+            features: None,
         }
     }
 
@@ -77,8 +84,13 @@ impl Cache {
     pub(crate) fn find(&self, table: &mut PageTable, reusable: &[u32]) -> CachedPrefix {
         let found = &mut table.found;
         self.pool.find(&table.namespace, reusable, found);
+        let pages = found.pages();
+        let num_usable = match &self.features {
+            Some(features) => features.num_usable(pages),
+            None => pages.len(),
+        };
         CachedPrefix {
-            pages: found.pages().to_vec(),
+            pages: pages[..num_usable].to_vec(),
         }
     }
 
@@ -121,7 +133,9 @@ impl Cache {
         table.pages = prefix.pages;
         let num_new = self.pages_for(num_tokens) - table.num_shared;
         let copied = reuse::longest_beginning(&self.pool, table, reusable, running)
-            .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available());
+            .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available())
+            // The last one is computed again where its feature is needed.
+            .filter(|&(_, count)| count > usize::from(self.features.is_some()));
         if let Some((page, _)) = copied {
             // It must not be handed out before it is copied from.
             self.pool.hold(page);
@@ -137,7 +151,13 @@ impl Cache {
                 };
                 self.copies.push(copy);
             }
-            table.kv_len += count;
+            table.kv_len += count - usize::from(self.features.is_some());
+        }
+        if let Some(features) = &mut self.features {
+            // A token whose keys were copied is computed again, and gives its feature.
+            let page = table.pages[..table.num_shared].last();
+            let page = page.copied().filter(|_| copied.is_none());
+            table.seat = features.seat(page, table.kv_len);
         }
     }
 
@@ -152,7 +172,7 @@ impl Cache {
         is_decoding: bool,
     ) {
         // Before the moves: pages they write to are shared when they have been done.
-        reuse::share_filled(&mut self.pool, table, tokens);
+        self.share_filled(table, tokens);
         for (from, to) in table.moves.drain(..) {
             self.copies.push(SlotCopy {
                 owner,
@@ -190,8 +210,15 @@ impl Cache {
 
     /// Shares what an ending request filled, and takes its pages back.
     pub(crate) fn close(&mut self, owner: u64, table: &mut PageTable, tokens: &[u32]) {
-        reuse::share_filled(&mut self.pool, table, tokens);
+        self.share_filled(table, tokens);
         self.vacate(owner, table);
+    }
+
+    fn share_filled(&mut self, table: &mut PageTable, tokens: &[u32]) {
+        let replaced = reuse::share_filled(&mut self.pool, table, tokens);
+        if let Some(features) = &mut self.features {
+            features.note_replaced(&replaced);
+        }
     }
 
     /// Takes all pages of a request back and forgets what was in them, so that everything is
@@ -199,6 +226,9 @@ impl Cache {
     pub(crate) fn vacate(&mut self, owner: u64, table: &mut PageTable) {
         self.pool.shrink(&mut table.pages, 0);
         self.copies.retain(|copy| copy.owner != owner);
+        if let (Some(features), Some(seat)) = (&mut self.features, table.seat.take()) {
+            features.give_back(seat);
+        }
         table.kv_len = 0;
         table.num_shared = 0;
         table.moves.clear();
@@ -225,171 +255,5 @@ impl Cache {
     ) {
         assert!(self.pins.is_empty() && self.copies.is_empty());
         super::ledger::check(self, &self.pool, running, waiting);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::super::siblings::count;
-    use super::*;
-
-    const PAGE: usize = 4;
-
-    /// A request of a cache alone.
-    struct User {
-        key: RequestKey,
-        table: PageTable,
-        tokens: Vec<u32>,
-    }
-
-    impl User {
-        fn new(arrival: u64, tokens: &[u32]) -> Self {
-            Self {
-                key: RequestKey::new(arrival),
-                table: PageTable::new(Arc::from("a"), true),
-                tokens: tokens.to_vec(),
-            }
-        }
-
-        fn resident(&self) -> Resident<'_> {
-            Resident {
-                key: self.key,
-                table: &self.table,
-                tokens: &self.tokens,
-            }
-        }
-
-        fn reusable(&self) -> &[u32] {
-            &self.tokens[..self.tokens.len() - 1]
-        }
-
-        /// Takes its place beside `others`.
-        fn enter(&mut self, cache: &mut Cache, others: &[&User]) {
-            let end = self.tokens.len() - 1;
-            let prefix = cache.find(&mut self.table, &self.tokens[..end]);
-            let running = others.iter().map(|one| one.resident());
-            let (owner, count) = (self.key.arrival(), self.tokens.len());
-            let reusable = &self.tokens[..end];
-            cache.seat(owner, &mut self.table, prefix, count, reusable, running);
-        }
-
-        /// Computes the rest of its tokens.
-        fn compute(&mut self, cache: &mut Cache) {
-            self.table.advance(self.tokens.len() - self.table.kv_len());
-            cache.settle(self.key.arrival(), &mut self.table, &self.tokens, false);
-        }
-    }
-
-    fn check(cache: &Cache, users: &[&User]) {
-        cache.check(users.iter().map(|one| one.resident()), std::iter::empty());
-    }
-
-    #[test]
-    fn a_second_request_takes_full_pages_and_copies_the_beginning_of_the_next() {
-        let mut cache = Cache::new(8, PAGE);
-        let text: Vec<u32> = (1..=11).collect();
-        let mut first = User::new(0, &text);
-        first.enter(&mut cache, &[]);
-        assert_eq!(first.table.kv_len(), 0);
-        first.compute(&mut cache);
-        let mut second = User::new(1, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 77]);
-        second.enter(&mut cache, &[&first]);
-        // Two pages are shared; two tokens of the third are copied.
-        assert_eq!(second.table.kv_len(), 10);
-        assert_eq!(second.table.pages()[..2], first.table.pages()[..2]);
-        let (from, to) = cache.take_copies();
-        assert_eq!(
-            from,
-            [cache.slot(&first.table, 8), cache.slot(&first.table, 9)]
-        );
-        assert_eq!(
-            to,
-            [cache.slot(&second.table, 8), cache.slot(&second.table, 9)]
-        );
-        check(&cache, &[&first, &second]);
-        assert_eq!(cache.occupancy().held, 4);
-    }
-
-    #[test]
-    fn texts_behind_one_system_prompt_are_not_searched_one_by_one() {
-        // Pages that are compared to seat one more text behind a page with so many others.
-        let compared = |num_texts: u32| {
-            let mut cache = Cache::new(2 * num_texts as usize, PAGE);
-            let text = |index: u32| {
-                let own = [index / 128, index % 128, 5, 6, 7].map(|token| token + 10);
-                [vec![1, 2, 3, 4], own.to_vec()].concat()
-            };
-            for index in 0..num_texts {
-                let mut user = User::new(u64::from(index), &text(index));
-                user.enter(&mut cache, &[]);
-                user.compute(&mut cache);
-                cache.take_copies();
-                cache.close(u64::from(index), &mut user.table, &user.tokens);
-            }
-            let mut other = text(num_texts / 2);
-            other[7] = 9;
-            let mut user = User::new(u64::from(num_texts), &other);
-            count::take();
-            user.enter(&mut cache, &[]);
-            assert_eq!(user.table.kv_len(), PAGE + 3, "it copies what it can");
-            count::take()
-        };
-        let (few, many) = (compared(100), compared(16_000));
-        assert!(few <= 50 && many <= 100, "{few} {many}");
-    }
-
-    #[test]
-    fn what_a_running_request_computes_next_is_waited_for_and_little_is_not() {
-        let mut cache = Cache::new(8, PAGE);
-        let mut first = User::new(0, &[1, 2, 3, 4, 5, 6]);
-        first.enter(&mut cache, &[]);
-        let awaited = |tokens: &[u32]| {
-            let mut second = User::new(1, tokens);
-            let end = tokens.len() - 1;
-            let prefix = cache.find(&mut second.table, &tokens[..end]);
-            let prefilling = std::iter::once(first.resident());
-            cache.computing(&second.table, second.reusable(), &prefix, prefilling)
-        };
-        assert_eq!(awaited(&[1, 8, 9, 9]), None);
-        assert_eq!(awaited(&[1, 2, 9]), Some(first.key));
-        // One token is less than half a page.
-        assert_eq!(awaited(&[1, 9]), None);
-        assert_eq!(awaited(&[1, 2, 3, 4, 9]), Some(first.key));
-    }
-
-    #[test]
-    fn copies_of_a_request_go_with_its_pages() {
-        let mut cache = Cache::new(6, PAGE);
-        let mut user = User::new(0, &[1, 2, 3, 4, 5]);
-        user.enter(&mut cache, &[]);
-        user.compute(&mut cache);
-        assert_eq!(cache.grow_for_drafts(&mut user.table, 3), 3);
-        user.table.accept(&[2]);
-        user.tokens.extend([6, 7]);
-        user.table.advance(2);
-        cache.settle(0, &mut user.table, &user.tokens, true);
-        cache.vacate(0, &mut user.table);
-        assert_eq!(cache.take_copies(), (Vec::new(), Vec::new()));
-        assert_eq!((user.table.kv_len(), user.table.pages().len()), (0, 0));
-        check(&cache, &[]);
-    }
-
-    #[test]
-    fn drafts_get_what_is_left_and_give_it_back() {
-        let mut cache = Cache::new(2, PAGE);
-        let mut user = User::new(0, &[1, 2, 3, 4, 5]);
-        user.enter(&mut cache, &[]);
-        user.compute(&mut cache);
-        assert!(cache.grow_for_token(&mut user.table));
-        assert_eq!(cache.grow_for_drafts(&mut user.table, 9), 2);
-        cache.settle(0, &mut user.table, &user.tokens, true);
-        assert_eq!(cache.num_available(), 0);
-        cache.close(0, &mut user.table, &user.tokens);
-        assert_eq!((cache.num_available(), cache.occupancy().idle), (2, 1));
-        cache.forget("a");
-        assert_eq!(cache.occupancy().idle, 0);
-        assert_eq!(cache.scratch(9).len(), 2);
     }
 }

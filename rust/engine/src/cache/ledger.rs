@@ -48,5 +48,8 @@ pub(super) fn check<'a>(
         }
         assert_eq!(known.pages(), anew.pages());
     }
+    for &(_, page) in &cache.written {
+        *holders.entry(page).or_default() += 1;
+    }
     pool.check(&holders);
 }

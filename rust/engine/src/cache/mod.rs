@@ -6,6 +6,8 @@
 )]
 mod cache;
 mod eviction;
+mod feature_calls;
+mod features;
 #[cfg(test)]
 mod ledger;
 mod loans;
@@ -14,6 +16,9 @@ mod prefix;
 mod reuse;
 mod siblings;
 mod table;
+#[cfg(test)]
+mod tests;
+mod written;
 
 pub(crate) use cache::Cache;
 pub(crate) use reuse::{CachedPrefix, Resident};

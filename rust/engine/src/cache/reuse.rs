@@ -77,15 +77,22 @@ pub(super) fn longest_beginning<'a>(
     running.chain(kept).max_by_key(|&(_, length)| length)
 }
 
-/// Lets others find the pages of `table` whose slots hold `tokens` for good.
-pub(super) fn share_filled(pool: &mut PagePool, table: &mut PageTable, tokens: &[u32]) {
+/// Lets others find the pages of `table` whose slots hold `tokens` for good. Gives those in whose place
+/// others are held from now on that hold the same, and these.
+pub(super) fn share_filled(
+    pool: &mut PagePool,
+    table: &mut PageTable,
+    tokens: &[u32],
+) -> Vec<(u32, u32)> {
+    let mut replaced = Vec::new();
     if !table.shares {
-        return;
+        return replaced;
     }
     let size = pool.page_size();
     let namespace = Arc::clone(&table.namespace);
     for index in table.num_shared..table.num_settled().min(tokens.len()) / size {
         let parent = index.checked_sub(1).map(|before| table.pages[before]);
+        let own = table.pages[index];
         pool.share(
             &mut table.pages[index],
             &namespace,
@@ -93,8 +100,12 @@ pub(super) fn share_filled(pool: &mut PagePool, table: &mut PageTable, tokens: &
             &tokens[index * size..(index + 1) * size],
             table.keeps,
         );
+        if table.pages[index] != own {
+            replaced.push((own, table.pages[index]));
+        }
         table.num_shared = index + 1;
     }
+    replaced
 }
 
 /// The tokens from `first` on, one page of them at most.

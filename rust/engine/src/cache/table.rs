@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::features::Seat;
 use super::pool::FoundPages;
 
 /// The pages of one request, and how far they are filled.
@@ -23,6 +24,8 @@ pub(crate) struct PageTable {
     pub(super) moves: Vec<(usize, usize)>,
     /// What the cache held of its text when it last waited.
     pub(super) found: FoundPages,
+    /// Where the feature of its last token is; `None` without a drafter, and while it waits.
+    pub(super) seat: Option<Seat>,
 }
 
 impl PageTable {
@@ -37,6 +40,7 @@ impl PageTable {
             shares: true,
             moves: Vec::new(),
             found: FoundPages::default(),
+            seat: None,
         }
     }
 

@@ -95,6 +95,15 @@ impl DrawState {
         self.num_top.is_none() && self.prompt_logprobs.is_none()
     }
 
+    /// Whether a device can draw the token after the next one without the host's view of that: nothing
+    /// depends on which token it is.
+    pub(crate) fn is_known_ahead(&self) -> bool {
+        self.is_drawable()
+            && self.history.is_none()
+            && self.grammar.is_none()
+            && self.num_decisive() == 0
+    }
+
     /// Takes the next token of the answer, which is now `output`.
     pub(crate) fn push(&mut self, token: u32, logprobs: Option<TokenLogprobs>, output: &[u32]) {
         self.logprobs.extend(logprobs);
@@ -109,11 +118,29 @@ impl DrawState {
 
     /// Finds the tokens that may not come after `output`.
     fn mask(&mut self, output: &[u32]) {
-        self.masked.clear();
-        if output.len() < self.min_tokens {
-            self.masked.extend_from_slice(&self.ending_ids);
-        }
-        self.masked.extend(completions(&self.bad_words, output));
+        let mut masked = std::mem::take(&mut self.masked);
+        masked.clear();
+        masked.extend(self.masked_after(output.len(), output));
+        self.masked = masked;
+    }
+
+    /// Tokens that may not come after an output of `num_output` tokens, of which `ending` has the last
+    /// [`Self::num_decisive`] at least, or all.
+    pub(super) fn masked_after<'a>(
+        &'a self,
+        num_output: usize,
+        ending: &'a [u32],
+    ) -> impl Iterator<Item = u32> + 'a {
+        let may_end = num_output >= self.min_tokens;
+        let too_early = if may_end { &[] } else { &self.ending_ids[..] };
+        let too_early = too_early.iter().copied();
+        too_early.chain(completions(&self.bad_words, ending))
+    }
+
+    /// How many of the last tokens decide what may not come next: all of a bad word but its end.
+    pub(super) fn num_decisive(&self) -> usize {
+        let lengths = self.bad_words.iter().map(Vec::len);
+        lengths.max().map_or(0, |longest| longest.saturating_sub(1))
     }
 
     /// The options that may ban every token, for the caller whose request they ended.

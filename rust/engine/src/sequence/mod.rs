@@ -1,6 +1,7 @@
 //! One request while the engine holds it: its tokens, and how the next ones are drawn.
 
 mod draw_state;
+mod listed_draws;
 mod sampled_rows;
 #[expect(
     clippy::module_inception,

@@ -27,9 +27,16 @@ pub(crate) struct SampledRows<'a> {
     pub(crate) vocabulary_size: usize,
     /// Index of its first row among all sampled rows.
     pub(crate) first: usize,
+    /// Whether drawn tokens after draft nodes are of no use.
+    pub(crate) is_root_alone: bool,
 }
 
 impl SampledRows<'_> {
+    /// Whether the token after a draft node may be read.
+    pub(crate) fn has_nodes(&self) -> bool {
+        !self.is_root_alone || !matches!(self.verdicts, Verdicts::Drawn(_))
+    }
+
     /// The next token of `sequence`, drawn from its `row`-th sampled row.
     pub(crate) fn draw(&mut self, sequence: &mut Sequence, row: usize) -> Result<Drawn, NotDrawn> {
         sequence.draws.prepare().map_err(NotDrawn::Grammar)?;

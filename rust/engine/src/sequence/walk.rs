@@ -49,7 +49,7 @@ pub(crate) fn walk(
         let token = drawn.token;
         sequence.push(drawn, now_s);
         let ending = sequence.ending();
-        let child = if ending.is_none() {
+        let child = if ending.is_none() && sampled.has_nodes() {
             tree.child(row, token)
         } else {
             None

@@ -1,0 +1,60 @@
+//! What the cache is told and asked of features.
+
+use super::cache::Cache;
+use super::features::{FeatureCopies, Features};
+use super::table::PageTable;
+
+impl Cache {
+    /// Keeps features of up to so many running requests from now on, before any page was filled; `None`
+    /// keeps none any more.
+    pub(crate) fn keep_features(&mut self, max_running: Option<usize>) {
+        let num_pages = self.pool.total();
+        self.features = max_running.map(|most| Features::new(num_pages, most));
+    }
+
+    /// The row of the store with the feature of a request's last token; −1 where it is not known, `None`
+    /// without a drafter.
+    pub(crate) fn feature_row(&self, table: &PageTable) -> Option<i32> {
+        self.features.as_ref()?;
+        let row = table.seat.and_then(|seat| seat.row_after(table.kv_len));
+        Some(row.unwrap_or(-1))
+    }
+
+    /// Keeps the features of a request's tokens from the one at `first` on, which `rows` of the last
+    /// forward computed.
+    pub(crate) fn keep_rows(
+        &mut self,
+        table: &mut PageTable,
+        first: usize,
+        rows: impl Iterator<Item = usize>,
+    ) {
+        let page_size = self.page_size();
+        // Without a seat it has keys in the cache that a drafter has not.
+        if let (Some(features), Some(seat)) = (&mut self.features, &mut table.seat) {
+            features.keep(seat, &table.pages, page_size, (first..).zip(rows));
+        }
+    }
+
+    /// The copies of features that the runner does before its next call.
+    pub(crate) fn take_feature_copies(&mut self) -> FeatureCopies {
+        self.features
+            .as_mut()
+            .map(Features::take)
+            .unwrap_or_default()
+    }
+
+    /// Notes that the runner has done the copies that it was given.
+    pub(crate) fn note_features_copied(&mut self) {
+        if let Some(features) = &mut self.features {
+            features.settle();
+        }
+    }
+
+    /// Forgets the features of the last forward, and of what the runner may not have copied: no request
+    /// holds pages, or another forward comes in between.
+    pub(crate) fn doubt_features(&mut self) {
+        if let Some(features) = &mut self.features {
+            features.doubt();
+        }
+    }
+}
