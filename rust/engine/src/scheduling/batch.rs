@@ -1,9 +1,9 @@
 //! The rows of a plan: decode rows with their drafts first, then chunks of prompts.
 
-use super::open_plan::{Part, Work};
+use super::flight::{Part, Work};
 use super::running::Running;
 use crate::cache::Cache;
-use crate::plan::{Plan, Row, RowKind};
+use crate::plan::{Plan, Row, RowKind, drawn_token};
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
 use crate::speculation::SentTree;
@@ -33,6 +33,7 @@ pub(crate) fn assemble(
         .into_iter()
         .map(|(key, rows)| (key, Work::Chunk(rows)));
     for (key, work) in trees.chain(chunks) {
+        let first_row = plan.num_rows();
         let (first_sample, first_top) = (plan.num_samples(), plan.num_tops());
         if let Some(sequence) = running.get(&key) {
             match &work {
@@ -42,12 +43,16 @@ pub(crate) fn assemble(
         }
         parts.push(Part {
             key,
+            first_row,
             first_sample,
             tops: first_top..plan.num_tops(),
             work,
+            is_root_alone: false,
         });
     }
     (plan.kv_move_src, plan.kv_move_dst) = cache.take_copies();
+    let features = cache.take_feature_copies();
+    (plan.feature_moves, plan.feature_copies) = (features.moves, features.copies);
     if !running.values().any(|one| one.drafting.recycles()) {
         // They would not be read.
         plan.top_rows.clear();
@@ -55,6 +60,49 @@ pub(crate) fn assemble(
             part.tops = 0..0;
         }
     }
+    (plan, parts)
+}
+
+/// Builds the plan of one row each, for the token that the sampled row with this index of the plan before
+/// it gives. The slots for it are there.
+pub(crate) fn assemble_early(
+    plan_id: u64,
+    rows: &[(RequestKey, usize)],
+    running: &Running,
+    cache: &Cache,
+) -> (Plan, Vec<Part>) {
+    let num_pages = |key| running.get(key).map_or(0, |one| one.table.pages().len());
+    let num_pages = rows.iter().map(|(key, _)| num_pages(key)).sum();
+    let mut plan = Plan::new(plan_id, rows.len(), rows.len(), num_pages);
+    let mut parts = Vec::with_capacity(rows.len());
+    for &(key, drawn) in rows {
+        let Some(sequence) = running.get(&key) else {
+            continue;
+        };
+        let kv_len = sequence.kv_len() + 1;
+        plan.is_greedy &= sequence.draws.is_plain_greedy();
+        plan.open(sequence.request.handle, RowKind::Tree, kv_len);
+        plan.push_row(Row {
+            token: drawn_token(drawn),
+            position: kv_len,
+            slot: cache.slot(&sequence.table, kv_len),
+            parent: -1,
+            ancestors: 1,
+            sampled: true,
+            top: true,
+        });
+        plan.close(&sequence.table.pages()[..cache.pages_for(kv_len + 1)]);
+        parts.push(Part {
+            key,
+            first_row: parts.len(),
+            first_sample: parts.len(),
+            tops: 0..0,
+            work: Work::Tree(SentTree::default()),
+            is_root_alone: false,
+        });
+    }
+    // Nobody was asked for drafts, so nobody recycles.
+    plan.top_rows.clear();
     (plan, parts)
 }
 
@@ -73,7 +121,7 @@ fn push_tree(plan: &mut Plan, cache: &Cache, sequence: &Sequence, tree: &SentTre
         };
         ancestors[row] = parent.map_or(0, |parent| ancestors[parent]) | 1 << row;
         plan.push_row(Row {
-            token,
+            token: token as i32,
             position: kv_len + depth,
             slot: cache.slot(&sequence.table, kv_len + row),
             parent: parent.map_or(-1, |parent| parent as i32),
@@ -94,7 +142,7 @@ fn push_chunk(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) 
     plan.open(sequence.request.handle, RowKind::Chunk, kv_len);
     for row in 0..rows {
         plan.push_row(Row {
-            token: sequence.tokens[kv_len + row],
+            token: sequence.tokens[kv_len + row] as i32,
             position: kv_len + row,
             slot: cache.slot(&sequence.table, kv_len + row),
             parent: row as i32 - 1,
@@ -109,4 +157,6 @@ fn push_chunk(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) 
 fn close(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) {
     let covered = cache.pages_for(sequence.kv_len() + rows);
     plan.close(&sequence.table.pages()[..covered]);
+    plan.request_feature
+        .extend(cache.feature_row(&sequence.table));
 }

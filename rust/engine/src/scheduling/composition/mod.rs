@@ -2,7 +2,9 @@
 
 mod compose;
 mod pacing;
+mod prepared;
 mod step;
 
 pub(crate) use compose::{Composer, Composition};
 pub(crate) use pacing::Pacing;
+pub(super) use prepared::{Prepared, candidates};

@@ -4,6 +4,10 @@ use crate::config::EngineConfig;
 use crate::costs::{CostCurve, ForwardSize};
 use crate::request_key::RequestKey;
 use crate::scheduling::running::Running;
+use crate::sequence::Sequence;
+
+/// Prompt rows of one step that may give logits: those of a vocabulary of 152,000 tokens take 311 MB.
+const MAX_PROMPT_LOGITS: usize = 512;
 
 /// The prompt rows of a step, in order.
 #[derive(Debug, Default)]
@@ -21,6 +25,7 @@ pub(super) struct Step<'a> {
     costs: &'a CostCurve,
     size: ForwardSize,
     chunks: Chunks,
+    num_prompt_logits: usize,
     decoding: Vec<RequestKey>,
 }
 
@@ -37,6 +42,7 @@ impl<'a> Step<'a> {
             costs,
             size: ForwardSize::default(),
             chunks: Chunks::default(),
+            num_prompt_logits: 0,
             decoding: Vec::new(),
         }
     }
@@ -110,18 +116,31 @@ impl<'a> Step<'a> {
             };
             let num_added = self.chunks.size.rows - num_before;
             let kv_len = sequence.kv_len();
-            let wanted = sequence.num_missing().min(most - num_added);
+            let wanted = self.num_wanted(sequence).min(most - num_added);
             let fits = |rows| self.has_time(self.size + self.costs.chunk(kv_len, rows));
             let rows = most_that_fit(least.saturating_sub(num_added), wanted, fits);
             if rows == 0 {
                 break;
             }
-            self.push_chunk(key, kv_len, rows);
+            self.push_chunk(key, sequence, rows);
         }
     }
 
-    fn push_chunk(&mut self, key: RequestKey, kv_len: usize, rows: usize) {
-        let added = self.costs.chunk(kv_len, rows);
+    /// Rows of a prompt that are still to be computed, as far as their logits have room.
+    fn num_wanted(&self, sequence: &Sequence) -> usize {
+        let missing = sequence.num_missing();
+        if sequence.needs_prompt_rows() {
+            missing.min(MAX_PROMPT_LOGITS - self.num_prompt_logits)
+        } else {
+            missing
+        }
+    }
+
+    fn push_chunk(&mut self, key: RequestKey, sequence: &Sequence, rows: usize) {
+        if sequence.needs_prompt_rows() {
+            self.num_prompt_logits += rows;
+        }
+        let added = self.costs.chunk(sequence.kv_len(), rows);
         self.size = self.size + added;
         self.chunks.size = self.chunks.size + added;
         self.chunks.parts.push((key, rows));
@@ -138,7 +157,7 @@ impl<'a> Step<'a> {
         let left = self.config.max_batch_rows - self.size.rows;
         let most = if is_prompt {
             let left = left.min(self.config.chunk_tokens - self.chunks.size.rows);
-            left.min(sequence.num_missing())
+            left.min(self.num_wanted(sequence))
         } else {
             left.min(1)
         };
@@ -151,7 +170,7 @@ impl<'a> Step<'a> {
             return false;
         }
         if is_prompt {
-            self.push_chunk(key, kv_len, rows);
+            self.push_chunk(key, sequence, rows);
         } else {
             self.add_row(key, kv_len);
         }

@@ -2,8 +2,10 @@
 
 mod admission;
 mod backfill;
+mod dice;
 mod fairness;
 mod pacing;
 mod pacing_limits;
+mod root_alone;
 mod traffic;
 mod world;

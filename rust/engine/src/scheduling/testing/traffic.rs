@@ -4,53 +4,40 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, MemoryConfig};
+use spectrie_types::FinishKind;
 use spectrie_types::seed::splitmix;
-use spectrie_types::{FinishKind, Recycle, SpeculationMode};
 
+use super::dice::{Dice, STEP_S};
 use crate::clock::SystemClock;
-use crate::config::EngineConfig;
 use crate::costs::ForwardSize;
 use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::output::RequestOutput;
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::scheduling::open_plan::Work;
+use crate::scheduling::flight::Work;
 use crate::scheduling::running::residents;
 use crate::scheduling::{Cancel, Scheduler};
+use crate::speculation::DrafterInfo;
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/expression.rs"]
 mod expression;
+#[path = "fake_head.rs"]
+mod fake_head;
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/model.rs"]
 mod model;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/reference.rs"]
 mod reference;
 
-use model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+use fake_head::FakeHead;
+use model::{FakeModel, PAGE_SIZE, STRIDE};
 
-const MAX_CONTEXT: usize = 90;
-/// What one step takes on the clock of the traffic.
-const STEP_S: f64 = 0.01;
 /// More are not held at once: waiting is bounded only where those who came before are.
 const MAX_HELD: usize = 24;
 /// Far above any normal wait; a request that waits this long is starved.
 const MAX_WAIT_STEPS: usize = 2_500;
-
-/// Numbers that look random, the same on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(1);
-        (splitmix(self.0) >> 16) as usize % end
-    }
-
-    /// True once in `times`.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// A request as the traffic knows it.
 struct Ticket {
@@ -65,10 +52,20 @@ struct Traffic {
     dice: Dice,
     scheduler: Scheduler,
     model: FakeModel,
+    /// In runs with a drafter.
+    head: Option<FakeHead>,
     held: BTreeMap<u64, Ticket>,
     num_handles: u64,
     step: usize,
     counts: Counts,
+    /// Requests arrive once in so many steps.
+    arrival_steps: usize,
+    /// Whether forwards begin before the results of those before them are known.
+    starts_early: bool,
+    /// The plan that began early, and its logits.
+    early: Option<(Plan, Vec<f32>)>,
+    /// What the next call that may end requests ends.
+    cancels: Vec<Cancel>,
 }
 
 /// Counts of events, to check that the traffic reached the intended cases.
@@ -78,51 +75,37 @@ struct Counts {
     by_deadline: u64,
     shared_pages: u64,
     copies: u64,
+    early_plans: u64,
+    features_from_pages: u64,
+    rows_again: u64,
     longest_wait: usize,
 }
 
-fn config(dice: &mut Dice) -> EngineConfig {
-    let max_running = 1 + dice.below(8);
-    let modes = [
-        SpeculationMode::Off,
-        SpeculationMode::Auto,
-        SpeculationMode::Prob,
-    ];
-    EngineConfig {
-        eos_token_ids: vec![0],
-        page_size: PAGE_SIZE,
-        chunk_tokens: 1 + dice.below(40),
-        max_batch_rows: max_running + dice.below(60),
-        max_step_ms: [200.0, 20.0][dice.below(2)],
-        age_s: [0.05, 0.5][dice.below(2)],
-        lookahead_tokens: [0, 4, 30][dice.below(3)],
-        speculation: modes[dice.below(3)],
-        max_draft_tokens: dice.below(12),
-        recycle: Recycle::Decode,
-        memory_bytes: 4 << 20,
-        // Any one request fits.
-        ..EngineConfig::new(VOCABULARY, 18 + dice.below(40), MAX_CONTEXT, max_running)
-    }
-}
-
 impl Traffic {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, drafter: Option<&DrafterInfo>) -> Self {
         let mut dice = Dice(splitmix(seed));
-        let config = config(&mut dice);
+        let config = dice.config();
         let memory = MemoryConfig {
             capacity_bytes: config.memory_bytes,
             ..MemoryConfig::default()
         };
         let memory = DraftMemory::new(memory).map(Arc::new).unwrap();
+        let (model, clock) = (FakeModel::new(config.num_pages), SystemClock::default());
+        let mut scheduler = Scheduler::new(config, Some(memory), Arc::new(clock)).unwrap();
+        scheduler.set_drafter(drafter.cloned()).unwrap();
         Self {
-            model: FakeModel::new(config.num_pages),
-            scheduler: Scheduler::new(config, Some(memory), Arc::new(SystemClock::default()))
-                .unwrap(),
+            model,
+            head: drafter.map(|_| FakeHead::new(&scheduler)),
+            scheduler,
             dice,
             held: BTreeMap::new(),
             num_handles: 0,
             step: 0,
             counts: Counts::default(),
+            arrival_steps: 3,
+            starts_early: false,
+            early: None,
+            cancels: Vec::new(),
         }
     }
 
@@ -130,32 +113,8 @@ impl Traffic {
         self.step as f64 * STEP_S
     }
 
-    fn request(&mut self) -> Request {
-        let dice = &mut self.dice;
-        let (text, length) = (dice.below(5), dice.below(34));
-        let beginning = (0..length).map(|index| (7 * index + text) as u32 % 30 + 1);
-        let num_own = 1 + dice.below(6);
-        let prompt: Vec<u32> = beginning
-            .chain((0..num_own).map(|_| 1 + dice.below(VOCABULARY - 1) as u32))
-            .collect();
-        let mut request = Request::new(0, prompt, 1 + dice.below(30) as u32);
-        request.namespace = ["a", "a", "b"][dice.below(3)].into();
-        request.tenant = [None, Some("x".into()), Some("y".into())][dice.below(3)].clone();
-        request.priority = [0, 0, 0, -1, 1, 3, 1000][dice.below(7)];
-        request.learn = !dice.once_in(8);
-        request.ignore_eos = dice.once_in(2);
-        request.sampling.temperature = [0.0, 0.8][dice.below(2)];
-        if dice.once_in(10) {
-            request.deadline_s = Some(self.step as f64 * STEP_S + dice.below(100) as f64 * STEP_S);
-        }
-        if dice.once_in(15) {
-            request.prompt_logprobs = Some(1);
-        }
-        request
-    }
-
     fn arrive(&mut self) {
-        let request = self.request();
+        let request = self.dice.request(self.step);
         for _ in 0..[1, 1, 2, 4][self.dice.below(4)] {
             self.num_handles += 1;
             let mut choice = request.clone();
@@ -183,9 +142,9 @@ impl Traffic {
                 keep_tokens: None,
                 finished: false,
             };
-            self.scheduler.cancel(&cancel, self.step as f64 * STEP_S);
+            self.cancels.push(cancel);
         }
-        if self.dice.once_in(500) {
+        if self.dice.once_in(500) && self.early.is_none() {
             self.scheduler.forget("a");
         }
     }
@@ -218,28 +177,34 @@ impl Traffic {
 
     fn step(&mut self, arrivals: bool) {
         self.step += 1;
-        if arrivals && self.held.len() < MAX_HELD && self.dice.once_in(3) {
+        if arrivals && self.held.len() < MAX_HELD && self.dice.once_in(self.arrival_steps) {
             self.arrive();
         }
         self.disturb();
         let now_s = self.now_s();
-        let plan = self.scheduler.plan(now_s).unwrap();
-        let ends = self.scheduler.take_outputs();
-        self.take(ends, false);
-        if let Some(plan) = plan {
-            self.check_plan(&plan);
-            check_pages(&self.scheduler);
+        let computed = self.early.take().or_else(|| self.compute());
+        if let Some((plan, values)) = computed {
+            let early = self.start_early(&plan);
             let fails = self.dice.once_in(60);
+            if let Some(head) = self.head.as_mut().filter(|_| fails) {
+                head.disturb();
+            }
             let outputs = if fails {
                 self.scheduler
                     .fail(plan.plan_id, "no memory", now_s)
                     .unwrap()
             } else {
-                self.forward(&plan)
+                self.early = early;
+                self.commit(&plan, &values)
             };
             self.take(outputs, fails);
+            if self.early.is_some() {
+                let cancels = std::mem::take(&mut self.cancels);
+                self.scheduler.end_meanwhile(&cancels, now_s);
+            }
         } else {
             assert!(self.held.is_empty(), "nothing runs while requests wait");
+            self.head.iter_mut().for_each(FakeHead::disturb);
         }
         check_pages(&self.scheduler);
         for (handle, ticket) in &self.held {
@@ -248,12 +213,50 @@ impl Traffic {
         }
     }
 
-    fn forward(&mut self, plan: &Plan) -> Vec<RequestOutput> {
-        let values = self.model.forward(plan);
+    /// The next plan, and its logits.
+    fn compute(&mut self) -> Option<(Plan, Vec<f32>)> {
+        let now_s = self.now_s();
+        for cancel in std::mem::take(&mut self.cancels) {
+            self.scheduler.cancel(&cancel, now_s);
+        }
+        let plan = self.scheduler.plan(now_s).unwrap();
+        let ends = self.scheduler.take_outputs();
+        self.take(ends, false);
+        let plan = plan?;
+        self.check_plan(&plan);
+        check_pages(&self.scheduler);
+        self.head.iter_mut().for_each(|head| head.forward(&plan));
+        let values = self.model.forward(&plan);
+        Some((plan, values))
+    }
+
+    /// The plan behind `plan`, if it may begin, and its logits. Rows of requests that have ended compute
+    /// anything.
+    fn start_early(&mut self, plan: &Plan) -> Option<(Plan, Vec<f32>)> {
+        let now_s = self.now_s();
+        if !self.starts_early {
+            return None;
+        }
+        let mut early = self.scheduler.plan_early(now_s)?;
+        for token in &mut early.row_token {
+            let row = plan.sample_rows[(-2 - *token) as usize] as usize;
+            let handle = plan.request_handle[plan.row_owner[row] as usize];
+            let tokens = self.model.visible(plan, row);
+            let ticket = self.held.get(&handle);
+            let drawn = ticket.and_then(|one| reference::drawn_after(&one.request, None, &tokens));
+            *token = drawn.map_or(0, |drawn| drawn as i32);
+        }
+        self.counts.early_plans += 1;
+        check_pages(&self.scheduler);
+        let values = self.model.forward(&early);
+        Some((early, values))
+    }
+
+    fn commit(&mut self, plan: &Plan, values: &[f32]) -> Vec<RequestOutput> {
         let (ids, probabilities) = self.model.top(plan);
         let results = StepResults {
             verdicts: Verdicts::Logits {
-                values: &values,
+                values,
                 num_rows: plan.num_samples(),
                 row_stride: STRIDE,
             },
@@ -319,15 +322,25 @@ fn check_pages(scheduler: &Scheduler) {
 }
 
 /// Runs `num_runs` engines of different sizes for `num_steps` each, then lets them come to their end.
-fn run(num_runs: u64, num_steps: usize) -> (Counts, u64, u64) {
+fn run(
+    num_runs: u64,
+    num_steps: usize,
+    starts_early: bool,
+    drafter: Option<&DrafterInfo>,
+) -> (Counts, u64, u64) {
     let mut all = Counts::default();
     let (mut preemptions, mut hits) = (0, 0);
     for seed in 0..num_runs {
-        let mut traffic = Traffic::new(seed);
+        let mut traffic = Traffic::new(seed, drafter);
+        if starts_early {
+            // Nothing begins early while requests wait.
+            traffic.starts_early = true;
+            traffic.arrival_steps = 15;
+        }
         for _ in 0..num_steps {
             traffic.step(true);
         }
-        while !traffic.held.is_empty() {
+        while !traffic.held.is_empty() || traffic.early.is_some() {
             traffic.step(false);
         }
         let load = traffic.scheduler.load();
@@ -337,6 +350,11 @@ fn run(num_runs: u64, num_steps: usize) -> (Counts, u64, u64) {
         all.by_deadline += traffic.counts.by_deadline;
         all.shared_pages += traffic.counts.shared_pages;
         all.copies += traffic.counts.copies;
+        all.early_plans += traffic.counts.early_plans;
+        if let Some(head) = traffic.head {
+            all.features_from_pages += head.num_from_pages;
+            all.rows_again += head.num_recomputed;
+        }
         all.longest_wait = all.longest_wait.max(traffic.counts.longest_wait);
         preemptions += load.preemptions;
         hits += load.prefix_hit_tokens;
@@ -346,7 +364,7 @@ fn run(num_runs: u64, num_steps: usize) -> (Counts, u64, u64) {
 
 #[test]
 fn a_hundred_thousand_random_steps_keep_every_promise() {
-    let (counts, preemptions, hits) = run(20, 5_000);
+    let (counts, preemptions, hits) = run(20, 5_000, false, None);
     assert!(
         counts.ended > 10_000 && counts.by_deadline > 100,
         "{counts:?}"
@@ -359,9 +377,19 @@ fn a_hundred_thousand_random_steps_keep_every_promise() {
 }
 
 #[test]
+fn a_hundred_thousand_random_steps_that_begin_early_keep_every_promise() {
+    let (counts, preemptions, _) = run(20, 5_000, true, None);
+    assert!(
+        counts.ended > 5_000 && counts.by_deadline > 20 && counts.early_plans > 2_000,
+        "{counts:?}"
+    );
+    assert!(preemptions > 20, "{preemptions}");
+}
+
+#[test]
 #[ignore = "deep: minutes"]
 fn two_million_random_steps_keep_every_promise() {
-    let (counts, preemptions, _) = run(200, 10_000);
+    let (counts, preemptions, _) = run(200, 10_000, false, None);
     assert!(
         counts.ended > 200_000 && preemptions > 10_000,
         "{counts:?} {preemptions}"

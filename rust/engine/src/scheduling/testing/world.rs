@@ -11,7 +11,7 @@ use crate::costs::{CostCurve, CostShape};
 use crate::forward::{StepResults, Verdicts};
 use crate::request::Request;
 use crate::scheduling::Scheduler;
-use crate::scheduling::open_plan::Work;
+use crate::scheduling::flight::Work;
 
 /// One without drafts, of many pages.
 pub(super) fn config(num_pages: usize, chunk_tokens: usize, max_running: usize) -> EngineConfig {

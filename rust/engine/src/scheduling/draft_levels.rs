@@ -1,0 +1,154 @@
+//! The levels of a drafter before a plan.
+
+use super::composition::{Prepared, candidates};
+use super::scheduler::Scheduler;
+use crate::error::EngineError;
+use crate::forward::DraftAnswers;
+use crate::plan::DraftPlan;
+
+impl Scheduler {
+    /// Whether there is a drafter that the runner calls.
+    pub(crate) fn has_drafter(&self) -> bool {
+        self.speculator.has_drafter()
+    }
+
+    /// The next level that a drafter is asked before the plan; `None` when there is none, or none that is
+    /// worth its time.
+    pub(crate) fn draft_plan(&mut self, now_s: f64) -> Result<Option<DraftPlan>, EngineError> {
+        self.flight.check_closed()?;
+        self.check_answered()?;
+        if !self.speculator.has_drafter() {
+            return Ok(None);
+        }
+        let prepared = self.prepared.take().or_else(|| self.prepare(now_s));
+        let Some(mut prepared) = prepared else {
+            return Ok(None);
+        };
+        let plan = self.open_level(&mut prepared);
+        self.prepared = Some(prepared);
+        Ok(plan)
+    }
+
+    /// Takes the answers of a level, which took `elapsed_ms`.
+    pub(crate) fn draft_results(
+        &mut self,
+        answers: &DraftAnswers<'_>,
+        elapsed_ms: f64,
+    ) -> Result<(), EngineError> {
+        let Some(prepared) = &mut self.prepared else {
+            return Err(EngineError::NoLevel);
+        };
+        let Some(questions) = &mut prepared.questions else {
+            return Err(EngineError::NoLevel);
+        };
+        let mut candidates = candidates(&mut self.running, &prepared.decoding, &self.pacing);
+        let vocabulary_size = self.admission.config().vocabulary_size;
+        self.speculator.take_answers(
+            questions,
+            &mut candidates,
+            answers,
+            elapsed_ms,
+            vocabulary_size,
+        )?;
+        self.cache.note_features_copied();
+        Ok(())
+    }
+
+    /// Gives up a drafter whose level failed. No request ends, but all that run restart from what was
+    /// shared: copies that they rest on may not have been done.
+    pub(crate) fn draft_failed(&mut self) -> Result<(), EngineError> {
+        if self.prepared.take().is_none() {
+            return Err(EngineError::NoLevel);
+        }
+        self.restart_all();
+        self.set_drafter(None)
+    }
+
+    /// Checks that no level waits for its answers.
+    pub(super) fn check_answered(&self) -> Result<(), EngineError> {
+        let questions = self
+            .prepared
+            .as_ref()
+            .and_then(|one| one.questions.as_ref());
+        match questions.and_then(|questions| questions.open()) {
+            Some(open) => Err(EngineError::LevelInFlight { level: open.level }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the next step is in the making.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.prepared.is_some()
+    }
+
+    fn open_level(&mut self, prepared: &mut Prepared) -> Option<DraftPlan> {
+        let (step, chunk) = (self.flight.last_plan_id(), prepared.chunks.size);
+        // Guests send no drafts.
+        let known = prepared.decoding.iter().map(|key| {
+            let sequence = self.running.get(key).filter(|one| !one.is_guest)?;
+            if !self
+                .speculator
+                .may_draft_from_head(sequence.table.namespace())
+            {
+                return None;
+            }
+            let row = self.cache.feature_row(&sequence.table)?;
+            (row >= 0).then_some(row)
+        });
+        let features: Vec<Option<i32>> = known.collect();
+        let may_ask: Vec<bool> = features.iter().map(Option::is_some).collect();
+        let mut candidates = candidates(&mut self.running, &prepared.decoding, &self.pacing);
+        let (speculator, clock) = (&mut self.speculator, self.upkeep.clock());
+        let mut questions = match prepared.questions.take() {
+            Some(questions) => questions,
+            None => speculator.begin_questions(step, &mut candidates, chunk, clock),
+        };
+        speculator.next_level(&mut questions, &candidates, &may_ask);
+        drop(candidates);
+        let questions = prepared.questions.insert(questions);
+        questions.open()?;
+        Some(self.level_plan(prepared, &features))
+    }
+
+    /// The arrays of the open level.
+    fn level_plan(&mut self, prepared: &Prepared, features: &[Option<i32>]) -> DraftPlan {
+        let open = prepared.questions.as_ref().and_then(|one| one.open());
+        let mut plan = DraftPlan {
+            page_indptr: vec![0],
+            scored_indptr: vec![0],
+            ..DraftPlan::default()
+        };
+        let Some(open) = open else { return plan };
+        (plan.level, plan.row_index) = (usize::from(open.level), open.first);
+        let mut last = None;
+        for row in &open.rows {
+            let Some(sequence) = self.running.get(&prepared.decoding[row.candidate]) else {
+                continue;
+            };
+            let kv_len = sequence.kv_len();
+            if last != Some(row.candidate) {
+                last = Some(row.candidate);
+                let covered = self.cache.pages_for(kv_len);
+                let pages = &sequence.table.pages()[..covered];
+                plan.request_kv_len.push(kv_len as i32);
+                plan.request_feature
+                    .push(features[row.candidate].unwrap_or(-1));
+                plan.page_ids.extend(pages.iter().map(|&page| page as i32));
+                plan.page_indptr.push(plan.page_ids.len() as i32);
+            }
+            plan.row_token.push(row.inquiry.token as i32);
+            plan.row_position
+                .push((kv_len + usize::from(row.inquiry.depth)) as i32);
+            plan.row_request.push(plan.num_requests() as i32 - 1);
+            plan.row_parent
+                .push(row.parent.map_or(-1, |parent| parent as i32));
+            let named = row.inquiry.named.iter().map(|&token| token as i32);
+            plan.scored_token.extend(named);
+            plan.scored_indptr.push(plan.scored_token.len() as i32);
+        }
+        (plan.kv_move_src, plan.kv_move_dst) = self.cache.take_copies();
+        let features = self.cache.take_feature_copies();
+        (plan.feature_moves, plan.feature_copies) = (features.moves, features.copies);
+        plan
+    }
+}

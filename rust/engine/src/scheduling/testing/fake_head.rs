@@ -1,0 +1,157 @@
+//! A runner of a drafter, of which only the places of things matter: the feature of a token is the hash
+//! of the text up to it, and so are the keys that the drafter has of it.
+
+use spectrie_types::Source;
+use spectrie_types::seed::splitmix;
+
+use super::model::PAGE_SIZE;
+use super::run;
+use crate::plan::Plan;
+use crate::scheduling::Scheduler;
+use crate::speculation::DrafterInfo;
+
+/// What is nowhere right.
+const POISON: u64 = u64::MAX;
+/// The hash of no text.
+const NO_TEXT: u64 = 0;
+
+pub(super) struct FakeHead {
+    /// By slot: the text up to its token, and that of the drafter's keys there.
+    texts: Vec<u64>,
+    keys: Vec<u64>,
+    store: Vec<u64>,
+    last_forward: Vec<u64>,
+    /// Events, to check that the traffic reached them: features taken from a page, and rows computed
+    /// again for theirs.
+    pub(super) num_from_pages: u64,
+    pub(super) num_recomputed: u64,
+}
+
+fn after(text: u64, token: i32) -> u64 {
+    splitmix(text ^ splitmix(token as u64 + 1))
+}
+
+impl FakeHead {
+    pub(super) fn new(scheduler: &Scheduler) -> Self {
+        let config = scheduler.admission.config();
+        let num_slots = config.num_pages * config.page_size;
+        Self {
+            texts: vec![POISON; num_slots],
+            keys: vec![POISON - 1; num_slots],
+            store: vec![POISON; config.num_pages + config.max_running],
+            last_forward: Vec::new(),
+            num_from_pages: 0,
+            num_recomputed: 0,
+        }
+    }
+
+    /// Something else went through the model, or failed there.
+    pub(super) fn disturb(&mut self) {
+        self.last_forward.fill(POISON);
+    }
+
+    /// What comes before every call.
+    fn copy(&mut self, kv: [&[i32]; 2], moves: &[[i32; 2]], copies: &[[i32; 2]]) {
+        for (&from, &to) in kv[0].iter().zip(kv[1]) {
+            self.texts[to as usize] = self.texts[from as usize];
+            self.keys[to as usize] = self.keys[from as usize];
+        }
+        for &[from, to] in moves {
+            self.store[to as usize] = self.last_forward[from as usize];
+        }
+        for &[from, to] in copies {
+            self.store[to as usize] = self.store[from as usize];
+        }
+        self.num_from_pages += copies.len() as u64;
+    }
+
+    /// A forward, whose rows leave their features and the drafter's keys.
+    pub(super) fn forward(&mut self, plan: &Plan) {
+        let kv = [&*plan.kv_move_src, &*plan.kv_move_dst];
+        self.copy(kv, &plan.feature_moves, &plan.feature_copies);
+        let mut features = Vec::with_capacity(plan.num_rows());
+        for row in 0..plan.num_rows() {
+            let request = plan.row_owner[row] as usize;
+            let (start, kv_len) = (
+                plan.request_row_start[request],
+                plan.request_kv_len[request],
+            );
+            let slot = |index: i32| slot(plan, request, index as usize);
+            let own = plan.row_slot[row] as usize;
+            let before = match plan.row_parent[row] {
+                -1 if kv_len == 0 => NO_TEXT,
+                -1 => self.texts[slot(kv_len - 1)],
+                parent => self.texts[plan.row_slot[(start + parent) as usize] as usize],
+            };
+            let text = after(before, plan.row_token[row]);
+            self.texts[own] = text;
+            let given = match (plan.row_parent[row], plan.request_feature[request]) {
+                (-1, -1) => None,
+                (-1, known) => Some(self.store[known as usize]),
+                (parent, _) => Some(features[(start + parent) as usize]),
+            };
+            if let Some(given) = given {
+                assert_eq!(given, before, "row {row} is given another text's feature");
+                self.keys[own] = after(given, plan.row_token[row]);
+            } else if kv_len > 0 {
+                self.num_recomputed += 1;
+                assert_eq!(self.keys[own], text, "the drafter lacks a token's keys");
+            }
+            features.push(text);
+        }
+        for request in 0..plan.num_requests() {
+            for index in 1..plan.request_kv_len[request] {
+                let slot = slot(plan, request, index as usize);
+                assert_eq!(
+                    self.keys[slot], self.texts[slot],
+                    "keys of {index} are wrong"
+                );
+            }
+        }
+        self.last_forward = features;
+    }
+}
+
+fn slot(plan: &Plan, request: usize, index: usize) -> usize {
+    let page = plan.page_ids[plan.page_indptr[request] as usize + index / PAGE_SIZE];
+    page as usize * PAGE_SIZE + index % PAGE_SIZE
+}
+
+/// A drafter that costs next to nothing.
+fn drafter() -> DrafterInfo {
+    DrafterInfo {
+        source: Source::Head,
+        max_levels: 3,
+        max_rows: 24,
+        rows: vec![1, 16],
+        first_ms: vec![0.01, 0.02],
+        later_ms: vec![0.01, 0.02],
+        namespaces: None,
+    }
+}
+
+fn check_features(num_runs: u64, num_steps: usize) {
+    let (counts, preemptions, _) = run(num_runs, num_steps, false, Some(&drafter()));
+    let enough = num_runs * num_steps as u64 / 200;
+    assert!(preemptions > enough / 20, "{preemptions}");
+    assert!(counts.features_from_pages > enough, "{counts:?}");
+    assert!(counts.rows_again > enough, "{counts:?}");
+}
+
+#[test]
+fn every_row_of_a_drafter_is_given_the_feature_of_its_true_parent() {
+    check_features(8, 250);
+}
+
+#[test]
+fn no_step_begins_before_the_features_that_a_drafter_takes_are_known() {
+    let (counts, ..) = run(4, 500, true, Some(&drafter()));
+    assert!(counts.ended > 50, "{counts:?}");
+    assert_eq!(counts.early_plans, 0);
+}
+
+#[test]
+#[ignore = "deep: minutes"]
+fn every_row_of_a_drafter_is_given_its_parents_feature_for_long() {
+    check_features(20, 5_000);
+}
