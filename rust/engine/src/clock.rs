@@ -12,8 +12,8 @@ pub trait Clock: Debug + Send + Sync {
     /// Seconds since a moment of the clock's own; never less than before.
     fn now_s(&self) -> f64;
 
-    /// Called after each draft with what it looked at: a simulated clock goes on by what that
-    /// costs. The machine's has done so already.
+    /// Called after each draft, by the thread that drafted, with what it looked at: a simulated clock
+    /// goes on by what that costs. The machine's has done so already.
     fn drafted(&self, visits: Visits) {
         let _ = visits;
     }

@@ -72,6 +72,18 @@ pub enum EngineError {
         /// The plan that waits for its commit.
         plan_id: u64,
     },
+    /// Answers of a drafter that was not asked.
+    #[error("no level waits for answers; ask for a draft plan first")]
+    NoLevel,
+    /// A further level or a plan was asked for before the last level was answered.
+    #[error("level {level} of the drafter is not answered yet; answer or fail it first")]
+    LevelInFlight {
+        /// The level that waits for its answers.
+        level: u16,
+    },
+    /// A drafter was given after keys without it were computed.
+    #[error("a drafter is set before the first step; start a new engine")]
+    DrafterTooLate,
     /// The plan was committed before, or was never made.
     #[error("plan {given} cannot be committed; allowed: {}", .expected.map_or_else(|| "none, no plan is open".to_owned(), |id| format!("plan {id}")))]
     UnknownPlan {
@@ -101,6 +113,16 @@ pub enum EngineError {
     NotDrawable {
         /// The request.
         handle: u64,
+    },
+    /// The memory given for a packed step is too short; nothing was written.
+    #[error(
+        "the packed step has {needed_words} words of 4 bytes; there is room for {capacity_words}"
+    )]
+    PackedTooLong {
+        /// What it takes.
+        needed_words: usize,
+        /// What was given.
+        capacity_words: usize,
     },
     /// An earlier call panicked and left the state undefined.
     #[error("the engine stopped after an internal failure; start a new one")]

@@ -72,3 +72,15 @@ impl TopTokens<'_> {
         take(&tokens[..len]);
     }
 }
+
+/// The answers of a level of a drafter.
+#[derive(Debug, Clone, Copy)]
+pub struct DraftAnswers<'a> {
+    /// Eight likeliest tokens of each row, descending; below 0 = none.
+    pub ids: &'a [i32],
+    /// Their probabilities.
+    pub probabilities: &'a [f32],
+    /// Log-probabilities of the tokens that were to be scored, in their order; one that is not known is
+    /// not finite.
+    pub scored: &'a [f32],
+}

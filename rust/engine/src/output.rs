@@ -160,7 +160,7 @@ pub struct Load {
     /// Tokens they emitted.
     pub offered_tokens: u64,
     /// Milliseconds they took, from the beginning of their plan to the end of their commit, and the
-    /// upkeep of the steps held out.
+    /// upkeep of the steps held out. What is done beside the next forward counts there.
     pub step_ms_total: f64,
     /// Decode-only steps of plain decoding, to measure what drafts gain.
     pub holdout_steps: u64,
@@ -170,4 +170,10 @@ pub struct Load {
     pub holdout_ms_total: f64,
     /// What drafts gain; `None` until enough steps were held out.
     pub net_gain: Option<NetGain>,
+    /// Levels that a drafter of the runner's was asked.
+    pub head_levels: u64,
+    /// Rows that it was asked.
+    pub head_rows: u64,
+    /// What asking it gains, over steps held out from that alone; `None` until enough were.
+    pub head_gain: Option<NetGain>,
 }

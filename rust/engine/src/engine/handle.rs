@@ -11,16 +11,16 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{EngineConfig, memory_config};
 use crate::costs::{CostCurve, CostShape};
 use crate::error::EngineError;
-use crate::forward::StepResults;
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
+use crate::plan::packing::{DeviceShape, PackedStep, TileRows};
 use crate::request::Request;
 use crate::scheduling::{Cancel, Scheduler};
 
 /// An engine. Only `set_costs` and the calls that run steps ever wait for a step.
 #[derive(Debug)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// `None` where nothing overlaps.
     background: Option<BackgroundThread>,
     /// What namespaces learned; `None` when nothing is drafted.
@@ -31,10 +31,10 @@ pub struct Engine {
 
 /// What the background thread works on too.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     inbox: Mutex<Inbox>,
     core: Mutex<Scheduler>,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 impl Engine {
@@ -194,43 +194,43 @@ impl Engine {
     /// [`EngineError::PlanInFlight`] when the last plan was not committed.
     pub fn plan(&self, now_s: f64) -> Result<Option<Plan>, EngineError> {
         let mut core = self.core_for_step()?;
-        let clock = &*self.shared.clock;
-        if !core.is_in_flight() {
-            // One moment for all: who was handed in first must not seem to have come later.
-            let (commands, drained_s) = {
-                let mut inbox = self.shared.inbox();
-                let drained_s = clock.now_s();
-                inbox.num_submits = 0;
-                inbox.planned = Some((now_s, drained_s));
-                (std::mem::take(&mut inbox.commands), drained_s)
-            };
-            for command in commands {
-                match command {
-                    Command::Submit(request, since_s) => {
-                        let waited_s = (drained_s - since_s).max(0.0);
-                        core.submit(*request, now_s - waited_s, now_s);
-                    }
-                    Command::Cancel(cancel) => core.cancel(&cancel, now_s),
-                    Command::Forget(namespace) => core.forget(&namespace),
-                }
-            }
-        }
+        self.drain(&mut core, now_s);
         let plan = core.plan(now_s);
         if matches!(plan, Ok(None)) {
             while core.do_chore() {}
         }
         self.shared.publish(&core, &[]);
-        let has_chores = core.has_chores();
-        drop(core);
-        if let Some(background) = &self.background
-            && matches!(plan, Ok(Some(_)))
-        {
-            background.resume();
-            if has_chores {
-                background.nudge();
-            }
+        if matches!(plan, Ok(Some(_))) {
+            self.resume_background(core);
         }
         plan
+    }
+
+    /// Writes `plan`, which waits for its results, to the beginning of `out`: rows, attention's work
+    /// and, where tokens can be drawn on a device, everything that decides them, as
+    /// [`PackedSection`](spectrie_types::PackedSection) names it. It changes nothing that results depend on.
+    ///
+    /// # Errors
+    /// [`EngineError::PackedTooLong`]; [`EngineError::UnknownPlan`]; [`EngineError::Config`] for a tile without
+    /// room for a group, or the vocabulary of another model. Nothing was written.
+    pub fn pack(
+        &self,
+        plan: &Plan,
+        shape: &DeviceShape,
+        tiles: TileRows,
+        out: &mut [i32],
+    ) -> Result<PackedStep, EngineError> {
+        if shape.vocabulary_size() != self.vocabulary_size {
+            return Err(EngineError::Config {
+                name: "vocabulary",
+                given: shape.vocabulary_size().to_string(),
+                allowed: format!("{}, the engine's", self.vocabulary_size),
+            });
+        }
+        let mut core = self.core_for_step()?;
+        let packed = core.pack(plan, shape, tiles, out);
+        self.resume_background(core);
+        packed
     }
 
     /// Terminal outputs of requests that ended outside a step. The next commit also returns them, but
@@ -241,41 +241,6 @@ impl Engine {
     pub fn take_outputs(&self) -> Result<Vec<RequestOutput>, EngineError> {
         let mut core = self.shared.core()?;
         let outputs = core.take_outputs();
-        self.shared.publish(&core, &outputs);
-        Ok(outputs)
-    }
-
-    /// Takes the results of a plan and returns what each request emitted. The forward took
-    /// `elapsed_ms`.
-    ///
-    /// # Errors
-    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`], [`EngineError::NotGreedy`] or [`EngineError::NotDrawable`]; the
-    /// plan stays open.
-    pub fn commit(
-        &self,
-        plan_id: u64,
-        results: &StepResults<'_>,
-        elapsed_ms: f64,
-        now_s: f64,
-    ) -> Result<Vec<RequestOutput>, EngineError> {
-        let mut core = self.core_for_step()?;
-        let outputs = core.commit(plan_id, results, elapsed_ms, now_s)?;
-        self.shared.publish(&core, &outputs);
-        Ok(outputs)
-    }
-
-    /// Ends every request of a plan whose forward failed; `message` goes to their callers.
-    ///
-    /// # Errors
-    /// [`EngineError::UnknownPlan`].
-    pub fn fail(
-        &self,
-        plan_id: u64,
-        message: &str,
-        now_s: f64,
-    ) -> Result<Vec<RequestOutput>, EngineError> {
-        let mut core = self.core_for_step()?;
-        let outputs = core.fail(plan_id, message, now_s)?;
         self.shared.publish(&core, &outputs);
         Ok(outputs)
     }
@@ -302,8 +267,20 @@ impl Engine {
         load
     }
 
+    /// Lets the background thread go on, as the forward comes next.
+    pub(super) fn resume_background(&self, core: MutexGuard<'_, Scheduler>) {
+        let has_chores = core.has_chores();
+        drop(core);
+        if let Some(background) = &self.background {
+            background.resume();
+            if has_chores {
+                background.nudge();
+            }
+        }
+    }
+
     /// The scheduler for a step: the background thread pauses until the next plan is made.
-    fn core_for_step(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
+    pub(super) fn core_for_step(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
         let Some(background) = &self.background else {
             return self.shared.core();
         };
@@ -346,7 +323,7 @@ impl Shared {
         true
     }
 
-    fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
+    pub(super) fn publish(&self, core: &Scheduler, outputs: &[RequestOutput]) {
         let load = core.load();
         let mut inbox = self.inbox();
         inbox.publish(&load);
@@ -355,12 +332,12 @@ impl Shared {
         }
     }
 
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         // Every change of the inbox is complete before anything could panic.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn core(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
+    pub(super) fn core(&self) -> Result<MutexGuard<'_, Scheduler>, EngineError> {
         self.core.lock().map_err(|_| EngineError::Stopped)
     }
 }

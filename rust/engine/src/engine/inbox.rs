@@ -84,6 +84,19 @@ impl Inbox {
         Ok(())
     }
 
+    /// Takes out the commands that end one of the requests that are known already.
+    pub(crate) fn take_cancels(&mut self, is_known: impl Fn(u64) -> bool) -> Vec<Cancel> {
+        let mut cancels = Vec::new();
+        self.commands.retain(|command| match command {
+            Command::Cancel(cancel) if is_known(cancel.handle) => {
+                cancels.push(*cancel);
+                false
+            }
+            _ => true,
+        });
+        cancels
+    }
+
     /// Takes the load after what was taken out of here is in it.
     pub(crate) fn publish(&mut self, load: &Load) {
         self.load = *load;

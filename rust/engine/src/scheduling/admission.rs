@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::fairness::{Bounds, FairShare, Place};
-use super::preemption::victim;
-use super::priority::{Awaited, Rank, prefill_order};
+use super::priority::{Awaited, Rank, prefill_order, victim};
 use super::queue::{Queue, Skipped};
 use super::running::{self, Obligations, Parties, Running, growth, residents};
 use crate::cache::{Cache, CachedPrefix};

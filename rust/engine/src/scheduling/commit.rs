@@ -4,7 +4,7 @@ use spectrie_sampling::{GrammarEnd, NoToken};
 use spectrie_types::FinishKind;
 
 use super::end::End;
-use super::open_plan::{Part, Work};
+use super::flight::{Part, Work};
 use super::scheduler::Scheduler;
 use crate::background::{Chore, Feedback, Share};
 use crate::error::EngineError;
@@ -30,8 +30,12 @@ impl Scheduler {
         let Some(open) = self.flight.commit() else {
             return Ok(Vec::new());
         };
+        self.cache.note_features_copied();
         let tile_rows = self.speculator.costs().tile_rows();
-        if let Some(size) = open.size_of_trees(&self.running, tile_rows) {
+        // Rows whose requests have ended took time for no token.
+        let is_whole = open.is_whole(&self.running);
+        let size = open.size_of_trees(&self.running, tile_rows);
+        if let Some(size) = size.filter(|_| is_whole) {
             self.speculator.observe(size, elapsed_ms);
         }
         if let Some(size) = open.size_unpaced(&self.running, tile_rows) {
@@ -49,15 +53,24 @@ impl Scheduler {
         let feedback_ms = self.put_off(Chore::Learn(feedback));
         // Callers whose clock knows nothing but forwards leave out what planning took.
         let until_results_ms = ((now_s - open.planned_s) * 1e3).max(open.plan_ms + elapsed_ms);
+        // What is done beside an early plan's forward is in the time of that step.
+        let (commit_ms, upkeep_ms) = if self.flight.is_early() {
+            (0.0, open.upkeep_ms)
+        } else {
+            let commit_ms = (self.upkeep.now_s() - began_s) * 1e3;
+            (commit_ms, self.upkeep.step_ms())
+        };
         self.speculator.end_step(&EndedStep {
-            trial: open.trial,
+            trial: open.trial.filter(|_| is_whole),
             num_requests: open.parts.len(),
             num_rows: open.num_rows,
             num_tokens: self.outbox.generated_tokens() - before,
-            milliseconds: until_results_ms + (self.upkeep.now_s() - began_s) * 1e3,
-            upkeep_ms: self.upkeep.step_ms(),
+            milliseconds: until_results_ms + commit_ms,
+            upkeep_ms,
             feedback_ms,
         });
+        self.cache.let_go(plan_id);
+        self.open_early(now_s);
         Ok(outputs)
     }
 
@@ -72,6 +85,8 @@ impl Scheduler {
         let Some(open) = self.flight.abandon() else {
             return Ok(Vec::new());
         };
+        // An early plan is abandoned too.
+        self.cache.let_go(u64::MAX);
         let mut outputs = self.take_outputs();
         for part in open.parts {
             if let Some(mut sequence) = self.running.remove(&part.key) {
@@ -80,10 +95,17 @@ impl Scheduler {
             }
         }
         // What the others have in the cache may rest on copies that were not done.
+        self.restart_all();
+        Ok(outputs)
+    }
+
+    /// Sends all running requests back to wait, for what they have in the cache, and copied there, may
+    /// not be there.
+    pub(super) fn restart_all(&mut self) {
+        self.cache.doubt_features();
         while let Some((key, sequence)) = self.running.pop_last() {
             self.admission.requeue(key, sequence, &mut self.cache);
         }
-        Ok(outputs)
     }
 
     /// Notes what a request's rows added to the step.
@@ -165,7 +187,9 @@ impl Scheduler {
         } else {
             Ok(())
         };
+        let (kv_len, computed) = (sequence.kv_len(), part.first_row..part.first_row + rows);
         sequence.table.advance(rows);
+        self.cache.keep_rows(&mut sequence.table, kv_len, computed);
         self.admission.charge(&sequence.tenant, rows);
         let kv_len = sequence.kv_len();
         let cached = &sequence.tokens[..kv_len];
@@ -218,6 +242,11 @@ impl Scheduler {
         sequence.note_drafts(tree.num_nodes());
         let base = sequence.kv_len();
         let walk = walk(sequence, tree, &mut sampled, now_s);
+        if sequence.kv_len() > base {
+            let rows = std::iter::once(&0).chain(&walk.path);
+            let rows = rows.map(|row| part.first_row + row);
+            self.cache.keep_rows(&mut sequence.table, base, rows);
+        }
         let emitted = &sequence.tokens[sequence.tokens.len() - walk.num_emitted..];
         let ended = !matches!(walk.ended, Ok(None));
         let (drafting, first) = (&mut sequence.drafting, emitted.first().copied());

@@ -7,10 +7,9 @@ use spectrie_types::FinishKind;
 
 use super::admission::Admission;
 use super::batch;
-use super::composition::{Composer, Composition, Pacing};
+use super::composition::{Composer, Composition, Pacing, Prepared, candidates};
 use super::end::{Cancel, End};
-use super::flight::Flight;
-use super::open_plan::OpenPlan;
+use super::flight::{Flight, OpenPlan};
 use super::outbox::Outbox;
 use super::priority::Awaited;
 use super::running::{self, Running};
@@ -18,14 +17,15 @@ use crate::background::{Chore, ChoreQueue, Upkeep};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, check};
-use crate::costs::{CostCurve, ForwardSize};
+use crate::costs::CostCurve;
 use crate::error::EngineError;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::plan::Plan;
+use crate::plan::packing::{DeviceShape, PackedStep, TileRows};
 use crate::request::Request;
 use crate::request_key::RequestKey;
 use crate::sequence::Sequence;
-use crate::speculation::{Candidate, SentTree, Speculator, Trial};
+use crate::speculation::{DrafterInfo, SentTree, Speculator, Trial};
 
 /// Single-threaded; every call that needs the time is given it.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(crate) struct Scheduler {
     pub(super) chores: ChoreQueue<Sequence>,
     pub(super) upkeep: Upkeep,
     pub(super) outbox: Outbox,
+    /// The next step, while a drafter is asked.
+    pub(super) prepared: Option<Prepared>,
 }
 
 impl Scheduler {
@@ -59,6 +61,7 @@ impl Scheduler {
             chores: ChoreQueue::new(config.overlap, config.max_running),
             upkeep: Upkeep::new(clock),
             outbox: Outbox::default(),
+            prepared: None,
             admission: Admission::new(config),
         })
     }
@@ -117,6 +120,19 @@ impl Scheduler {
         self.speculator.set_costs(costs);
     }
 
+    /// Drafts from the model's features from now on, before the first step, or no more.
+    pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
+        self.flight.check_closed()?;
+        self.check_answered()?;
+        if drafter.is_some() && self.flight.last_plan_id() > 0 {
+            return Err(EngineError::DrafterTooLate);
+        }
+        let max_running = self.admission.config().max_running;
+        self.cache
+            .keep_features(drafter.as_ref().map(|_| max_running));
+        self.speculator.set_drafter(drafter)
+    }
+
     /// Up to `count` pages that hold nothing until the next plan.
     pub(crate) fn scratch(&mut self, count: usize) -> Result<Vec<u32>, EngineError> {
         self.flight.check_closed()?;
@@ -136,6 +152,13 @@ impl Scheduler {
     /// The next forward; `None` when nothing is held.
     pub(crate) fn plan(&mut self, now_s: f64) -> Result<Option<Plan>, EngineError> {
         self.flight.check_closed()?;
+        self.check_answered()?;
+        let prepared = self.prepared.take().or_else(|| self.prepare(now_s));
+        Ok(prepared.map(|prepared| self.finish(prepared)))
+    }
+
+    /// All of the next step but its drafts; `None` when nothing is held.
+    pub(super) fn prepare(&mut self, now_s: f64) -> Option<Prepared> {
         self.upkeep.begin_step();
         let began_s = self.upkeep.begin_call();
         self.catch_up();
@@ -175,10 +198,26 @@ impl Scheduler {
             }
         }
         if decoding.len() + chunks.size.rows == 0 {
-            return Ok(None);
+            // Another forward may come before the next step's.
+            self.cache.doubt_features();
+            return None;
         }
+        Some(Prepared {
+            now_s,
+            began_s,
+            chunks,
+            decoding,
+            paced,
+            limit_ms,
+            questions: None,
+        })
+    }
+
+    /// Adds drafts to a step, and opens its plan.
+    fn finish(&mut self, mut prepared: Prepared) -> Plan {
+        let (trees, trial) = self.draft(&mut prepared);
+        let Prepared { chunks, paced, .. } = prepared;
         let has_chunks = !chunks.parts.is_empty();
-        let (trees, trial) = self.draft(&decoding, chunks.size, limit_ms);
         let plan_id = self.flight.number();
         let (running, cache) = (&self.running, &mut self.cache);
         let (plan, parts) = batch::assemble(plan_id, trees, chunks.parts, running, cache);
@@ -188,33 +227,38 @@ impl Scheduler {
             num_samples: plan.num_samples(),
             num_tops: plan.num_tops(),
             trial: trial.filter(|_| !has_chunks),
-            planned_s: now_s,
-            plan_ms: (self.upkeep.now_s() - began_s) * 1e3,
+            planned_s: prepared.now_s,
+            plan_ms: (self.upkeep.now_s() - prepared.began_s) * 1e3,
+            upkeep_ms: self.upkeep.step_ms(),
             paced,
             parts,
+            was_early: false,
         });
-        Ok(Some(plan))
+        plan
+    }
+
+    /// Writes the open plan to `out`, as a device reads it.
+    pub(crate) fn pack(
+        &mut self,
+        plan: &Plan,
+        shape: &DeviceShape,
+        tiles: TileRows,
+        out: &mut [i32],
+    ) -> Result<PackedStep, EngineError> {
+        self.flight.pack(plan, &mut self.running, shape, tiles, out)
     }
 
     /// The trees of the requests that decode, as far as free pages can hold them.
-    fn draft(
-        &mut self,
-        decoding: &[RequestKey],
-        chunk: ForwardSize,
-        limit_ms: f64,
-    ) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
-        let members = self.running.iter_mut();
-        let members = members.filter(|(key, _)| decoding.binary_search(key).is_ok());
-        let pacing = &self.pacing;
-        let candidates = members.map(|(_, one)| {
-            let is_limited = pacing.is_ahead(&one.tenant);
-            one.candidate(is_limited)
-        });
-        let mut candidates: Vec<Candidate<'_>> = candidates.collect();
-        let step = self.flight.last_plan_id();
-        let clock = self.upkeep.clock();
+    fn draft(&mut self, prepared: &mut Prepared) -> (Vec<(RequestKey, SentTree)>, Option<Trial>) {
+        let (decoding, limit_ms) = (&prepared.decoding, prepared.limit_ms);
+        let mut candidates = candidates(&mut self.running, decoding, &self.pacing);
         let speculator = &mut self.speculator;
-        let drafts = speculator.draft(step, &mut candidates, chunk, limit_ms, clock);
+        let drafts = if let Some(questions) = prepared.questions.take() {
+            speculator.end_questions(questions, &mut candidates, limit_ms)
+        } else {
+            let (step, chunk) = (self.flight.last_plan_id(), prepared.chunks.size);
+            speculator.draft(step, &mut candidates, chunk, limit_ms, self.upkeep.clock())
+        };
         let mut trees = Vec::with_capacity(decoding.len());
         for (&key, offer) in decoding.iter().zip(drafts.offers) {
             let mut count = offer.num_bought();
@@ -232,7 +276,7 @@ impl Scheduler {
     }
 
     /// Ends every request whose deadline passed.
-    fn expire(&mut self, now_s: f64) {
+    pub(super) fn expire(&mut self, now_s: f64) {
         let running = self.running.iter().map(|(&key, one)| (key, &**one));
         let late = running.chain(self.admission.due(now_s));
         let late = late.filter(|(_, one)| one.is_overdue(now_s));
@@ -301,7 +345,7 @@ impl Scheduler {
     }
 
     /// Does overdue chores, so that those of a few steps wait at most. Gives the milliseconds.
-    fn catch_up(&mut self) -> f64 {
+    pub(super) fn catch_up(&mut self) -> f64 {
         let began_s = self.upkeep.now_s();
         for _ in 0..self.chores.num_overdue() {
             self.do_chore();

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use spectrie_types::sizes::TOP_K;
 
-use super::running::Running;
 use crate::costs::ForwardSize;
 use crate::error::EngineError;
 use crate::forward::{StepResults, TopTokens, Verdicts};
 use crate::request_key::RequestKey;
+use crate::scheduling::running::Running;
 use crate::sequence::DrawState;
-use crate::speculation::{SentTree, Trial};
+use crate::speculation::{PlainStep, SentTree, Trial};
 
 /// A plan whose results are awaited.
 #[derive(Debug)]
@@ -24,20 +24,36 @@ pub(crate) struct OpenPlan {
     pub(crate) planned_s: f64,
     /// What planning took.
     pub(crate) plan_ms: f64,
+    /// What of that kept drafters and shared memory up to date.
+    pub(crate) upkeep_ms: f64,
     /// Whose work is paced, ascending.
     pub(crate) paced: Vec<RequestKey>,
     pub(crate) parts: Vec<Part>,
+    /// Whether its rows read tokens that the forward before it drew.
+    pub(crate) was_early: bool,
+}
+
+/// A plan behind the open one, and what is to be known of its step when it is opened.
+#[derive(Debug)]
+pub(crate) struct EarlyPlan {
+    pub(crate) plan: OpenPlan,
+    pub(crate) step: PlainStep,
 }
 
 /// One request's rows of a plan.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) key: RequestKey,
+    /// Its first row of the forward.
+    pub(crate) first_row: usize,
     /// Index of its first sampled row among all sampled rows.
     pub(crate) first_sample: usize,
     /// Its rows whose likeliest tokens are wanted, among all of them: the last ones of its rows.
     pub(crate) tops: Range<usize>,
     pub(crate) work: Work,
+    /// Whether the tokens that a device draws after draft nodes are of no use: it was not known what
+    /// decides them.
+    pub(crate) is_root_alone: bool,
 }
 
 /// What one request's rows compute.
@@ -61,6 +77,13 @@ impl Part {
 }
 
 impl OpenPlan {
+    /// Whether all requests run that it computes rows of.
+    pub(crate) fn is_whole(&self, running: &Running) -> bool {
+        self.parts
+            .iter()
+            .all(|part| running.contains_key(&part.key))
+    }
+
     /// The forward of a step of trees alone; `None` of one that computes prompts, whose rows cost
     /// less than others because they skip the last layer's product with the vocabulary.
     pub(crate) fn size_of_trees(&self, running: &Running, tile_rows: usize) -> Option<ForwardSize> {
@@ -77,6 +100,17 @@ impl OpenPlan {
         let is_unpaced = |part: &&Part| self.paced.binary_search(&part.key).is_err();
         let others = self.parts.iter().filter(is_unpaced);
         Some(others.map(|part| part.size(running, tile_rows)).sum())
+    }
+
+    /// Checks that it is known what decides the tokens of all its rows.
+    pub(crate) fn check_packable(&self) -> Result<(), EngineError> {
+        if self.was_early {
+            return Err(EngineError::UnknownPlan {
+                given: self.plan_id,
+                expected: None,
+            });
+        }
+        Ok(())
     }
 
     /// Checks that results fit the plan and the size of the vocabulary.
