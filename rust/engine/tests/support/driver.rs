@@ -8,6 +8,7 @@ use spectrie_engine::{
 use spectrie_sampling::TokenLogprobs;
 
 use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+use super::packed::Packed;
 
 /// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once. What it drafts
 /// does not depend on how long drafting takes.
@@ -32,7 +33,9 @@ pub(crate) fn request(handle: u64, prompt_ids: &[u32], max_tokens: u32) -> Reque
 
 pub(crate) struct Driver {
     pub(crate) engine: Engine,
-    model: FakeModel,
+    pub(crate) model: FakeModel,
+    /// Whether tokens are drawn from packed steps where they can be.
+    pub(crate) packs: bool,
     pub(crate) now_s: f64,
     /// Everything given so far.
     pub(crate) tokens: HashMap<u64, Vec<u32>>,
@@ -46,6 +49,7 @@ impl Driver {
     pub(crate) fn new(config: EngineConfig) -> Self {
         Self {
             model: FakeModel::new(config.num_pages),
+            packs: false,
             engine: Engine::new(config).unwrap(),
             now_s: 0.0,
             tokens: HashMap::new(),
@@ -78,12 +82,15 @@ impl Driver {
 
     pub(crate) fn commit_values(&mut self, plan: &Plan, values: &[f32]) {
         let (ids, probabilities) = self.model.top(plan);
+        let packs = self.packs && plan.is_drawable;
+        let drawn = packs.then(|| Packed::new(&self.engine, plan).drawn(values));
+        let logits = Verdicts::Logits {
+            values,
+            num_rows: plan.num_samples(),
+            row_stride: STRIDE,
+        };
         let results = StepResults {
-            verdicts: Verdicts::Logits {
-                values,
-                num_rows: plan.num_samples(),
-                row_stride: STRIDE,
-            },
+            verdicts: drawn.as_deref().map_or(logits, Verdicts::Drawn),
             top: Some(TopTokens {
                 ids: &ids,
                 probabilities: &probabilities,

@@ -4,9 +4,13 @@
 pub(crate) mod device;
 pub(crate) mod distribution;
 pub(crate) mod driver;
+pub(crate) mod early;
 pub(crate) mod expression;
+pub(crate) mod head;
 pub(crate) mod model;
 pub(crate) mod options;
+pub(crate) mod packed;
+pub(crate) mod playing;
 pub(crate) mod reference;
 pub(crate) mod scenario;
 pub(crate) mod simulation;

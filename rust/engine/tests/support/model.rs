@@ -67,9 +67,7 @@ impl FakeModel {
     /// Computes a plan; rows of logits `STRIDE` apart, with NaN between them.
     pub(crate) fn forward(&mut self, plan: &Plan) -> Vec<f32> {
         check_shape(plan, self.slots.len());
-        for (&from, &to) in plan.kv_move_src.iter().zip(&plan.kv_move_dst) {
-            self.slots[to as usize] = self.slots[from as usize];
-        }
+        self.move_keys(&plan.kv_move_src, &plan.kv_move_dst);
         for row in 0..plan.num_rows() {
             let token = plan.row_token[row];
             self.slots[plan.row_slot[row] as usize] = Some(Slot {
@@ -98,6 +96,28 @@ impl FakeModel {
             probabilities.extend(order[..TOP_K].iter().map(|&id| logits[id].exp() / total));
         }
         (ids, probabilities)
+    }
+
+    /// Copies slots, in order.
+    pub(crate) fn move_keys(&mut self, from: &[i32], to: &[i32]) {
+        for (&from, &to) in from.iter().zip(to) {
+            self.slots[to as usize] = self.slots[from as usize];
+        }
+    }
+
+    /// The first `count` tokens that lie in `pages`.
+    pub(crate) fn committed(&self, pages: &[i32], count: usize) -> Vec<u32> {
+        assert_eq!(pages.len(), count.div_ceil(PAGE_SIZE));
+        let slot = |index: usize| pages[index / PAGE_SIZE] as usize * PAGE_SIZE + index % PAGE_SIZE;
+        let held = |index: usize| self.slots[slot(index)].expect("a slot never written is read");
+        let mut hash = NO_PREFIX;
+        let read = |index: usize| {
+            let held = held(index);
+            hash = mix(hash, held.token as u64);
+            assert_eq!((held.position as usize, held.prefix), (index, hash));
+            held.token as u32
+        };
+        (0..count).map(read).collect()
     }
 
     /// The hash of what a row's parent holds.
