@@ -7,7 +7,8 @@ mod support;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use spectrie_types::SpeculationMode;
-use support::scenario::{Scenario, check_visit, run, scenario};
+use support::playing::{check_visit, run};
+use support::scenario::{Scenario, scenario};
 
 /// Fixed, so that a run on one machine is the run on every other.
 fn cases(cases: u32, seed: u64) -> ProptestConfig {

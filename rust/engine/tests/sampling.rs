@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{BANNED, EngineConfig, Request, Verdicts};
+use spectrie_engine::{BANNED, EngineConfig, Plan, Request, Verdicts};
 use spectrie_sampling::{SamplingParameters, TokenLogprobs};
 use spectrie_types::FinishKind;
 use support::driver::{Driver, config, request};
@@ -182,6 +182,34 @@ fn log_probabilities_of_the_prompt_are_the_same_however_it_is_chunked() {
         });
         assert_eq!(chunked, whole);
         assert_eq!(sampled.iter().sum::<i32>(), 30);
+    }
+}
+
+#[test]
+fn no_step_computes_logits_of_more_prompt_rows_than_memory_holds() {
+    let mut driver = Driver::new(EngineConfig {
+        chunk_tokens: 4096,
+        max_batch_rows: 4096,
+        num_pages: 1000,
+        max_context: 1000,
+        ..config()
+    });
+    let prompt = vec![3; 700];
+    for handle in 1..=2 {
+        driver.submit(Request {
+            prompt_logprobs: Some(0),
+            ..request(handle, &prompt, 5)
+        });
+    }
+    driver.submit(request(3, &prompt, 5));
+    let plans = driver.run();
+    let sampled: Vec<usize> = plans.iter().map(Plan::num_samples).collect();
+    // Beside them, those of trees.
+    assert_eq!(sampled[0], 512);
+    assert!(sampled.iter().all(|&rows| rows < 600), "{sampled:?}");
+    for handle in 1..=2 {
+        let told = &driver.prompt_logprobs[&handle];
+        assert_eq!(told.len(), 700);
     }
 }
 

@@ -77,10 +77,16 @@ fn answers_under_one_grammar_are_what_they_are_alone() {
     }
 }
 
-/// A long answer under `pattern`, in company, without drafts and with them.
+/// A long answer under `pattern`, in company, without drafts and with them, the last time with tokens
+/// drawn from packed steps.
 #[cfg(test)]
-fn plain_and_drafted(pattern: &str) -> [Vec<(Vec<u32>, FinishKind)>; 2] {
-    [SpeculationMode::Off, SpeculationMode::Auto].map(|speculation| {
+fn plain_and_drafted(pattern: &str) -> [Vec<(Vec<u32>, FinishKind)>; 3] {
+    let ways = [
+        (SpeculationMode::Off, false),
+        (SpeculationMode::Auto, false),
+        (SpeculationMode::Auto, true),
+    ];
+    ways.map(|(speculation, packs)| {
         let grammar = compiled(pattern);
         let mut request = wandering(1, 10_000, &grammar);
         request.sampling.logit_bias = ["abab", "cab", "ba", "aa", "bb"]
@@ -89,22 +95,24 @@ fn plain_and_drafted(pattern: &str) -> [Vec<(Vec<u32>, FinishKind)>; 2] {
         request.speculation = Some(speculation);
         let mut company = vec![request];
         company.extend((2..5).map(|seed| wandering(seed, 500, &grammar)));
-        answers(driver(4), company)
+        let mut driver = driver(4);
+        driver.packs = packs;
+        answers(driver, company)
     })
 }
 
 #[test]
 fn an_answer_goes_on_after_more_states_than_one_lexer_may_take_with_drafts_as_without() {
-    let [plain, drafted] = plain_and_drafted(MANY_STATES);
+    let [plain, drafted, packed] = plain_and_drafted(MANY_STATES);
     assert_eq!((plain[0].0.len(), plain[0].1), (10_000, FinishKind::Length));
-    assert!(drafted == plain);
+    assert!(drafted == plain && packed == plain);
 }
 
 #[test]
 fn an_answer_whose_text_takes_too_many_states_ends_at_the_same_token_with_drafts_as_without() {
-    let [plain, drafted] = plain_and_drafted(LARGE_STATES);
+    let [plain, drafted, packed] = plain_and_drafted(LARGE_STATES);
     assert_eq!(plain[0].1, FinishKind::Failed);
-    assert!(drafted == plain);
+    assert!(drafted == plain && packed == plain);
 }
 
 #[test]
