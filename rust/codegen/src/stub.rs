@@ -4,16 +4,20 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use spectrie_types::options::EngineConfig;
-use spectrie_types::{FinishKind, Source, SpeculationMode};
+use spectrie_types::{FinishKind, PackedSection, PackedWork, Source, SpeculationMode};
 
 use crate::result::Result;
 use crate::text::{described, wrapped};
 
 /// Fragments in the order of the stub; `enums` is made here.
-const PARTS: [&str; 13] = [
-    "module", "enums", "grammar", "plan", "output", "load", "engine", "options", "request", "cpu",
-    "text", "replay", "router",
+const PARTS: [&str; 14] = [
+    "module", "enums", "grammar", "plan", "packing", "output", "load", "engine", "options",
+    "request", "cpu", "text", "replay", "router",
 ];
+
+const SECTIONS: &str =
+    "Sections of a packed step; rust/types/src/packed_section.rs says their shapes.";
+const WORK: &str = "Lists of attention's work for one window, after those sections.";
 
 /// The line of a fragment that stands for every option of an engine.
 const OPTIONS: &str = "        (every option of an engine)\n";
@@ -58,6 +62,8 @@ fn enums() -> String {
     let kinds = FinishKind::ALL.map(|kind| (kind.name(), kind.number()));
     let sources = Source::ALL.map(|source| (source.name(), source.number()));
     let modes = SpeculationMode::ALL.map(|mode| (mode.name(), mode.number()));
+    let sections = PackedSection::ALL.map(|section| (section.name(), section.number()));
+    let lists = PackedWork::ALL.map(|list| (list.name(), list.number()));
     push_enum(&mut text, "FinishKind", "Why a choice ended.", &kinds);
     push_enum(&mut text, "Source", "Where a token came from.", &sources);
     push_enum(
@@ -66,6 +72,8 @@ fn enums() -> String {
         "How draft trees are grown.",
         &modes,
     );
+    push_enum(&mut text, "PackedSection", SECTIONS, &sections);
+    push_enum(&mut text, "PackedWork", WORK, &lists);
     text
 }
 

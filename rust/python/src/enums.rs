@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use spectrie_types::{FinishKind, Source, SpeculationMode};
+use spectrie_types::{FinishKind, PackedSection, PackedWork, Source, SpeculationMode};
 
 /// Members by number; those without a member are none.
 type Members = Vec<Py<PyAny>>;
@@ -30,6 +30,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let kinds = FinishKind::ALL.map(|kind| (kind.name(), kind.number()));
     let sources = Source::ALL.map(|source| (source.name(), source.number()));
     let modes = SpeculationMode::ALL.map(|mode| (mode.name(), mode.number()));
+    let sections = PackedSection::ALL.map(|section| (section.name(), section.number()));
+    let lists = PackedWork::ALL.map(|list| (list.name(), list.number()));
     let py = module.py();
     let kinds = add(module, "FinishKind", "Why a choice ended.", &kinds)?;
     let sources = add(module, "Source", "Where a token came from.", &sources)?;
@@ -38,6 +40,18 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         "SpeculationMode",
         "How draft trees are grown.",
         &modes,
+    )?;
+    add(
+        module,
+        "PackedSection",
+        "Sections of a packed step; rust/types/src/packed_section.rs says their shapes.",
+        &sections,
+    )?;
+    add(
+        module,
+        "PackedWork",
+        "Lists of attention's work for one window, after those sections.",
+        &lists,
     )?;
     // A second interpreter's import finds the first one's, which are equal.
     let _ = FINISH_KINDS.set(py, kinds);

@@ -14,6 +14,13 @@ create_exception!(
     "The engine refused a call."
 );
 
+create_exception!(
+    spectrie._core,
+    PackingError,
+    EngineError,
+    "The memory given for a packed step is too short."
+);
+
 pub(crate) fn engine_error(error: impl Error) -> PyErr {
     EngineError::new_err(error.to_string())
 }

@@ -6,40 +6,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use numpy::ndarray::ArrayView2;
-use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spectrie_cpu::{
-    AttentionConfig, Bf16, CpuError, Decoder, LayerConfig, Step, TOP_K, Team, TopTokens,
+    Answers, AttentionConfig, Batch, CpuError, DraftSizes, LayerConfig, Step, TOP_K, Tap, Team,
+    TopTokens,
 };
-use spectrie_engine::Plan;
+use spectrie_engine::{DraftPlan, Plan};
 
+use super::any::AnyDecoder;
+use super::draft::{AttentionTensors, DrafterTensors, arrays_of_level, level_of};
 use super::exchange::{Gather, Part};
-use super::plan::{batch_of, plan_of};
-use super::weights::{AnyParts, CpuWeights};
+use super::plan::{arrays_of, plan_of, upkeep_of};
+use super::weights::CpuWeights;
 use crate::errors::cpu_error;
 use crate::lock::lock;
-
-enum AnyDecoder {
-    F32(Decoder<f32>),
-    Bf16(Decoder<Bf16>),
-}
-
-impl AnyDecoder {
-    fn forward(&mut self, team: &Team, step: &Step<'_>) -> Result<TopTokens, CpuError> {
-        match self {
-            Self::F32(decoder) => decoder.forward(team, step),
-            Self::Bf16(decoder) => decoder.forward(team, step),
-        }
-    }
-
-    fn logits(&self) -> (&[f32], usize) {
-        match self {
-            Self::F32(decoder) => (decoder.logits(), decoder.vocabulary()),
-            Self::Bf16(decoder) => (decoder.logits(), decoder.vocabulary()),
-        }
-    }
-}
 
 struct Engine {
     decoder: AnyDecoder,
@@ -77,6 +59,12 @@ type StepArrays<'py> = (
     Bound<'py, PyArray2<f32>>,
 );
 
+type AnswerArrays<'py> = (
+    Bound<'py, PyArray2<i32>>,
+    Bound<'py, PyArray2<f32>>,
+    Bound<'py, PyArray1<f32>>,
+);
+
 impl CpuDecoder {
     /// Whether other ranks take part in a forward, through Python.
     pub(super) fn is_part(&self) -> bool {
@@ -92,7 +80,8 @@ impl CpuDecoder {
         plan: &Plan,
         read: impl FnOnce(Forward<'_>) -> R,
     ) -> Result<R, CpuError> {
-        let batch = batch_of(plan, self.num_pages, self.max_context)?;
+        let arrays = arrays_of(plan);
+        let batch = Batch::new(&arrays, self.num_pages, self.max_context)?;
         let step = Step {
             batch: &batch,
             tokens: &plan.row_token,
@@ -102,7 +91,7 @@ impl CpuDecoder {
         let mut inner = lock(&self.inner);
         let Engine { decoder, team } = &mut *inner;
         let started = Instant::now();
-        let top = decoder.forward(team, &step)?;
+        let top = decoder.forward(team, &step, &arrays, &upkeep_of(plan))?;
         let ended = Instant::now();
         let took_ns = (ended - started).as_nanos() as u64;
         self.forward_ns.fetch_add(took_ns, Ordering::Relaxed);
@@ -115,6 +104,23 @@ impl CpuDecoder {
             vocabulary,
             ended,
         }))
+    }
+
+    /// Answers a level of drafts; `None` without a drafter.
+    pub(super) fn answer(&self, level: &DraftPlan) -> Option<Result<Answers, CpuError>> {
+        let mut inner = lock(&self.inner);
+        let Engine { decoder, team } = &mut *inner;
+        decoder.draft(team, &arrays_of_level(level))
+    }
+
+    /// Whether a drafter is beside the decoder.
+    pub(super) fn has_drafter(&self) -> bool {
+        lock(&self.inner).decoder.drafter_bytes().is_some()
+    }
+
+    /// Takes the drafter away.
+    pub(super) fn forgo_drafter(&self) {
+        lock(&self.inner).decoder.drop_drafter();
     }
 }
 
@@ -147,6 +153,7 @@ impl CpuDecoder {
             .map(|(rotary, window, query_norm, key_norm)| LayerConfig {
                 rotary,
                 window,
+                first_key: 0,
                 query_norm,
                 key_norm,
             })
@@ -163,10 +170,7 @@ impl CpuDecoder {
             sines: sines.as_slice()?.to_vec(),
             layers,
         };
-        let decoder = match weights.take()? {
-            AnyParts::F32(parts) => AnyDecoder::F32(parts.build(attention, max_rows, split)?),
-            AnyParts::Bf16(parts) => AnyDecoder::Bf16(parts.build(attention, max_rows, split)?),
-        };
+        let decoder = AnyDecoder::new(weights.take()?, attention, max_rows, split)?;
         let team = Team::new(threads);
         Ok(Self {
             inner: Mutex::new(Engine { decoder, team }),
@@ -181,10 +185,7 @@ impl CpuDecoder {
     #[getter]
     fn num_bytes(&self, py: Python<'_>) -> usize {
         // A forward under way may need the interpreter before it lets go of the decoder.
-        py.detach(|| match &lock(&self.inner).decoder {
-            AnyDecoder::F32(decoder) => decoder.bytes(),
-            AnyDecoder::Bf16(decoder) => decoder.bytes(),
-        })
+        py.detach(|| lock(&self.inner).decoder.bytes())
     }
 
     /// Time of all forwards.
@@ -195,6 +196,72 @@ impl CpuDecoder {
 
     fn set_threads(&self, py: Python<'_>, threads: usize) {
         py.detach(|| lock(&self.inner).team = Team::new(threads));
+    }
+
+    #[pyo3(signature = (drafter, attention, *, max_rows, seats))]
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python
+    fn set_drafter(
+        &self,
+        py: Python<'_>,
+        drafter: DrafterTensors<'_>,
+        attention: AttentionTensors<'_>,
+        max_rows: usize,
+        seats: usize,
+    ) -> PyResult<()> {
+        if self.is_part() {
+            let message = "the decoder is one of several ranks, which have no drafter";
+            return Err(PyValueError::new_err(message));
+        }
+        let attention = attention.config(self.num_pages, self.max_context)?;
+        let sizes = DraftSizes { max_rows, seats };
+        let mut inner = lock(&self.inner);
+        let Engine { decoder, team } = &mut *inner;
+        decoder.set_drafter(py, team, &drafter, attention, sizes)
+    }
+
+    fn drop_drafter(&self, py: Python<'_>) {
+        py.detach(|| self.forgo_drafter());
+    }
+
+    #[getter]
+    fn drafter_bytes(&self, py: Python<'_>) -> Option<usize> {
+        py.detach(|| lock(&self.inner).decoder.drafter_bytes())
+    }
+
+    fn set_drafter_resting(&self, py: Python<'_>, resting: bool) {
+        py.detach(|| lock(&self.inner).decoder.set_resting(resting));
+    }
+
+    fn draft<'py>(&self, plan: &Bound<'py, PyAny>) -> PyResult<AnswerArrays<'py>> {
+        let py = plan.py();
+        let level = level_of(plan)?;
+        let answers = py.detach(|| self.answer(&level));
+        let answers = answers.ok_or_else(|| PyValueError::new_err("no drafter is loaded"))?;
+        let answers = answers.map_err(cpu_error)?;
+        let shape = [answers.ids.len() / TOP_K, TOP_K];
+        Ok((
+            answers.ids.into_pyarray(py).reshape(shape)?,
+            answers.probabilities.into_pyarray(py).reshape(shape)?,
+            answers.scored.into_pyarray(py),
+        ))
+    }
+
+    fn poison_drafter(&self, py: Python<'_>, value: f32) {
+        py.detach(|| lock(&self.inner).decoder.poison(value));
+    }
+
+    #[pyo3(signature = (layers, *, final_norm=false))]
+    fn set_taps(&self, py: Python<'_>, layers: Vec<usize>, final_norm: bool) -> PyResult<()> {
+        let mut taps: Vec<Tap> = layers.into_iter().map(Tap::Layer).collect();
+        taps.extend(final_norm.then_some(Tap::Final));
+        py.detach(|| lock(&self.inner).decoder.set_taps(taps))
+            .map_err(cpu_error)
+    }
+
+    fn features<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        // A forward under way may need the interpreter before it lets go of the decoder.
+        py.detach(|| lock(&self.inner).decoder.features())?
+            .array(py)
     }
 
     fn forward<'py>(slf: &Bound<'py, Self>, plan: &Bound<'py, PyAny>) -> PyResult<StepArrays<'py>> {

@@ -1,6 +1,8 @@
 //! Python face of `spectrie-cpu`: the forward of a decoder on this CPU.
 
+mod any;
 mod decoder;
+mod draft;
 mod exchange;
 mod plan;
 mod steps;

@@ -8,7 +8,7 @@
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use spectrie_cpu::{LinearSource, Stored};
+use spectrie_cpu::{Dtype, LinearSource, Stored};
 
 /// A tensor of a checkpoint: address, dtype, number of elements.
 pub(super) type Tensor = (usize, String, usize);
@@ -38,6 +38,14 @@ pub(super) fn stored<'a>((address, dtype, len): &Tensor) -> PyResult<Stored<'a>>
             ))),
         }
     }
+}
+
+/// A copy of a tensor in a dtype.
+pub(super) fn numbers<E: Dtype>(tensor: &Tensor) -> PyResult<Vec<E>> {
+    let stored = stored(tensor)?;
+    let mut values = Vec::with_capacity(stored.len());
+    stored.append_to(&mut values);
+    Ok(values)
 }
 
 pub(super) type Norm<'py> = PyReadonlyArray1<'py, f32>;
@@ -90,7 +98,7 @@ pub(super) enum MlpTensors<'py> {
 /// One layer.
 #[derive(FromPyObject)]
 pub(super) struct LayerTensors<'py> {
-    pub(super) attention_norm: Norm<'py>,
+    pub(super) attention_norm: Option<Norm<'py>>,
     qkv: Product<'py>,
     output: Product<'py>,
     pub(super) mlp_norm: Norm<'py>,

@@ -13,6 +13,58 @@ use super::tensors::{LayerTensors, MlpTensors, Norm, Product, Tensor, stored, ve
 use crate::errors::cpu_error;
 use crate::lock::lock;
 
+/// What packs tensors, with the GIL released.
+pub(super) struct Packing<'py> {
+    pub(super) py: Python<'py>,
+    pub(super) team: &'py Team,
+}
+
+impl Packing<'_> {
+    pub(super) fn product<E: Dtype>(&self, product: &Product<'_>) -> PyResult<Linear<E>> {
+        let sources = [product.source()?];
+        let packed = self.py.detach(|| pack_all::<E>(self.team, &sources));
+        let packed = packed.map_err(cpu_error)?.pop();
+        packed.ok_or_else(|| cpu_error(CpuError::Panicked))
+    }
+
+    pub(super) fn layers<E: Dtype>(&self, layers: &[LayerTensors<'_>]) -> PyResult<Vec<Layer<E>>> {
+        let mut sources = Vec::new();
+        for layer in layers {
+            layer.add_to(&mut sources)?;
+        }
+        let packed = self
+            .py
+            .detach(|| pack_all::<E>(self.team, &sources))
+            .map_err(cpu_error)?;
+        let mut packed = packed.into_iter();
+        let mut next = || packed.next().ok_or_else(|| cpu_error(CpuError::Panicked));
+        layers
+            .iter()
+            .map(|layer| {
+                let (qkv, output) = (next()?, next()?);
+                let mlp = match &layer.mlp {
+                    MlpTensors::Dense(_) => Mlp::Dense(dense(&mut next)?),
+                    MlpTensors::Mixture(mixture) => Mlp::Mixture(Mixture {
+                        router: next()?,
+                        experts: (0..mixture.experts.len())
+                            .map(|_| dense(&mut next))
+                            .collect::<PyResult<_>>()?,
+                        chosen: mixture.chosen,
+                        normalised: mixture.normalised,
+                    }),
+                };
+                Ok(Layer {
+                    attention_norm: layer.attention_norm.as_ref().map(vector).transpose()?,
+                    qkv,
+                    output,
+                    mlp_norm: vector(&layer.mlp_norm)?,
+                    mlp,
+                })
+            })
+            .collect()
+    }
+}
+
 /// Weights so far.
 pub(super) struct Parts<E: Dtype> {
     layers: Vec<Layer<E>>,
@@ -33,36 +85,7 @@ impl<E: Dtype> Parts<E> {
         team: &Team,
         layers: &[LayerTensors<'_>],
     ) -> PyResult<()> {
-        let mut sources = Vec::new();
-        for layer in layers {
-            layer.add_to(&mut sources)?;
-        }
-        let packed = py
-            .detach(|| pack_all::<E>(team, &sources))
-            .map_err(cpu_error)?;
-        let mut packed = packed.into_iter();
-        let mut next = || packed.next().ok_or_else(|| cpu_error(CpuError::Panicked));
-        for layer in layers {
-            let (qkv, output) = (next()?, next()?);
-            let mlp = match &layer.mlp {
-                MlpTensors::Dense(_) => Mlp::Dense(dense(&mut next)?),
-                MlpTensors::Mixture(mixture) => Mlp::Mixture(Mixture {
-                    router: next()?,
-                    experts: (0..mixture.experts.len())
-                        .map(|_| dense(&mut next))
-                        .collect::<PyResult<_>>()?,
-                    chosen: mixture.chosen,
-                    normalised: mixture.normalised,
-                }),
-            };
-            self.layers.push(Layer {
-                attention_norm: vector(&layer.attention_norm)?,
-                qkv,
-                output,
-                mlp_norm: vector(&layer.mlp_norm)?,
-                mlp,
-            });
-        }
+        self.layers.extend(Packing { py, team }.layers(layers)?);
         Ok(())
     }
 

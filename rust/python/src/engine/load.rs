@@ -49,5 +49,10 @@ mirror! {
         net_gain: Option<f64> = load.net_gain.map(|gain| gain.ratio),
         net_gain_low: Option<f64> = load.net_gain.map(|gain| gain.low),
         net_gain_high: Option<f64> = load.net_gain.map(|gain| gain.high),
+        head_levels: u64,
+        head_rows: u64,
+        head_gain: Option<f64> = load.head_gain.map(|gain| gain.ratio),
+        head_gain_low: Option<f64> = load.head_gain.map(|gain| gain.low),
+        head_gain_high: Option<f64> = load.head_gain.map(|gain| gain.high),
     }
 }

@@ -1,9 +1,10 @@
-//! Logits that Python hands over by address.
+//! Logits that Python hands over by address, and likeliest tokens.
 // The rows belong to a tensor whose memory only Python knows; copying them would cost as much as
 // drawing from them.
 #![allow(unsafe_code)]
 
-use spectrie_engine::EngineError;
+use numpy::PyReadonlyArray2;
+use spectrie_engine::{EngineError, TopTokens};
 
 /// Rows of 32-bit logits at an address.
 #[derive(Debug, Clone, Copy)]
@@ -83,5 +84,30 @@ impl LogitsAddress {
         // initialised values and outlives the call without writes is the documented duty of the
         // caller of `commit_logits`.
         unsafe { std::slice::from_raw_parts(self.address as *const f32, len) }
+    }
+}
+
+/// The model's likeliest tokens, copied from Python arrays.
+pub(super) struct Top {
+    ids: Vec<i32>,
+    probabilities: Vec<f32>,
+}
+
+impl Top {
+    pub(super) fn new(
+        ids: Option<PyReadonlyArray2<'_, i32>>,
+        probabilities: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> Option<Self> {
+        Some(Self {
+            ids: ids?.as_array().iter().copied().collect(),
+            probabilities: probabilities?.as_array().iter().copied().collect(),
+        })
+    }
+
+    pub(super) fn tokens(&self) -> TopTokens<'_> {
+        TopTokens {
+            ids: &self.ids,
+            probabilities: &self.probabilities,
+        }
     }
 }

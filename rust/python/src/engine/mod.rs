@@ -1,10 +1,12 @@
 //! Python face of `spectrie-engine`.
 
+pub(crate) mod draft_plan;
 mod load;
 mod logits;
 mod memory;
 mod mirror;
 mod output;
+mod packing;
 pub(crate) mod plan;
 
 use std::path::PathBuf;
@@ -14,45 +16,23 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use spectrie_engine as core;
-use spectrie_engine::{StepResults, TopTokens, Verdicts};
+use spectrie_engine::{StepResults, Verdicts};
 use spectrie_trie::Readers;
+use spectrie_types::Source;
 use spectrie_types::options::EngineConfig;
 
+use self::draft_plan::{DraftPlan, GivenAnswers};
 use self::load::Load;
-use self::logits::LogitsAddress;
+use self::logits::{LogitsAddress, Top};
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
 use self::output::Finish;
 pub(crate) use self::output::{StepOutput, TokenLogprobs, wire_stats};
+use self::packing::{DeviceShape, PackedAddress, PackedStep, packing_error};
 use self::plan::Plan;
 use crate::bigrams::Bigrams;
-use crate::errors::{EngineError, engine_error};
+use crate::errors::{EngineError, PackingError, engine_error};
 use crate::options;
 use crate::start::Request;
-
-/// The model's likeliest tokens, copied from Python arrays.
-struct Top {
-    ids: Vec<i32>,
-    probabilities: Vec<f32>,
-}
-
-impl Top {
-    fn new(
-        ids: Option<PyReadonlyArray2<'_, i32>>,
-        probabilities: Option<PyReadonlyArray2<'_, f32>>,
-    ) -> Option<Self> {
-        Some(Self {
-            ids: ids?.as_array().iter().copied().collect(),
-            probabilities: probabilities?.as_array().iter().copied().collect(),
-        })
-    }
-
-    fn tokens(&self) -> TopTokens<'_> {
-        TopTokens {
-            ids: &self.ids,
-            probabilities: &self.probabilities,
-        }
-    }
-}
 
 /// Scheduler, pages, drafts, sampling and verification.
 #[pyclass(frozen, name = "Engine", module = "spectrie._core")]
@@ -123,11 +103,98 @@ impl Engine {
             .map_err(engine_error)
     }
 
+    #[pyo3(signature = (*, source, max_levels, max_rows, rows, first_ms, later_ms, namespaces=None))]
+    #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
+    fn set_drafter(
+        &self,
+        py: Python<'_>,
+        source: u8,
+        max_levels: usize,
+        max_rows: usize,
+        rows: Vec<usize>,
+        first_ms: Vec<f64>,
+        later_ms: Vec<f64>,
+        namespaces: Option<Vec<String>>,
+    ) -> PyResult<()> {
+        let source = Source::from_number(source).ok_or_else(|| {
+            EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
+        })?;
+        let drafter = core::DrafterInfo {
+            source,
+            max_levels,
+            max_rows,
+            rows,
+            first_ms,
+            later_ms,
+            namespaces,
+        };
+        py.detach(|| self.engine.set_drafter(Some(drafter)))
+            .map_err(engine_error)
+    }
+
+    fn draft_plan(&self, py: Python<'_>, now_s: f64) -> PyResult<Option<DraftPlan>> {
+        let plan = py
+            .detach(|| self.engine.draft_plan(now_s))
+            .map_err(engine_error)?;
+        Ok(plan.map(DraftPlan))
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "converted from Python arrays"
+    )]
+    fn draft_results(
+        &self,
+        py: Python<'_>,
+        ids: PyReadonlyArray2<'_, i32>,
+        probabilities: PyReadonlyArray2<'_, f32>,
+        scored: PyReadonlyArray1<'_, f32>,
+        elapsed_ms: f64,
+    ) -> PyResult<()> {
+        let answers = GivenAnswers::new(&ids, &probabilities, &scored);
+        py.detach(|| self.engine.draft_results(&answers.view(), elapsed_ms))
+            .map_err(engine_error)
+    }
+
+    fn draft_failed(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.engine.draft_failed())
+            .map_err(engine_error)
+    }
+
     fn plan(&self, py: Python<'_>, now_s: f64) -> PyResult<Option<Plan>> {
         let plan = py
             .detach(|| self.engine.plan(now_s))
             .map_err(engine_error)?;
         Ok(plan.map(Plan))
+    }
+
+    fn plan_early(&self, py: Python<'_>, now_s: f64) -> PyResult<Option<Plan>> {
+        let plan = py
+            .detach(|| self.engine.plan_early(now_s))
+            .map_err(engine_error)?;
+        Ok(plan.map(Plan))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
+    fn pack(
+        &self,
+        py: Python<'_>,
+        plan: &Plan,
+        shape: &DeviceShape,
+        part_rows: usize,
+        prompt_rows: usize,
+        address: usize,
+        capacity_words: usize,
+    ) -> PyResult<PackedStep> {
+        let memory = PackedAddress::new(address, capacity_words)?;
+        let tiles = core::TileRows {
+            part: part_rows,
+            prompt: prompt_rows,
+        };
+        let packed = py.detach(|| self.engine.pack(&plan.0, &shape.0, tiles, memory.words()));
+        packed
+            .map(PackedStep)
+            .map_err(|error| packing_error(py, &error))
     }
 
     fn take_outputs(&self, py: Python<'_>) -> PyResult<StepOutput> {
@@ -293,7 +360,11 @@ fn choice_seed(seed: u64, choice: u32) -> u64 {
 /// Adds this file's classes and functions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("EngineError", module.py().get_type::<EngineError>())?;
+    module.add("PackingError", module.py().get_type::<PackingError>())?;
+    module.add_class::<DeviceShape>()?;
+    module.add_class::<PackedStep>()?;
     module.add_class::<Plan>()?;
+    module.add_class::<DraftPlan>()?;
     module.add_class::<Finish>()?;
     module.add_class::<StepOutput>()?;
     module.add_class::<TokenLogprobs>()?;

@@ -1,6 +1,6 @@
 //! Plans as Python reads them.
 
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use spectrie_engine as core;
 
@@ -10,6 +10,14 @@ use spectrie_engine as core;
 /// making seventeen arrays would lie between two forwards.
 #[pyclass(frozen, name = "Plan", module = "spectrie._core")]
 pub(crate) struct Plan(pub(crate) core::Plan);
+
+/// Pairs as an array of two columns.
+pub(super) fn pairs<'py>(
+    py: Python<'py>,
+    pairs: &[[i32; 2]],
+) -> PyResult<Bound<'py, PyArray2<i32>>> {
+    PyArray1::from_slice(py, pairs.as_flattened()).reshape([pairs.len(), 2])
+}
 
 type Numbers<'py, T = i32> = Bound<'py, PyArray1<T>>;
 
@@ -118,5 +126,20 @@ impl Plan {
     #[getter]
     fn kv_move_dst<'py>(&self, py: Python<'py>) -> Numbers<'py> {
         PyArray1::from_slice(py, &self.0.kv_move_dst)
+    }
+
+    #[getter]
+    fn request_feature<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.request_feature)
+    }
+
+    #[getter]
+    fn feature_moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<i32>>> {
+        pairs(py, &self.0.feature_moves)
+    }
+
+    #[getter]
+    fn feature_copies<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<i32>>> {
+        pairs(py, &self.0.feature_copies)
     }
 }

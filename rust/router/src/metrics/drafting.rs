@@ -46,6 +46,10 @@ pub(super) struct Drafting {
     bin_accepted: Family<DecileLabels, Counter>,
     /// The net gain, and the lower and upper end of its interval.
     net_gain: [Family<WorkerLabels, Amount>; 3],
+    /// The gain of a drafter, and the lower and upper end of its interval.
+    head_gain: [Family<WorkerLabels, Amount>; 3],
+    head_levels: Family<ModelLabel, Counter>,
+    head_rows: Family<ModelLabel, Counter>,
     holdout_steps: Family<ModelLabel, Counter>,
     draft_seconds: Family<ModelLabel, Sum>,
     learn_seconds: Family<ModelLabel, Sum>,
@@ -76,6 +80,13 @@ impl Drafting {
                 all.add("spec_net_gain_low_ratio", Family::default()),
                 all.add("spec_net_gain_high_ratio", Family::default()),
             ],
+            head_gain: [
+                all.add("spec_head_gain_ratio", Family::default()),
+                all.add("spec_head_gain_low_ratio", Family::default()),
+                all.add("spec_head_gain_high_ratio", Family::default()),
+            ],
+            head_levels: all.add("spec_head_levels", Family::default()),
+            head_rows: all.add("spec_head_rows", Family::default()),
             holdout_steps: all.add("spec_holdout_steps", Family::default()),
             draft_seconds: all.add("spec_draft_seconds", Family::default()),
             learn_seconds: all.add("spec_learn_seconds", Family::default()),
@@ -102,8 +113,10 @@ impl Drafting {
         let pages = f64::from(load.pages_total.max(1));
         let cached = f64::from(load.pages_cached) / pages;
         self.cached.get_or_create(&labels).set(cached);
-        let gains = [load.net_gain, load.net_gain_low, load.net_gain_high];
-        for (family, gain) in self.net_gain.iter().zip(gains) {
+        let net = [load.net_gain, load.net_gain_low, load.net_gain_high];
+        let head = [load.head_gain, load.head_gain_low, load.head_gain_high];
+        let families = self.net_gain.iter().chain(&self.head_gain);
+        for (family, gain) in families.zip(net.into_iter().chain(head)) {
             if let Some(gain) = gain {
                 family.get_or_create(&labels).set(gain);
             }
@@ -117,6 +130,8 @@ impl Drafting {
         let model_label = model_label(model);
         for (family, now, before) in [
             (&self.evicted, load.evicted_tokens, before.evicted_tokens),
+            (&self.head_levels, load.head_levels, before.head_levels),
+            (&self.head_rows, load.head_rows, before.head_rows),
             (
                 &self.holdout_steps,
                 load.holdout_steps,
@@ -204,7 +219,7 @@ impl Drafting {
         ] {
             gauge.remove(labels);
         }
-        for family in &self.net_gain {
+        for family in self.net_gain.iter().chain(&self.head_gain) {
             family.remove(labels);
         }
         self.cached.remove(labels);
@@ -239,6 +254,11 @@ mod tests {
             net_gain: Some(1.5),
             net_gain_low: Some(1.25),
             net_gain_high: Some(1.75),
+            head_gain: Some(1.25),
+            head_gain_low: Some(1.125),
+            head_gain_high: Some(1.375),
+            head_levels: 3 * tokens,
+            head_rows: 6 * tokens,
             holdout_steps: 2 * tokens,
             draft_seconds: tokens as f64 / 4.0,
             learn_seconds: tokens as f64 / 8.0,
@@ -275,6 +295,11 @@ mod tests {
             "spectrie_spec_net_gain_ratio{model=\"m\",worker=\"w2\"} 1.5",
             "spectrie_spec_net_gain_low_ratio{model=\"m\",worker=\"w2\"} 1.25",
             "spectrie_spec_net_gain_high_ratio{model=\"m\",worker=\"w2\"} 1.75",
+            "spectrie_spec_head_gain_ratio{model=\"m\",worker=\"w2\"} 1.25",
+            "spectrie_spec_head_gain_low_ratio{model=\"m\",worker=\"w2\"} 1.125",
+            "spectrie_spec_head_gain_high_ratio{model=\"m\",worker=\"w2\"} 1.375",
+            "spectrie_spec_head_levels_total{model=\"m\"} 48",
+            "spectrie_spec_head_rows_total{model=\"m\"} 96",
             "spectrie_spec_holdout_steps_total{model=\"m\"} 32",
             "spectrie_spec_draft_seconds_total{model=\"m\"} 4",
             "spectrie_spec_learn_seconds_total{model=\"m\"} 2",

@@ -99,6 +99,23 @@ pub const TABLE: &[(&str, &str)] = &[
         "Upper end of the 95 % interval of the net gain",
     ),
     (
+        "spec_head_gain_ratio",
+        "Tokens per second of steps that may ask the drafter over those held out from it alone, since the worker's start",
+    ),
+    (
+        "spec_head_gain_low_ratio",
+        "Lower end of the 95 % interval of the drafter's gain",
+    ),
+    (
+        "spec_head_gain_high_ratio",
+        "Upper end of the 95 % interval of the drafter's gain",
+    ),
+    (
+        "spec_head_levels",
+        "Levels of drafts that a drafter was asked",
+    ),
+    ("spec_head_rows", "Rows of those levels"),
+    (
         "spec_holdout_steps",
         "Decode-only steps held out without drafts, to measure the net gain",
     ),
@@ -192,6 +209,9 @@ mod tests {
             net_gain: Some(2.0),
             net_gain_low: Some(1.5),
             net_gain_high: Some(2.5),
+            head_gain: Some(2.0),
+            head_gain_low: Some(1.5),
+            head_gain_high: Some(2.5),
             calibration: vec![CalibrationBin::default()],
             dropped_tokens: vec![1],
             ..Load::default()

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use self::run::{Board, Clock, Outbox, Output, Run, RunEnd};
@@ -64,7 +64,7 @@ impl CpuSteps {
         now_s: f64,
         rest_s: f64,
         rested: bool,
-    ) -> PyResult<Option<(u64, PyErr)>> {
+    ) -> PyResult<Option<(Option<u64>, PyErr)>> {
         let clock = Clock::at(now_s);
         let rest = Duration::try_from_secs_f64(rest_s).map_err(|_| {
             PyValueError::new_err(format!("rest_s is {rest_s}; allowed: 0 or more"))
@@ -82,7 +82,8 @@ impl CpuSteps {
         });
         match end.map_err(engine_error)? {
             RunEnd::Rested => Ok(None),
-            RunEnd::Failed { plan_id, error } => Ok(Some((plan_id, cpu_error(error)))),
+            RunEnd::Failed { plan_id, error } => Ok(Some((Some(plan_id), cpu_error(error)))),
+            RunEnd::DrafterFailed { message } => Ok(Some((None, PyRuntimeError::new_err(message)))),
         }
     }
 

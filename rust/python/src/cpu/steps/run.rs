@@ -6,7 +6,10 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use spectrie_cpu::{CpuError, TOP_K};
-use spectrie_engine::{Engine, EngineError, Plan, RequestOutput, StepResults, TopTokens, Verdicts};
+use spectrie_engine::{
+    DraftAnswers, DraftPlan, Engine, EngineError, Plan, RequestOutput, StepResults, TopTokens,
+    Verdicts,
+};
 
 use super::gaps::Gaps;
 use super::signals::Signals;
@@ -44,6 +47,8 @@ pub(super) enum RunEnd {
     Rested,
     /// A forward failed. Its plan is open.
     Failed { plan_id: u64, error: CpuError },
+    /// The drafter failed, and was taken away. Steps go on without it.
+    DrafterFailed { message: String },
 }
 
 /// What others may read while steps run.
@@ -112,8 +117,12 @@ impl Run<'_> {
     /// Runs steps while the engine has work, and sleeps while it has none, for at most `rest`;
     /// not at all if it `rested` and there is still nothing to do.
     pub(super) fn run(&mut self, rest: Duration, mut rested: bool) -> Result<RunEnd, EngineError> {
+        let has_drafter = self.decoder.has_drafter();
         // Cleared before planning: a submit after it either is in the plan or leaves the signal set.
         while self.signals.begin_step() {
+            if has_drafter && let Some(message) = self.ask()? {
+                return Ok(RunEnd::DrafterFailed { message });
+            }
             let plan = self.engine.plan(self.now_s())?;
             self.board.busy.store(plan.is_some(), Ordering::Relaxed);
             // Only now: what it wakes runs beside the forward, not between two of them.
@@ -138,6 +147,39 @@ impl Run<'_> {
             }
         }
         Ok(RunEnd::Rested)
+    }
+
+    /// Asks the drafter what the engine wants of it for the next step. Gives why the drafter failed.
+    fn ask(&mut self) -> Result<Option<String>, EngineError> {
+        while let Some(level) = self.engine.draft_plan(self.now_s())? {
+            self.board.busy.store(true, Ordering::Relaxed);
+            // What it wakes runs beside the drafter.
+            self.outbox.hand_over();
+            if let Err(message) = self.answer(&level) {
+                self.decoder.forgo_drafter();
+                self.engine.draft_failed()?;
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Has a level answered, which counts as a forward between two gaps.
+    fn answer(&self, level: &DraftPlan) -> Result<(), String> {
+        let started = Instant::now();
+        lock(&self.board.gaps).close(started);
+        let answers = self.decoder.answer(level).ok_or("no drafter is loaded")?;
+        let answers = answers.map_err(|error| error.to_string())?;
+        let ended = Instant::now();
+        lock(&self.board.gaps).open(ended);
+        let answers = DraftAnswers {
+            ids: &answers.ids,
+            probabilities: &answers.probabilities,
+            scored: &answers.scored,
+        };
+        let elapsed_ms = (ended - started).as_secs_f64() * 1e3;
+        let taken = self.engine.draft_results(&answers, elapsed_ms);
+        taken.map_err(|error| error.to_string())
     }
 
     /// The forward of a plan, and its commit.

@@ -1,0 +1,87 @@
+//! A drafter's weights, one variant for each kind, and the geometry of its attention.
+
+use numpy::PyReadonlyArray2;
+use pyo3::prelude::*;
+use spectrie_cpu::{
+    AttentionConfig, Decoder, DraftSizes, DrafterParts, Drafting, Dtype, LayerConfig, Team,
+    Vocabulary,
+};
+
+use super::eagle3::Eagle3Tensors;
+use super::fused::FusedTensors;
+use super::vocabulary::VocabularyTensors;
+use crate::cpu::weights::Packing;
+use crate::errors::cpu_error;
+
+/// Weights of a drafter, as `spectrie.model.drafters` describes them.
+#[derive(FromPyObject)]
+enum KindTensors<'py> {
+    Eagle3(Eagle3Tensors<'py>),
+    Fused(FusedTensors<'py>),
+}
+
+/// A drafter: its layers, and the head that names tokens.
+#[derive(FromPyObject)]
+pub(crate) struct DrafterTensors<'py> {
+    weights: KindTensors<'py>,
+    /// `None` = the target's own head.
+    vocabulary: Option<VocabularyTensors<'py>>,
+}
+
+/// Attention of a drafter's layers.
+#[derive(FromPyObject)]
+pub(crate) struct AttentionTensors<'py> {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    norm_epsilon: f32,
+    /// Keys that a row of each layer attends to; `None` = all.
+    windows: Vec<Option<usize>>,
+    cosines: PyReadonlyArray2<'py, f32>,
+    sines: PyReadonlyArray2<'py, f32>,
+}
+
+impl AttentionTensors<'_> {
+    pub(crate) fn config(&self, num_pages: usize, max_context: usize) -> PyResult<AttentionConfig> {
+        let layers = self.windows.iter().map(|&window| LayerConfig {
+            rotary: true,
+            window,
+            ..LayerConfig::default()
+        });
+        Ok(AttentionConfig {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            num_pages,
+            max_context,
+            scale: (self.head_dim as f32).powf(-0.5),
+            norm_epsilon: self.norm_epsilon,
+            cosines: self.cosines.as_slice()?.to_vec(),
+            sines: self.sines.as_slice()?.to_vec(),
+            layers: layers.collect(),
+        })
+    }
+}
+
+impl DrafterTensors<'_> {
+    /// Packs the weights and puts the drafter beside a decoder.
+    pub(crate) fn build<E: Dtype>(
+        &self,
+        py: Python<'_>,
+        team: &Team,
+        decoder: &Decoder<E>,
+        attention: AttentionConfig,
+        sizes: DraftSizes,
+    ) -> PyResult<Drafting<E>> {
+        let packing = Packing { py, team };
+        let parts = match &self.weights {
+            KindTensors::Eagle3(tensors) => DrafterParts::Eagle3(tensors.parts(&packing)?),
+            KindTensors::Fused(tensors) => DrafterParts::Fused(tensors.parts(&packing)?),
+        };
+        let vocabulary = match &self.vocabulary {
+            None => Vocabulary::Whole,
+            Some(vocabulary) => vocabulary.build(&packing)?,
+        };
+        Drafting::new(decoder, parts, vocabulary, attention, sizes).map_err(cpu_error)
+    }
+}
