@@ -35,6 +35,8 @@ class Source(IntEnum):
     CORPUS = 5
     RECYCLED = 6
     GRAMMAR = 7
+    HEAD = 8
+    DRAFT_MODEL = 9
 
 class SpeculationMode(IntEnum):
     """How draft trees are grown."""
@@ -44,6 +46,48 @@ class SpeculationMode(IntEnum):
     BFS = 3
     PROB = 4
     TIERS = 5
+
+class PackedSection(IntEnum):
+    """Sections of a packed step; rust/types/src/packed_section.rs says their shapes."""
+
+    ROW_TOKEN = 0
+    ROW_POSITION = 1
+    ROW_SLOT = 2
+    SAMPLE_ROWS = 3
+    TOP_ROWS = 4
+    MOVES = 5
+    PAGE_IDS = 6
+    PATH_SLOTS = 7
+    SEED = 8
+    POSITION = 9
+    REQUEST = 10
+    TEMPERATURE = 11
+    TOP_K = 12
+    TOP_P = 13
+    MIN_P = 14
+    TYPICAL_P = 15
+    REPETITION = 16
+    FREQUENCY = 17
+    PRESENCE = 18
+    BIAS_START = 19
+    BIAS_TOKEN = 20
+    BIAS_VALUE = 21
+    SEEN_START = 22
+    SEEN_TOKEN = 23
+    SEEN_COUNT = 24
+    PATH_START = 25
+    PATH_TOKEN = 26
+    MASKED_START = 27
+    MASKED_TOKEN = 28
+    ALLOWED_ROW = 29
+    ALLOWED = 30
+
+class PackedWork(IntEnum):
+    """Lists of attention's work for one window, after those sections."""
+
+    PART_ITEMS = 0
+    COMBINED = 1
+    PROMPT_ITEMS = 2
 
 # ---- engine (rust/python/src/engine.rs) ----------------------------------------------------------
 
@@ -104,7 +148,7 @@ class Plan:
         """Handle of each request, uint64 [Q]."""
     @property
     def row_token(self) -> NDArray[np.int32]:
-        """[R]."""
+        """[R]; of `plan_early`, -2 - i for the token that sample row i of the plan before it gives."""
     @property
     def row_position(self) -> NDArray[np.int32]:
         """Position for rotary embedding, [R]."""
@@ -154,6 +198,156 @@ class Plan:
     @property
     def kv_move_dst(self) -> NDArray[np.int32]:
         """Slots to copy to, [M]."""
+    @property
+    def request_feature(self) -> NDArray[np.int32]:
+        """Row of the feature store that the first row of each request follows; -1 where that is not known,
+        [Q]. Empty without a drafter."""
+    @property
+    def feature_moves(self) -> NDArray[np.int32]:
+        """Features to copy before the forward, from a row of the last forward to one of the store, [M, 2]."""
+    @property
+    def feature_copies(self) -> NDArray[np.int32]:
+        """Features to copy between rows of the store, in order, after those, [M, 2]."""
+
+@final
+class DraftPlan:
+    """What a drafter is asked in one level of a step: R rows, Q requests, M moves; int32 unless said.
+
+    A row is a token after a known path: it sees the drafter's keys of the request's committed tokens, those
+    of its ancestors among the rows of this step, and its own.
+    """
+
+    @property
+    def level(self) -> int:
+        """Counts from 1."""
+    @property
+    def row_index(self) -> int:
+        """Number of the first row among all rows of this step."""
+    @property
+    def row_token(self) -> NDArray[np.int32]:
+        """[R]."""
+    @property
+    def row_position(self) -> NDArray[np.int32]:
+        """Position for rotary embedding, [R]."""
+    @property
+    def row_request(self) -> NDArray[np.int32]:
+        """Index of the row's request below, ascending, [R]."""
+    @property
+    def row_parent(self) -> NDArray[np.int32]:
+        """Number of the parent among all rows of this step; -1 in the first level, [R]."""
+    @property
+    def request_kv_len(self) -> NDArray[np.int32]:
+        """Tokens in the cache, [Q]."""
+    @property
+    def request_feature(self) -> NDArray[np.int32]:
+        """Row of the feature store with the feature of the last of them, [Q]."""
+    @property
+    def page_indptr(self) -> NDArray[np.int32]:
+        """[Q + 1]."""
+    @property
+    def page_ids(self) -> NDArray[np.int32]:
+        """Pages that hold the tokens in the cache."""
+    @property
+    def scored_indptr(self) -> NDArray[np.int32]:
+        """[R + 1]."""
+    @property
+    def scored_token(self) -> NDArray[np.int32]:
+        """Tokens whose log-probability after each row is wanted, at most 8 a row."""
+    @property
+    def kv_move_src(self) -> NDArray[np.int32]:
+        """Slots to copy from before anything else, in order, [M]; the forward that follows does not."""
+    @property
+    def kv_move_dst(self) -> NDArray[np.int32]:
+        """Slots to copy to, [M]."""
+    @property
+    def feature_moves(self) -> NDArray[np.int32]:
+        """As of a `Plan`, [M, 2]."""
+    @property
+    def feature_copies(self) -> NDArray[np.int32]:
+        """As of a `Plan`, [M, 2]."""
+
+class PackingError(EngineError):
+    """The memory given for a packed step is too short; nothing was written."""
+
+    needed_words: int
+
+@final
+class DeviceShape:
+    """What a packed step depends on beside its plan.
+
+    Args:
+        group: Query heads of a key-value head, on this rank.
+        kv_heads: Key-value heads of the whole model, before ranks share them.
+        windows: Of the model's layers: keys that a row sees, its own included; None for all. One that
+            comes again counts once.
+        vocabulary: Tokens of the vocabulary, the engine's.
+
+    Raises:
+        ValueError: A number is not positive, or there is no window.
+    """
+
+    def __new__(
+        cls, group: int, kv_heads: int, windows: Sequence[int | None], vocabulary: int
+    ) -> Self: ...
+    @property
+    def group(self) -> int: ...
+    @property
+    def kv_heads(self) -> int: ...
+    @property
+    def windows(self) -> list[int | None]:
+        """Distinct ones, in the order they were given: that of the packed work."""
+    @property
+    def vocabulary(self) -> int: ...
+
+@final
+class PackedStep:
+    """A step that `Engine.pack` wrote: its size, and where its sections are."""
+
+    @property
+    def words(self) -> int:
+        """Words used, 4 bytes each."""
+    @property
+    def rows(self) -> int: ...
+    @property
+    def samples(self) -> int:
+        """Sampled rows."""
+    @property
+    def tops(self) -> int:
+        """Rows whose likeliest tokens are wanted."""
+    @property
+    def moves(self) -> int: ...
+    @property
+    def has_prompts(self) -> bool:
+        """Whether any request has more than 64 rows."""
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it says how each sampled row's token is drawn, so that `commit_tokens` with `drawn`
+        will do.
+
+        If not, the sections from `seed` to `allowed` are empty and the plan needs its logits: it is not
+        drawable, or the vocabulary has more than 2^20 tokens.
+        """
+    @property
+    def cuts(self) -> int:
+        """Cuts that any row uses: 1 top-k, 2 top-p, 4 typical, added."""
+    @property
+    def has_lists(self) -> bool:
+        """Whether any row has a bias, a seen, a path's or a masked token."""
+    @property
+    def most_splits(self) -> int:
+        """A power of two that no row's number of splits exceeds, of any window."""
+    def section(self, section: int) -> tuple[int, int]:
+        """Where a section of `PackedSection` begins, and how many words it has.
+
+        Raises:
+            IndexError: There is no such section.
+        """
+    def work(self, window_index: int, list: int) -> tuple[int, int]:
+        """The same of a list of `PackedWork`, for a window of the shape by its index.
+
+        Raises:
+            IndexError: There is no such window or list.
+        """
 
 @final
 class Finish:
@@ -334,6 +528,22 @@ class Load:
     @property
     def net_gain_high(self) -> float | None:
         """The upper end."""
+    @property
+    def head_levels(self) -> int:
+        """Levels that a drafter of the runner's was asked."""
+    @property
+    def head_rows(self) -> int:
+        """Rows that it was asked."""
+    @property
+    def head_gain(self) -> float | None:
+        """Tokens per millisecond of the steps that may ask it over those held out from that alone; None
+        until enough were."""
+    @property
+    def head_gain_low(self) -> float | None:
+        """The lower end of its 95 % interval."""
+    @property
+    def head_gain_high(self) -> float | None:
+        """The upper end."""
 
 @final
 class CorpusInfo:
@@ -407,7 +617,7 @@ class Engine:
     Everything but `set_costs` and the calls that run steps may be called from any thread and never
     waits for a step.
     One thread runs the steps: `plan`, then the forward, then `commit_logits`, `commit_tokens` or
-    `fail`.
+    `fail`. With a drafter, `draft_plan` and `draft_results` come before `plan`, until there is no level left.
 
     The configuration is a mapping of these names; those that are not required have a default:
 
@@ -422,6 +632,8 @@ class Engine:
             are refused. `None` takes any corpus.
         overlap: Whether a background thread does work that the next plan does not need, and admits
             requests, while a forward runs.
+        draft_threads: Maximum threads that draft for different requests between two forwards, where
+            there is enough to do. Results do not depend on it. 1 to 64 threads.
         max_held: Maximum requests held, running and waiting; `submit` refuses more. 1 or more
             requests.
         waiting_bytes: Maximum memory of prompts that wait, 4 bytes a token; further requests are
@@ -518,6 +730,63 @@ class Engine:
         Raises:
             EngineError: When the lists do not fit together, a price is negative, or tiles have no row.
         """
+    def set_drafter(
+        self,
+        *,
+        source: int,
+        max_levels: int,
+        max_rows: int,
+        rows: Sequence[int],
+        first_ms: Sequence[float],
+        later_ms: Sequence[float],
+        namespaces: Sequence[str] | None = None,
+    ) -> None:
+        """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
+        it.
+
+        Args:
+            source: What its tokens are credited to: the number of `head` or `draft_model`.
+            max_levels: Levels that it answers in a step at most.
+            max_rows: Rows that it answers in a step at most, all levels together.
+            rows: Ascending numbers of rows that levels were timed at.
+            first_ms: Milliseconds of a first level at each; later steps correct them.
+            later_ms: Milliseconds of a later level at each.
+            namespaces: Those whose requests may draft from it; None for all.
+
+        Raises:
+            EngineError: A value is out of range, or a step was planned before.
+        """
+    def draft_plan(self, now_s: float) -> DraftPlan | None:
+        """What the drafter is asked next, before the plan; None when nothing is worth asking: then comes
+        `plan`.
+
+        Raises:
+            EngineError: When the last level was not answered, or the last plan not committed.
+        """
+    def draft_results(
+        self,
+        ids: NDArray[np.int32],
+        probabilities: NDArray[np.float32],
+        scored: NDArray[np.float32],
+        elapsed_ms: float,
+    ) -> None:
+        """Takes the answers to the last draft plan.
+
+        Args:
+            ids: The likeliest tokens of each row, descending, -1 where there is none, [R, 8].
+            probabilities: Theirs, [R, 8].
+            scored: Log-probabilities of the plan's `scored_token`; not finite where one is not known.
+            elapsed_ms: Time that the drafter took.
+
+        Raises:
+            EngineError: They do not fit the plan, and the level waits for others; or no level waits.
+        """
+    def draft_failed(self) -> None:
+        """Goes on without the drafter, which failed on the last draft plan. No request ends by that.
+
+        Raises:
+            EngineError: When no level waits for answers.
+        """
     def plan(self, now_s: float) -> Plan | None:
         """The next forward; None when nothing is left to compute: wait for a submit.
 
@@ -527,6 +796,49 @@ class Engine:
 
         Raises:
             EngineError: When the last plan was not committed.
+        """
+    def plan_early(self, now_s: float) -> Plan | None:
+        """The forward that may begin behind the open plan's before its results are known.
+
+        Its rows' tokens are those that the open plan's forward gives; see `Plan.row_token`. It is packed
+        before the open plan is committed, which goes by tokens. If the open plan fails, this one has ended
+        too. Rows of requests that end meanwhile count for nothing.
+
+        Returns:
+            None where the next step must wait for the results: it may compute anything else, or
+            speculate, or what it draws depends on which tokens came before.
+
+        Raises:
+            EngineError: When a step has panicked.
+        """
+    def pack(
+        self,
+        plan: Plan,
+        shape: DeviceShape,
+        part_rows: int,
+        prompt_rows: int,
+        address: int,
+        capacity_words: int,
+    ) -> PackedStep:
+        """Writes the open plan as a device reads it: an array of int32, floats as their bits.
+
+        First comes a table: where each section begins and how many words it has, first those of
+        `PackedSection`, then those of `PackedWork` for each window of the shape. Sections begin at
+        multiples of 8 words and have room for 8 at least. Releases the GIL, changes nothing, and may be
+        called again.
+
+        Args:
+            part_rows: Rows, nodes times the group, of a tile of attention for requests of at most 64
+                rows; no bit of a result depends on it.
+            prompt_rows: The same of longer ones.
+            address: Memory for `capacity_words` words of 4 bytes, aligned to 4, that nothing reads
+                or writes until this returns.
+
+        Raises:
+            PackingError: There is too little room; nothing was written.
+            EngineError: When the plan is not the open one, a tile has no room for a group, or the
+                shape has another vocabulary than the engine; nothing was written.
+            ValueError: The address cannot be one.
         """
     def take_outputs(self) -> StepOutput:
         """Outputs of requests that ended outside a step, each returned once."""
@@ -979,6 +1291,57 @@ class CpuDecoder:
         """Seconds that all forwards took, without waits for the GIL."""
     def set_threads(self, threads: int) -> None:
         """Shares a forward among this many threads."""
+    def set_taps(self, layers: Sequence[int], *, final_norm: bool = False) -> None:
+        """Makes every later forward keep what some layers give for each row; nothing by default.
+
+        Args:
+            layers: Layers whose outputs are kept, 0 = the first; side by side in this order.
+            final_norm: Whether the output of the norm before the head is kept, behind them.
+
+        Raises:
+            ValueError: There is no such layer, or no memory.
+        """
+    def features(self) -> NDArray[Any]:
+        """Returns what was kept of the last forward: float32 [rows, taps * hidden], of bfloat16 its bits
+        as uint16.
+
+        Raises:
+            ValueError: Nothing is tapped.
+        """
+    def set_drafter(self, drafter: Any, attention: Any, *, max_rows: int, seats: int) -> None:
+        """Puts a drafter beside the decoder: every later forward writes its entries.
+
+        Args:
+            drafter: `spectrie.model.drafters.Drafter`.
+            attention: Its `heads`, `kv_heads`, `head_dim`, `norm_epsilon`, `windows` (per layer), and
+                `cosines` and `sines`, float32 [max_context, rotated / 2].
+            max_rows: Draft rows of a step at most, all levels together.
+            seats: Rows of the feature store for running requests, behind those of the pages.
+
+        Raises:
+            ValueError: Sizes that do not fit, no memory, or the decoder is one of several ranks.
+        """
+    def drop_drafter(self) -> None:
+        """Takes the drafter away."""
+    @property
+    def drafter_bytes(self) -> int | None:
+        """Memory that the drafter's weights and workspaces take; None without one."""
+    def set_drafter_resting(self, resting: bool) -> None:
+        """Sets whether forwards leave the drafter out, to be timed without it: they write no entries."""
+    def draft(
+        self, plan: Any
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+        """Answers the rows of one level, with the GIL released; see `spectrie.model.drafters.DraftPlan`.
+
+        Returns:
+            Ids [R, 8] and probabilities [R, 8] of the likeliest tokens, and log-probabilities of the
+            tokens that the plan names.
+
+        Raises:
+            ValueError: The plan contradicts itself, or no drafter is loaded.
+        """
+    def poison_drafter(self, value: float) -> None:
+        """Writes a number to all stored features, keys and values of the drafter; for tests."""
     def forward(
         self, plan: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
@@ -1006,7 +1369,7 @@ class CpuSteps:
     """
 
     def __new__(cls, engine: Engine, decoder: CpuDecoder, *, max_behind: int) -> CpuSteps: ...
-    def run(self, now_s: float, rest_s: float, rested: bool) -> tuple[int, Exception] | None:
+    def run(self, now_s: float, rest_s: float, rested: bool) -> tuple[int | None, Exception] | None:
         """Plans, computes and commits while the engine has work, and sleeps while it has none, with
         the GIL released throughout.
 
@@ -1017,7 +1380,8 @@ class CpuSteps:
 
         Returns:
             None after a sleep without a wake-up, or once stopped. Of a forward that failed: the number
-            of its plan, which must be passed to `fail` before the next run, and why.
+            of its plan, which must be passed to `fail` before the next run, and why. Of a drafter that
+            failed: None, and why; it was taken away, and the next run goes on without it.
 
         Raises:
             EngineError: A plan or a commit failed, which no caller can mend.
@@ -1049,7 +1413,7 @@ class CpuSteps:
     @property
     def gaps_ms(self) -> list[float]:
         """Milliseconds from the end of a forward to the start of the next, of the last 1,024 for which
-        work was there; oldest first.
+        work was there; oldest first. A level of a drafter counts as a forward.
         """
     @property
     def gap_seconds(self) -> float:

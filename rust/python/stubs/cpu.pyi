@@ -79,6 +79,57 @@ class CpuDecoder:
         """Seconds that all forwards took, without waits for the GIL."""
     def set_threads(self, threads: int) -> None:
         """Shares a forward among this many threads."""
+    def set_taps(self, layers: Sequence[int], *, final_norm: bool = False) -> None:
+        """Makes every later forward keep what some layers give for each row; nothing by default.
+
+        Args:
+            layers: Layers whose outputs are kept, 0 = the first; side by side in this order.
+            final_norm: Whether the output of the norm before the head is kept, behind them.
+
+        Raises:
+            ValueError: There is no such layer, or no memory.
+        """
+    def features(self) -> NDArray[Any]:
+        """Returns what was kept of the last forward: float32 [rows, taps * hidden], of bfloat16 its bits
+        as uint16.
+
+        Raises:
+            ValueError: Nothing is tapped.
+        """
+    def set_drafter(self, drafter: Any, attention: Any, *, max_rows: int, seats: int) -> None:
+        """Puts a drafter beside the decoder: every later forward writes its entries.
+
+        Args:
+            drafter: `spectrie.model.drafters.Drafter`.
+            attention: Its `heads`, `kv_heads`, `head_dim`, `norm_epsilon`, `windows` (per layer), and
+                `cosines` and `sines`, float32 [max_context, rotated / 2].
+            max_rows: Draft rows of a step at most, all levels together.
+            seats: Rows of the feature store for running requests, behind those of the pages.
+
+        Raises:
+            ValueError: Sizes that do not fit, no memory, or the decoder is one of several ranks.
+        """
+    def drop_drafter(self) -> None:
+        """Takes the drafter away."""
+    @property
+    def drafter_bytes(self) -> int | None:
+        """Memory that the drafter's weights and workspaces take; None without one."""
+    def set_drafter_resting(self, resting: bool) -> None:
+        """Sets whether forwards leave the drafter out, to be timed without it: they write no entries."""
+    def draft(
+        self, plan: Any
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+        """Answers the rows of one level, with the GIL released; see `spectrie.model.drafters.DraftPlan`.
+
+        Returns:
+            Ids [R, 8] and probabilities [R, 8] of the likeliest tokens, and log-probabilities of the
+            tokens that the plan names.
+
+        Raises:
+            ValueError: The plan contradicts itself, or no drafter is loaded.
+        """
+    def poison_drafter(self, value: float) -> None:
+        """Writes a number to all stored features, keys and values of the drafter; for tests."""
     def forward(
         self, plan: Any
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.float32]]:
@@ -106,7 +157,7 @@ class CpuSteps:
     """
 
     def __new__(cls, engine: Engine, decoder: CpuDecoder, *, max_behind: int) -> CpuSteps: ...
-    def run(self, now_s: float, rest_s: float, rested: bool) -> tuple[int, Exception] | None:
+    def run(self, now_s: float, rest_s: float, rested: bool) -> tuple[int | None, Exception] | None:
         """Plans, computes and commits while the engine has work, and sleeps while it has none, with
         the GIL released throughout.
 
@@ -117,7 +168,8 @@ class CpuSteps:
 
         Returns:
             None after a sleep without a wake-up, or once stopped. Of a forward that failed: the number
-            of its plan, which must be passed to `fail` before the next run, and why.
+            of its plan, which must be passed to `fail` before the next run, and why. Of a drafter that
+            failed: None, and why; it was taken away, and the next run goes on without it.
 
         Raises:
             EngineError: A plan or a commit failed, which no caller can mend.
@@ -149,7 +201,7 @@ class CpuSteps:
     @property
     def gaps_ms(self) -> list[float]:
         """Milliseconds from the end of a forward to the start of the next, of the last 1,024 for which
-        work was there; oldest first.
+        work was there; oldest first. A level of a drafter counts as a forward.
         """
     @property
     def gap_seconds(self) -> float:

@@ -5,7 +5,7 @@ class Engine:
     Everything but `set_costs` and the calls that run steps may be called from any thread and never
     waits for a step.
     One thread runs the steps: `plan`, then the forward, then `commit_logits`, `commit_tokens` or
-    `fail`.
+    `fail`. With a drafter, `draft_plan` and `draft_results` come before `plan`, until there is no level left.
 
     The configuration is a mapping of these names; those that are not required have a default:
 
@@ -66,6 +66,63 @@ class Engine:
         Raises:
             EngineError: When the lists do not fit together, a price is negative, or tiles have no row.
         """
+    def set_drafter(
+        self,
+        *,
+        source: int,
+        max_levels: int,
+        max_rows: int,
+        rows: Sequence[int],
+        first_ms: Sequence[float],
+        later_ms: Sequence[float],
+        namespaces: Sequence[str] | None = None,
+    ) -> None:
+        """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
+        it.
+
+        Args:
+            source: What its tokens are credited to: the number of `head` or `draft_model`.
+            max_levels: Levels that it answers in a step at most.
+            max_rows: Rows that it answers in a step at most, all levels together.
+            rows: Ascending numbers of rows that levels were timed at.
+            first_ms: Milliseconds of a first level at each; later steps correct them.
+            later_ms: Milliseconds of a later level at each.
+            namespaces: Those whose requests may draft from it; None for all.
+
+        Raises:
+            EngineError: A value is out of range, or a step was planned before.
+        """
+    def draft_plan(self, now_s: float) -> DraftPlan | None:
+        """What the drafter is asked next, before the plan; None when nothing is worth asking: then comes
+        `plan`.
+
+        Raises:
+            EngineError: When the last level was not answered, or the last plan not committed.
+        """
+    def draft_results(
+        self,
+        ids: NDArray[np.int32],
+        probabilities: NDArray[np.float32],
+        scored: NDArray[np.float32],
+        elapsed_ms: float,
+    ) -> None:
+        """Takes the answers to the last draft plan.
+
+        Args:
+            ids: The likeliest tokens of each row, descending, -1 where there is none, [R, 8].
+            probabilities: Theirs, [R, 8].
+            scored: Log-probabilities of the plan's `scored_token`; not finite where one is not known.
+            elapsed_ms: Time that the drafter took.
+
+        Raises:
+            EngineError: They do not fit the plan, and the level waits for others; or no level waits.
+        """
+    def draft_failed(self) -> None:
+        """Goes on without the drafter, which failed on the last draft plan. No request ends by that.
+
+        Raises:
+            EngineError: When no level waits for answers.
+        """
     def plan(self, now_s: float) -> Plan | None:
         """The next forward; None when nothing is left to compute: wait for a submit.
 
@@ -75,6 +132,49 @@ class Engine:
 
         Raises:
             EngineError: When the last plan was not committed.
+        """
+    def plan_early(self, now_s: float) -> Plan | None:
+        """The forward that may begin behind the open plan's before its results are known.
+
+        Its rows' tokens are those that the open plan's forward gives; see `Plan.row_token`. It is packed
+        before the open plan is committed, which goes by tokens. If the open plan fails, this one has ended
+        too. Rows of requests that end meanwhile count for nothing.
+
+        Returns:
+            None where the next step must wait for the results: it may compute anything else, or
+            speculate, or what it draws depends on which tokens came before.
+
+        Raises:
+            EngineError: When a step has panicked.
+        """
+    def pack(
+        self,
+        plan: Plan,
+        shape: DeviceShape,
+        part_rows: int,
+        prompt_rows: int,
+        address: int,
+        capacity_words: int,
+    ) -> PackedStep:
+        """Writes the open plan as a device reads it: an array of int32, floats as their bits.
+
+        First comes a table: where each section begins and how many words it has, first those of
+        `PackedSection`, then those of `PackedWork` for each window of the shape. Sections begin at
+        multiples of 8 words and have room for 8 at least. Releases the GIL, changes nothing, and may be
+        called again.
+
+        Args:
+            part_rows: Rows, nodes times the group, of a tile of attention for requests of at most 64
+                rows; no bit of a result depends on it.
+            prompt_rows: The same of longer ones.
+            address: Memory for `capacity_words` words of 4 bytes, aligned to 4, that nothing reads
+                or writes until this returns.
+
+        Raises:
+            PackingError: There is too little room; nothing was written.
+            EngineError: When the plan is not the open one, a tile has no room for a group, or the
+                shape has another vocabulary than the engine; nothing was written.
+            ValueError: The address cannot be one.
         """
     def take_outputs(self) -> StepOutput:
         """Outputs of requests that ended outside a step, each returned once."""

@@ -113,6 +113,22 @@ class Load:
     @property
     def net_gain_high(self) -> float | None:
         """The upper end."""
+    @property
+    def head_levels(self) -> int:
+        """Levels that a drafter of the runner's was asked."""
+    @property
+    def head_rows(self) -> int:
+        """Rows that it was asked."""
+    @property
+    def head_gain(self) -> float | None:
+        """Tokens per millisecond of the steps that may ask it over those held out from that alone; None
+        until enough were."""
+    @property
+    def head_gain_low(self) -> float | None:
+        """The lower end of its 95 % interval."""
+    @property
+    def head_gain_high(self) -> float | None:
+        """The upper end."""
 
 @final
 class CorpusInfo:

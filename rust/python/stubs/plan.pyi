@@ -21,7 +21,7 @@ class Plan:
         """Handle of each request, uint64 [Q]."""
     @property
     def row_token(self) -> NDArray[np.int32]:
-        """[R]."""
+        """[R]; of `plan_early`, -2 - i for the token that sample row i of the plan before it gives."""
     @property
     def row_position(self) -> NDArray[np.int32]:
         """Position for rotary embedding, [R]."""
@@ -71,3 +71,70 @@ class Plan:
     @property
     def kv_move_dst(self) -> NDArray[np.int32]:
         """Slots to copy to, [M]."""
+    @property
+    def request_feature(self) -> NDArray[np.int32]:
+        """Row of the feature store that the first row of each request follows; -1 where that is not known,
+        [Q]. Empty without a drafter."""
+    @property
+    def feature_moves(self) -> NDArray[np.int32]:
+        """Features to copy before the forward, from a row of the last forward to one of the store, [M, 2]."""
+    @property
+    def feature_copies(self) -> NDArray[np.int32]:
+        """Features to copy between rows of the store, in order, after those, [M, 2]."""
+
+@final
+class DraftPlan:
+    """What a drafter is asked in one level of a step: R rows, Q requests, M moves; int32 unless said.
+
+    A row is a token after a known path: it sees the drafter's keys of the request's committed tokens, those
+    of its ancestors among the rows of this step, and its own.
+    """
+
+    @property
+    def level(self) -> int:
+        """Counts from 1."""
+    @property
+    def row_index(self) -> int:
+        """Number of the first row among all rows of this step."""
+    @property
+    def row_token(self) -> NDArray[np.int32]:
+        """[R]."""
+    @property
+    def row_position(self) -> NDArray[np.int32]:
+        """Position for rotary embedding, [R]."""
+    @property
+    def row_request(self) -> NDArray[np.int32]:
+        """Index of the row's request below, ascending, [R]."""
+    @property
+    def row_parent(self) -> NDArray[np.int32]:
+        """Number of the parent among all rows of this step; -1 in the first level, [R]."""
+    @property
+    def request_kv_len(self) -> NDArray[np.int32]:
+        """Tokens in the cache, [Q]."""
+    @property
+    def request_feature(self) -> NDArray[np.int32]:
+        """Row of the feature store with the feature of the last of them, [Q]."""
+    @property
+    def page_indptr(self) -> NDArray[np.int32]:
+        """[Q + 1]."""
+    @property
+    def page_ids(self) -> NDArray[np.int32]:
+        """Pages that hold the tokens in the cache."""
+    @property
+    def scored_indptr(self) -> NDArray[np.int32]:
+        """[R + 1]."""
+    @property
+    def scored_token(self) -> NDArray[np.int32]:
+        """Tokens whose log-probability after each row is wanted, at most 8 a row."""
+    @property
+    def kv_move_src(self) -> NDArray[np.int32]:
+        """Slots to copy from before anything else, in order, [M]; the forward that follows does not."""
+    @property
+    def kv_move_dst(self) -> NDArray[np.int32]:
+        """Slots to copy to, [M]."""
+    @property
+    def feature_moves(self) -> NDArray[np.int32]:
+        """As of a `Plan`, [M, 2]."""
+    @property
+    def feature_copies(self) -> NDArray[np.int32]:
+        """As of a `Plan`, [M, 2]."""
