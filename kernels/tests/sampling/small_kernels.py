@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from spectrie_kernels.device.sampling_arithmetic import (
+from spectrie_kernels.device.sampling.draw_keys import keyed
+from spectrie_kernels.device.sampling.sampling_arithmetic import (
     ascending,
     gumbel,
     gumbel_bound,
@@ -58,3 +59,15 @@ def coarse_order(score):
 def same_noise(seed, position, token):
     """A hash that knows nothing of the position."""
     return hash_bits(seed, position * 0, token)
+
+
+@triton.jit
+def last_of_greatest(score, ids):
+    """The greatest key of a block, of equal scores that of the highest id."""
+    return tl.max(keyed(score, ids) ^ 0xFFFFFFFF, axis=0) ^ 0xFFFFFFFF
+
+
+@triton.jit
+def greatest_key_again(key, WIDTH: tl.constexpr):
+    """The greatest key at every place."""
+    return tl.zeros((WIDTH,), tl.int64) + tl.max(key, axis=0)

@@ -48,7 +48,7 @@ def test_kernels_fuse_and_spill_nothing(tmp_path: Path) -> None:
 
 def main() -> None:
     """Compiles and prints the forms; launch options as `draw` gives them."""
-    from spectrie_kernels.device import draw, draw_cuts
+    from spectrie_kernels.device.sampling import draw, draw_cuts
 
     floats = ("logits", "scores", "temperature", "min_p", "bias_value", "repetition", "frequency")
     types: dict[str, str] = dict.fromkeys((*floats, "presence"), "*fp32")

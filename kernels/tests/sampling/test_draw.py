@@ -13,8 +13,8 @@ import torch
 from kernels.tests.sampling.draws import OPTIONS, chosen_rows, draw_rows, logits
 from kernels.tests.sampling.small_kernels import coarse_order, same_noise
 from spectrie_kernels import BANNED, NO_LOGIT, DrawRows, draw, draw_workspace, reference
-from spectrie_kernels.device import draw as triton_form
-from spectrie_kernels.device import draw_cuts
+from spectrie_kernels.device.sampling import draw as triton_form
+from spectrie_kernels.device.sampling import draw_cuts
 
 
 def expected(values: torch.Tensor, rows: DrawRows) -> list[int]:
@@ -55,7 +55,7 @@ def test_the_shares_of_programs_change_no_token(monkeypatch: pytest.MonkeyPatch)
     rows = draw_rows(rng, 4, 4000)
     tokens = draw(values, rows).tolist()
     # The package's attribute of this name is the function.
-    monkeypatch.setattr(sys.modules["spectrie_kernels.draw"], "CHUNKS", 2)
+    monkeypatch.setattr(sys.modules["spectrie_kernels.calls.draw"], "CHUNKS", 2)
     assert draw(values, rows).tolist() == tokens
 
 

@@ -10,7 +10,7 @@ import torch
 import spectrie_kernels
 from kernels.tests.forests import tree
 from spectrie_kernels import reference
-from spectrie_kernels.device import verify_greedy as device_form
+from spectrie_kernels.device.sampling import verify_greedy as device_form
 
 Arguments = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 

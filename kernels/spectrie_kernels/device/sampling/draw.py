@@ -14,8 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-from spectrie_kernels.device.draw_cuts import CUTS, Scores, cut
-from spectrie_kernels.device.draw_keys import (
+from spectrie_kernels.device.sampling.draw_cuts import CUTS, Scores, cut
+from spectrie_kernels.device.sampling.draw_keys import (
     GREEDY_BELOW,
     LAST_ID,
     NOTHING,
@@ -26,7 +26,12 @@ from spectrie_kernels.device.draw_keys import (
     keyed,
     order_of,
 )
-from spectrie_kernels.device.sampling_arithmetic import gumbel, gumbel_bound, hash_bits, score_of
+from spectrie_kernels.device.sampling.sampling_arithmetic import (
+    gumbel,
+    gumbel_bound,
+    hash_bits,
+    score_of,
+)
 from spectrie_kernels.draw_rows import MAX_PATH_TOKENS, DrawRows
 
 __all__ = ["COMPILED", "draw"]

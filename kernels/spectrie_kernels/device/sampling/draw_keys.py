@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from spectrie_kernels.device.sampling_arithmetic import ascending, logarithm
+from spectrie_kernels.device.sampling.sampling_arithmetic import ascending, logarithm
 
 __all__ = [
     "GREEDY_BELOW",
@@ -16,6 +16,7 @@ __all__ = [
     "greatest_of_row",
     "is_finite",
     "keyed",
+    "keys_of",
     "order_of",
 ]
 
@@ -48,10 +49,16 @@ def is_finite(key):
 
 
 @triton.jit
-def greatest_key(score, ids):
-    """The greatest key of a block; NaN is passed over, and zeros of either sign are equal."""
+def keys_of(score, ids):
+    """The keys of a block; NaN has none, and zeros of either sign are equal."""
     key = keyed(tl.where(score == 0.0, 0.0, score), ids)
-    return tl.max(tl.where(score == score, key, NOTHING), axis=0)
+    return tl.where(score == score, key, NOTHING)
+
+
+@triton.jit
+def greatest_key(score, ids):
+    """The greatest key of a block."""
+    return tl.max(keys_of(score, ids), axis=0)
 
 
 @triton.jit

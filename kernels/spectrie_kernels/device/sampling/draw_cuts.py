@@ -21,7 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from spectrie_kernels.device.draw_keys import (
+from spectrie_kernels.device.sampling.draw_keys import (
     GREEDY_BELOW,
     LAST_ID,
     floor_of,
@@ -29,7 +29,12 @@ from spectrie_kernels.device.draw_keys import (
     is_finite,
     order_of,
 )
-from spectrie_kernels.device.sampling_arithmetic import ascending, rounded_mass, score_of, weight
+from spectrie_kernels.device.sampling.sampling_arithmetic import (
+    ascending,
+    rounded_mass,
+    score_of,
+    weight,
+)
 from spectrie_kernels.draw_rows import DrawRows
 
 __all__ = ["COMPILED", "CUTS", "Scores", "cut"]

@@ -1,0 +1,62 @@
+"""The likeliest tokens and the walk, compiled ahead of time for devices that are not there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from kernels.tests.ahead_of_time import CAPABILITIES, REGISTERS, compiled, in_own_process
+
+VOCABULARY = 151_936
+EXPECTED = {
+    "_chunk_argmax_kernel",
+    "_row_argmax_kernel",
+    "_chunk_top_k_kernel",
+    "_row_top_k_kernel",
+    "_verify_greedy_kernel",
+}
+
+
+def test_every_kernel_compiles_without_spills(tmp_path: Path) -> None:
+    lines = in_own_process(__file__, cache=tmp_path)
+    assert {form["name"] for form in lines} == EXPECTED
+    assert len(lines) == len(EXPECTED) * len(CAPABILITIES)
+    for form in lines:
+        assert (form["stack_bytes"], form["spills"]) == (0, 0), form
+        assert 2 * form["registers"] * form["threads"] <= REGISTERS, form
+        assert form["loads_16"] or "_chunk_" not in form["name"], form
+
+
+def main() -> None:
+    """Compiles and prints the kernels."""
+    from spectrie_kernels import TOP_K
+    from spectrie_kernels.calls.greedy import CHUNK_TOKENS
+    from spectrie_kernels.device.sampling import row_argmax, top_k, verify_greedy
+
+    walk = ("argmax", "row_token", "row_parent", "counts", "path_rows", "emitted", "output")
+    types = dict.fromkeys((*walk, "request_row_start", "request_row_count", "ids"), "*i32")
+    types |= dict.fromkeys(("logits", "totals", "probabilities"), "*fp32") | {"keys": "*i64"}
+    row = {"VOCABULARY": VOCABULARY, "CHUNK": CHUNK_TOKENS}
+    chunks = -(-VOCABULARY // CHUNK_TOKENS)
+    block = 1 << (chunks - 1).bit_length()
+    of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "WIDTH": TOP_K}
+    forms: list[tuple[Any, dict[str, int]]] = [
+        (row_argmax._chunk_argmax_kernel, row),
+        (row_argmax._row_argmax_kernel, {"CHUNKS": chunks, "BLOCK": block}),
+        (top_k._chunk_top_k_kernel, row | {"WIDTH": TOP_K}),
+        (top_k._row_top_k_kernel, of_row),
+        (verify_greedy._verify_greedy_kernel, {"MAX_ROWS": verify_greedy.MAX_ROWS}),
+    ]
+    options = row_argmax.COMPILED | top_k.COMPILED
+    for capability in CAPABILITIES:
+        for kernel, constants in forms:
+            name = kernel.__name__
+            code = compiled(kernel, types, constants, capability, **options.get(name, {}))
+            line = {"name": name, "capability": capability} | asdict(code)
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()

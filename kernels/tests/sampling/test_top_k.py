@@ -1,0 +1,89 @@
+"""The likeliest tokens of rows: ids of the reference, ties to the lowest, several programs a row."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import spectrie_kernels
+from kernels.tests.sampling import small_kernels
+from spectrie_kernels import TOP_K, reference
+from spectrie_kernels.calls.greedy import CHUNK_TOKENS
+from spectrie_kernels.device.sampling import top_k as device_form
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def plain(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.empty((len(logits), TOP_K), dtype=torch.int32)
+    probabilities = torch.empty((len(logits), TOP_K))
+    reference.top_k(logits, ids, probabilities)
+    return ids, probabilities
+
+
+def check(logits: torch.Tensor) -> None:
+    ids, probabilities = spectrie_kernels.top_k(logits)
+    expected, likely = plain(logits)
+    assert ids.tolist() == expected.tolist()
+    torch.testing.assert_close(probabilities, likely, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 7, TOP_K, 100, CHUNK_TOKENS + 3, CHUNK_TOKENS * 2 + 1])
+def test_equals_the_reference(vocabulary: int) -> None:
+    logits = torch.randn(3, vocabulary, generator=torch.Generator().manual_seed(vocabulary)) * 4
+    check(logits)
+    # Few different values: nearly all places are ties.
+    check(logits.round())
+
+
+def test_the_reference_sorts() -> None:
+    ids, probabilities = plain(torch.tensor([[0.0, 3.0, -0.0, 3.0, -INFINITY]]))
+    assert ids.tolist() == [[1, 3, 0, 2, -1, -1, -1, -1]]
+    total = 2 * torch.tensor(3.0).exp() + 2
+    expected = torch.tensor([3.0, 3, 0, 0]).exp() / total
+    torch.testing.assert_close(probabilities[0, :4], expected)
+    assert (probabilities[0, 4:] == 0).all()
+
+
+def test_ties_go_to_the_lowest_id_across_chunks() -> None:
+    logits = torch.zeros(1, CHUNK_TOKENS + 9)
+    logits[0, [CHUNK_TOKENS + 8, CHUNK_TOKENS + 1, CHUNK_TOKENS - 1]] = 1.0
+    logits[0, 2] = -0.0
+    check(logits)
+    ids, _ = spectrie_kernels.top_k(logits)
+    assert ids[0, :3].tolist() == [CHUNK_TOKENS - 1, CHUNK_TOKENS + 1, CHUNK_TOKENS + 8]
+
+
+def test_what_is_no_number_is_passed_over() -> None:
+    rows = [[NAN] * 4, [-INFINITY] * 4, [1.0, INFINITY, NAN, 2.0], [NAN, -INFINITY, 5.0, -3e38]]
+    logits = torch.tensor(rows)
+    check(logits)
+    ids, probabilities = spectrie_kernels.top_k(logits)
+    assert (ids[:3] == -1).all()
+    assert (probabilities[:3] == 0).all()
+    assert ids[3].tolist() == [2, 3, *[-1] * 6]
+
+
+def test_given_memory_is_used() -> None:
+    logits = torch.randn(2, CHUNK_TOKENS + 1)
+    elements = spectrie_kernels.top_k_workspace(*logits.shape)
+    workspace = torch.empty(elements, dtype=torch.int64)
+    given = torch.empty((2, TOP_K), dtype=torch.int32), torch.empty((2, TOP_K))
+    result = spectrie_kernels.top_k(logits, *given, workspace=workspace)
+    assert [one is other for one, other in zip(result, given, strict=True)] == [True, True]
+    with pytest.raises(ValueError, match=f"expected {elements} or more"):
+        spectrie_kernels.top_k(logits, *given, workspace=workspace[1:])
+
+
+def test_a_token_found_twice_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.arange(20.0).view(1, 20)
+    monkeypatch.setattr(device_form, "greatest_keys", small_kernels.greatest_key_again)
+    ids, _ = spectrie_kernels.top_k(logits)
+    assert ids.tolist() != plain(logits)[0].tolist()
+
+
+def test_unfit_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match=r"logits is torch\.float16"):
+        spectrie_kernels.top_k(torch.zeros(2, 4).half())
+    with pytest.raises(ValueError, match=r"ids is .*\[2, 7\]"):
+        spectrie_kernels.top_k(torch.zeros(2, 4), torch.zeros((2, 7), dtype=torch.int32))
