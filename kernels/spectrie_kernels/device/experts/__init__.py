@@ -1,0 +1,1 @@
+"""Triton kernels for mixtures of experts."""
