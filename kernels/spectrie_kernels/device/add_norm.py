@@ -9,6 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
+from spectrie_kernels.backend import is_interpreted_bfloat16
+from spectrie_kernels.device.product import sum_parts
 from spectrie_kernels.partial_sums import PartialSums
 
 __all__ = ["add_norm", "compiled_form"]
@@ -30,30 +32,19 @@ def _add_norm_kernel(
 ):
     """residual += sum over p of sums[p] + bias; output = residual / rms(residual) * weight.
 
-    rms(r) = sqrt(mean(r * r) + epsilon). residual float32 [num_rows, FEATURES]; sums float32
+    rms(r) = sqrt(mean(r * r) + epsilon). residual float32 [num_rows, FEATURES]; sums
     [parts, num_rows, FEATURES], added pairwise; bias, weight [FEATURES]; output
     [num_rows, FEATURES].
 
     The number of parts is no constant: the compiler lays a sum over features out among threads as
-    it likes, so all numbers of parts share one compiled kernel. Parts that do not exist are zeros,
-    which leave pairwise sums of 1, 2 or 4 parts as they are, and are not read.
+    it likes, so all numbers of parts share one compiled kernel.
     """
     row = tl.program_id(0).to(tl.int64)
     features = tl.arange(0, BLOCK)
     inside = features < FEATURES
     at = row * FEATURES + features
     stride = tl.cast(num_rows, tl.int64) * FEATURES
-    total = tl.zeros((BLOCK,), tl.float32)
-    for outer in tl.static_range(2):
-        half = tl.zeros((BLOCK,), tl.float32)
-        for middle in tl.static_range(2):
-            pair = tl.zeros((BLOCK,), tl.float32)
-            for inner in tl.static_range(2):
-                part = (outer * 2 + middle) * 2 + inner
-                there = inside & (part < parts)
-                pair += tl.load(sums + part * stride + at, mask=there, other=0.0)
-            half += pair
-        total += half
+    total = sum_parts(sums, parts, stride, at, inside)
     if HAS_BIAS:
         total += tl.load(bias + features, mask=inside, other=0.0).to(tl.float32)
     x = tl.load(residual + at, mask=inside, other=0.0) + total
@@ -66,7 +57,7 @@ def _add_norm_kernel(
 
 def add_norm(
     residual: torch.Tensor,
-    delta: PartialSums | None,
+    delta: torch.Tensor | PartialSums | None,
     weight: torch.Tensor,
     epsilon: float,
     out: torch.Tensor,
@@ -75,18 +66,22 @@ def add_norm(
     rows, features = residual.shape
     if rows == 0:
         return out
-    if out.dtype == torch.bfloat16 and not out.is_cuda:
-        # The interpreter cuts the lower bits of bfloat16 off instead of rounding.
+    if is_interpreted_bfloat16(out):
         return out.copy_(add_norm(residual, delta, weight, epsilon, out.float()))
-    bias = delta.bias if delta is not None else None
+    # What is not there is not read.
+    sums, bias, parts = residual, None, 0
+    if isinstance(delta, torch.Tensor):
+        sums, parts = delta, 1
+    elif delta is not None:
+        sums, bias, parts = delta.values, delta.bias, delta.values.shape[0]
     constants, options = compiled_form(features, bias is not None)
     _add_norm_kernel[(rows,)](
         residual,
-        residual if delta is None else delta.values,
+        sums,
         weight if bias is None else bias,
         weight,
         out,
-        0 if delta is None else delta.values.shape[0],
+        parts,
         rows,
         epsilon,
         **constants,

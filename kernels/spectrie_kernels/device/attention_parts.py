@@ -9,6 +9,7 @@ from spectrie_kernels.device.attention_unit import (
     FLOOR,
     fold_keys,
     lane_sum,
+    load_item,
     load_queries,
     normalised,
     power_of_two,
@@ -119,6 +120,7 @@ def part_kernel(
     partial_max,
     partial_sum,
     items,
+    counts,
     row_position,
     path_slots,
     page_ids,
@@ -134,7 +136,8 @@ def part_kernel(
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
 ):
-    """Sums of one part of the keys for the rows of one item, one key-value head.
+    """Sums of one part of the keys for the rows of each item, one key-value head. Programs share the
+    items, whose number stands in counts[0].
 
     For each row: m, the largest score rounded up; l, the sum of 2^(s - m); o, that of 2^(s - m) v.
     query [rows, heads, HEAD_DIM]; caches [slots, KV_HEADS, HEAD_DIM]; partial [slots of parts, heads,
@@ -142,87 +145,87 @@ def part_kernel(
     `AttentionLayout`. WINDOW 0 is none.
     """
     kv_head = tl.program_id(0)
-    item = items + tl.program_id(1) * 8
-    nodes = tl.load(item)
-    first_row = tl.load(item + 1)
-    begin = tl.load(item + 2)
-    end = tl.load(item + 3)
-    pages = page_ids + tl.load(item + 4)
-    slot = tl.load(item + 5)
-    low = tl.load(item + 6)
-    high = tl.load(item + 7)
-    if nodes == 0:
-        _part(
-            query,
-            key_cache,
-            value_cache,
-            partial,
-            partial_max,
-            partial_sum,
-            row_position,
-            path_slots,
-            pages,
-            kv_head,
-            1,
-            first_row,
-            begin,
-            end,
-            slot,
-            low,
-            high,
-            scale_log2,
-            True,
-            GROUP,
-            KV_HEADS,
-            HEAD_DIM,
-            PAGE_SIZE,
-            WINDOW,
-            HALF,
-            TAIL_ROWS,
-            BLOCK_KEYS,
-            BLOCK_DIM,
-        )
-    else:
-        _part(
-            query,
-            key_cache,
-            value_cache,
-            partial,
-            partial_max,
-            partial_sum,
-            row_position,
-            path_slots,
-            pages,
-            kv_head,
-            nodes,
-            first_row,
-            begin,
-            end,
-            slot,
-            low,
-            high,
-            scale_log2,
-            False,
-            GROUP,
-            KV_HEADS,
-            HEAD_DIM,
-            PAGE_SIZE,
-            WINDOW,
-            HALF,
-            BLOCK_ROWS,
-            BLOCK_KEYS,
-            BLOCK_DIM,
-        )
+    own = tl.program_id(1)
+    # There are no more programs than places for items: asked for before it is known whether it counts.
+    nodes, first_row, begin, end, page, slot, low, high = load_item(items, own)
+    count = tl.load(counts)
+    # What does not change from item to item would take registers all the while.
+    for index in tl.range(own, count, tl.num_programs(1), disable_licm=True):
+        pages = page_ids + page
+        if nodes == 0:
+            _part(
+                query,
+                key_cache,
+                value_cache,
+                partial,
+                partial_max,
+                partial_sum,
+                row_position,
+                path_slots,
+                pages,
+                kv_head,
+                1,
+                first_row,
+                begin,
+                end,
+                slot,
+                low,
+                high,
+                scale_log2,
+                True,
+                GROUP,
+                KV_HEADS,
+                HEAD_DIM,
+                PAGE_SIZE,
+                WINDOW,
+                HALF,
+                TAIL_ROWS,
+                BLOCK_KEYS,
+                BLOCK_DIM,
+            )
+        else:
+            _part(
+                query,
+                key_cache,
+                value_cache,
+                partial,
+                partial_max,
+                partial_sum,
+                row_position,
+                path_slots,
+                pages,
+                kv_head,
+                nodes,
+                first_row,
+                begin,
+                end,
+                slot,
+                low,
+                high,
+                scale_log2,
+                False,
+                GROUP,
+                KV_HEADS,
+                HEAD_DIM,
+                PAGE_SIZE,
+                WINDOW,
+                HALF,
+                BLOCK_ROWS,
+                BLOCK_KEYS,
+                BLOCK_DIM,
+            )
+        following = tl.minimum(index + tl.num_programs(1), count - 1)
+        nodes, first_row, begin, end, page, slot, low, high = load_item(items, following)
 
 
-@triton.jit(do_not_specialize=["split_rows"])
+@triton.jit
 def combine_kernel(
     partial,
     partial_max,
     partial_sum,
     output,
     combined,
-    split_rows,
+    counts,
     HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
@@ -230,41 +233,44 @@ def combine_kernel(
 ):
     """output = (sum over parts of 2^(m_i - m) o_i) / (the same of l_i), splits ascending, then the tail.
 
-    All parts are asked for before the first is used; those that a row does not have are not read.
+    All parts are asked for before the first is used; those that a row does not have are not read. Rows
+    of the split form are counted in counts[1]; the part behind a row's is as many slots away.
     """
     index = tl.program_id(0)
     head = tl.program_id(1)
     row = tl.load(combined + index * 4).to(tl.int64)
     first = tl.load(combined + index * 4 + 1)
     splits = tl.load(combined + index * 4 + 2)
-    dims = tl.arange(0, BLOCK_DIM)
-    in_dim = dims < HEAD_DIM
-    at = index.to(tl.int64) * HEADS + head
-    tail_max = tl.load(partial_max + at)
-    tail_sum = tl.load(partial_sum + at)
-    tail = tl.load(partial + at * HEAD_DIM + dims, mask=in_dim, other=0.0)
-    best = tail_max
-    maxima = ()
-    sums = ()
-    vectors = ()
-    for part in tl.static_range(MAX_SPLITS):
-        there = part < splits
-        at = (first + part * split_rows).to(tl.int64) * HEADS + head
-        vector_at = partial + at * HEAD_DIM + dims
-        # The compiler knows no unpacking.
-        maxima = maxima + (tl.load(partial_max + at, mask=there, other=FLOOR),)  # type: ignore[assignment] # noqa: RUF005
-        sums = sums + (tl.load(partial_sum + at, mask=there, other=0.0),)  # type: ignore[assignment] # noqa: RUF005
-        vectors = vectors + (tl.load(vector_at, mask=there & in_dim, other=0.0),)  # type: ignore[assignment] # noqa: RUF005
-    for part in tl.static_range(MAX_SPLITS):
-        best = tl.maximum(best, maxima[part])
-    total = tl.full((), 0.0, tl.float32)
-    acc = tl.zeros((BLOCK_DIM,), tl.float32)
-    for part in tl.static_range(MAX_SPLITS):
-        grow = power_of_two(maxima[part] - best)
-        total += sums[part] * grow
-        acc += vectors[part] * grow
-    grow = power_of_two(tail_max - best)
-    total += tail_sum * grow
-    acc += tail * grow
-    result = normalised(acc, total).to(output.dtype.element_ty)
-    tl.store(output + (row * HEADS + head) * HEAD_DIM + dims, result, mask=in_dim)
+    split_rows = tl.load(counts + 1)
+    if index < split_rows:
+        dims = tl.arange(0, BLOCK_DIM)
+        in_dim = dims < HEAD_DIM
+        at = index.to(tl.int64) * HEADS + head
+        tail_max = tl.load(partial_max + at)
+        tail_sum = tl.load(partial_sum + at)
+        tail = tl.load(partial + at * HEAD_DIM + dims, mask=in_dim, other=0.0)
+        best = tail_max
+        maxima = ()
+        sums = ()
+        vectors = ()
+        for part in tl.static_range(MAX_SPLITS):
+            there = part < splits
+            at = (first + part * split_rows).to(tl.int64) * HEADS + head
+            vector_at = partial + at * HEAD_DIM + dims
+            # The compiler knows no unpacking.
+            maxima = maxima + (tl.load(partial_max + at, mask=there, other=FLOOR),)  # type: ignore[assignment] # noqa: RUF005
+            sums = sums + (tl.load(partial_sum + at, mask=there, other=0.0),)  # type: ignore[assignment] # noqa: RUF005
+            vectors = vectors + (tl.load(vector_at, mask=there & in_dim, other=0.0),)  # type: ignore[assignment] # noqa: RUF005
+        for part in tl.static_range(MAX_SPLITS):
+            best = tl.maximum(best, maxima[part])
+        total = tl.full((), 0.0, tl.float32)
+        acc = tl.zeros((BLOCK_DIM,), tl.float32)
+        for part in tl.static_range(MAX_SPLITS):
+            grow = power_of_two(maxima[part] - best)
+            total += sums[part] * grow
+            acc += vectors[part] * grow
+        grow = power_of_two(tail_max - best)
+        total += tail_sum * grow
+        acc += tail * grow
+        result = normalised(acc, total).to(output.dtype.element_ty)
+        tl.store(output + (row * HEADS + head) * HEAD_DIM + dims, result, mask=in_dim)

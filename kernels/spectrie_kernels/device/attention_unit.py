@@ -17,6 +17,7 @@ __all__ = [
     "FLOOR",
     "fold_keys",
     "lane_sum",
+    "load_item",
     "load_queries",
     "normalised",
     "power_of_two",
@@ -103,6 +104,22 @@ def load_queries(
     at = query + (row * (KV_HEADS * GROUP) + head) * HEAD_DIM
     inside = real[:, None] & (dims < HEAD_DIM)[None, :]
     return node, real, row, head, at, tl.load(at[:, None] + dims[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def load_item(items, index):
+    """The eight words of an item."""
+    item = items + index * 8
+    return (
+        tl.load(item),
+        tl.load(item + 1),
+        tl.load(item + 2),
+        tl.load(item + 3),
+        tl.load(item + 4),
+        tl.load(item + 5),
+        tl.load(item + 6),
+        tl.load(item + 7),
+    )
 
 
 @triton.jit

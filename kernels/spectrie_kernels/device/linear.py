@@ -14,17 +14,25 @@ import torch
 import triton
 import triton.language as tl
 
+from spectrie_kernels.backend import is_interpreted_bfloat16
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.linear_weight import LinearWeight
-from spectrie_kernels.sum_order import sum_nest
+from spectrie_kernels.partial_sums import PartialSums
 
-__all__ = ["add_rank_sums", "linear", "linear_sums"]
+__all__ = [
+    "add_parts",
+    "add_rank_sums",
+    "linear",
+    "linear_sums",
+    "operand",
+    "segment_sum",
+]
 
 _ADD_FEATURES = 256
 
 
 @triton.jit
-def _segment_sum(
+def segment_sum(
     x_at,
     weight_at,
     segment,
@@ -53,7 +61,7 @@ def _segment_sum(
             inside = ((within < SEGMENT) & (k < IN_FEATURES))[None, :]
             w = tl.load(weight_at + k[None, :], mask=inside, other=0.0)
             x = tl.load(x_at + k[None, :], mask=inside, other=0.0)
-        acc = tl.dot(w, tl.trans(x), acc, input_precision="ieee")
+        acc = tl.dot(w, tl.trans(x.to(w.dtype)), acc, input_precision="ieee")
     return acc
 
 
@@ -95,7 +103,7 @@ def _linear_kernel(
     first_row = row * 0
     if SPLIT:
         segment = tl.program_id(2)
-        total = _segment_sum(
+        total = segment_sum(
             x_at,
             weight_at,
             segment,
@@ -114,7 +122,7 @@ def _linear_kernel(
             for middle in range(0, MIDDLE):
                 pair = tl.zeros((BLOCK_FEATURES, BLOCK_ROWS), tl.float32)
                 for inner in range(0, INNER):
-                    pair += _segment_sum(
+                    pair += segment_sum(
                         x_at,
                         weight_at,
                         (outer * MIDDLE + middle) * INNER + inner,
@@ -197,7 +205,7 @@ def linear(
     """See `spectrie_kernels.linear`."""
     if x.shape[0] == 0:
         return out
-    if _is_interpreted_bfloat16(out):
+    if is_interpreted_bfloat16(out):
         return out.copy_(linear(x, weight, out.float(), workspace, tiles))
     if not tiles.split:
         _multiply(x, weight, weight.bias, out, tiles)
@@ -218,10 +226,15 @@ def linear_sums(
 
 def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:
     """See `spectrie_kernels.add_rank_sums`."""
-    if _is_interpreted_bfloat16(out):
-        return out.copy_(add_rank_sums(sums, bias, out.float()))
+    return add_parts(PartialSums(sums, bias), out)
+
+
+def add_parts(sums: PartialSums, out: torch.Tensor) -> torch.Tensor:
+    """Writes the sum of the parts and their bias to `out`, [rows, features], and returns it."""
+    if is_interpreted_bfloat16(out):
+        return out.copy_(add_parts(sums, out.float()))
     if out.shape[0]:
-        _add(sums, bias, out, sum_nest(sums.shape[0], pairwise=True))
+        _add(sums.values, sums.bias, out, sums.nest)
     return out
 
 
@@ -236,14 +249,14 @@ def _multiply(
     rows = x.shape[0]
     order = weight.order
     outer, middle, inner = order.nest
-    values = _operand(weight.values)
+    values = operand(weight.values)
     grid = (
         triton.cdiv(rows, tiles.rows),
         triton.cdiv(weight.out_features, tiles.features),
         order.segments if tiles.split else 1,
     )
     _linear_kernel[grid](
-        _operand(x),
+        operand(x),
         values,
         values if bias is None else bias,
         target,
@@ -271,14 +284,9 @@ def _partials(x: torch.Tensor, weight: LinearWeight) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.float32, device=x.device)
 
 
-def _operand(values: torch.Tensor) -> torch.Tensor:
-    return values.float() if _is_interpreted_bfloat16(values) else values
-
-
-def _is_interpreted_bfloat16(values: torch.Tensor) -> bool:
-    """The interpreter multiplies the raw bits of bfloat16 and cuts its lower bits off instead of
-    rounding; float32 holds its numbers exactly."""
-    return values.dtype == torch.bfloat16 and not values.is_cuda
+def operand(values: torch.Tensor) -> torch.Tensor:
+    """Returns a factor as the interpreter can multiply it."""
+    return values.float() if is_interpreted_bfloat16(values) else values
 
 
 def _add(

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 import triton
 
+from spectrie_kernels.attention.arrays import AttentionArrays
 from spectrie_kernels.attention.layout import AttentionLayout, DeviceWork
+from spectrie_kernels.backend import is_interpreted_bfloat16
 from spectrie_kernels.device.attention_parts import combine_kernel, part_kernel
 from spectrie_kernels.device.attention_prompt import prompt_kernel
 
@@ -25,7 +27,7 @@ def tree_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
-    layout: AttentionLayout,
+    layout: AttentionLayout | AttentionArrays,
     scale: float,
     window: int | None,
     out: torch.Tensor,
@@ -33,8 +35,7 @@ def tree_attention(
 ) -> torch.Tensor:
     """See `spectrie_kernels.tree_attention`."""
     half = query.dtype != torch.float32
-    if query.dtype == torch.bfloat16 and not query.is_cuda:
-        # The interpreter multiplies the raw bits of bfloat16 operands; float32 holds them exactly.
+    if is_interpreted_bfloat16(query):
         caches = key_cache.float(), value_cache.float()
         exact = out.float()
         launch(query.float(), *caches, layout, scale, window, exact, workspace, half)
@@ -47,7 +48,7 @@ def launch(
     query: torch.Tensor,
     key_cache: torch.Tensor,
     value_cache: torch.Tensor,
-    layout: AttentionLayout,
+    layout: AttentionLayout | AttentionArrays,
     scale: float,
     window: int | None,
     out: torch.Tensor,
@@ -64,19 +65,20 @@ def launch(
         "GROUP": layout.group,
         "KV_HEADS": kv_heads,
         "HEAD_DIM": head_dim,
-        "PAGE_SIZE": layout.rows.page_size,
+        "PAGE_SIZE": layout.page_size,
         "WINDOW": window or 0,
     }
     if work.part_items.shape[0]:
         partial, partial_max, partial_sum = _parts(work, heads, head_dim, workspace, query.device)
         tail_rows = max(16, triton.next_power_of_2(layout.group))
         constants, options = form(head_dim, work.part_rows, half)
-        part_kernel[(kv_heads, work.part_items.shape[0])](
+        part_kernel[(kv_heads, _programs(work.part_items, work))](
             *caches,
             partial,
             partial_max,
             partial_sum,
             work.part_items,
+            work.counts,
             layout.row_position,
             layout.path_slots,
             layout.page_ids,
@@ -86,15 +88,14 @@ def launch(
             **constants,
             **options,
         )
-        split_rows = work.combined.shape[0]
         constants, options = combine_form(head_dim, work.most_splits)
-        combine_kernel[(split_rows, heads)](
+        combine_kernel[(work.combined.shape[0], heads)](
             partial,
             partial_max,
             partial_sum,
             out,
             work.combined,
-            split_rows,
+            work.counts,
             HEADS=heads,
             HEAD_DIM=head_dim,
             **constants,
@@ -102,16 +103,21 @@ def launch(
         )
     if work.prompt_items.shape[0]:
         constants, options = form(head_dim, work.prompt_rows, half)
-        prompt_kernel[(kv_heads, work.prompt_items.shape[0])](
+        prompt_kernel[(kv_heads, _programs(work.prompt_items, work))](
             *caches,
             out,
             work.prompt_items,
+            work.counts,
             layout.page_ids,
             scale_log2,
             **shape,
             **constants,
             **options,
         )
+
+
+def _programs(items: torch.Tensor, work: DeviceWork) -> int:
+    return items.shape[0] if work.programs is None else min(items.shape[0], work.programs)
 
 
 def form(head_dim: int, tile_rows: int, half: bool) -> tuple[dict[str, Any], dict[str, Any]]:

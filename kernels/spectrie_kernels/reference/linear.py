@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from spectrie_kernels.linear_weight import LinearWeight
+from spectrie_kernels.partial_sums import PartialSums
 from spectrie_kernels.sum_order import sum_nest
 
-__all__ = ["add_in_order", "add_rank_sums", "linear", "linear_sums"]
+__all__ = ["add_in_order", "add_rank_sums", "finished", "linear", "linear_sums"]
 
 
 def add_in_order(parts: Sequence[torch.Tensor], nest: tuple[int, int, int]) -> torch.Tensor:
@@ -55,6 +56,14 @@ def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tens
     """See `spectrie_kernels.add_rank_sums`."""
     nest = sum_nest(sums.shape[0], pairwise=True)
     return _finished(add_in_order(sums.unbind(0), nest), bias, out)
+
+
+def finished(product: torch.Tensor | PartialSums, dtype: torch.dtype) -> torch.Tensor:
+    """Returns a product, its last additions done, rounded to `dtype`."""
+    if isinstance(product, torch.Tensor):
+        return product
+    total = add_in_order(product.values.unbind(0), product.nest)
+    return _finished(total, product.bias, torch.empty_like(total, dtype=dtype))
 
 
 def _finished(total: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor) -> torch.Tensor:

@@ -7,8 +7,10 @@ import torch
 __all__ = ["row_argmax"]
 
 
-def row_argmax(logits: torch.Tensor) -> torch.Tensor:
+def row_argmax(logits: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """See `spectrie_kernels.row_argmax`."""
+    logits = logits.masked_fill(logits.isnan(), float("-inf"))
     largest = logits.amax(dim=1, keepdim=True)
     ids = torch.arange(logits.shape[1], device=logits.device, dtype=torch.int32)
-    return torch.where(logits == largest, ids, logits.shape[1]).amin(dim=1).to(torch.int32)
+    lowest = torch.where(logits == largest, ids, logits.shape[1]).amin(dim=1)
+    return out.copy_(lowest.where(largest[:, 0].isfinite(), -1))
