@@ -66,6 +66,18 @@ class LinearTiles:
         height = 64 if order.pairwise and order.segments > 1 else 128
         return cls(False, 128, height, min(64, _deepest(order)), warps=8)
 
+    @classmethod
+    def of_height(cls, height: int, order: SumOrder, element_bytes: int) -> LinearTiles:
+        """Returns untuned tiles of the whole form with `height` rows, a power of two from 16 to 128 (in
+        float32 to 32), for weights of elements of `element_bytes` bytes."""
+        if element_bytes == 4:
+            return cls(False, 32, height, 16)
+        if height <= MAX_SPLIT_ROWS:
+            return cls(False, 64, height, min(128, _deepest(order)))
+        # Sums of several segments keep two accumulators.
+        features = 64 if order.segments > 1 else 128
+        return cls(False, features, height, min(64, _deepest(order)), warps=8)
+
     def check(self, order: SumOrder, out_features: int, element_bytes: int) -> None:
         """Raises ValueError if a weight of this order and element size cannot be cut so."""
         if element_bytes == 2 and self.features < _INSTRUCTION_FEATURES:

@@ -8,9 +8,10 @@ import torch
 
 from spectrie_kernels.sum_order import SumOrder
 
-__all__ = ["LinearWeight"]
+__all__ = ["LINEAR_DTYPES", "LinearWeight"]
 
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+LINEAR_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+"""Number formats of weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class LinearWeight:
             raise ValueError(
                 f"values have shape {shape}, expected [out_features, {self.order.in_features}]"
             )
-        if self.values.dtype not in _DTYPES:
-            raise ValueError(f"values are {self.values.dtype}, expected one of {_DTYPES}")
+        if self.values.dtype not in LINEAR_DTYPES:
+            raise ValueError(f"values are {self.values.dtype}, expected one of {LINEAR_DTYPES}")
         if not self.values.is_contiguous():
             raise ValueError("values are not contiguous")
         bias = self.bias

@@ -6,21 +6,26 @@ from dataclasses import dataclass
 
 import torch
 
+from spectrie_kernels.sum_order import MAX_SEGMENTS, sum_nest
+
 __all__ = ["PartialSums"]
 
 
 @dataclass(frozen=True, slots=True)
 class PartialSums:
-    """Sums that remain to be added pairwise, and the bias after them.
+    """Sums that remain to be added, and the bias after them.
 
     Attributes:
-        values: [parts, rows, features] float32, contiguous; 1, 2, 4 or 8 parts in their order:
-            segments of a product, sums of ranks, or one finished sum.
+        values: [parts, rows, features] float32, contiguous, the parts in their order: segments of a
+            product, sums of ranks, or one finished sum. Pairwise there are 1, 2, 4 or 8, ascending at
+            most 16.
         bias: [features], contiguous, or None.
+        pairwise: Whether they are added pairwise, or ascending.
     """
 
     values: torch.Tensor
     bias: torch.Tensor | None = None
+    pairwise: bool = True
 
     def __post_init__(self) -> None:
         values = self.values
@@ -29,8 +34,10 @@ class PartialSums:
                 f"values are {values.dtype} {list(values.shape)}, expected float32 [parts, rows, "
                 "features], contiguous"
             )
-        if values.shape[0] not in (1, 2, 4, 8):
-            raise ValueError(f"pairwise sums have 1, 2, 4 or 8 parts, not {values.shape[0]}")
+        parts = values.shape[0]
+        if not self.pairwise and not 1 <= parts <= MAX_SEGMENTS:
+            raise ValueError(f"ascending sums have 1 to {MAX_SEGMENTS} parts, not {parts}")
+        sum_nest(parts, self.pairwise)
         bias = self.bias
         if bias is None:
             return
@@ -40,3 +47,8 @@ class PartialSums:
             )
         if bias.device != values.device:
             raise ValueError(f"bias is on {bias.device}, values on {values.device}")
+
+    @property
+    def nest(self) -> tuple[int, int, int]:
+        """Trip counts of three nested sums that add the parts in their order."""
+        return sum_nest(self.values.shape[0], self.pairwise)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SEGMENT_UNIT", "SumOrder", "sum_nest"]
+__all__ = ["MAX_SEGMENTS", "SEGMENT_UNIT", "SumOrder", "sum_nest"]
 
 SEGMENT_UNIT = 64
 """Segments are padded with zeros to a multiple of this many terms, so that every form takes equally
@@ -12,7 +12,8 @@ many steps of the matrix instruction."""
 
 _SHARED_SEGMENTS = 8
 _MIN_SEGMENT = 256
-_MAX_SEGMENTS = 16
+MAX_SEGMENTS = 16
+"""Segments of a weight whose sums are added ascending."""
 # One segment of 64 features is one program of a step with few rows: this many fill the largest
 # devices twice. It is a constant, not the device's size, so that a weight has one order everywhere.
 _PROGRAMS = 256
@@ -64,7 +65,7 @@ class SumOrder:
             return cls(in_features, in_features // _SHARED_SEGMENTS, pairwise=True)
         tiles = -(-out_features // _PROGRAM_FEATURES)
         wanted = 1
-        while wanted < _MAX_SEGMENTS and wanted * tiles < _PROGRAMS:
+        while wanted < MAX_SEGMENTS and wanted * tiles < _PROGRAMS:
             wanted *= 2
         even = -(-in_features // wanted)
         segment = max(_MIN_SEGMENT, -(-even // SEGMENT_UNIT) * SEGMENT_UNIT)

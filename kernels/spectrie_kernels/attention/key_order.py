@@ -80,6 +80,11 @@ class KeyOrder:
         """Most sums that a row has: its splits, one that a window cuts, and its tail."""
         return self.max_splits + 2
 
+    @property
+    def most_splits(self) -> int:
+        """Most splits that a row has."""
+        return self.max_splits + (self.window is not None)
+
     def spans(self, positions: NDArray[np.integer[Any]]) -> KeySpans:
         """Returns where the keys of rows at `positions` are cut.
 

@@ -22,15 +22,30 @@ _ALIGNED_INTEGERS = 8
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """`AttentionWork` for one window, its items on the device."""
+    """`AttentionWork` for one window, its items on the device.
+
+    Attributes:
+        order: Of the model and the window.
+        part_items: As in `AttentionWork`, with room for more behind those that count.
+        combined: The same.
+        prompt_items: The same.
+        counts: int32 [3]: how many of `part_items`, `combined` and `prompt_items` count; read on the
+            device.
+        part_rows: As in `AttentionWork`.
+        prompt_rows: The same.
+        most_splits: The same.
+        programs: Most programs of a launch that share the items; None for one an item.
+    """
 
     order: KeyOrder
     part_items: torch.Tensor
     combined: torch.Tensor
     prompt_items: torch.Tensor
+    counts: torch.Tensor
     part_rows: int
     prompt_rows: int
     most_splits: int
+    programs: int | None = None
 
     def workspace(self, heads: int, head_dim: int) -> int:
         """float32 elements that the parts of the split form take: sums, maxima and vectors."""
@@ -58,6 +73,11 @@ class AttentionLayout:
     row_position: torch.Tensor
     path_slots: torch.Tensor
     work: dict[int | None, DeviceWork]
+
+    @property
+    def page_size(self) -> int:
+        """Slots in a page."""
+        return self.rows.page_size
 
     @classmethod
     def of(
@@ -95,15 +115,17 @@ class AttentionLayout:
         _, paths = rows.paths()
         arrays: list[NDArray[Any]] = [rows.page_ids, rows.positions(), paths]
         for one in work.values():
-            arrays += [one.part_items, one.combined, one.prompt_items]
+            items_of = [one.part_items, one.combined, one.prompt_items]
+            arrays += [*items_of, np.array([len(part) for part in items_of])]
         page_ids, positions, path_slots, *items = _on_device(arrays, torch.device(device))
         on_device = {}
-        for (window, one), at in zip(work.items(), range(0, len(items), 3), strict=True):
+        for (window, one), at in zip(work.items(), range(0, len(items), 4), strict=True):
             on_device[window] = DeviceWork(
                 orders[window],
                 items[at].view(-1, 8),
                 items[at + 1].view(-1, 4),
                 items[at + 2].view(-1, 8),
+                items[at + 3],
                 one.part_rows,
                 one.prompt_rows,
                 one.most_splits,

@@ -61,7 +61,7 @@ def draw(
         raise ValueError(f"out is {out.dtype} {list(out.shape)}, expected int32 {shape[:1]}")
     if not runs_triton(logits):
         return reference.draw(logits, rows, out)
-    from spectrie_kernels.device import draw as triton_form
+    from spectrie_kernels.device.sampling import draw as triton_form
 
     parts = _parts(*shape)
     elements = sum(parts)
