@@ -38,6 +38,8 @@ class Code:
         shared_bytes: A program's.
         threads: A program's.
         copies_16: Whether it copies 16 bytes at once to shared memory, ahead of use.
+        loads_16: Whether it loads 16 bytes at once to registers.
+        stores_16: Whether it stores 16 bytes at once.
         added_apart: Additions of float32 tiles that are no part of a matrix product.
         fused: Additions of float32 fused with a multiplication.
         fused_64: The same of float64.
@@ -52,6 +54,8 @@ class Code:
     shared_bytes: int
     threads: int
     copies_16: bool
+    loads_16: bool
+    stores_16: bool
     added_apart: int
     fused: int
     fused_64: int
@@ -110,6 +114,8 @@ def compiled(
         shared_bytes=int(binary.metadata.shared),
         threads=32 * binary.metadata.num_warps,
         copies_16=re.search(r"cp\.async\.cg\.shared\.global[^;]*, 0x10", ptx) is not None,
+        loads_16=re.search(r"\bld\.global\S*\.v4\.b32|\bld\.global\S*\.v2\.b64", ptx) is not None,
+        stores_16=re.search(r"\bst\.global\S*\.v4\.b32|\bst\.global\S*\.v2\.b64", ptx) is not None,
         added_apart=len(re.findall(r"arith\.addf .*tensor<\d+x\d+xf32>", binary.asm["ttir"])),
         fused=len(re.findall(r"\bfma\.rn\.f32", ptx)),
         fused_64=len(re.findall(r"\bfma\.rn\.f64", ptx)),

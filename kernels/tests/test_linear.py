@@ -107,6 +107,18 @@ def test_half_precision_is_rounded_once_after_the_bias(tiles: LinearTiles | None
 
 
 @pytest.mark.usefixtures("ascending_dot")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 70])
+def test_rows_in_half_precision_meet_a_float32_weight_as_they_are(
+    rows: int, dtype: torch.dtype
+) -> None:
+    x, weight = drawn(ORDERS["ascending"])
+    expected = product(x, weight.values, weight.order, weight.bias)[:rows]
+    given = linear(x[:rows].to(dtype), weight, torch.empty(rows, FEATURES))
+    assert equal_bytes(given, expected)
+
+
+@pytest.mark.usefixtures("ascending_dot")
 @pytest.mark.parametrize("tiles", FORMS, ids=str)
 def test_a_sum_of_zeros_has_no_sign(tiles: LinearTiles) -> None:
     weight = LinearWeight(-torch.ones(FEATURES, 200), SumOrder(200, 64))
@@ -243,7 +255,7 @@ def test_with_memory_given_it_launches_and_does_nothing_else(
     [
         ({"x": torch.zeros(2, 8)}, r"x has shape \[2, 8\], expected \[rows, 200\]"),
         ({"x": torch.zeros(2, 400)[:, ::2]}, "x has shape .* contiguous"),
-        ({"x": torch.zeros(2, 200).half()}, "x is torch.float16"),
+        ({"x": torch.zeros(2, 200).double()}, "x is torch.float64"),
         ({"out": torch.zeros(2, 9)}, r"out has shape \[2, 9\]"),
         ({"out": torch.zeros(2, FEATURES).double()}, "out is torch.float64"),
         ({"workspace": torch.zeros(8)}, "workspace has 8 elements, expected 320"),

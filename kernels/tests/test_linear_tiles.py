@@ -25,6 +25,15 @@ def test_every_number_of_rows_has_tiles_that_fit(element_bytes: int) -> None:
             assert tiles.split == (rows <= 64 and order.segments > 1)
 
 
+def test_every_height_has_tiles_that_fit() -> None:
+    for order in (one for one in ORDERS if not one.pairwise):
+        for element_bytes, heights in ((2, (16, 32, 64, 128)), (4, (16, 32))):
+            for height in heights:
+                tiles = LinearTiles.of_height(height, order, element_bytes)
+                tiles.check(order, 151936, element_bytes)
+                assert (tiles.rows, tiles.split) == (height, False)
+
+
 def test_up_to_64_rows_the_weight_is_read_once() -> None:
     for rows in range(1, 65):
         assert LinearTiles.of(rows, ORDERS[0], 2).rows >= rows

@@ -96,9 +96,9 @@ def report(
 
     group, kv_heads, head_dim, window = shape
     tensors = ("query", "key_cache", "value_cache", "output")
-    types = dict.fromkeys(tensors, f"*{dtype}") | {"scale_log2": "fp32", "split_rows": "i32"}
+    types = dict.fromkeys(tensors, f"*{dtype}") | {"scale_log2": "fp32"}
     types |= dict.fromkeys(("partial", "partial_max", "partial_sum"), "*fp32")
-    integers = ("items", "row_position", "path_slots", "page_ids", "combined")
+    integers = ("items", "counts", "row_position", "path_slots", "page_ids", "combined")
     types |= dict.fromkeys(integers, "*i32")
     constants: dict[str, Any]
     if name == "combine":

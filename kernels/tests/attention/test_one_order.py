@@ -255,10 +255,13 @@ def combined_downwards(patch: pytest.MonkeyPatch) -> None:
     class Downwards:
         def __getitem__(self, grid: Any) -> Any:
             def launch(*arguments: Any, **constants: Any) -> None:
-                *before, combined, split_rows = arguments
-                combined = combined.clone()
-                combined[:, 1] += (combined[:, 2] - 1).clamp_min(0) * split_rows
-                right[grid](*before, combined, -split_rows, **constants)
+                *parts, _, combined, counts = arguments
+                for _, first, splits, _ in combined.tolist():
+                    slots = first + torch.arange(splits) * int(counts[1])
+                    for sums, width in zip(parts, (SHAPE.head_dim, 1, 1), strict=True):
+                        by_slot = sums.view(-1, SHAPE.heads * width)
+                        by_slot[slots] = by_slot[slots.flip(0)]
+                right[grid](*arguments, **constants)
 
             return launch
 

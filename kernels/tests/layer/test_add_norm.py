@@ -155,8 +155,19 @@ def test_ascending_sums_are_finished_by_the_product() -> None:
     weight = LinearWeight(values, SumOrder(200, 64))
     x = signs(3, 200, 3, torch.float32)
     assert linear_sums(x, weight).values.shape == (1, 3, FEATURES)
-    with pytest.raises(ValueError, match="tiles are split"):
-        linear_sums(x, weight, tiles=SPLIT)
+    residual, gain = drawn(rows=3)
+    with pytest.raises(ValueError, match="parts to be added ascending, expected pairwise"):
+        add_norm(residual, linear_sums(x, weight, tiles=SPLIT), gain, EPSILON, residual.clone())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_finished_product_has_the_bytes_of_one_sum(dtype: torch.dtype) -> None:
+    residual, weight = drawn()
+    product = torch.randn(ROWS, FEATURES, generator=torch.Generator().manual_seed(2)).to(dtype)
+    after = residual.clone()
+    normed = add_norm(after, product, weight, EPSILON, torch.empty_like(after))
+    expected = done(residual, PartialSums(product.float()[None]), weight)
+    assert equal_bytes((after, normed), expected)
 
 
 def test_the_reference_of_sums_has_the_shapes_of_the_kernel() -> None:
@@ -196,6 +207,7 @@ def test_one_kernel_serves_every_number_of_parts(monkeypatch: pytest.MonkeyPatch
         ({"residual": torch.zeros(2, 8).half()}, "residual is torch.float16"),
         ({"residual": torch.zeros(8, 2).T}, "residual is .* contiguous"),
         ({"delta": PartialSums(torch.zeros(1, 3, 8))}, r"delta has shape \[1, 3, 8\]"),
+        ({"delta": torch.zeros(3, 8)}, r"delta is .*\[3, 8\]"),
         ({"weight": torch.zeros(9)}, r"weight has shape \[9\]"),
         ({"out": torch.zeros(3, 8)}, r"out has shape \[3, 8\]"),
         ({"weight": torch.zeros(9)[1:]}, "weight does not begin at a multiple of 16 bytes"),
