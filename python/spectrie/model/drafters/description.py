@@ -1,0 +1,126 @@
+"""What a drafter is to the core: weights of its kind, its head, and the geometry of its attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.config.rope import RopeConfig
+from spectrie.model.decoder.packing import Product
+from spectrie.model.drafters.origin import Origin
+from spectrie.model.files.weights import Weights
+
+__all__ = ["CutHead", "Drafter", "DrafterKind", "Geometry", "LowRankHead", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The model that a drafter guesses for.
+
+    Attributes:
+        config: Its configuration.
+        head: Its LM head, [vocabulary, hidden].
+    """
+
+    config: ModelConfig
+    head: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class CutHead:
+    """A head for some of the target's tokens.
+
+    Attributes:
+        head: Product from the state to these tokens.
+        tokens: The target's id of each.
+        is_targets: Whether its rows are the target's, so that other tokens can be weighed when asked for.
+    """
+
+    head: Product
+    tokens: list[int]
+    is_targets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LowRankHead:
+    """A head of low rank that finds candidates among all tokens, which the target's head weighs exactly.
+
+    Attributes:
+        down: Product from the state to the rank.
+        up: Product from the rank to the target's tokens.
+    """
+
+    down: Product
+    up: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Attention of a drafter's layers.
+
+    Attributes:
+        windows: Per layer, keys a row sees; None for all.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    norm_epsilon: float
+    windows: list[int | None]
+    rope: RopeConfig
+
+    @property
+    def numbers_per_token(self) -> int:
+        """Keys and values that a token takes in all layers."""
+        width = -(-self.head_dim // 16) * 16
+        return 2 * len(self.windows) * self.kv_heads * width
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """A drafter that has been read.
+
+    Attributes:
+        kind: Such as `eagle3`.
+        weights: What the core packs, in the form of the kind.
+        vocabulary: Its head; None for the target's own.
+        geometry: Its attention.
+        taps: Parts of the target's rows that make a feature.
+        max_levels: Levels that it may be asked for in a step.
+        alive: Tensors that `weights` and `vocabulary` name by address.
+        origin: Where it comes from, if its files say so.
+    """
+
+    kind: str
+    weights: Any
+    vocabulary: CutHead | LowRankHead | None
+    geometry: Geometry
+    taps: int
+    max_levels: int
+    alive: list[torch.Tensor]
+    origin: Origin | None = None
+
+    @property
+    def named_tokens(self) -> int | None:
+        """Tokens that it can name; None for all of the target's."""
+        return len(self.vocabulary.tokens) if isinstance(self.vocabulary, CutHead) else None
+
+
+class DrafterKind(Protocol):
+    """Reads drafters of one kind; a module of this room is one."""
+
+    ARCHITECTURES: frozenset[str]
+    """Names in `config.json` that mean this kind."""
+
+    def read(
+        self, values: dict[str, Any], weights: Weights, target: Target, folder: Path
+    ) -> Drafter:
+        """Returns the drafter of a folder whose `config.json` holds `values`.
+
+        Raises:
+            ModelError: A field or a tensor is missing, unknown, or does not fit the target.
+        """
