@@ -1,0 +1,309 @@
+"""Steps of a model on one GPU: packed, launched, and waited for once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spectrie._core import DeviceShape, PackedSection, PackingError
+from spectrie.model.decoder.decoder import Decoder
+from spectrie.model.launch.graphs import Layers, StepGraphs
+from spectrie.model.launch.results import Sizes
+from spectrie.model.launch.ring import Pinned, Ring
+from spectrie.model.operators.gpu import GpuOperators
+from spectrie.model.plan import PlanArrays, StepResult
+from spectrie.model.step.device import Device
+from spectrie.model.step.input import StepInput, draw_rows
+from spectrie.model.step.packed import (
+    PackedStep,
+    add_counts,
+    count_words,
+    pack_plan,
+)
+from spectrie.model.step.scratch import Scratch
+from spectrie.model.step.wanted import Wanted
+from spectrie_kernels import take_drawn
+
+__all__ = ["Launched", "Launcher", "Pack"]
+
+_FIRST_WORDS = 1 << 14
+_DEVICE_WORDS = 1 << 21
+"""Packed steps up to this size have their place on the device, 8 MiB."""
+
+Pack = Callable[[int, int, int, int], PackedStep]
+"""Writes a plan into pinned memory, given heights of attention's tiles (split form, prompts), address and
+capacity in words; raises `PackingError` where that does not do."""
+
+
+class Launched:
+    """A step that the device computes."""
+
+    def __init__(
+        self,
+        pinned: Pinned,
+        packed: PackedStep,
+        sizes: Sizes,
+        vocabulary: int,
+        wanted: Wanted,
+        results: torch.Tensor,
+    ) -> None:
+        self._drawn = None if wanted is Wanted.LOGITS else results[: packed.samples]
+        self._pinned = pinned
+        self._packed = packed
+        self._sizes = sizes
+        self._vocabulary = vocabulary
+        self._wanted = wanted
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._pinned.done.is_reached
+
+    @property
+    def drawn(self) -> torch.Tensor | None:
+        """The token of each sample row, on the device and for the step launched next alone: int32 [S]. None
+        where logits were wanted."""
+        return self._drawn
+
+    def wait(self) -> StepResult:
+        """Waits for the device, without the GIL; returns what was wanted, in memory of the host."""
+        self._pinned.done.wait()
+        samples, tops = self._packed.samples, self._packed.tops
+        tokens, ids, probabilities = self._sizes.split(self._pinned.results)
+        with_logits = self._wanted is Wanted.LOGITS
+        elements = samples * self._vocabulary if with_logits else 0
+        logits = self._pinned.logits[:elements].view(torch.float32).view(-1, self._vocabulary)
+        # Copies, as the second next step writes to the same memory.
+        return StepResult(
+            logits,
+            ids.numpy()[:tops].copy(),
+            probabilities.numpy()[:tops].copy(),
+            None if with_logits else tokens.numpy()[:samples].copy(),
+        )
+
+
+class Launcher:
+    """The forward of a model on one GPU.
+
+    A step is written into pinned memory, copied to the device at once and computed there; tokens and
+    likeliest tokens come back in one copy, and the host waits for one event. Once `record` was called,
+    most steps are launches of recorded work: one for the layers, one for head and tokens. Others launch
+    the same kernels one by one.
+    """
+
+    def __init__(
+        self, decoder: Decoder, operators: GpuOperators, device: Device, *, max_rows: int
+    ) -> None:
+        """Takes a decoder of a whole model with its operators, their device, and rows of the largest
+        step."""
+        self._decoder = decoder
+        self._operators = operators
+        self._device = device
+        self._max_rows = max_rows
+        self._ring = Ring(device, _FIRST_WORDS)
+        self._scratch = Scratch(operators.device)
+        self._words = torch.zeros(_DEVICE_WORDS, dtype=torch.int32, device=operators.device)
+        shape = operators.shape
+        self._shape = DeviceShape(shape.group, shape.kv_heads, shape.windows, shape.vocabulary)
+        self._graphs: StepGraphs | None = None
+
+    @property
+    def shape(self) -> DeviceShape:
+        """What `Engine.pack` packs for."""
+        return self._shape
+
+    @property
+    def recorded_rows(self) -> tuple[int, ...]:
+        """Sizes of the steps whose layers are recorded, ascending."""
+        return () if self._graphs is None else self._graphs.buckets
+
+    @property
+    def starts_early(self) -> bool:
+        """Whether a step may take tokens that the step before it draws: nothing is compiled for it."""
+        return self._graphs is not None
+
+    def set_threads(self, threads: int) -> None:
+        """See `Decoder.set_threads`."""
+        self._decoder.set_threads(threads)
+
+    def record(self, report: Callable[[str], None]) -> None:
+        """Records the work of most steps; no step may be in flight.
+
+        Args:
+            report: Receives one line per stage.
+        """
+        graphs = StepGraphs(
+            self._decoder,
+            self._operators,
+            self._device,
+            max_rows=self._max_rows,
+            words=self._words,
+        )
+        graphs.record(report)
+        # Compiles it: a step without rows takes nothing.
+        device = self._device
+        device.launch(lambda: take_drawn(self._words, PackedSection.ROW_TOKEN, graphs.results))
+        device.wait()
+        self._graphs = graphs
+
+    def forward(self, plan: PlanArrays) -> StepResult:
+        """Computes the logits of the plan's sample rows and the likeliest tokens of its top rows.
+
+        Raises:
+            ValueError: The plan is inconsistent.
+        """
+        return self.launch(plan, Wanted.LOGITS).wait()
+
+    def launch(
+        self,
+        plan: PlanArrays,
+        wanted: Wanted,
+        pack: Pack | None = None,
+        behind: Launched | None = None,
+    ) -> Launched:
+        """Launches a step behind those launched before; at most one of them may not be waited for yet.
+
+        Args:
+            plan: The step.
+            wanted: What to compute at its sample rows.
+            pack: Packs the plan; None packs what a plan built by hand has.
+            behind: The step launched last, where rows stand for tokens that it draws: -2 - i for that of
+                its sample row i. A row becomes padding where nothing could be drawn.
+
+        Raises:
+            ValueError: The plan is inconsistent, or the step before it draws no tokens.
+        """
+        drawn = None if behind is None else behind.drawn
+        if behind is not None and drawn is None:
+            raise ValueError("the step before gives logits: its tokens are not on the device")
+        operators, graphs, device = self._operators, self._graphs, self._device
+        pinned = self._ring.take()
+        widest = int(np.max(plan.request_row_count, initial=1))
+        layers = graphs.layers(len(plan.row_token), widest) if graphs is not None else None
+        heights = operators.heights(widest) if layers is None else layers.heights
+        packed = self._packed(plan, pinned, heights, pack)
+        if wanted is Wanted.DRAWN and not packed.is_drawn:
+            wanted = Wanted.LOGITS
+        num_words = add_counts(pinned.words.numpy(), packed, operators.shape)
+        has_place = num_words <= self._words.numel()
+        if layers is not None and not (has_place and layers.room.holds(packed)):
+            layers = None
+        words = self._words[:num_words]
+        if not has_place:
+            words = torch.empty(num_words, dtype=torch.int32, device=operators.device)
+        device.copy(words, pinned.words[:num_words])
+        if drawn is not None:
+            tokens = drawn
+            device.launch(lambda: take_drawn(words, PackedSection.ROW_TOKEN, tokens))
+        step = _Step(words, packed, heights, pinned, wanted)
+        if graphs is None or layers is None:
+            sizes = step.sizes
+            results = self._room_for(step, sizes)
+            device.launch(lambda: self._compute(step, results))
+        else:
+            sizes, results = self._launch_recorded(step, graphs, layers)
+        device.copy(pinned.results[: sizes.words], results)
+        pinned.done.record()
+        return Launched(pinned, packed, sizes, operators.shape.vocabulary, wanted, results)
+
+    def _launch_recorded(
+        self, step: _Step, graphs: StepGraphs, layers: Layers
+    ) -> tuple[Sizes, torch.Tensor]:
+        """Launches a step whose layers are recorded; returns where its results are."""
+        device, packed = self._device, step.packed
+        layers.work.launch()
+        head = graphs.head(packed, step.wanted) if packed.samples else None
+        if head is not None:
+            self._room_for(step, head.sizes)
+            head.work.launch()
+            return head.sizes, graphs.results[: head.sizes.words]
+        results = self._room_for(step, step.sizes)
+        if packed.samples or packed.tops:
+            device.launch(lambda: self._read(step, graphs.normed[: packed.rows], results))
+        return step.sizes, results
+
+    def _room_for(self, step: _Step, sizes: Sizes) -> torch.Tensor:
+        """Makes room in pinned memory; returns as much on the device, for work that is not recorded."""
+        pinned = step.pinned
+        pinned.results = self._ring.grown(pinned.results, sizes.words)
+        if step.wanted is Wanted.LOGITS:
+            elements = sizes.samples * self._operators.shape.vocabulary
+            pinned.logits = self._ring.grown(pinned.logits, elements)
+        return self._scratch.empty("results", (sizes.words,), torch.int32)
+
+    def _packed(
+        self, plan: PlanArrays, pinned: Pinned, heights: tuple[int, int], pack: Pack | None
+    ) -> PackedStep:
+        """Writes the plan to pinned memory, which grows as needed."""
+
+        shape = self._operators.shape
+        counts = count_words(shape)
+
+        def written() -> PackedStep:
+            capacity = pinned.words.numel() - counts
+            if pack is None:
+                target: NDArray[Any] = pinned.words.numpy()
+                return pack_plan(plan, shape, *heights, target[:capacity])
+            return pack(*heights, pinned.words.data_ptr(), capacity)
+
+        try:
+            return written()
+        except PackingError as error:
+            pinned.words = self._ring.grown(pinned.words, error.needed_words + counts)
+            return written()
+
+    @torch.inference_mode()
+    def _compute(self, step: _Step, results: torch.Tensor) -> None:
+        """Launches one kernel after the other."""
+        operators = self._operators
+        whole = StepInput.of(step.words, step.packed, operators.shape, step.heights)
+        operators.begin_step(whole, self._scratch)
+        self._read(step, self._decoder.layers(), results)
+
+    @torch.inference_mode()
+    def _read(self, step: _Step, x: torch.Tensor, results: torch.Tensor) -> None:
+        """Launches head, tokens and likeliest tokens, given what the layers left."""
+        operators, packed = self._operators, step.packed
+        operators.scratch = self._scratch
+        tokens, ids, probabilities = step.sizes.split(results)
+        if packed.samples:
+            logits = self._decoder.head(x, step.section(PackedSection.SAMPLE_ROWS))
+            if step.wanted is Wanted.LOGITS:
+                bits = logits.view(-1).view(torch.int32)
+                self._device.copy(step.pinned.logits[: bits.numel()], bits)
+            elif step.wanted is Wanted.LIKELIEST:
+                operators.likeliest(logits, tokens)
+            else:
+                draws = draw_rows(step.section, operators.shape, packed.cuts)
+                operators.draw(logits, draws, tokens)
+        if packed.tops:
+            # All sample rows, and possibly rows of prompts.
+            if packed.tops > packed.samples:
+                logits = self._decoder.head(x, step.section(PackedSection.TOP_ROWS))
+            operators.top_k(logits, ids, probabilities)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A packed step on its way."""
+
+    words: torch.Tensor
+    packed: PackedStep
+    heights: tuple[int, int]
+    pinned: Pinned
+    wanted: Wanted
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of results without rows that stand for none."""
+        return Sizes(self.packed.samples, self.packed.tops)
+
+    def section(self, which: PackedSection) -> torch.Tensor:
+        """A section's words on the device."""
+        begin, length = self.packed.section(which)
+        return self.words[begin : begin + length]

@@ -1,0 +1,58 @@
+"""Pinned memory through which steps and their results travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from spectrie.model.step.device import Device, Event
+
+__all__ = ["Pinned", "Ring"]
+
+_PIECES = 2
+_MUCH_WORDS = 1 << 22
+
+
+@dataclass(slots=True)
+class Pinned:
+    """The pinned memory of one step.
+
+    Attributes:
+        words: int32, the packed step.
+        results: int32, tokens and likeliest tokens.
+        logits: int32, the bits of logits.
+        done: Comes when the device has read and written all of it.
+    """
+
+    words: torch.Tensor
+    results: torch.Tensor
+    logits: torch.Tensor
+    done: Event = field(repr=False)
+
+
+class Ring:
+    """Pieces of memory in turn: while the device works on one step, the host writes the next."""
+
+    def __init__(self, device: Device, words: int) -> None:
+        """Allocates pieces for packed steps of `words` words, and of a few results."""
+        self._device = device
+        self._pieces = [
+            Pinned(device.pinned(words), device.pinned(0), device.pinned(0), device.event())
+            for _ in range(_PIECES)
+        ]
+        self._next = 0
+
+    def take(self) -> Pinned:
+        """Returns the piece that was taken longest ago; waits for the device to be done with it."""
+        pinned = self._pieces[self._next]
+        self._next = (self._next + 1) % len(self._pieces)
+        pinned.done.wait()
+        return pinned
+
+    def grown(self, memory: torch.Tensor, words: int) -> torch.Tensor:
+        """Returns `memory` of the piece in hand if it has `words` words, else new memory: of twice as
+        many, unless that is much."""
+        if memory.numel() >= words:
+            return memory
+        return self._device.pinned(max(words, min(2 * words, _MUCH_WORDS)))
