@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from spectrie import _core
 from spectrie.model.config.model_config import ModelConfig
@@ -21,6 +19,7 @@ from spectrie.model.decoder.layout import (
     ProductLayout,
     layer_layout,
 )
+from spectrie.model.decoder.packing import Dense, Layer, Mixture, Product, Tensor, Vector, address
 from spectrie.model.decoder.sizing import CacheSize
 from spectrie.model.files.weights import Weights
 from spectrie.model.parallel import Partition, Share, Split
@@ -31,42 +30,6 @@ __all__ = ["CpuDecoder", "CpuWeights"]
 _LAYERS_TOGETHER = 8
 """Layers packed in one call: enough to occupy every thread, few enough to report progress. One layer
 with experts is enough."""
-
-_Tensor = tuple[int, str, int]
-_Vector = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """Input of the core's packing: addresses, dtypes and sizes of stacked matrices, and their bias."""
-
-    parts: list[_Tensor]
-    bias: _Vector | None
-    in_features: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Dense:
-    gate_up: _Product
-    down: _Product
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixture:
-    router: _Product
-    experts: list[_Dense]
-    chosen: int
-    normalised: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    attention_norm: _Vector
-    qkv: _Product
-    output: _Product
-    mlp_norm: _Vector
-    mlp: _Dense | _Mixture
-
 
 _Settings = tuple[bool, int | None, list[float] | None, list[float] | None]
 """Rotation, window, query norm and key norm of one layer."""
@@ -118,7 +81,7 @@ class CpuWeights:
         self.core.set_ends(
             embedding=None if shared else reader.tensor(EMBEDDING, shape),
             final_norm=_vector(weights, FINAL_NORM, config.hidden_size),
-            head=_Product([head], None, config.hidden_size),
+            head=Product([head], None, config.hidden_size),
         )
 
 
@@ -240,14 +203,10 @@ class _Reader:
         self._split = split
         self._alive: list[torch.Tensor] = []
 
-    def tensor(self, name: str, shape: tuple[int, ...], rows: slice = slice(None)) -> _Tensor:
-        tensor = self._weights.take(name, shape)[rows].contiguous()
-        if tensor.data_ptr() % tensor.itemsize:
-            tensor = tensor.clone()
-        self._alive.append(tensor)
-        return tensor.data_ptr(), str(tensor.dtype).removeprefix("torch."), tensor.numel()
+    def tensor(self, name: str, shape: tuple[int, ...], rows: slice = slice(None)) -> Tensor:
+        return address(self._weights.take(name, shape)[rows], self._alive)
 
-    def product(self, layout: ProductLayout) -> _Product:
+    def product(self, layout: ProductLayout) -> Product:
         parts = [
             self.tensor(
                 f"{part.name}.weight", (part.rows.total, layout.in_features), part.rows.columns
@@ -261,11 +220,11 @@ class _Reader:
                 for part in layout.parts
             ]
             bias = np.concatenate(biases)
-        return _Product(parts, bias, layout.in_features)
+        return Product(parts, bias, layout.in_features)
 
-    def layer(self, config: ModelConfig, index: int) -> _Layer:
+    def layer(self, config: ModelConfig, index: int) -> Layer:
         layout = layer_layout(config, index, self._split)
-        return _Layer(
+        return Layer(
             attention_norm=_vector(self._weights, layout.attention_norm, config.hidden_size),
             qkv=self.product(layout.qkv),
             output=self.product(layout.output),
@@ -273,22 +232,22 @@ class _Reader:
             mlp=self.mlp(layout.mlp),
         )
 
-    def mlp(self, layout: DenseLayout | MixtureLayout) -> _Dense | _Mixture:
+    def mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
         if isinstance(layout, DenseLayout):
             return self.dense(layout)
-        return _Mixture(
+        return Mixture(
             router=self.product(layout.router),
             experts=[self.dense(expert) for expert in layout.experts],
             chosen=layout.num_chosen,
             normalised=layout.normalised,
         )
 
-    def dense(self, layout: DenseLayout) -> _Dense:
-        return _Dense(self.product(layout.gate_up), self.product(layout.down))
+    def dense(self, layout: DenseLayout) -> Dense:
+        return Dense(self.product(layout.gate_up), self.product(layout.down))
 
 
-def _vector(weights: Weights, name: str, width: int) -> _Vector:
-    values: _Vector = weights.take(name, (width,)).float().numpy()
+def _vector(weights: Weights, name: str, width: int) -> Vector:
+    values: Vector = weights.take(name, (width,)).float().numpy()
     return values
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch.nn import functional
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.layout import (
@@ -18,13 +18,21 @@ from spectrie.model.decoder.layout import (
     ProductLayout,
     layer_layout,
 )
-from spectrie.model.decoder.linear import ExactLinear, ExactSums, Linear, Product
+from spectrie.model.decoder.linear import (
+    ExactLinear,
+    ExactScores,
+    ExactSums,
+    ExpertLinear,
+    Linear,
+    Product,
+)
 from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import TOP_K, Delta, Operators
 from spectrie.model.parallel import Partition, Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
-from spectrie_kernels import LinearWeight, PartialSums, SumOrder
+from spectrie.model.step.scratch import Scratch
+from spectrie_kernels import ExpertWeight, LinearWeight, PartialSums, SumOrder
 
 __all__ = ["Decoder", "DecoderWeights"]
 
@@ -35,7 +43,7 @@ class Layer:
 
     attention_norm: torch.Tensor
     qkv: Product
-    output: Callable[[torch.Tensor], Delta]
+    output: Callable[[torch.Tensor, Scratch], Delta]
     mlp_norm: torch.Tensor
     mlp: Dense[Delta] | Mixture
 
@@ -69,11 +77,11 @@ class DecoderWeights:
             dtype: Number format of the products.
             device: Where the tensors go.
             split: One rank's part; None for the whole.
-            exact: Whether each product adds in one order, whatever the rows; only of a whole model
-                without a mixture of experts.
+            exact: Whether each product adds in one order, whatever the rows; only of a whole model.
+                Those of a mixture's experts always do.
 
         Raises:
-            ValueError: `exact` of a part, or of a mixture.
+            ValueError: `exact` of a part.
             ModelError: A tensor is missing or has another shape.
         """
         self._weights = weights
@@ -81,8 +89,8 @@ class DecoderWeights:
         self._device = device
         self._split = split
         self._exact = exact
-        if exact and (split is not None or config.mixture is not None):
-            raise ValueError("exact products of one rank's part, or of a mixture of experts")
+        if exact and split is not None:
+            raise ValueError("exact products of one rank's part")
         self.layers = tuple(self._layer(config, index) for index in range(config.num_layers))
         self.head_norms = tuple(
             self._head_norms(config, index) for index in range(config.num_layers)
@@ -94,7 +102,7 @@ class DecoderWeights:
             head = weights.take(HEAD, shape).to(device, dtype)
         self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
         head = head if split is None else head[split.vocabulary.columns]
-        self.head = self._product(head, None, torch.float32)
+        self.head = self._product("head", head, None, torch.float32)
 
     def _norm(self, name: str, width: int) -> torch.Tensor:
         return self._weights.take(name, (width,)).float().clone().to(self._device)
@@ -117,45 +125,64 @@ class DecoderWeights:
         return stacked("weight", layout.in_features), bias
 
     def _product(
-        self, weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype
+        self, name: str, weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype
     ) -> Product:
         """Returns a product; exact ones give `dtype`, others the weight's."""
         if not self._exact:
-            return Linear(weight, bias)
-        return ExactLinear(LinearWeight(weight, SumOrder.of(*weight.shape), bias), dtype)
+            return Linear(name, weight, bias)
+        return ExactLinear(name, LinearWeight(weight, SumOrder.of(*weight.shape), bias), dtype)
 
-    def _linear(self, layout: ProductLayout) -> Product:
-        return self._product(*self._stacked(layout), self._dtype)
+    def _linear(self, name: str, layout: ProductLayout) -> Product:
+        return self._product(name, *self._stacked(layout), self._dtype)
 
-    def _row_parallel(self, layout: ProductLayout) -> Callable[[torch.Tensor], Delta]:
+    def _row_parallel(
+        self, name: str, layout: ProductLayout
+    ) -> Callable[[torch.Tensor, Scratch], Delta]:
         """Returns an output or down projection, which the residual stream takes."""
         weight, bias = self._stacked(layout)
         if not self._exact:
-            return Linear(weight, bias)
-        return ExactSums(LinearWeight(weight, SumOrder.of(*weight.shape, row_parallel=True), bias))
+            return Linear(name, weight, bias)
+        order = SumOrder.of(*weight.shape, row_parallel=True)
+        return ExactSums(name, LinearWeight(weight, order, bias))
 
     def _layer(self, config: ModelConfig, index: int) -> Layer:
         layout = layer_layout(config, index, self._split)
         return Layer(
             attention_norm=self._norm(layout.attention_norm, config.hidden_size),
-            qkv=self._linear(layout.qkv),
-            output=self._row_parallel(layout.output),
+            qkv=self._linear("qkv", layout.qkv),
+            output=self._row_parallel("output", layout.output),
             mlp_norm=self._norm(layout.mlp_norm, config.hidden_size),
             mlp=self._mlp(layout.mlp),
         )
 
     def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense[Delta] | Mixture:
         if isinstance(layout, DenseLayout):
-            return Dense(self._linear(layout.gate_up), self._row_parallel(layout.down))
+            return Dense(
+                self._linear("gate_up", layout.gate_up), self._row_parallel("down", layout.down)
+            )
+        router, _ = self._stacked(layout.router, torch.float32)
         return Mixture(
-            router=Linear(*self._stacked(layout.router, torch.float32)),
-            experts=tuple(self._expert(expert) for expert in layout.experts),
+            router=ExactScores("scores", LinearWeight(router, SumOrder.of(*router.shape))),
+            gate_up=self._experts("gate_up", layout, [one.gate_up for one in layout.experts]),
+            down=self._experts("down", layout, [one.down for one in layout.experts]),
             num_chosen=layout.num_chosen,
             normalised=layout.normalised,
         )
 
-    def _expert(self, layout: DenseLayout) -> Dense[torch.Tensor]:
-        return Dense(self._linear(layout.gate_up), self._linear(layout.down))
+    def _experts(
+        self, name: str, layout: MixtureLayout, products: list[ProductLayout]
+    ) -> ExpertLinear:
+        """Returns the products of all experts that are called `name`."""
+        first, chosen = products[0], layout.num_chosen
+        own = sum(part.rows.count for part in first.parts)
+        # One at a time: together they are most of the model.
+        shape = (len(products), own, first.in_features)
+        values = torch.empty(shape, dtype=self._dtype, device=self._device)
+        for matrix, product in zip(values, products, strict=True):
+            matrix.copy_(self._stacked(product)[0])
+        whole = sum(part.rows.total for part in first.parts)
+        order = ExpertWeight.order_of(whole, first.in_features, chosen)
+        return ExpertLinear(name, ExpertWeight(values, order), chosen)
 
     def _head_norms(
         self, config: ModelConfig, index: int
@@ -190,6 +217,11 @@ class Decoder:
         self._operators = operators
         self._partition = partition
 
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return int(self._weights.embedding.shape[1])
+
     def set_threads(self, threads: int) -> None:
         """Sets the number of CPU threads, process-wide."""
         torch.set_num_threads(threads)
@@ -201,18 +233,36 @@ class Decoder:
         Raises:
             ValueError: The plan is inconsistent, or exceeds the cache or the vocabulary.
         """
+        self._operators.begin(plan)
+        return self._read(plan, self.layers())
+
+    def layers(self) -> torch.Tensor:
+        """Computes the rows that the operators began with: [rows, hidden], as the head takes it."""
         weights, operators, whole = self._weights, self._operators, self._whole
-        operators.begin(plan)
-        tokens = torch.as_tensor(plan.row_token).to(weights.embedding.device)
-        residual = functional.embedding(tokens, weights.embedding).float()
+        scratch = operators.scratch
+        residual = operators.embed(weights.embedding)
         delta: Delta | None = None
         for index, layer in enumerate(weights.layers):
             x = operators.add_norm(residual, delta, layer.attention_norm)
-            attended = whole(operators.attend(index, layer.qkv(x)), "attended")
-            delta = self._whole_delta(layer.output(attended))
+            attended = whole(operators.attend(index, layer.qkv(x, scratch)), "attended")
+            delta = self._whole_delta(layer.output(attended, scratch))
             x = operators.add_norm(residual, delta, layer.mlp_norm)
             delta = self._whole_delta(layer.mlp(x, operators, whole))
-        return self._read(plan, operators.add_norm(residual, delta, weights.final_norm))
+        return operators.add_norm(residual, delta, weights.final_norm)
+
+    def head(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Returns the logits of some rows of `layers`: float32 [chosen, vocabulary].
+
+        Args:
+            x: [rows, hidden].
+            rows: int32 [chosen], on the device.
+        """
+        operators = self._operators
+        part = self._weights.head(operators.gather(x, rows), operators.scratch)
+        logits = self._whole(part, "vocabulary")
+        if logits.dtype == torch.float32:
+            return logits
+        return operators.scratch.empty("logits", logits.shape, torch.float32).copy_(logits)
 
     def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
         """Returns all columns of a product of which this rank may hold some; `what` is its name in
@@ -229,13 +279,13 @@ class Decoder:
     def _read(self, plan: PlanArrays, x: torch.Tensor) -> StepResult:
         """Computes the logits of the rows that the plan requests."""
         with_top = len(plan.top_rows) > 0
-        sample = torch.as_tensor(plan.sample_rows).long()
-        rows = torch.as_tensor(plan.top_rows).long() if with_top else sample
-        logits = self._whole(self._weights.head(x[rows.to(x.device)]), "vocabulary").float()
-        ids = torch.empty(0, TOP_K, dtype=torch.int32, device=x.device)
-        probabilities = torch.empty(0, TOP_K, device=x.device)
+        rows = np.asarray(plan.top_rows if with_top else plan.sample_rows)
+        logits = self.head(x, torch.as_tensor(rows, dtype=torch.int32).to(x.device))
+        ids = torch.empty(len(plan.top_rows), TOP_K, dtype=torch.int32, device=x.device)
+        probabilities = torch.empty(len(plan.top_rows), TOP_K, device=x.device)
         if with_top:
-            ids, probabilities = self._operators.top_k(logits)
-        if len(rows) > len(sample):
-            logits = logits[torch.isin(rows, sample).to(x.device)]
+            self._operators.top_k(logits, ids, probabilities)
+        if len(rows) > len(plan.sample_rows):
+            chosen = torch.from_numpy(np.searchsorted(rows, plan.sample_rows))
+            logits = logits[chosen.to(x.device)]
         return StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())

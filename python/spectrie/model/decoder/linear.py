@@ -6,26 +6,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
 import spectrie_kernels
-from spectrie_kernels import LinearWeight, PartialSums
+from spectrie.model.step.scratch import Scratch
+from spectrie_kernels import (
+    ExpertWeight,
+    ExpertWork,
+    LinearTiles,
+    LinearWeight,
+    PartialSums,
+    linear_sums_shape,
+    linear_workspace,
+)
 
-__all__ = ["ExactLinear", "ExactSums", "Linear", "Product"]
+__all__ = ["ExactLinear", "ExactScores", "ExactSums", "ExpertLinear", "Linear", "Product"]
 
-Product = Callable[[torch.Tensor], torch.Tensor]
+Product = Callable[[torch.Tensor, Scratch], torch.Tensor]
 """[rows, in] to [rows, out]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A product `x @ weight.T + bias`: [rows, in] to [rows, out]; rows may change one another's bits."""
+    """A product `x @ weight.T + bias`: [rows, in] to [rows, out]; rows may change one another's bits.
 
+    Attributes:
+        name: What its result is called in the scratch.
+        weight: [out, in].
+        bias: [out], or None.
+    """
+
+    name: str
     weight: torch.Tensor
     bias: torch.Tensor | None
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.linear(x, self.weight, self.bias)
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> torch.Tensor:
+        out = scratch.empty(self.name, (x.shape[0], self.weight.shape[0]), x.dtype)
+        if self.bias is None:
+            return torch.mm(x, self.weight.t(), out=out)
+        return torch.addmm(self.bias, x, self.weight.t(), out=out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +51,85 @@ class ExactLinear:
     """The product of `Linear`, in which a row's bits depend on that row alone.
 
     Attributes:
+        name: What its result is called in the scratch.
         weight: The matrix with its order and bias.
         dtype: Of the result: that of the weight, or float32.
     """
 
+    name: str
     weight: LinearWeight
     dtype: torch.dtype
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        out = x.new_empty((x.shape[0], self.weight.out_features), dtype=self.dtype)
-        return spectrie_kernels.linear(x.contiguous(), self.weight, out)
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> torch.Tensor:
+        out = scratch.empty(self.name, (x.shape[0], self.weight.out_features), self.dtype)
+        workspace = scratch.empty(
+            "segments", (linear_workspace(x.shape[0], self.weight),), torch.float32
+        )
+        return spectrie_kernels.linear(x.contiguous(), self.weight, out, workspace=workspace)
 
 
 @dataclass(frozen=True, slots=True)
 class ExactSums:
     """`ExactLinear` for the residual stream: `add_norm` finishes its sums, in float32."""
 
+    name: str
     weight: LinearWeight
 
-    def __call__(self, x: torch.Tensor) -> PartialSums:
-        return spectrie_kernels.linear_sums(x.contiguous(), self.weight)
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> PartialSums:
+        shape = linear_sums_shape(x.shape[0], self.weight)
+        out = scratch.empty(self.name, shape, torch.float32)
+        return spectrie_kernels.linear_sums(x.contiguous(), self.weight, out)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactScores:
+    """`ExactLinear` for scores of experts, in float32: `Operators.choose` finishes its sums."""
+
+    name: str
+    weight: LinearWeight
+
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> PartialSums:
+        rows, values = x.shape[0], self.weight.values
+        tiles = LinearTiles.of(rows, self.weight.order, values.element_size())
+        shape = linear_sums_shape(rows, self.weight, tiles)
+        out = scratch.empty(self.name, shape, torch.float32)
+        return spectrie_kernels.linear_sums(x.contiguous(), self.weight, out, tiles=tiles)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertLinear:
+    """The products of rows with the experts that they chose, each like `ExactLinear`.
+
+    Attributes:
+        name: What their results are called in the scratch.
+        weight: Of all experts, or a rank's outputs of them.
+        num_chosen: Experts of a row.
+    """
+
+    name: str
+    weight: ExpertWeight
+    num_chosen: int
+
+    def work(self, ids: torch.Tensor, scratch: Scratch) -> ExpertWork:
+        """Returns which rows each expert computes.
+
+        Args:
+            ids: int32 [rows, chosen]: the experts of each row.
+            scratch: Where it goes.
+        """
+        rows, experts = ids.shape[0], self.weight.num_experts
+        words = ExpertWork.words(rows, experts, self.num_chosen)
+        work = ExpertWork.within(
+            scratch.empty("expert work", (words,), torch.int32),
+            rows=rows,
+            num_experts=experts,
+            num_chosen=self.num_chosen,
+            element_bytes=self.weight.values.element_size(),
+        )
+        return spectrie_kernels.group_choices(ids, work)
+
+    def __call__(self, x: torch.Tensor, work: ExpertWork, scratch: Scratch) -> torch.Tensor:
+        """[rows, in], or [rows * chosen, in], to [rows * chosen, out]: a row's results side by side."""
+        shape = (work.choices.shape[0], self.weight.out_features)
+        out = scratch.empty(self.name, shape, x.dtype)
+        return spectrie_kernels.expert_linear(x.contiguous(), self.weight, work, out)

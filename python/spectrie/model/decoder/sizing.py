@@ -1,4 +1,4 @@
-"""The size of the key-value cache."""
+"""The size of the key-value cache, and of the largest forward."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from dataclasses import dataclass
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model.config.model_config import ModelConfig
 
-__all__ = ["CacheSize", "size_cache"]
+__all__ = ["BATCH_ROWS", "GPU_BATCH_ROWS", "CacheSize", "size_cache"]
+
+BATCH_ROWS = 512
+"""Most rows of a forward, by default."""
+GPU_BATCH_ROWS = 4096
+"""The same on a GPU, which multiplies at its full rate from a few thousand rows on."""
 
 # Of the memory that is free after loading, what the cache takes by default; the rest is for draft
 # memory, activations and everybody else.
 _SHARE = 0.4
 # One worker has no use for more full contexts than this.
 _MAX_CONTEXTS = 32
+# A GPU's memory is for nothing else. What is left of it is at least what `_work_bytes` says.
+_GPU_SHARE = 0.9
+_GPU_MAX_CONTEXTS = 256
+# Captured graphs of a step, and what their launches keep; of a small GPU at most an eighth.
+_GRAPH_BYTES = 1 << 30
+# Logits of a step's rows, and the sampler's scores beside them.
+_LOGIT_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,9 @@ def size_cache(
     memory_bytes: int | None,
     max_context: int | None,
     available_bytes: int,
+    on_gpu: bool = False,
+    batch_rows: int = GPU_BATCH_ROWS,
+    extra_page_bytes: int = 0,
 ) -> CacheSize:
     """Returns the cache's size, from the options or the available memory.
 
@@ -42,10 +57,14 @@ def size_cache(
         itemsize: Bytes of a cached number.
         page_size: Slots of a page.
         num_pages: Pages; takes precedence over `memory_bytes`.
-        memory_bytes: Size in bytes; by default 40 % of `available_bytes`, at most 32 full contexts.
+        memory_bytes: Size in bytes; by default 40 % of `available_bytes`, at most 32 full contexts; on
+            a GPU 90 % of what graphs leave, or what the largest forward does not need, at most 256.
         max_context: Maximum prompt plus answer, in tokens; by default the model's limit, or what fits
             the cache.
-        available_bytes: Available memory.
+        available_bytes: Available memory, once the weights are loaded.
+        on_gpu: Whether that is a GPU's.
+        batch_rows: Most rows of a forward.
+        extra_page_bytes: What a page takes besides the model's keys and values.
 
     Raises:
         ConfigError: A limit is out of range, or the cache is too small for it.
@@ -57,13 +76,19 @@ def size_cache(
         )
     width = -(-config.head_dim // 16) * 16
     page_bytes = 2 * config.num_layers * config.num_kv_heads * width * itemsize * page_size
+    page_bytes += extra_page_bytes
     context = max_context or config.max_context
     if num_pages is None:
-        limit = int(available_bytes * _SHARE) if memory_bytes is None else memory_bytes
+        limit = memory_bytes
+        if limit is None and on_gpu:
+            limit = _free_on_gpu(available_bytes, _work_bytes(config, itemsize, batch_rows))
+        elif limit is None:
+            limit = int(available_bytes * _SHARE)
         pages_per_context = -(-context // page_size)
         num_pages = limit // page_bytes
         if memory_bytes is None:
-            num_pages = min(num_pages, _MAX_CONTEXTS * pages_per_context)
+            contexts = _GPU_MAX_CONTEXTS if on_gpu else _MAX_CONTEXTS
+            num_pages = min(num_pages, contexts * pages_per_context)
     if num_pages < 1:
         needed = f"one page takes {page_bytes} bytes"
         if memory_bytes is not None:
@@ -75,3 +100,23 @@ def size_cache(
             f"expected at least max_context, {max_context}"
         )
     return CacheSize(num_pages, num_pages * page_bytes, min(context, num_pages * page_size))
+
+
+def _free_on_gpu(available_bytes: int, work_bytes: int) -> int:
+    """Returns the bytes of a GPU that the cache takes by default."""
+    left = available_bytes - min(_GRAPH_BYTES, available_bytes // 8)
+    return max(0, min(int(left * _GPU_SHARE), left - work_bytes))
+
+
+def _work_bytes(config: ModelConfig, itemsize: int, rows: int) -> int:
+    """Returns the memory that results of a forward of so many rows take on a GPU."""
+    inner = 3 * config.intermediate_size
+    if mixture := config.mixture:
+        # Every choice of a row has gate and up, one of both, and then a result.
+        chosen, width = mixture.num_chosen, mixture.intermediate_size
+        inner = max(inner, chosen * (3 * width), chosen * (width + config.hidden_size))
+    heads = 2 * (config.num_heads + config.num_kv_heads) * config.head_dim
+    # The stream and what is added to it are float32; gate and up become one.
+    stream = config.hidden_size * (4 + 4 + itemsize)
+    logits = min(rows, _LOGIT_ROWS) * config.vocabulary_size * 4
+    return rows * (stream + (heads + inner) * itemsize) + 2 * logits

@@ -10,6 +10,7 @@ import torch
 from spectrie import _core
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.plan import PlanArrays
+from spectrie.model.step.scratch import Scratch
 from spectrie_kernels import PartialSums
 
 __all__ = ["TOP_K", "Delta", "OperatorSettings", "Operators"]
@@ -50,7 +51,12 @@ class Operators(ABC):
     """Everything in a decoder except its matrix products; owns the key-value cache.
 
     Tensors are contiguous; `rows` are those of the batch.
+
+    Attributes:
+        scratch: Where results go, those of the products too.
     """
+
+    scratch: Scratch
 
     @abstractmethod
     def begin(self, plan: PlanArrays) -> None:
@@ -61,6 +67,11 @@ class Operators(ABC):
         """
 
     @abstractmethod
+    def embed(self, table: torch.Tensor) -> torch.Tensor:
+        """Returns the rows of `table` [vocabulary, hidden] of the batch's tokens: float32 [rows,
+        hidden], to which `add_norm` adds."""
+
+    @abstractmethod
     def add_norm(
         self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
     ) -> torch.Tensor:
@@ -68,8 +79,8 @@ class Operators(ABC):
 
         Args:
             residual: float32 [rows, hidden].
-            delta: [rows, hidden] in the model's dtype, or sums of [parts, rows, hidden]; None adds
-                nothing.
+            delta: [rows, hidden] in the model's dtype or float32, or sums of [parts, rows, hidden]; None
+                adds nothing.
             weight: float32 [hidden].
         """
 
@@ -90,15 +101,46 @@ class Operators(ABC):
         """Returns `silu(gate) * up` of [rows, 2 * intermediate], gate first."""
 
     @abstractmethod
-    def top_k(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns the likeliest tokens of each row, likeliest first, and their probabilities.
+    def choose(
+        self, scores: Delta, num_chosen: int, normalised: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Chooses the experts of the highest scores of each row, of equal ones the lowest.
+
+        Args:
+            scores: float32 [rows, experts], or sums of that.
+            num_chosen: Experts of a row.
+            normalised: Whether a row's shares are scaled to a sum of 1.
+
+        Returns:
+            Experts, int32 [rows, num_chosen], the highest score first, and their shares of the softmax,
+            float32. A row that stands for none chooses -1.
+        """
+
+    @abstractmethod
+    def add_experts(
+        self, results: torch.Tensor, ids: torch.Tensor, shares: torch.Tensor
+    ) -> torch.Tensor:
+        """Returns the sum of each row's results times their shares: float32 [rows, features].
+
+        Args:
+            results: [rows * num_chosen, features].
+            ids: As `choose` gives them; results of negative ones count nothing.
+            shares: As `choose` gives them.
+        """
+
+    @abstractmethod
+    def gather(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Returns rows of `x` [rows, hidden], given int32 [chosen] on its device."""
+
+    @abstractmethod
+    def top_k(self, logits: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor) -> None:
+        """Writes the likeliest tokens of each row, likeliest first, and their probabilities.
 
         Probabilities are those of the plain softmax. NaN is skipped. Ids are -1 and probabilities 0
         for a row without a finite maximum, or without further tokens above minus infinity.
 
         Args:
             logits: float32 [rows, vocabulary].
-
-        Returns:
-            int32 and float32 [rows, TOP_K]; the caller owns both tensors.
+            ids: int32 [rows, TOP_K], written.
+            probabilities: float32 [rows, TOP_K], written.
         """

@@ -1,4 +1,4 @@
-"""Operators on a GPU: attention by the Triton kernels, the rest in torch.
+"""Operators on a GPU: the kernels of `spectrie_kernels`, whose rows do not depend on one another.
 
 Tested on CPU tensors, for which the kernels use their torch form; it has not run on a GPU yet.
 """
@@ -8,59 +8,184 @@ from __future__ import annotations
 import torch
 
 import spectrie_kernels
-from spectrie.model.operators.base import TOP_K, OperatorSettings
+from spectrie.model.operators.base import Delta, OperatorSettings
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import PlanArrays
-from spectrie_kernels import AttentionLayout, AttentionRows, AttentionTiles
+from spectrie.model.step.input import StepInput
+from spectrie.model.step.packed import StepShape, attention_rows
+from spectrie.model.step.scratch import Scratch
+from spectrie_kernels import AttentionLayout, AttentionTiles, DrawRows, PartialSums
 
 __all__ = ["GpuOperators"]
 
 
 class GpuOperators(ReferenceOperators):
-    """The reference, with attention over pages by kernels."""
+    """Launches one or two kernels for each operator; results go to the scratch."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         """Allocates the cache."""
         super().__init__(settings)
-        self._layout: AttentionLayout | None = None
-
-    def begin(self, plan: PlanArrays) -> None:
-        self._begin_rows(plan)
-        config, settings = self._config, self._settings
-        rows = AttentionRows(
-            row_ancestors=plan.row_ancestors,
-            request_row_start=plan.request_row_start,
-            request_row_count=plan.request_row_count,
-            request_kv_len=plan.request_kv_len,
-            request_kind=plan.request_kind,
-            page_indptr=plan.page_indptr,
-            page_ids=plan.page_ids,
-            page_size=settings.page_size,
-        )
-        self._layout = AttentionLayout.of(
-            rows,
+        config = settings.config
+        self.shape = StepShape(
             group=config.num_heads // config.num_kv_heads,
             kv_heads=settings.model_kv_heads,
-            tiles=AttentionTiles.of(config.head_dim, settings.dtype.itemsize),
-            windows=config.layer_windows,
-            device=settings.device,
+            windows=tuple(dict.fromkeys(config.layer_windows)),
+            page_size=settings.page_size,
+            vocabulary=config.vocabulary_size,
         )
+        """What steps are packed for."""
+        self._tiles = AttentionTiles.of(config.head_dim, settings.dtype.itemsize)
+        self._input: StepInput | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where all tensors are."""
+        return self._settings.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number format of activations."""
+        return self._settings.dtype
+
+    @property
+    def input(self) -> StepInput:
+        """What the step began with.
+
+        Raises:
+            ValueError: None has begun.
+        """
+        if self._input is None:
+            raise ValueError("operators were called before begin")
+        return self._input
+
+    def heights(self, widest: int) -> tuple[int, int]:
+        """Returns the heights of attention's tiles: split form, prompts.
+
+        Args:
+            widest: Most rows of a request, or more.
+        """
+        return self._tiles.heights(self.shape.group, min(widest, 64))
+
+    def begin(self, plan: PlanArrays) -> None:
+        layout = AttentionLayout.of(
+            attention_rows(plan, self.shape.page_size),
+            group=self.shape.group,
+            kv_heads=self.shape.kv_heads,
+            tiles=self._tiles,
+            windows=self.shape.windows,
+            device=self.device,
+        )
+        self.begin_step(StepInput.of_plan(plan, layout), Scratch(self.device))
+
+    def begin_step(self, step: StepInput, scratch: Scratch) -> None:
+        """Accepts the arrays of the next forward and performs its cache moves.
+
+        Args:
+            step: On the device.
+            scratch: Where results go from now on.
+        """
+        self._input = step
+        self.scratch = scratch
+        spectrie_kernels.move_slots(self._keys, self._values, step.moves, step.num_moves)
+
+    def embed(self, table: torch.Tensor) -> torch.Tensor:
+        tokens = self.input.tokens
+        shape = (tokens.shape[0], table.shape[1])
+        out = self.scratch.empty("residual", shape, torch.float32)
+        return spectrie_kernels.embed(tokens, table, out)
+
+    def add_norm(
+        self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
+    ) -> torch.Tensor:
+        if isinstance(delta, torch.Tensor):
+            sums = delta.unsqueeze(0)
+            if delta.dtype != torch.float32:
+                sums = self.scratch.empty("delta", (1, *delta.shape), torch.float32)
+                sums[0].copy_(delta)
+            delta = PartialSums(sums)
+        out = self.scratch.empty("normed", residual.shape, self._settings.dtype)
+        epsilon = self._config.norm_epsilon
+        return spectrie_kernels.add_norm(residual, delta, weight, epsilon, out)
 
     def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        if self._layout is None:
-            raise ValueError("attend was called before begin")
-        query = self._write(layer, qkv).to(self._settings.dtype)
-        attended = spectrie_kernels.tree_attention(
-            query.contiguous(),
+        config, step = self._config, self.input
+        rows, heads = qkv.shape[0], config.num_heads
+        query = self.scratch.empty("query", (rows, heads, config.head_dim), qkv.dtype)
+        spectrie_kernels.rotate_write(
+            qkv,
+            step.positions,
+            step.slots,
             self._keys[layer],
             self._values[layer],
-            self._layout,
-            self._config.head_dim**-0.5,
-            window=self._config.layer_windows[layer],
+            query,
+            rotation=(self._cosines, self._sines) if config.layer_rotary[layer] else None,
+            norms=self._settings.head_norms[layer],
+            epsilon=config.norm_epsilon,
+        )
+        window = config.layer_windows[layer]
+        elements = step.layout.work[window].workspace(heads, config.head_dim)
+        attended = spectrie_kernels.tree_attention(
+            query,
+            self._keys[layer],
+            self._values[layer],
+            step.layout,
+            config.head_dim**-0.5,
+            window=window,
+            out=self.scratch.empty("attended", query.shape, query.dtype),
+            workspace=self.scratch.empty("parts", (elements,), torch.float32),
         )
         return attended.flatten(1)
 
-    def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Finds the likeliest tokens without sorting; the order of equal values is undefined."""
-        values, ids = logits.topk(min(TOP_K, logits.shape[-1]), dim=-1)
-        return values, ids
+    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        shape = (gate_up.shape[0], gate_up.shape[1] // 2)
+        out = self.scratch.empty("gated", shape, self._settings.dtype)
+        return spectrie_kernels.gate(gate_up, out)
+
+    def choose(
+        self, scores: Delta, num_chosen: int, normalised: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = self.input.tokens
+        shape = (tokens.shape[0], num_chosen)
+        ids = self.scratch.empty("experts", shape, torch.int32)
+        shares = self.scratch.empty("shares", shape, torch.float32)
+        spectrie_kernels.choose_experts(scores, tokens, ids, shares, normalised=normalised)
+        return ids, shares
+
+    def add_experts(
+        self, results: torch.Tensor, ids: torch.Tensor, shares: torch.Tensor
+    ) -> torch.Tensor:
+        shape = (ids.shape[0], results.shape[1])
+        out = self.scratch.empty("mixed", shape, torch.float32)
+        return spectrie_kernels.add_experts(results, ids, shares, out)
+
+    def gather(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        out = self.scratch.empty("gathered", (rows.shape[0], x.shape[1]), x.dtype)
+        return spectrie_kernels.gather_rows(x, rows, out)
+
+    def top_k(self, logits: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor) -> None:
+        workspace = self._workspace(spectrie_kernels.top_k_workspace(*logits.shape))
+        spectrie_kernels.top_k(logits, ids, probabilities, workspace=workspace)
+
+    def likeliest(self, logits: torch.Tensor, out: torch.Tensor) -> None:
+        """Writes the likeliest token of each row, the lowest id of equals, -1 if no largest is finite.
+
+        Args:
+            logits: float32 [rows, vocabulary].
+            out: int32 [rows].
+        """
+        workspace = self._workspace(spectrie_kernels.row_argmax_workspace(*logits.shape))
+        spectrie_kernels.row_argmax(logits, out, workspace=workspace)
+
+    def draw(self, logits: torch.Tensor, rows: DrawRows, out: torch.Tensor) -> None:
+        """Writes the token that each row's request draws; see `spectrie_kernels.draw`.
+
+        Args:
+            logits: float32 [rows, vocabulary].
+            rows: What decides the tokens beside them.
+            out: int32 [rows].
+        """
+        workspace = self._workspace(spectrie_kernels.draw_workspace(*logits.shape))
+        spectrie_kernels.draw(logits, rows, out, workspace=workspace)
+
+    def _workspace(self, elements: int) -> torch.Tensor:
+        return self.scratch.empty("chosen", (elements,), torch.int64)

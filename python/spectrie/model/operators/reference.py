@@ -8,6 +8,7 @@ from torch.nn import functional
 import spectrie_kernels
 from spectrie.model.operators.base import TOP_K, Delta, Operators, OperatorSettings
 from spectrie.model.plan import PlanArrays
+from spectrie.model.step.scratch import Scratch
 from spectrie_kernels import PartialSums
 
 __all__ = ["ReferenceOperators"]
@@ -21,6 +22,7 @@ class ReferenceOperators(Operators):
         config = settings.config
         self._settings = settings
         self._config = config
+        self.scratch = Scratch(settings.device)
         slots = settings.num_pages * settings.page_size
         shape = (config.num_layers, slots, config.num_kv_heads, config.head_dim)
         self._keys = torch.zeros(shape, dtype=settings.dtype, device=settings.device)
@@ -28,27 +30,22 @@ class ReferenceOperators(Operators):
         cosines, sines = config.rope.tables(settings.max_context)
         self._cosines = cosines.to(settings.device)
         self._sines = sines.to(settings.device)
-        self._plan: PlanArrays | None = None
 
     def _ids(self, values: object) -> torch.Tensor:
         return torch.as_tensor(values, dtype=torch.int64).to(self._settings.device)
 
     def begin(self, plan: PlanArrays) -> None:
-        self._begin_rows(plan)
-        # Per request: its rows, the slots of its logical indices, and which of them each row sees,
-        # at which position.
-        self._requests = [self._request(plan, q) for q in range(len(plan.request_row_start))]
-
-    def _begin_rows(self, plan: PlanArrays) -> None:
-        """Moves keys and values, and accepts the rows' slots and positions."""
-        self._plan = plan
         for source, target in zip(
             plan.kv_move_src.tolist(), plan.kv_move_dst.tolist(), strict=True
         ):
             self._keys[:, target] = self._keys[:, source]
             self._values[:, target] = self._values[:, source]
+        self._tokens = self._ids(plan.row_token)
         self._slots = self._ids(plan.row_slot)
         self._positions = self._ids(plan.row_position)
+        # Per request: its rows, the slots of its logical indices, and which of them each row sees,
+        # at which position.
+        self._requests = [self._request(plan, q) for q in range(len(plan.request_row_start))]
 
     def _request(
         self, plan: PlanArrays, q: int
@@ -67,6 +64,9 @@ class ReferenceOperators(Operators):
         visible = torch.cat([tree.new_ones(count, kv_len), tree], dim=1)
         positions = torch.cat([logical[:kv_len], self._positions[start : start + count]])
         return start, count, slots, visible, positions
+
+    def embed(self, table: torch.Tensor) -> torch.Tensor:
+        return functional.embedding(self._tokens, table).float()
 
     def add_norm(
         self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
@@ -131,15 +131,34 @@ class ReferenceOperators(Operators):
         gate, up = gate_up.float().chunk(2, dim=-1)
         return (functional.silu(gate) * up).to(self._settings.dtype)
 
-    def top_k(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def choose(
+        self, scores: Delta, num_chosen: int, normalised: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if isinstance(scores, PartialSums):
+            scores = scores.values.sum(dim=0)
+        ids = scores.sort(dim=-1, descending=True, stable=True).indices[:, :num_chosen]
+        shares = scores.softmax(dim=-1).gather(1, ids)
+        if normalised:
+            shares = shares / shares.sum(dim=-1, keepdim=True)
+        return ids.int(), shares
+
+    def add_experts(
+        self, results: torch.Tensor, ids: torch.Tensor, shares: torch.Tensor
+    ) -> torch.Tensor:
+        weighted = results.float().view(*ids.shape, -1) * shares.unsqueeze(-1)
+        return weighted.sum(dim=1)
+
+    def gather(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return x[rows.long()]
+
+    def top_k(self, logits: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor) -> None:
         logits = logits.nan_to_num(nan=float("-inf"), posinf=float("inf"), neginf=float("-inf"))
-        values, ids = self._likeliest(logits)
-        probabilities = (values - logits.logsumexp(dim=-1, keepdim=True)).exp()
+        values, likeliest = self._likeliest(logits)
+        shares = (values - logits.logsumexp(dim=-1, keepdim=True)).exp()
         valid = (values > float("-inf")) & values[:, :1].isfinite()
-        missing = TOP_K - ids.shape[1]
-        ids = functional.pad(ids.where(valid, -1), (0, missing), value=-1)
-        probabilities = functional.pad(probabilities.where(valid, 0.0), (0, missing))
-        return ids.int(), probabilities
+        missing = TOP_K - likeliest.shape[1]
+        ids.copy_(functional.pad(likeliest.where(valid, -1), (0, missing), value=-1))
+        probabilities.copy_(functional.pad(shares.where(valid, 0.0), (0, missing)))
 
     def _likeliest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns values and ids of the `TOP_K` greatest; ties go to the lowest id."""

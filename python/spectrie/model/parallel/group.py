@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +13,8 @@ import torch
 from torch import distributed
 
 from spectrie.errors import ConfigError, RankLost
+from spectrie.model import gpu
+from spectrie.model.parallel.device_wait import wait_for
 from spectrie.model.parallel.message import Message, header_length
 from spectrie.model.parallel.split import Share
 
@@ -63,6 +65,8 @@ class Group:
         self.seat = seat
         self._device = device
         self._max_rows = max_rows
+        # NCCL's own watchdog would end this process, and every answer in it, where a rank is lost.
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
         # No other machine takes part.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         with self._losses("did not come"):
@@ -110,6 +114,21 @@ class Group:
                 part = received[rank * rows : (rank + 1) * rows, : share.count]
                 whole[:, share.columns] = part
 
+    def wait(self, check: Callable[[], None]) -> None:
+        """Waits until this rank's GPU has done what it was given; on a CPU that is so already.
+
+        NCCL's calls return before the other ranks have sent anything.
+
+        Args:
+            check: Raises `RankLost` where the process of a rank has ended.
+
+        Raises:
+            RankLost: A rank ended, or did not join within the group's timeout.
+        """
+        if self._device.type == "cuda":
+            with self._losses("is gone"):
+                wait_for(gpu.mark(self._device), check, self.seat.timeout_s)
+
     def send(self, message: Message) -> None:
         """Sends a command to all other ranks; called by rank 0 only.
 
@@ -147,7 +166,13 @@ class Group:
             distributed.broadcast(tensor, src=0, group=self._orders)
         return [int(number) for number in tensor]
 
-    def close(self) -> None:
-        """Leaves the group; the others may have left already."""
+    def close(self, *, lost: bool = False) -> None:
+        """Leaves the group; the others may have left already.
+
+        Args:
+            lost: Whether a rank is lost: what the GPU still waits for is then given up.
+        """
+        if lost and self._device.type == "cuda":
+            self._columns.abort()
         if distributed.is_initialized():
             distributed.destroy_process_group()

@@ -30,7 +30,9 @@ class LeadDecoder:
         """
         try:
             self._group.send(Message(Command.STEP, plan=plan))
-            return self._decoder.forward(plan)
+            result = self._decoder.forward(plan)
+            self._group.wait(self._ranks.check)
+            return result
         except RankLost as error:
             self._lost = True
             raise RankLost(f"{error}; {self._ranks.describe()}") from error
@@ -60,4 +62,4 @@ class LeadDecoder:
             except RankLost:
                 self._lost = True
         self._ranks.close(at_once=self._lost)
-        self._group.close()
+        self._group.close(lost=self._lost)
