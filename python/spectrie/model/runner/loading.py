@@ -16,16 +16,24 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
 from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.decoder.layout import HEAD
-from spectrie.model.decoder.sizing import CacheSize, size_cache
+from spectrie.model.decoder.sizing import BATCH_ROWS, GPU_BATCH_ROWS, CacheSize, size_cache
+from spectrie.model.drafters import layer_tensors
 from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
 from spectrie.model.files.measurements import Measurements
+from spectrie.model.files.random_weights import open_weights
 from spectrie.model.files.store import cache_folder
-from spectrie.model.files.weights import Weights
-from spectrie.model.operators import Operators, OperatorSettings
+from spectrie.model.launch.launcher import Launcher
+from spectrie.model.operators import OperatorSettings
+from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
-from spectrie.model.runner.runner import Runner, RunnerInfo
+from spectrie.model.runner.choices import chosen_device, chosen_dtype
+from spectrie.model.runner.drafter_loading import beside, chosen_drafter, page_bytes, read_for
+from spectrie.model.runner.drafting import Drafting
+from spectrie.model.runner.info import RunnerInfo
+from spectrie.model.runner.runner import Runner
 from spectrie.model.runner.self_check import differing_form, differing_products
+from spectrie.model.step.device import open_device
 from spectrie_kernels import MAX_TREE_ROWS, AttentionTiles
 
 __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
@@ -35,7 +43,7 @@ __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 class LoadOptions:
     """Options that must be equal on every rank of a model; see `spectrie.model.load_runner`. With an
     arithmetic that is `exact` or `fast`, `why_fast` says why it is not the first, if none was asked for by
-    name."""
+    name. A drafter that is not asked for is left out if it cannot be read."""
 
     folder: Path
     dtype: str
@@ -45,8 +53,17 @@ class LoadOptions:
     num_pages: int | None
     kv_memory_bytes: int | None
     max_context: int | None
-    max_batch_rows: int
+    max_batch_rows: int | None
+    drafter: Path | None = None
+    drafter_is_asked: bool = True
     why_fast: str | None = None
+
+    @property
+    def batch_rows(self) -> int:
+        """Most rows of a forward: those asked for, else by the device."""
+        if self.max_batch_rows is not None:
+            return self.max_batch_rows
+        return BATCH_ROWS if self.device == "cpu" else GPU_BATCH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +86,22 @@ class Loaded:
         threads: Threads that share a forward in this process.
         group: The ranks; None for a single one.
         differing: Names the products in which a row depends on the others, on a GPU that should be exact.
+        drafting: A drafter beside the decoder.
     """
 
-    decoder: Decoder | CpuDecoder
+    decoder: Decoder | CpuDecoder | Launcher
     info: RunnerInfo
     measurements: Measurements
     threads: int
     group: Group | None
     differing: Callable[[], list[str]] = list
+    drafting: Drafting | None = None
 
 
 def load(
     options: LoadOptions,
     *,
+    drafter: str,
     tensor_parallel: int,
     rank_timeout_s: float,
     progress: Callable[[str], None] | None,
@@ -89,8 +109,13 @@ def load(
     """See `spectrie.model.load_runner`."""
     if tensor_parallel < 1:
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
-    device = _device(options.device)
-    dtype = str(_dtype(options.dtype, device)).removeprefix("torch.")
+    device = chosen_device(options.device)
+    dtype = str(chosen_dtype(options.dtype, device)).removeprefix("torch.")
+    options = replace(
+        options,
+        drafter=chosen_drafter(drafter, options.folder, device, tensor_parallel),
+        drafter_is_asked=drafter != "auto",
+    )
     is_asked = options.gpu_arithmetic == "exact"
     options = _with_arithmetic(replace(options, dtype=dtype, device=device), tensor_parallel)
     if tensor_parallel == 1:
@@ -110,7 +135,13 @@ def _load_alone(
     """Loads a model into this process; where exact arithmetic turns out not to be, and was not asked for by
     name, with that of `fast`."""
     loaded = assemble(options, progress=progress)
-    runner = Runner(loaded.decoder, loaded.info, loaded.measurements, loaded.threads)
+    runner = Runner(
+        loaded.decoder,
+        loaded.info,
+        loaded.measurements,
+        loaded.threads,
+        drafting=loaded.drafting,
+    )
     if not (runner.exact and runner.info.on_gpu):
         return runner
     if progress is not None:
@@ -185,14 +216,14 @@ def assemble(
     exact_gpu = not on_cpu and options.gpu_arithmetic == "exact"
     place = _Place(
         torch.device("cpu") if on_cpu else gpu.device(0 if seat is None else seat.rank),
-        _dtype(options.dtype, options.device),
+        chosen_dtype(options.dtype, options.device),
         _open_measurements(),
     )
     if options.threads is not None and options.threads < 1:
         raise ConfigError(f"threads is {options.threads}, expected at least 1")
     split = None if seat is None else Split.of(config, seat.rank, size)
     report("reading weights")
-    weights = Weights(options.folder)
+    weights = open_weights(options.folder, place.device)
     team = options.threads or max(1, machine.num_cores() // size)
     parts: CpuWeights | DecoderWeights
     if on_cpu:
@@ -202,10 +233,13 @@ def assemble(
     else:
         gpu.use(place.device)
         parts = DecoderWeights(config, weights, place.dtype, place.device, split, exact=exact_gpu)
-    weights.check_all_taken([HEAD] if config.tied_head else [])
+    for_drafters = layer_tensors(weights, behind=config.num_layers)
+    weights.check_all_taken([*for_drafters, *([HEAD] if config.tied_head else [])])
+    asked = options.drafter_is_asked
+    drafter = read_for(options.drafter, config, weights, report, is_asked=asked)
     del weights
     ready()
-    group = None if seat is None else Group(seat, place.device, options.max_batch_rows)
+    group = None if seat is None else Group(seat, place.device, options.batch_rows)
     partition = None if group is None else Partition(config, group)
     cache = size_cache(
         _with_all_heads(config, size),
@@ -217,30 +251,40 @@ def assemble(
         available_bytes=(
             machine.available_memory_bytes() if on_cpu else gpu.free_bytes(place.device) * size
         ),
+        on_gpu=not on_cpu,
+        batch_rows=options.batch_rows,
+        extra_page_bytes=page_bytes(drafter, config, place.dtype),
     )
     if group is not None:
         # The ranks' free memory differs; rank 0's decides.
         cache = CacheSize(*group.agree([cache.num_pages, cache.bytes, cache.max_context]))
     try:
-        decoder: Decoder | CpuDecoder
+        decoder: Decoder | CpuDecoder | Launcher
         if isinstance(parts, CpuWeights):
             decoder = CpuDecoder(
                 config,
                 parts,
                 cache,
-                max_batch_rows=options.max_batch_rows,
+                max_batch_rows=options.batch_rows,
                 threads=team,
                 partition=partition,
             )
         else:
-            decoder = _gpu_decoder(config, parts, cache, place, partition, exact=exact_gpu)
+            settings = _gpu_settings(config, parts, cache, place, partition)
+            operators = GpuOperators(settings)
+            decoder = Decoder(parts, operators, partition)
+            if partition is None and gpu.compiler() is not None:
+                device = open_device(place.device)
+                decoder = Launcher(decoder, operators, device, max_rows=options.batch_rows)
+                decoder.record(report)
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, place, cache, size)
+    drafting = beside(decoder, options.drafter, drafter, info, place.measurements)
     differing: Callable[[], list[str]] = list
     if isinstance(parts, DecoderWeights):
         differing = partial(differing_products, parts)
-    return Loaded(decoder, info, place.measurements, team, group, differing)
+    return Loaded(decoder, info, place.measurements, team, group, differing, drafting)
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
@@ -249,19 +293,14 @@ def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
     return replace(config, num_kv_heads=heads)
 
 
-def _gpu_decoder(
+def _gpu_settings(
     config: ModelConfig,
     parts: DecoderWeights,
     size: CacheSize,
     place: _Place,
     partition: Partition | None,
-    *,
-    exact: bool,
-) -> Decoder:
-    from spectrie.model.operators.exact import ExactOperators
-    from spectrie.model.operators.gpu import GpuOperators
-
-    settings = OperatorSettings(
+) -> OperatorSettings:
+    return OperatorSettings(
         config=config if partition is None else partition.own.local(config),
         dtype=place.dtype,
         device=place.device,
@@ -271,8 +310,6 @@ def _gpu_decoder(
         model_kv_heads=config.num_kv_heads,
         head_norms=parts.head_norms,
     )
-    operators: Operators = ExactOperators(settings) if exact else GpuOperators(settings)
-    return Decoder(parts, operators, partition)
 
 
 def _open_measurements() -> Measurements:
@@ -290,24 +327,14 @@ def _gpu_tile_rows(config: ModelConfig, dtype: torch.dtype) -> int:
     )
 
 
-def _device(name: str) -> str:
-    """Returns `cpu` or `cuda`."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device is {name!r}; allowed: auto, cpu, cuda")
-    has_gpu = gpu.is_available()
-    if name == "cuda" and not has_gpu:
-        raise ConfigError("device is 'cuda', but torch sees no CUDA device")
-    return "cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu"
-
-
 def _with_arithmetic(options: LoadOptions, ranks: int) -> LoadOptions:
-    """Returns options whose arithmetic is `exact` or `fast`, before anything of the weights is read."""
+    """Returns options whose arithmetic is `exact` or `fast`, before anything of the model is read."""
     name = options.gpu_arithmetic
     if name not in ("auto", "exact", "fast"):
         raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: auto, exact, fast")
     if name == "fast" or options.device == "cpu":
         return replace(options, gpu_arithmetic="fast")
-    what = _without_exact_form(options.folder, ranks)
+    what = _without_exact_form(ranks)
     if what is None:
         return replace(options, gpu_arithmetic="exact")
     if name == "auto":
@@ -321,28 +348,13 @@ def _with_arithmetic(options: LoadOptions, ranks: int) -> LoadOptions:
     )
 
 
-def _without_exact_form(folder: Path, ranks: int) -> str | None:
+def _without_exact_form(ranks: int) -> str | None:
     """Returns what keeps a model on GPUs from being exact, if anything does."""
     if ranks > 1:
         return "a model on several GPUs"
     if gpu.compiler() is None:
         return "a model without Triton (which is not installed)"
-    if ModelConfig.from_folder(folder).mixture is not None:
-        return "a mixture of experts"
     return None
-
-
-def _dtype(name: str, device: str) -> torch.dtype:
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name == "auto":
-        # By CPU feature and never by timing, so that equal machines compute equal bits.
-        fast = device == "cuda" or machine.bf16_flags()
-        return torch.bfloat16 if fast else torch.float32
-    if name not in dtypes:
-        raise ConfigError(f"dtype is {name!r}; allowed: auto, float32, bfloat16, float16")
-    if name == "float16" and device == "cpu":
-        raise ConfigError("dtype is 'float16'; allowed on a CPU: auto, float32, bfloat16")
-    return dtypes[name]
 
 
 def _info(
@@ -364,7 +376,7 @@ def _info(
         max_context=size.max_context,
         num_pages=size.num_pages,
         page_size=_core.CPU_PAGE_SIZE,
-        max_batch_rows=options.max_batch_rows,
+        max_batch_rows=options.batch_rows,
         kv_bytes=size.bytes,
         dtype_name=dtype_name,
         device_name=device_name,

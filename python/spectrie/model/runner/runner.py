@@ -3,91 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from spectrie.model import machine
 from spectrie.model.decoder.cpu import CpuDecoder
+from spectrie.model.drafters import Answers, DraftPlan
 from spectrie.model.files.measurements import Measurements
+from spectrie.model.launch.launcher import Launched, Launcher, Pack
 from spectrie.model.plan import Forward, PlanArrays, StepPlan, StepResult
+from spectrie.model.runner.costs import CostTimer
+from spectrie.model.runner.drafting import DrafterInfo, Drafting
+from spectrie.model.runner.info import ContextCost, RunnerInfo
+from spectrie.model.step.wanted import Wanted
 
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["ContextCost", "Runner", "RunnerInfo"]
+__all__ = ["Runner"]
 
-_TREE_ROWS = 64
-_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, _TREE_ROWS)
-# A GPU's curve is flat and then bends: a line through its first points would miss the rest by far.
-_GPU_COST_ROWS = (*_COST_ROWS, 128, 256, 512)
-_COST_CONTEXT = 256
-_COST_SECONDS = 1.2
-_LONG_CONTEXT = 1024
-_LONG_ROWS = 8
-_GPU_LONG_REQUESTS = 8
 _THREAD_SECONDS = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class ContextCost:
-    """What reading the cache adds to a forward.
-
-    Attributes:
-        context_tokens: Cached tokens of each row in the forwards of `measure_costs`.
-        ms_per_key: Milliseconds for each row and cached token.
-        ms_per_read: Milliseconds for each cached token, once for all rows of a tile.
-        tile_rows: Rows of a request that read its cached tokens together.
-    """
-
-    context_tokens: int
-    ms_per_key: float
-    ms_per_read: float
-    tile_rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerInfo:
-    """Facts about a loaded model.
-
-    Attributes:
-        bigram_prefix: Returns the ids of the shortest text that anything can follow.
-        kv_bytes: Size of the key-value cache; memory is allocated as pages are used.
-        arithmetic: Everything that the bits of a logit depend on, besides the preceding tokens.
-        exact: Whether a row's logits are independent of the other rows in the batch, bit by bit, so
-            that equal requests and seeds get equal answers, with and without drafts.
-        can_speculate: Whether drafts may be verified: every token is the model's own draw, `exact` or
-            not.
-        ranks: Processes that share the model; they affect times, never bits.
-        tile_rows: Rows of a request that read its cached tokens together.
-        why_fast: Why the arithmetic is fast where nobody asked for that by name.
-    """
-
-    vocabulary_size: int
-    eos_token_ids: list[int]
-    bigram_prefix: Callable[[], list[int]]
-    max_context: int
-    num_pages: int
-    page_size: int
-    max_batch_rows: int
-    kv_bytes: int
-    dtype_name: str
-    device_name: str
-    model_hash: str
-    arithmetic: str
-    exact: bool
-    can_speculate: bool
-    ranks: int = 1
-    tile_rows: int = 1
-    why_fast: str | None = None
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether a GPU computes the forward."""
-        return self.device_name != "cpu"
 
 
 class Runner:
@@ -101,6 +40,7 @@ class Runner:
         threads: int,
         close: Callable[[], None] = lambda: None,
         check: Callable[[], None] = lambda: None,
+        drafting: Drafting | None = None,
     ) -> None:
         """Takes a decoder whose cache is empty.
 
@@ -111,6 +51,7 @@ class Runner:
             threads: Threads that share a forward.
             close: Ends the processes that the decoder has started.
             check: Raises the error of the next forward if it can be detected without one.
+            drafting: A drafter beside the decoder.
         """
         self._decoder = decoder
         self._measurements = measurements
@@ -118,6 +59,8 @@ class Runner:
         self._threads = threads
         self._close = close
         self._check = check
+        self._drafting = drafting
+        self._costs = CostTimer(info, measurements, self._time_of, self._recorded_rows)
 
     def close(self) -> None:
         """Ends the other ranks, if any. No call may be running or follow."""
@@ -150,6 +93,11 @@ class Runner:
     def max_context(self) -> int:
         """Maximum prompt plus answer, in tokens."""
         return self.info.max_context
+
+    @property
+    def max_batch_rows(self) -> int:
+        """Maximum rows of one step."""
+        return self.info.max_batch_rows
 
     @property
     def num_pages(self) -> int:
@@ -219,7 +167,78 @@ class Runner:
             ValueError: The plan is inconsistent, or exceeds the cache, the vocabulary or a limit.
             RankLost: Another rank ended or does not respond; no further step is possible.
         """
+        self._check_rows(plan)
+        return self._decoder.forward(plan)
+
+    @cached_property
+    def drafter(self) -> DrafterInfo | None:
+        """The drafter beside the model, with what it costs; None if there is none.
+
+        The first call measures that, unless it is known from disk, and overwrites the cache's first pages:
+        before serving.
+        """
+        if self._drafting is None:
+            return None
+        costs = self._drafting.measure(self._measurements, self._threads, self.step)
+        return self._drafting.describe(costs)
+
+    def draft(self, plan: DraftPlan) -> Answers:
+        """Answers the rows of one level of drafts.
+
+        Does the plan's feature moves first. A first level begins a step of drafts, which the next `step`
+        ends.
+
+        Raises:
+            ValueError: There is no drafter, or the plan is inconsistent or exceeds a limit.
+        """
+        if self._drafting is None:
+            raise ValueError("this runner has no drafter")
+        return self._drafting.draft(plan)
+
+    def drop_drafter(self) -> None:
+        """Goes on without the drafter, and gives its memory back."""
+        if self._drafting is not None:
+            self._drafting.close()
+            self._drafting = None
+
+    @property
+    def launches(self) -> bool:
+        """Whether `launch` works: on one GPU, with compiled kernels."""
+        return isinstance(self._decoder, Launcher)
+
+    @property
+    def device_shape(self) -> _core.DeviceShape | None:
+        """What plans for `launch` are packed for; None where it does not work."""
+        return self._decoder.shape if isinstance(self._decoder, Launcher) else None
+
+    @property
+    def starts_early(self) -> bool:
+        """Whether `launch` takes tokens that the step before draws."""
+        return isinstance(self._decoder, Launcher) and self._decoder.starts_early
+
+    def launch(
+        self,
+        plan: PlanArrays,
+        wanted: Wanted,
+        pack: Pack | None = None,
+        behind: Launched | None = None,
+    ) -> Launched:
+        """Like `step`, but returns once the device has its orders; see `Launcher.launch`.
+
+        Raises:
+            ValueError: As `step`, or the runner does not launch.
+        """
+        if not isinstance(self._decoder, Launcher):
+            raise ValueError("this runner computes its steps at once")
+        drawn = None if behind is None else behind.drawn
+        self._check_rows(plan, 0 if drawn is None else len(drawn))
+        return self._decoder.launch(plan, wanted, pack, behind)
+
+    def _check_rows(self, plan: PlanArrays, num_drawn: int = 0) -> None:
+        """Refuses rows that the model cannot compute, or that stand for other tokens than `num_drawn`."""
         tokens = plan.row_token
+        if num_drawn:
+            tokens = np.where((tokens < -1) & (tokens >= -1 - num_drawn), 0, tokens)
         if len(tokens) > self.info.max_batch_rows:
             raise ValueError(f"plan has {len(tokens)} rows, at most {self.info.max_batch_rows}")
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.info.vocabulary_size:
@@ -227,7 +246,6 @@ class Runner:
                 f"row_token holds {tokens.min()}..{tokens.max()}; "
                 f"allowed: 0..{self.info.vocabulary_size - 1}"
             )
-        return self._decoder.forward(plan)
 
     def forward(self, plan: PlanArrays) -> torch.Tensor:
         """Returns the logits of `step`: float32 [S, vocabulary], contiguous, on the device."""
@@ -244,7 +262,7 @@ class Runner:
         Overwrites the cache's first pages: call it before serving. The result is kept on disk, unless
         other processes keep the machine busy.
         """
-        key = f"threads of {num_cores}{self._ranks} {self.info.arithmetic} on {machine.cpu_class()}"
+        key = f"threads of {num_cores}{self._costs.ranks} {self.info.arithmetic} on {machine.cpu_class()}"
         fastest = self._measurements.get(key)
         if not isinstance(fastest, int) or not 1 <= fastest <= num_cores:
             counts = sorted({1, num_cores, *(1 << i for i in range(num_cores.bit_length()))})
@@ -253,7 +271,7 @@ class Runner:
             busy = machine.is_busy()
             for count in counts:
                 self.set_threads(count)
-                one, eight = (self._time(self._cost_plan(n), _THREAD_SECONDS / 2) for n in (1, 8))
+                one, eight = (self._costs.time(n, _THREAD_SECONDS / 2) for n in (1, 8))
                 times[count] = 2 * one + eight
             fastest = min(counts, key=lambda count: times[count])
             self._measurements.put(key, fastest, on_disk=not busy)
@@ -266,124 +284,25 @@ class Runner:
         Overwrites the cache's first pages: call it before serving.
         """
         if self.info.on_gpu:
-            for num_rows in self._cost_rows:
-                self.step(self._cost_plan(num_rows))
+            for num_rows in self._costs.sizes:
+                self.step(self._costs.plan(num_rows))
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
-        """Measures a forward by its number of rows, at a context of about 256 tokens.
-
-        Takes up to 1.5 seconds, or a few forwards of a slow model. The result is kept on disk like
-        that of `choose_threads`. Overwrites the cache's first pages: call it before serving.
-
-        Returns:
-            Row counts, ascending, and the milliseconds of one forward for each.
-        """
-        rows = self._cost_rows
-        work = f"threads{self._threads}{self._ranks} {self.info.arithmetic}"
-        key = f"step costs {rows} {work} on {machine.cpu_class()}"
-        stored = self._measurements.get(key)
-        if isinstance(stored, list) and len(stored) == len(rows):
-            return rows, [float(value) for value in stored]
-        busy = machine.is_busy()
-        times = [self._time(self._cost_plan(n), _COST_SECONDS / len(rows)) for n in rows]
-        # More rows never cost less; where they seem to, something else ran meanwhile.
-        for index in range(len(times) - 1, 0, -1):
-            times[index - 1] = min(times[index - 1], times[index])
-        self._measurements.put(key, times, on_disk=not busy)
-        return rows, times
+        """Measures a forward by its number of rows; see `CostTimer.forwards`."""
+        return self._costs.forwards(self._threads)
 
     def measure_context_cost(self) -> ContextCost:
-        """Measures the cost of cached tokens, by second runs at a long context.
+        """Measures what cached tokens add to it; see `CostTimer.context`."""
+        return self._costs.context(self._threads)
 
-        Takes about 0.6 seconds; otherwise like `measure_costs`. Prices are 0 if the cache is too small to
-        measure them.
-        """
-        tile = self.info.tile_rows
-        room = min(self.max_context, self.num_pages * self.page_size) - _LONG_ROWS
-        added = min(_LONG_CONTEXT, room) - _COST_CONTEXT
-        if added < _COST_CONTEXT or self.info.max_batch_rows < _LONG_ROWS:
-            return ContextCost(_COST_CONTEXT, 0.0, 0.0, tile)
-        requests = _GPU_LONG_REQUESTS if self.info.on_gpu else 1
-        # Each on its own pages: caches would answer a second one.
-        requests = max(1, min(requests, self.num_pages // self._pages(_COST_CONTEXT + added + 1)))
-        key = f"context costs {added} threads{self._threads}{self._ranks} {self.info.arithmetic}"
-        stored = self._measurements.get(key)
-        if not isinstance(stored, list) or len(stored) != 2:
-            busy = machine.is_busy()
-            stored = [
-                self._time_added(lambda context: self._cost_plan(_LONG_ROWS, context), added),
-                self._time_added(lambda context: self._plain_plan(requests, context), added)
-                / requests,
-            ]
-            self._measurements.put(key, stored, on_disk=not busy)
-        together, alone = (float(value) for value in stored)
-        # Rows of one request: a price each, and one for every tile. A request alone: one of both.
-        tiles = -(-_LONG_ROWS // tile)
-        per_read = 0.0
-        if tiles < _LONG_ROWS:
-            per_read = max(alone - together / _LONG_ROWS, 0.0) / (1 - tiles / _LONG_ROWS)
-            per_read = min(per_read, alone)
-        return ContextCost(_COST_CONTEXT, max(alone - per_read, 0.0), per_read, tile)
+    def _recorded_rows(self) -> Sequence[int]:
+        return self._decoder.recorded_rows if isinstance(self._decoder, Launcher) else ()
 
-    def _time_added(self, plan_at: Callable[[int], StepPlan], added: int) -> float:
-        """Milliseconds that each of `added` cached tokens adds to a forward."""
-        short, long = (
-            self._time(plan_at(context), _COST_SECONDS / 8)
-            for context in (_COST_CONTEXT, _COST_CONTEXT + added)
-        )
-        return max(long - short, 0.0) / added
-
-    @property
-    def _cost_rows(self) -> list[int]:
-        """Sizes of the forwards that are timed."""
-        most = min(self.info.max_batch_rows, self.max_context)
-        return [n for n in (_GPU_COST_ROWS if self.info.on_gpu else _COST_ROWS) if n <= most]
-
-    @property
-    def _ranks(self) -> str:
-        """Prefix of the keys of measured times."""
-        return f" ranks{self.info.ranks}" if self.info.ranks > 1 else ""
-
-    def _cost_plan(self, num_rows: int, context: int = _COST_CONTEXT) -> StepPlan:
-        """A step of as few requests as these rows fit into, each a tree of one path."""
-        # Unlike each other, so that they choose unlike experts where there are any.
-        tokens = [row * self.vocabulary_size // num_rows for row in range(num_rows)]
-        parts = [tokens[first : first + _TREE_ROWS] for first in range(0, num_rows, _TREE_ROWS)]
-        return StepPlan.joined([self._path(part, context) for part in parts])
-
-    def _plain_plan(self, num_requests: int, context: int) -> StepPlan:
-        """A step of requests of one row, each on its own pages."""
-        pages = self._pages(context + 1)
-        return StepPlan.joined(
-            [self._path([index], context, index * pages) for index in range(num_requests)]
-        )
-
-    def _pages(self, tokens: int) -> int:
-        return -(-tokens // self.page_size)
-
-    def _path(self, tokens: list[int], context: int, first_page: int = 0) -> StepPlan:
-        kv_len = max(min(context, self.max_context - len(tokens)), 0)
-        pages = range(first_page, first_page + self._pages(kv_len + len(tokens)))
-        return StepPlan.single(
-            tokens,
-            kv_len=kv_len,
-            pages=list(pages),
-            parents=list(range(-1, len(tokens) - 1)),
-            top_rows=list(range(len(tokens))),
-            page_size=self.page_size,
-        )
-
-    def _time(self, plan: StepPlan, seconds: float) -> float:
-        """Returns the milliseconds of the fastest of at least three forwards within `seconds`.
-
-        Only the fastest is independent of the machine's other load, which must not be kept on disk.
-        """
-        self.forward(plan)
-        times: list[float] = []
-        end = time.perf_counter() + seconds
-        while len(times) < 3 or time.perf_counter() < end:
-            start = time.perf_counter()
-            # As a step does; a GPU has then finished.
+    def _time_of(self, plan: StepPlan) -> float:
+        """Milliseconds of a step, as plain greedy requests are served; a GPU has then finished."""
+        start = time.perf_counter()
+        if self.launches:
+            self.launch(plan, Wanted.LIKELIEST).wait()
+        else:
             self.step(plan).logits.cpu()
-            times.append((time.perf_counter() - start) * 1e3)
-        return min(times)
+        return (time.perf_counter() - start) * 1e3

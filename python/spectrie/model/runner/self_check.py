@@ -9,11 +9,12 @@ import torch
 import spectrie_kernels
 from spectrie.errors import ConfigError
 from spectrie.model.decoder.decoder import DecoderWeights
-from spectrie.model.decoder.linear import ExactLinear, ExactSums
-from spectrie.model.decoder.mlp import Dense
+from spectrie.model.decoder.linear import ExactLinear, ExactScores, ExactSums, ExpertLinear
+from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.operators import Delta
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.runner import Runner
+from spectrie.model.step.scratch import Scratch
 from spectrie_kernels import PartialSums
 
 __all__ = ["differing_form", "differing_products", "same"]
@@ -26,6 +27,7 @@ _PIECES = (1, 5, 66, 30)
 """Rows of the first steps of a prompt in pieces."""
 _COMPANY = (1, 15, 31, 63, 64, 127)
 """Rows of another request in a step: to either side of the sizes that products are cut for."""
+_CHECKED = (ExactLinear, ExactScores, ExactSums, ExpertLinear)
 
 
 def differing_form(runner: Runner, *, is_asked: bool = True) -> str | None:
@@ -64,33 +66,56 @@ def differing_form(runner: Runner, *, is_asked: bool = True) -> str | None:
 @torch.inference_mode()
 def differing_products(weights: DecoderWeights) -> list[str]:
     """Returns the products, by name and shape, in which the bytes of a row depend on the rows beside it."""
-    layer = weights.layers[0]
-    products = {"qkv": layer.qkv, "output": layer.output, "head": weights.head}
-    if isinstance(layer.mlp, Dense):
-        products |= {"gate_up": layer.mlp.gate_up, "down": layer.mlp.down}
+    first = weights.layers[0]
+    products: dict[str, object] = {
+        "qkv": first.qkv,
+        "output": first.output,
+        "head": weights.head,
+    }
+    dense = next((one.mlp for one in weights.layers if isinstance(one.mlp, Dense)), None)
+    mixture = next((one.mlp for one in weights.layers if isinstance(one.mlp, Mixture)), None)
+    if dense is not None:
+        products |= {"gate_up": dense.gate_up, "down": dense.down}
+    if mixture is not None:
+        products |= {"router": mixture.router}
+        products |= {"experts' gate_up": mixture.gate_up, "experts' down": mixture.down}
     found = []
     for name, product in products.items():
-        if isinstance(product, ExactLinear | ExactSums) and _depends_on_company(product):
+        if isinstance(product, _CHECKED) and _depends_on_company(product):
             weight = product.weight
             found.append(f"{name} of {weight.out_features} x {weight.in_features}")
     return found
 
 
-def _depends_on_company(product: ExactLinear | ExactSums) -> bool:
+def _depends_on_company(product: ExactLinear | ExactSums | ExactScores | ExpertLinear) -> bool:
     values = product.weight.values
     generator = torch.Generator(values.device).manual_seed(1)
     shape = (1 + _COMPANY[-1], product.weight.in_features)
     x = torch.randn(shape, generator=generator, device=values.device).to(values.dtype)
-    alone = _finished(product(x[:1]))
-    return any(not same(_finished(product(x[: 1 + n]))[:1], alone) for n in _COMPANY)
+    scratch = Scratch(values.device)
+
+    def rows(count: int) -> torch.Tensor:
+        if not isinstance(product, ExpertLinear):
+            return _finished(product(x[:count], scratch)).clone()
+        # All rows choose the same experts, whose tiles are then as high as they get.
+        ids = torch.arange(product.num_chosen, dtype=torch.int32, device=x.device)
+        work = product.work(ids.repeat(count, 1), scratch)
+        return product(x[:count], work, scratch).view(count, -1).float()
+
+    alone = rows(1)
+    return any(not same(rows(1 + count)[:1], alone) for count in _COMPANY)
 
 
 def _finished(result: Delta) -> torch.Tensor:
-    if isinstance(result, PartialSums):
-        shape = result.values.shape[1:]
-        out = torch.empty(shape, dtype=torch.float32, device=result.values.device)
+    if not isinstance(result, PartialSums):
+        return result.float()
+    out = torch.empty(result.values.shape[1:], dtype=torch.float32, device=result.values.device)
+    if result.pairwise:
         return spectrie_kernels.add_rank_sums(result.values, result.bias, out)
-    return result.float()
+    out.zero_()
+    for part in result.values:
+        out += part
+    return out if result.bias is None else out + result.bias
 
 
 def same(logits: torch.Tensor, expected: torch.Tensor) -> bool:

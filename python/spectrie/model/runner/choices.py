@@ -1,0 +1,33 @@
+"""Device and dtype that `auto` stands for on this machine."""
+
+from __future__ import annotations
+
+import torch
+
+from spectrie.errors import ConfigError
+from spectrie.model import gpu, machine
+
+__all__ = ["chosen_device", "chosen_dtype"]
+
+
+def chosen_device(name: str) -> str:
+    """Returns `cpu` or `cuda`."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device is {name!r}; allowed: auto, cpu, cuda")
+    has_gpu = gpu.is_available()
+    if name == "cuda" and not has_gpu:
+        raise ConfigError("device is 'cuda', but torch sees no CUDA device")
+    return "cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu"
+
+
+def chosen_dtype(name: str, device: str) -> torch.dtype:
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name == "auto":
+        # By CPU feature and never by timing, so that equal machines compute equal bits.
+        fast = device == "cuda" or machine.bf16_flags()
+        return torch.bfloat16 if fast else torch.float32
+    if name not in dtypes:
+        raise ConfigError(f"dtype is {name!r}; allowed: auto, float32, bfloat16, float16")
+    if name == "float16" and device == "cpu":
+        raise ConfigError("dtype is 'float16'; allowed on a CPU: auto, float32, bfloat16")
+    return dtypes[name]

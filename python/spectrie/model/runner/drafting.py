@@ -1,0 +1,271 @@
+"""A drafter beside a runner's decoder: its answers, and what they cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spectrie import _core
+from spectrie.model import machine
+from spectrie.model.drafters import Answers, Drafter, DraftPlan, LevelPlan, Origin
+from spectrie.model.files.measurements import Measurements
+from spectrie.model.plan import StepPlan
+from spectrie.model.runner.info import RunnerInfo
+
+__all__ = ["DraftCosts", "DrafterInfo", "Drafting"]
+
+SEATS = 4096
+"""Rows of the feature store for running requests: the most that the engine may run. Memory is taken as
+they are used."""
+
+_ROWS = (1, 2, 4, 8, 16, 32, 64)
+_ROUNDS = 5
+_CONTEXT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCosts:
+    """What a drafter takes, measured behind forwards of the model, which leave the caches cold.
+
+    Attributes:
+        rows: Numbers of rows, ascending.
+        first_ms: Milliseconds of a first level of so many rows, each of another request.
+        later_ms: Milliseconds of a later level of so many rows.
+        upkeep_ms: Milliseconds that taps and entries add to a forward of one row.
+    """
+
+    rows: list[int]
+    first_ms: list[float]
+    later_ms: list[float]
+    upkeep_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterInfo:
+    """Facts about a loaded drafter.
+
+    Attributes:
+        name: Name of its folder.
+        kind: Such as `eagle3`.
+        hash: Identity of its configuration and weights, 16 hex characters.
+        max_levels: Levels that it answers in a step at most.
+        max_rows: Draft rows of a step at most, all levels together.
+        max_requests: Running requests that it has room for.
+        num_bytes: Memory of its weights.
+        costs: What it takes.
+        named_tokens: Tokens that it can name; None for all of the model's.
+        origin: Where it comes from, if its files say so.
+        is_for_model: Whether it was trained for the model it stands beside; None if its files do not say.
+    """
+
+    name: str
+    kind: str
+    hash: str
+    max_levels: int
+    max_rows: int
+    max_requests: int
+    num_bytes: int
+    costs: DraftCosts
+    named_tokens: int | None = None
+    origin: Origin | None = None
+    is_for_model: bool | None = None
+
+    @property
+    def namespaces(self) -> tuple[str, ...] | None:
+        """Namespaces whose requests may draft from it; None for all."""
+        return None if self.origin is None else self.origin.namespaces
+
+    @property
+    def line(self) -> str:
+        """One line for people."""
+        costs = self.costs
+        whose = {
+            True: "this model",
+            False: "another model or a copy of it",
+            None: "a model not named",
+        }
+        named = "all tokens" if self.named_tokens is None else f"{self.named_tokens:,} tokens"
+        text = (
+            f"{self.name}, {self.kind} {self.hash} trained for {whose[self.is_for_model]}, "
+            f"{self.num_bytes / (1 << 20):.0f} MiB, names {named}, up to {self.max_levels} levels: "
+            f"{costs.first_ms[0]:.2f} ms for the first of a row, {costs.later_ms[0]:.2f} ms for a later "
+            f"one, {costs.upkeep_ms:.2f} ms of upkeep a step"
+        )
+        if self.namespaces is not None:
+            text += f"; only for {', '.join(self.namespaces)}, whose text it learned"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Attention of a drafter, for the core."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    norm_epsilon: float
+    windows: list[int | None]
+    cosines: NDArray[np.float32]
+    sines: NDArray[np.float32]
+
+
+class Drafting:
+    """A drafter that shares the decoder's slots."""
+
+    def __init__(
+        self,
+        core: _core.CpuDecoder,
+        drafter: Drafter,
+        info: RunnerInfo,
+        *,
+        name: str,
+        digest: str,
+        max_rows: int,
+    ) -> None:
+        """Puts the drafter beside the decoder; from then on every forward writes its entries.
+
+        Args:
+            core: A decoder of one rank on a CPU.
+            drafter: Read for this model.
+            info: Facts about the model.
+            name: Name of the drafter.
+            digest: Its identity.
+            max_rows: Draft rows of a step at most.
+
+        Raises:
+            ValueError: The core does not support a size, or there is no memory.
+        """
+        geometry = drafter.geometry
+        cosines, sines = geometry.rope.tables(info.max_context)
+        attention = _Attention(
+            heads=geometry.heads,
+            kv_heads=geometry.kv_heads,
+            head_dim=geometry.head_dim,
+            norm_epsilon=geometry.norm_epsilon,
+            windows=geometry.windows,
+            cosines=cosines.numpy(),
+            sines=sines.numpy(),
+        )
+        core.set_drafter(drafter, attention, max_rows=max_rows, seats=SEATS)
+        self._core = core
+        self._info = info
+        # Not the drafter itself: it keeps tensors alive that the core has packed.
+        self._kind, self._max_levels = drafter.kind, drafter.max_levels
+        self._named_tokens, self._origin = drafter.named_tokens, drafter.origin
+        self._name, self._digest, self._max_rows = name, digest, max_rows
+
+    def draft(self, plan: DraftPlan) -> Answers:
+        """Answers the rows of one level.
+
+        Raises:
+            ValueError: The plan is inconsistent.
+        """
+        return Answers(*self._core.draft(plan))
+
+    def close(self) -> None:
+        """Takes the drafter away from the decoder."""
+        self._core.drop_drafter()
+
+    def describe(self, costs: DraftCosts) -> DrafterInfo:
+        """Returns what there is to know."""
+        origin = self._origin
+        return DrafterInfo(
+            name=self._name,
+            kind=self._kind,
+            hash=self._digest,
+            max_levels=self._max_levels,
+            max_rows=self._max_rows,
+            max_requests=SEATS,
+            num_bytes=self._core.drafter_bytes or 0,
+            costs=costs,
+            named_tokens=self._named_tokens,
+            origin=origin,
+            is_for_model=None if origin is None else origin.model_hash == self._info.model_hash,
+        )
+
+    def measure(
+        self, measurements: Measurements, threads: int, step: Callable[[StepPlan], object]
+    ) -> DraftCosts:
+        """Measures levels and upkeep, each behind a forward of the model.
+
+        Takes about as long as 40 forwards. The result is kept on disk unless other processes keep the
+        machine busy. Overwrites the cache's first pages: call it before serving.
+        """
+        rows = [n for n in _ROWS if n <= self._max_rows // 2]
+        key = f"draft costs {rows} threads{threads} {self._digest} {self._info.arithmetic}"
+        stored = measurements.get(f"{key} on {machine.cpu_class()}")
+        if isinstance(stored, list) and len(stored) == 2 * len(rows) + 1:
+            times = [float(value) for value in stored]
+            return DraftCosts(rows, times[: len(rows)], times[len(rows) : -1], times[-1])
+        busy = machine.is_busy()
+        timer = _Timer(self, self._info, step)
+        both = [timer.levels(n) for n in rows]
+        first = _ascending([one for one, _ in both])
+        later = _ascending([other for _, other in both])
+        upkeep = timer.upkeep(self._core)
+        stored = [*first, *later, upkeep]
+        measurements.put(f"{key} on {machine.cpu_class()}", stored, on_disk=not busy)
+        return DraftCosts(rows, first, later, upkeep)
+
+
+class _Timer:
+    def __init__(
+        self, drafting: Drafting, info: RunnerInfo, step: Callable[[StepPlan], object]
+    ) -> None:
+        self._drafting = drafting
+        self._step = step
+        most = min(info.max_context, info.num_pages * info.page_size)
+        self._kv_len = max(1, min(_CONTEXT, most - 2))
+        self._pages = list(range(-(-(self._kv_len + 1) // info.page_size)))
+        self._store = info.num_pages
+        self._forward = self._plan(1)
+
+    def _plan(self, rows: int) -> StepPlan:
+        kv_len = max(0, self._kv_len - rows + 1)
+        return StepPlan.single([0] * rows, kv_len=kv_len, pages=self._pages, feature=self._store)
+
+    def levels(self, rows: int) -> tuple[float, float]:
+        """Returns the milliseconds of a first and a later level of so many rows."""
+        requests = [(self._kv_len, self._store, self._pages)] * rows
+        at = self._kv_len
+        first = LevelPlan.of(requests, [(0, at, row, -1) for row in range(rows)])
+        later = LevelPlan.of(
+            requests,
+            [(0, at + 1, row, row) for row in range(rows)],
+            level=2,
+            row_index=rows,
+        )
+        times = []
+        for _ in range(_ROUNDS):
+            self._step(self._forward)
+            start = time.perf_counter()
+            self._drafting.draft(first)
+            between = time.perf_counter()
+            self._drafting.draft(later)
+            times.append((between - start, time.perf_counter() - between))
+        return min(one for one, _ in times) * 1e3, min(other for _, other in times) * 1e3
+
+    def upkeep(self, core: _core.CpuDecoder) -> float:
+        """Returns the milliseconds that entries add to a forward of one row."""
+        times: dict[bool, list[float]] = {True: [], False: []}
+        try:
+            for _ in range(2 * _ROUNDS):
+                for resting, taken in times.items():
+                    core.set_drafter_resting(resting)
+                    start = time.perf_counter()
+                    self._step(self._forward)
+                    taken.append(time.perf_counter() - start)
+        finally:
+            core.set_drafter_resting(False)
+        return max(min(times[False]) - min(times[True]), 0.0) * 1e3
+
+
+def _ascending(times: list[float]) -> list[float]:
+    """More rows never cost less; where they seem to, something else ran meanwhile."""
+    for index in range(len(times) - 1, 0, -1):
+        times[index - 1] = min(times[index - 1], times[index])
+    return times
