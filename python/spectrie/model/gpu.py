@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from importlib import metadata
+from pathlib import Path
 
 import torch
 
 from spectrie_kernels import has_triton
 
-__all__ = ["compiler", "count", "device", "free_bytes", "is_available", "name", "use"]
+__all__ = [
+    "compiler",
+    "count",
+    "device",
+    "driver",
+    "free_bytes",
+    "host_compiler",
+    "is_available",
+    "mark",
+    "name",
+    "total_bytes",
+    "use",
+]
+
+_DRIVER = Path("/sys/module/nvidia/version")
 
 
 def is_available() -> bool:
@@ -36,8 +53,17 @@ def name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device)
 
 
+def mark(device: torch.device) -> torch.cuda.Event:
+    """Returns an event that has happened once a GPU has done all that it was given."""
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
 def free_bytes(device: torch.device) -> int:
-    """Returns the memory of a GPU that no process uses, in bytes."""
+    """Returns the memory of a GPU that no process uses, in bytes, after returning what torch has kept
+    for later tensors."""
+    torch.cuda.empty_cache()
     return int(torch.cuda.mem_get_info(device)[0])
 
 
@@ -45,3 +71,23 @@ def compiler() -> str | None:
     """Returns name and version of what compiles the kernels; None without one, where they would run in
     their torch form, in which rows are not independent."""
     return f"triton{metadata.version('triton')}" if has_triton() else None
+
+
+def total_bytes(device: torch.device) -> int:
+    """Returns the memory of a GPU, in bytes."""
+    return int(torch.cuda.mem_get_info(device)[1])
+
+
+def driver() -> str | None:
+    """Returns the version of the driver; None if the system does not say."""
+    try:
+        return _DRIVER.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
+def host_compiler() -> str | None:
+    """Returns the C compiler that Triton builds its launches with, which it looks for in `CC` and by
+    name; None if there is none."""
+    names = (os.environ.get("CC"), "clang", "gcc")
+    return next((name for name in names if name and shutil.which(name)), None)

@@ -22,7 +22,8 @@ def load_runner(
     num_pages: int | None = None,
     kv_memory_bytes: int | None = None,
     max_context: int | None = None,
-    max_batch_rows: int = 512,
+    max_batch_rows: int | None = None,
+    drafter: str | Path = "off",
     tensor_parallel: int = 1,
     rank_timeout_s: float = 30.0,
     progress: Callable[[str], None] | None = None,
@@ -35,15 +36,18 @@ def load_runner(
             natively (AVX512-BF16 or AMX) and on a GPU, else float32.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
         gpu_arithmetic: Arithmetic on a GPU: `fast`; `exact`: rows do not depend on one another, which is
-            checked at the start, not for a mixture of experts, nor on several GPUs; or `auto`: exact
-            where that is possible, else fast. A CPU is always exact.
+            checked at the start, not on several GPUs; or `auto`: exact where that is possible, else
+            fast. A CPU is always exact.
         threads: CPU threads; by default the fastest count, measured once and kept on disk.
         num_pages: Pages of 16 tokens in the key-value cache; takes precedence over `kv_memory_bytes`.
         kv_memory_bytes: Size of that cache; by default 40 % of the free memory, at most 32 full
-            contexts.
+            contexts; on a GPU 90 %, at most 256.
         max_context: Maximum prompt plus answer, in tokens; by default the model's limit, or what fits
             the cache.
-        max_batch_rows: Maximum rows of one forward.
+        max_batch_rows: Maximum rows of one forward; by default 512, on a GPU 4096.
+        drafter: Folder of a drafter trained for this model: `config.json` and safetensors; `mtp`: the layer for
+            multi-token prediction in the model's own folder; `auto`: that layer if there is one; or `off`.
+            On a CPU, in one process.
         tensor_parallel: Processes that share the model, including this one. Each holds a slice of
             every product; the tokens do not depend on it. Call the runner's `close` at the end.
         rank_timeout_s: Seconds the processes wait for each other in a forward before they give up.
@@ -68,5 +72,9 @@ def load_runner(
         max_batch_rows=max_batch_rows,
     )
     return load(
-        options, tensor_parallel=tensor_parallel, rank_timeout_s=rank_timeout_s, progress=progress
+        options,
+        drafter=str(drafter),
+        tensor_parallel=tensor_parallel,
+        rank_timeout_s=rank_timeout_s,
+        progress=progress,
     )

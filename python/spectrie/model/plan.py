@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -68,7 +68,14 @@ class PlanArrays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A plan built by hand, for measurements and tests. Fields as in `PlanArrays`."""
+    """A plan built by hand, for measurements and tests. Fields as in `PlanArrays`, and for a drafter:
+
+    Attributes:
+        request_feature: int32 [Q], row of the feature store with the feature before each request's first
+            row, -1 where it is not known; or empty.
+        feature_moves: int32 [M, 2], rows of the last forward and of the store they are copied to.
+        feature_copies: int32 [M, 2], rows of the store, source and destination.
+    """
 
     row_token: Int32
     row_position: Int32
@@ -85,6 +92,9 @@ class StepPlan:
     top_rows: Int32
     kv_move_src: Int32
     kv_move_dst: Int32
+    request_feature: Int32 = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    feature_moves: Int32 = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int32))
+    feature_copies: Int32 = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int32))
 
     @classmethod
     def single(
@@ -97,6 +107,9 @@ class StepPlan:
         sample_rows: Sequence[int] | None = None,
         top_rows: Sequence[int] = (),
         moves: Sequence[tuple[int, int]] = (),
+        feature: int = -1,
+        feature_moves: Sequence[tuple[int, int]] = (),
+        feature_copies: Sequence[tuple[int, int]] = (),
         page_size: int = 16,
     ) -> StepPlan:
         """Returns a plan of one request.
@@ -109,6 +122,9 @@ class StepPlan:
             sample_rows: All rows by default.
             top_rows: Rows whose likeliest tokens are requested; none by default.
             moves: Pairs of slots, source and destination.
+            feature: Row of the feature store before the first row.
+            feature_moves: Rows of the last forward and of the store.
+            feature_copies: Rows of the store.
             page_size: Slots of a page.
         """
         rows = range(len(tokens))
@@ -123,6 +139,9 @@ class StepPlan:
 
         def int32(values: Sequence[int]) -> Int32:
             return np.array(values, dtype=np.int32)
+
+        def pairs(values: Sequence[tuple[int, int]]) -> Int32:
+            return np.array(values, dtype=np.int32).reshape(-1, 2)
 
         return cls(
             row_token=int32(tokens),
@@ -140,6 +159,9 @@ class StepPlan:
             top_rows=int32(top_rows),
             kv_move_src=int32([move[0] for move in moves]),
             kv_move_dst=int32([move[1] for move in moves]),
+            request_feature=int32([feature]),
+            feature_moves=pairs(feature_moves),
+            feature_copies=pairs(feature_copies),
         )
 
     @classmethod
@@ -176,6 +198,9 @@ class StepPlan:
             top_rows=shifted("top_rows", starts),
             kv_move_src=all_of("kv_move_src"),
             kv_move_dst=all_of("kv_move_dst"),
+            request_feature=all_of("request_feature"),
+            feature_moves=all_of("feature_moves"),
+            feature_copies=all_of("feature_copies"),
         )
 
 
@@ -184,11 +209,13 @@ class StepResult:
     """The result of a forward; `S` sample rows, `T` top rows.
 
     Attributes:
-        logits: float32 [S, vocabulary], contiguous, on the device; valid until the next forward.
+        logits: float32 [S, vocabulary], contiguous, on the device or on the host; valid until the
+            next forward. Without rows where not logits, but tokens were wanted.
         top_ids: int32 [T, 8], likeliest first, -1 for a missing entry.
         top_probabilities: float32 [T, 8], of the plain softmax.
-        tokens: int32 [S], argmax of each sample row (the smallest id on a tie), -1 if no logit is
-            finite; None if the forward does not compute it. Greedy plans then need no search.
+        tokens: int32 [S], a token of each sample row, -1 if no largest logit is finite: the drawn one
+            where that was wanted (-2 if the request's options leave none), else the likeliest (the
+            smallest id on a tie). None if the forward does not compute it.
     """
 
     logits: torch.Tensor

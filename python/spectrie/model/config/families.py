@@ -100,6 +100,7 @@ FAMILIES = {
     "LlamaForCausalLM": Family(window="never"),
     "MistralForCausalLM": Family(window="always"),
     "Qwen2ForCausalLM": Family(qkv_bias=True),
+    "MiMoForCausalLM": Family(qkv_bias=True),
     "Qwen3ForCausalLM": Family(head_norm=True),
     "Qwen3MoeForCausalLM": Family(head_norm=True, mixture=_QWEN_EXPERTS),
     "MixtralForCausalLM": Family(theta=1_000_000.0, window="always", mixture=_MIXTRAL_EXPERTS),

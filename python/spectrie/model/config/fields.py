@@ -12,9 +12,9 @@ from typing import Any
 from spectrie.errors import ModelError
 from spectrie.model.config.families import Family
 
-__all__ = ["refuse_quantised", "refuse_unknown"]
+__all__ = ["DECODER_FIELDS", "refuse_other_fields", "refuse_quantised", "refuse_unknown"]
 
-_READ = frozenset(
+DECODER_FIELDS = frozenset(
     """
     architectures attention_bias bos_token_id eos_token_id head_dim hidden_act hidden_size
     intermediate_size layer_types max_position_embeddings max_window_layers mlp_bias model_type
@@ -23,8 +23,9 @@ _READ = frozenset(
     sliding_window tie_word_embeddings use_sliding_window vocab_size
     """.split()
 )
+"""Fields that every family of decoders reads."""
 
-# Of training, of storage, of other heads than the language model's, and of generation (which older
+# Of training, of storage, of layers for multi-token prediction, of other heads than the language model's, and of generation (which older
 # versions wrote here, and which `generation_config.json` decides).
 _HARMLESS = frozenset(
     """
@@ -33,7 +34,7 @@ _HARMLESS = frozenset(
     embd_pdrop encoder_no_repeat_ngram_size exponential_decay_length_penalty finetuning_task
     forced_bos_token_id forced_eos_token_id hidden_dropout id2label initializer_range is_decoder
     is_llama_config keys_to_ignore_at_inference label2id length_penalty max_length min_length
-    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions
+    mtp_num_hidden_layers no_repeat_ngram_size num_beam_groups num_beams num_nextn_predict_layers num_return_sequences output_attentions
     output_hidden_states output_router_logits output_scores pad_token_id prefix pretraining_tp
     problem_type remove_invalid_values repetition_penalty resid_pdrop return_dict
     return_dict_in_generate router_aux_loss_coef router_jitter_noise sep_token_id suppress_tokens
@@ -65,7 +66,12 @@ def refuse_unknown(values: Mapping[str, Any], where: str, family: Family) -> Non
     Raises:
         ModelError: There are unknown fields; the message lists them with their values.
     """
-    read = _READ if family.mixture is None else _READ | family.mixture.fields
+    read = DECODER_FIELDS if family.mixture is None else DECODER_FIELDS | family.mixture.fields
+    refuse_other_fields(values, where, read)
+
+
+def refuse_other_fields(values: Mapping[str, Any], where: str, read: frozenset[str]) -> None:
+    """Like `refuse_unknown`, of a file whose fields `read` are read."""
     unknown = [
         f"{name} ({_short(value)})"
         for name, value in sorted(values.items())

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from spectrie.errors import ModelError
 
-__all__ = ["weight_files"]
+__all__ = ["RANDOM_WEIGHTS", "weight_files"]
+
+RANDOM_WEIGHTS = "random_weights.json"
+"""File of a model folder whose weights are drawn instead of read."""
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from spectrie.model.files.checkpoint import weight_files
+from spectrie.model.files.checkpoint import RANDOM_WEIGHTS, weight_files
 from spectrie.model.files.measurements import Measurements
 
 __all__ = ["KERNEL_VERSION", "model_hash"]
@@ -27,7 +27,8 @@ def model_hash(folder: Path, measurements: Measurements) -> str:
         ModelError: The weights are missing.
         OSError: A file cannot be read.
     """
-    files = [folder / "config.json", *weight_files(folder)]
+    drawn = folder / RANDOM_WEIGHTS
+    files = [folder / "config.json", *([drawn] if drawn.is_file() else weight_files(folder))]
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = f"hash {folder.resolve()} {stats}"
     stored = measurements.get(key)

@@ -41,17 +41,23 @@ class Weights:
         """
         self._folder = folder
         self._files: dict[str, Any] = {}
+        self._metadata: list[dict[str, str]] = []
         for path in weight_files(folder):
             try:
                 file = safe_open(path, framework="pt", device="cpu")
             except Exception as error:
                 raise ModelError(f"cannot read {path}: {error}") from error
+            self._metadata.append(_metadata(file))
             for name in _names(file):
                 self._files[name] = file
         self._taken: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
+
+    def names(self) -> list[str]:
+        """Returns the names of all tensors, sorted."""
+        return sorted(self._files)
 
     def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Returns the tensor `name` in its stored dtype, as a view of the mapped file.
@@ -75,6 +81,46 @@ class Weights:
             )
         self._taken.add(name)
         return tensor
+
+    def numbers(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Returns a tensor of whole numbers or of true and false, as int64.
+
+        Raises:
+            ModelError: It is missing, has another shape, or holds fractions.
+        """
+        if self.shape(name) != shape:
+            raise ModelError(
+                f"{self._folder}: tensor {name} has shape {self.shape(name)}, expected {shape}"
+            )
+        tensor = _tensor(self._files[name], name)
+        if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+            raise ModelError(
+                f"{self._folder}: tensor {name} is {tensor.dtype}, expected whole numbers"
+            )
+        self._taken.add(name)
+        return tensor.long()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns a tensor's shape without reading it.
+
+        Raises:
+            ModelError: It is missing.
+        """
+        file = self._files.get(name)
+        if file is None:
+            raise ModelError(f"{self._folder}: tensor {name} is missing")
+        return tuple(file.get_slice(name).get_shape())
+
+    def metadata(self, key: str) -> str | None:
+        """Returns what the files' metadata have under a key; None if none has it.
+
+        Raises:
+            ModelError: The files do not agree.
+        """
+        found = {values[key] for values in self._metadata if key in values}
+        if len(found) > 1:
+            raise ModelError(f"{self._folder}: the files have different metadata {key!r}")
+        return found.pop() if found else None
 
     def _refuse_quantised(self, name: str) -> None:
         stem = name.removesuffix("weight")
@@ -104,6 +150,10 @@ class Weights:
 
 def _names(file: Any) -> list[str]:
     return list(file.keys())
+
+
+def _metadata(file: Any) -> dict[str, str]:
+    return dict(file.metadata() or {})
 
 
 def _tensor(file: Any, name: str) -> torch.Tensor:
