@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Self
 
 from spectrie.engine.grammars import Grammars
 from spectrie.engine.lazy_tokenizer import LazyTokenizer
+from spectrie.engine.limits import chunk_tokens, draft_threads, max_running
 from spectrie.engine.loop import StepLoop
 from spectrie.engine.options import ENGINE, MODEL, EngineOptions
 from spectrie.engine.snapshots import Snapshots
 from spectrie.errors import ConfigError
 from spectrie.model import machine
+from spectrie.types import Source
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -24,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["EngineHost"]
 
 log = logging.getLogger("spectrie.worker")
-
-MAX_RUNNING_DEFAULT = 64
-PAGES_PER_RUNNING = 16
-"""A default `max_running` leaves each request at least this many pages, 256 tokens."""
 
 
 class EngineHost:
@@ -86,7 +84,7 @@ class EngineHost:
             self.engine, self.runner = self._loop.start()
         except _core.EngineError as error:
             raise ConfigError(str(error)) from error
-        self.max_running = max_running(options, self.runner.num_pages)
+        self.max_running = max_running(options, self.runner)
         self.speculation = speculation(options, self.runner)
         self.tokenizer = LazyTokenizer(folder)
         """The model's tokenizer, which finds stop texts."""
@@ -184,13 +182,6 @@ class EngineHost:
         self.close()
 
 
-def max_running(options: EngineOptions, num_pages: int) -> int:
-    """Returns the maximum number of running requests: the option, else what the cache can hold."""
-    if options.max_running is not None:
-        return options.max_running
-    return max(1, min(MAX_RUNNING_DEFAULT, options.max_batch_rows, num_pages // PAGES_PER_RUNNING))
-
-
 def speculation(options: EngineOptions, runner: Runner) -> str:
     """Returns the mode in use: the option, or `off` if drafts cannot be verified."""
     return options.speculation if runner.can_speculate else "off"
@@ -235,9 +226,12 @@ def _prepare(
         "num_pages": runner.num_pages,
         "page_size": runner.page_size,
         "max_context": runner.max_context,
-        "max_running": max_running(options, runner.num_pages),
+        "max_running": max_running(options, runner),
+        "max_batch_rows": runner.max_batch_rows,
+        "chunk_tokens": chunk_tokens(options, runner),
         "speculation": speculation(options, runner),
         "overlap": overlaps(options, runner),
+        "draft_threads": draft_threads(runner),
         "tokenizer_fingerprint": tokenizer_fingerprint,
     }
     engine = _core.Engine(options.pick(ENGINE) | facts)
@@ -245,4 +239,23 @@ def _prepare(
     if runner.can_speculate:
         context = runner.measure_context_cost()
         engine.set_costs(*runner.measure_costs(), **dataclasses.asdict(context))
+    drafter = runner.drafter
+    if drafter is not None and runner.can_speculate:
+        # Measured here, where nobody is served yet.
+        costs = drafter.costs
+        num_running = max_running(options, runner)
+        if num_running > drafter.max_requests:
+            raise ConfigError(
+                f"max_running is {num_running}; allowed with a drafter: up to {drafter.max_requests}"
+            )
+        engine.set_drafter(
+            source=Source.HEAD,
+            max_levels=drafter.max_levels,
+            max_rows=drafter.max_rows,
+            rows=costs.rows,
+            first_ms=costs.first_ms,
+            later_ms=costs.later_ms,
+            namespaces=drafter.namespaces,
+        )
+        log.info("drafter %s: %s", drafter.name, costs)
     return engine, runner

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from spectrie.engine.steps import Failures
+from spectrie.engine.steps import Failures, warn_of_drafter
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -74,11 +74,14 @@ class NativeSteps:
             if failed is None:
                 return
             plan_id, error = failed
+            rested = False
+            if plan_id is None:
+                warn_of_drafter(error)
+                continue
             if self._core.steps > before:
                 self._failures.clear()
             self._failures.add(self._core.steps, error)
             self._core.fail(plan_id, Failures.MESSAGE, time.monotonic())
-            rested = False
 
     def wake(self) -> None:
         """See `Steps`."""

@@ -18,9 +18,13 @@ class EngineOptions:
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
         gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `exact`: equal
             requests and seeds get equal answers, by kernels whose rows do not depend on one
-            another, which is checked at the start; not for mixtures of experts, nor on several
-            GPUs. `fast`: each token is the model's own draw, drafted or not, but answers may
-            differ. `auto`: exact where that is possible, else fast with a warning.
+            another, which is checked at the start; not on several GPUs. `fast`: each token is the
+            model's own draw, drafted or not, but answers may differ. `auto`: exact where that is
+            possible, else fast with a warning.
+        drafter: Folder of a drafter that was trained for the model, such as an EAGLE-3 head; mtp:
+            the layer for multi-token prediction in the model's own folder; auto: that layer if
+            there is one; off: none. On a CPU, in one process per worker. Tokens do not depend on
+            it.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
@@ -32,13 +36,10 @@ class EngineOptions:
             requests.
         waiting_bytes: Maximum memory of prompts that wait, 4 bytes a token; further requests are
             refused. One request may always wait. In bytes.
-        max_batch_rows: Maximum rows of one step. 1 or more rows.
         lookahead_tokens: Tokens by which each running request is expected to grow before others
             end; a request is admitted while all have room for them. 0 or more tokens.
         holdout_every: One step in this many drafts nothing, to measure the net gain of drafts; 0 =
             none. 0 or more steps.
-        chunk_tokens: Maximum prompt tokens computed in one step, over all requests. 1 or more
-            tokens.
         max_step_ms: Maximum time of a step that computes prompts while other requests generate. The
             prompts' share of the step shrinks to keep it, by the measured costs, down to one page.
             Above 0 milliseconds.
@@ -68,7 +69,11 @@ class EngineOptions:
         min_breadth: Minimum children of a draft node, in modes bfs and prob. 1 to 63.
         max_breadth: Maximum children of a draft node, in modes bfs and prob. 1 to 63.
         max_depth: Maximum depth of a draft tree. 1 to 63 tokens.
-        max_running: Maximum requests running at once. 1 or more requests. None: by free memory.
+        max_running: Maximum requests running at once. 1 or more requests. None: by device and free
+            memory.
+        chunk_tokens: Maximum prompt tokens computed in one step, over all requests. 1 or more
+            tokens. None: 256, on a GPU 2048.
+        max_batch_rows: Maximum rows of one step. 1 or more rows. None: 512, on a GPU 4096.
         overlap: Insert text on a background thread while the model runs; auto: if a core is free.
         bigrams: Draft from the model's bigrams, computed once in idle time.
         corpora: Built corpus to draft from, by name or path; repeat for several.
@@ -81,6 +86,7 @@ class EngineOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     gpu_arithmetic: Literal["auto", "exact", "fast"] = "auto"
+    drafter: str = "off"
     threads: int | None = None
     tensor_parallel: int = 1
     max_context: int | None = None
@@ -88,10 +94,8 @@ class EngineOptions:
     num_pages: int | None = None
     max_held: int = 4096
     waiting_bytes: int = 256 << 20
-    max_batch_rows: int = 512
     lookahead_tokens: int = 64
     holdout_every: int = 100
-    chunk_tokens: int = 256
     max_step_ms: float = 200.0
     max_slowdown: float = 1.2
     age_s: float = 10.0
@@ -108,6 +112,8 @@ class EngineOptions:
     max_breadth: int = 10
     max_depth: int = 18
     max_running: int | None = None
+    chunk_tokens: int | None = None
+    max_batch_rows: int | None = None
     overlap: Literal["auto", "on", "off"] = "off"
     bigrams: Literal["auto", "off"] = "auto"
     corpora: tuple[str, ...] = ()
@@ -123,6 +129,7 @@ MODEL = (
     "device",
     "dtype",
     "gpu_arithmetic",
+    "drafter",
     "threads",
     "tensor_parallel",
     "max_context",
@@ -133,10 +140,8 @@ MODEL = (
 ENGINE = (
     "max_held",
     "waiting_bytes",
-    "max_batch_rows",
     "lookahead_tokens",
     "holdout_every",
-    "chunk_tokens",
     "max_step_ms",
     "max_slowdown",
     "age_s",
@@ -156,6 +161,8 @@ ENGINE = (
 """Options that the engine takes as they are."""
 HOST = (
     "max_running",
+    "chunk_tokens",
+    "max_batch_rows",
     "overlap",
     "bigrams",
     "corpora",

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["MAX_CONSECUTIVE_FAILURES", "Failures", "Steps"]
+__all__ = ["MAX_CONSECUTIVE_FAILURES", "Failures", "Steps", "warn_of_drafter"]
 
 log = logging.getLogger("spectrie.worker")
 
@@ -85,3 +85,8 @@ class Failures:
         log.error("step %d failed (%d in a row)", step, self._in_a_row, exc_info=error)
         if self._in_a_row >= MAX_CONSECUTIVE_FAILURES:
             raise RuntimeError(f"{self._in_a_row} steps failed in a row") from error
+
+
+def warn_of_drafter(error: Exception) -> None:
+    """Logs that the drafter failed. It is not asked again, so this is logged once."""
+    log.warning("the drafter failed: steps go on without it", exc_info=error)

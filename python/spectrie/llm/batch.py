@@ -16,7 +16,7 @@ from spectrie.errors import (
     SpectrieError,
 )
 from spectrie.llm.stream import LocalStream
-from spectrie.progress import Progress
+from spectrie.printing.progress import Progress
 from spectrie.types import Completion, Message
 
 if TYPE_CHECKING:

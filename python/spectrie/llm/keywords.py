@@ -17,9 +17,13 @@ class EngineKeywords(TypedDict, total=False):
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
         gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `exact`: equal
             requests and seeds get equal answers, by kernels whose rows do not depend on one
-            another, which is checked at the start; not for mixtures of experts, nor on several
-            GPUs. `fast`: each token is the model's own draw, drafted or not, but answers may
-            differ. `auto`: exact where that is possible, else fast with a warning.
+            another, which is checked at the start; not on several GPUs. `fast`: each token is the
+            model's own draw, drafted or not, but answers may differ. `auto`: exact where that is
+            possible, else fast with a warning.
+        drafter: Folder of a drafter that was trained for the model, such as an EAGLE-3 head; mtp:
+            the layer for multi-token prediction in the model's own folder; auto: that layer if
+            there is one; off: none. On a CPU, in one process per worker. Tokens do not depend on
+            it.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.
@@ -27,8 +31,6 @@ class EngineKeywords(TypedDict, total=False):
             far as memory allows.
         kv_memory_bytes: Memory for keys and values, per worker. In bytes. None: by free memory.
         num_pages: Pages of the key/value cache, instead of `kv_memory_bytes`. 1 or more pages.
-        chunk_tokens: Maximum prompt tokens computed in one step, over all requests. 1 or more
-            tokens.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated
             scores, and as many tokens as the measured cost of a step justifies; `off`: no drafts;
             `bfs` and `prob`: fixed trees, newest or likeliest continuation first; `tiers`:
@@ -41,7 +43,10 @@ class EngineKeywords(TypedDict, total=False):
         memory_bytes: Draft memory of each worker; 0 keeps none. In bytes.
         corpus_memory_bytes: Memory of each worker for corpora: what does not fit is read from disk
             again. In bytes.
-        max_running: Maximum requests running at once. 1 or more requests. None: by free memory.
+        max_running: Maximum requests running at once. 1 or more requests. None: by device and free
+            memory.
+        chunk_tokens: Maximum prompt tokens computed in one step, over all requests. 1 or more
+            tokens. None: 256, on a GPU 2048.
         bigrams: Draft from the model's bigrams, computed once in idle time.
         corpora: Built corpus to draft from, by name or path; repeat for several.
         state_dir: Folder that keeps draft memory and added corpora across restarts; without it no
@@ -51,18 +56,19 @@ class EngineKeywords(TypedDict, total=False):
     device: str
     dtype: str
     gpu_arithmetic: Literal["auto", "exact", "fast"]
+    drafter: str
     threads: int | None
     tensor_parallel: int
     max_context: int | None
     kv_memory_bytes: int | None
     num_pages: int | None
-    chunk_tokens: int
     speculation: Literal["auto", "off", "bfs", "prob", "tiers"] | bool
     max_draft_tokens: int
     drafting_cost_ms: float | None
     memory_bytes: int
     corpus_memory_bytes: int
     max_running: int | None
+    chunk_tokens: int | None
     bigrams: Literal["auto", "off"]
     corpora: Sequence[str | Path]
     state_dir: str | Path | None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spectrie.engine.host import EngineHost
 from spectrie.supervise.ready_line import print_ready
@@ -18,6 +18,9 @@ from spectrie.worker.config import WorkerOptions
 from spectrie.worker.health import HealthServer
 from spectrie.worker.link import RouterLink
 from spectrie.worker.state_folder import claimed
+
+if TYPE_CHECKING:
+    from spectrie.model import Runner
 
 __all__ = ["EXIT_FAILURE", "run_worker"]
 
@@ -148,6 +151,11 @@ def _announce(link: RouterLink, drain: threading.Event, facts: dict[str, Any]) -
     threading.Thread(target=wait, name="spectrie-announce", daemon=True).start()
 
 
+def _drafter(runner: Runner) -> str | None:
+    """Returns what a start-up line says of the drafter."""
+    return None if runner.drafter is None else runner.drafter.line
+
+
 def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None) -> dict[str, Any]:
     runner = host.runner
     return {
@@ -163,6 +171,7 @@ def _facts(host: EngineHost, options: WorkerOptions, health: HealthServer | None
         "kv_bytes": runner.info.kv_bytes,
         "kv_tokens": runner.num_pages * runner.page_size,
         "memory_bytes": options.engine.memory_bytes,
+        "drafter": _drafter(runner),
         "speculation": host.speculation,
         "recycle": options.engine.recycle,
         "bigrams": options.engine.bigrams,
