@@ -1,0 +1,1 @@
+"""Training of heads: small models that guess what a target answers next."""
