@@ -48,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
         "build, list or remove corpora, the text that drafts may quote",
         "corpus.command",
     ),
+    Command("train-head", "train a small head that drafts for a model", "train_head"),
     Command("memory", "list, forget or save what a running server has learned", "memory"),
     Command("bench", "measure a running server: throughput and latency", "bench.command"),
     Command("doctor", "check this machine and report what is missing", "doctor.command"),

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from spectrie.cli.console.terminal import Painter, print_progress
 from spectrie.cli.flags.arguments import read_value
 from spectrie.cli.flags.options import REQUEST, add_option, add_options
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.terminal import Painter, print_progress
 from spectrie.errors import ConfigError
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion

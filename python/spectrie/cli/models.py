@@ -6,13 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
+from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.parser import add_command
-from spectrie.cli.terminal import print_progress
 from spectrie.errors import ModelError
 from spectrie.model.files.store import entry, models_folder, remove
 from spectrie.model.sources.catalog import CATALOG
 from spectrie.model.sources.resolution import fetch, provenance_of, resolve
-from spectrie.progress import Progress
+from spectrie.printing.progress import Progress
 
 __all__ = ["configure", "run"]
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spectrie.cli.console.logs import configure_logs
+from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.options import add_options, options_of
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.logs import configure_logs
-from spectrie.cli.terminal import print_progress
 from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
 from spectrie.supervise.ready_line import print_ready
@@ -188,6 +188,8 @@ def _print_summary(
         ("draft memory", f"{_mib(first['memory_bytes'])} per worker"),
         ("speculation", _speculation(first)),
     ]
+    if first.get("drafter"):
+        lines.append(("drafter", str(first["drafter"])))
     if first["corpora"]:
         lines.append(("corpora", ", ".join(first["corpora"])))
     if settings.state_dir:

@@ -7,10 +7,10 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from spectrie.cli.console.logs import configure_logs
 from spectrie.cli.flags.options import add_options
 from spectrie.cli.flags.secret_file import read_token
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.logs import configure_logs
 from spectrie.engine.options import EngineOptions
 from spectrie.errors import ConfigError, ModelError
 from spectrie.supervise.parent_watch import watch_supervisor

@@ -1,4 +1,4 @@
-"""`spectrie bench`: measures a running server under load."""
+"""`spectrie bench`: measures a running server under load, or one step of a model on a GPU."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from spectrie.cli.bench import profile
 from spectrie.cli.bench.load import LoadPlan, run_load, summarise
 from spectrie.cli.demo.prompts import PROMPTS
 from spectrie.cli.flags import values
@@ -16,7 +17,7 @@ from spectrie.cli.flags.values import Kind
 from spectrie.client import AsyncClient
 from spectrie.client.base import DEFAULT_TARGET
 from spectrie.errors import ConfigError, SpectrieError
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 
 __all__ = ["configure", "run"]
 
@@ -24,6 +25,7 @@ _EPILOG = """\
 Measures with speculation off and on in turn, unless --speculation picks one; the server learns nothing. Files
 of --prompts hold one JSON object per line: {"prompt": TEXT} or {"messages": [...]}, and optionally
 "prediction": TEXT. Random text says nothing about speculation: use prompts like your own.
+--profile needs no server: it loads the model onto this machine's GPU and prints one step by kernel.
 """
 _NUMBERS: tuple[tuple[str, Kind, str, str], ...] = (
     ("num_prompts", values.integer(1, 100_000), "32", "requests to send"),
@@ -56,10 +58,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--speculation", choices=("both", "on", "off"), default="both", help="what to run [both]"
     )
     parser.add_argument("--save-result", metavar="FILE", type=Path, help="also write JSON [none]")
+    profile.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints a table; 1 when a request failed."""
+    if args.profile is not None:
+        return profile.run(args)
     numbers = _numbers_of(args)
     options = {
         "max_tokens": numbers["max_tokens"],

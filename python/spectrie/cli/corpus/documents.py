@@ -19,7 +19,7 @@ from spectrie.cli.corpus.records import (
 )
 from spectrie.cli.corpus.vocabulary import Vocabulary
 from spectrie.errors import ConfigError
-from spectrie.progress import Progress
+from spectrie.printing.progress import Progress
 
 if TYPE_CHECKING:
     from spectrie._core import CorpusBuilder

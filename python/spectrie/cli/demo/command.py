@@ -8,14 +8,14 @@ import time
 from dataclasses import dataclass
 from itertools import groupby
 
+from spectrie.cli.console.terminal import Painter
 from spectrie.cli.demo.prompts import PROMPTS, DemoPrompt
 from spectrie.cli.flags import values
 from spectrie.cli.flags.options import add_options, options_of
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.terminal import Painter
 from spectrie.client import Client
 from spectrie.errors import ConfigError
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 from spectrie.supervise.command import running
 from spectrie.types import Completion, Delta, SpeculationOptions
 

@@ -8,47 +8,38 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Literal
 
+from spectrie.cli.doctor.check import Check, State
+from spectrie.cli.doctor.drafter import check_drafter
+from spectrie.cli.doctor.gpu import check_exactness, check_gpu
 from spectrie.errors import SpectrieError
 from spectrie.model.files.store import cache_folder, entry
-from spectrie.model.machine import FAST_ON_GPU, bf16_flags, cpu_flags, num_cores
+from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
 
-__all__ = ["Check", "run_checks"]
-
-State = Literal["ok", "note", "fail"]
+__all__ = ["run_checks"]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The outcome of one check.
+def run_checks(model: str, drafter: Path | None = None) -> Iterator[Check]:
+    """Runs every check, the quick ones first; none of them downloads or writes, but for a drafter's times,
+    which are kept as at a start.
 
-    Attributes:
-        name: What was looked at.
-        state: `ok`, `note` (works, but less well) or `fail`.
-        text: What was found, and for a failure what to do.
+    Args:
+        model: Name or folder of a model.
+        drafter: Folder of a drafter for it.
     """
-
-    name: str
-    state: State
-    text: str
-
-
-def run_checks(model: str) -> Iterator[Check]:
-    """Runs every check, the quick ones first; none of them downloads or writes."""
     steps: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("python", _python),
         ("core", _core),
         ("torch", _torch),
         ("processor", _processor),
         ("memory", _memory),
-        ("gpu", _gpu),
+        ("gpu", check_gpu),
         ("cache", _cache),
         ("model", lambda: _model(model)),
-        ("exactness", _exactness),
+        ("exactness", lambda: check_exactness(_stored(model))),
+        ("drafter", lambda: check_drafter(drafter, _stored(model))),
         ("port 8000", lambda: _port(8000, "--http")),
         ("port 50051", lambda: _port(50051, "--grpc")),
     )
@@ -115,16 +106,6 @@ def _cgroup_limit() -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _gpu() -> Check:
-    if util.find_spec("torch") is None:
-        return Check("gpu", "ok", "not checked without torch")
-    from spectrie.model import gpu
-
-    if not gpu.is_available():
-        return Check("gpu", "ok", "none: models run on the CPU")
-    return Check("gpu", "note", f"{gpu.name(gpu.device(0))}; {FAST_ON_GPU}")
-
-
 def _cache() -> Check:
     folder = cache_folder()
     existing = next((p for p in (folder, *folder.parents) if p.exists()), folder)
@@ -137,21 +118,22 @@ def _cache() -> Check:
     return Check("cache", state, f"{folder}, {free:.1f} GiB free")
 
 
+def _folder(model: str) -> Path:
+    return Path(model) if Path(model).exists() else entry(model)
+
+
+def _stored(model: str) -> Path | None:
+    folder = _folder(model)
+    return folder if (folder / "config.json").is_file() else None
+
+
 def _model(model: str) -> Check:
-    folder = Path(model) if Path(model).exists() else entry(model)
+    folder = _folder(model)
     if not folder.exists():
         return Check("model", "note", f"{model} is not stored yet: spectrie models fetch {model}")
     if folder.is_dir() and not (folder / "config.json").is_file():
         return Check("model", "fail", f"{folder} has no config.json, so it is not a model")
     return Check("model", "ok", f"{model} in {folder.absolute()}")
-
-
-def _exactness() -> Check:
-    """What a row's bits depend on besides its own tokens."""
-    from spectrie._core import cpu_arithmetic
-
-    text = f"the CPU computes each row alone, with {cpu_arithmetic(bfloat16=True)} arithmetic"
-    return Check("exactness", "ok", text)
 
 
 def _port(port: int, flag: str) -> Check:

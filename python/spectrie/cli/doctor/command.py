@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from spectrie.cli.console.terminal import Painter
 from spectrie.cli.doctor.checks import run_checks
-from spectrie.cli.terminal import Painter
 
 __all__ = ["configure", "run"]
 
@@ -19,13 +20,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="smollm2-135m",
         help="model to look for [smollm2-135m]",
     )
+    parser.add_argument(
+        "--drafter",
+        metavar="PATH",
+        type=Path,
+        help="drafter to load beside the model and to measure [none]",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line per check; 1 when something must be mended first."""
     painter = Painter()
     failed = False
-    for check in run_checks(args.model):
+    for check in run_checks(args.model, args.drafter):
         failed |= check.state == "fail"
         mark = {"ok": "ok  ", "note": "note", "fail": "FAIL"}[check.state]
         shown = painter.bold(mark) if check.state == "fail" else mark

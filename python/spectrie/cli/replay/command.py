@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.corpus.documents import build_from_records
 from spectrie.cli.corpus.records import RecordError, Records, is_json_lines
 from spectrie.cli.corpus.vocabulary import Vocabulary, load_vocabulary
@@ -22,10 +23,9 @@ from spectrie.cli.replay.bigrams import load_bigrams
 from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
 from spectrie.cli.replay.table import render_report
 from spectrie.cli.replay.trace import read_request
-from spectrie.cli.terminal import print_progress
 from spectrie.errors import ConfigError
 from spectrie.model.files.corpora import find_corpus
-from spectrie.progress import Progress
+from spectrie.printing.progress import Progress
 
 if TYPE_CHECKING:
     from spectrie._core import Replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 
 __all__ = ["render_report"]
 

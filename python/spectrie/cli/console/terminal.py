@@ -18,6 +18,8 @@ _COLOURS = {
     Source.CORPUS: "35",
     Source.RECYCLED: "33",
     Source.GRAMMAR: "91",
+    Source.HEAD: "94",
+    Source.DRAFT_MODEL: "95",
 }
 _RESET = "\x1b[0m"
 

@@ -1,0 +1,1 @@
+"""What commands print: colours, progress lines and logs."""
