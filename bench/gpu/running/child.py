@@ -47,7 +47,7 @@ def _run(
     task: dict[str, Any], settings: Any, seconds: Callable[[], float], say: Callable[..., None]
 ) -> bool:
     """Runs the items that are not done; returns whether the GPU is broken for this process."""
-    from bench.gpu.check import NeedsDevice
+    from bench.gpu.check import NeedsDevice, Wrong
 
     for item in _items(task["items"], settings):
         if item.name in task["done"]:
@@ -59,6 +59,9 @@ def _run(
             row = {"state": "ok", "seconds": seconds() - started, "values": values}
         except NeedsDevice as reason:
             row = {"state": "skipped", "error": str(reason)}
+        except Wrong as wrong:
+            values = dict(wrong.values)
+            row = {"state": "fault", "error": str(wrong), "values": values}
         except (Exception, SystemExit) as error:
             row = {"state": "fault", "error": described(error)}
         say(row={"name": item.name, **row})
@@ -77,7 +80,7 @@ def described(error: BaseException) -> str:
     """An error in one line, and the places that it came through, the last ones if they are many."""
     lines = traceback.format_tb(error.__traceback__)
     head = "".join(traceback.format_exception_only(error)).strip()
-    places = "".join(lines).replace(f"{Path(__file__).resolve().parents[2]}/", "")
+    places = "".join(lines).replace(f"{Path(__file__).resolve().parents[3]}/", "")
     return f"{head[:_ERROR_CHARACTERS]}\n{places[-_ERROR_CHARACTERS:]}".strip()
 
 

@@ -13,12 +13,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
 from bench.gpu.check import Check, Settings
-from bench.gpu.record import Record
+from bench.gpu.running.record import Record
 
 __all__ = ["Supervisor"]
 
@@ -28,13 +28,13 @@ _START_LIMIT_S = 60.0
 
 
 class _Child:
-    """A running `bench.gpu.child`."""
+    """A running `bench.gpu.running.child`."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
         self._stderr = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.gpu.child"],
+            [sys.executable, "-m", "bench.gpu.running.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -128,7 +128,8 @@ class Supervisor:
             began, before = "", len(done)
             try:
                 child = self._started(check)
-                child.send({"items": check.items, "done": done, "settings": asdict(self._settings)})
+                settings = replace(self._settings, device=self._record.device)
+                child.send({"items": check.items, "done": done, "settings": asdict(settings)})
                 while not (message := child.receive(self._limit_s(began))).get("end"):
                     if "begin" in message:
                         began = message["begin"]

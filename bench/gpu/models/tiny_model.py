@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-__all__ = ["write_tiny_model"]
+__all__ = ["write_tiny_model", "write_tokenizer"]
 
 _LAYERS, _HEADS, _KV_HEADS, _HEAD_DIM = 2, 4, 2, 16
 _HIDDEN = _HEADS * _HEAD_DIM
@@ -16,7 +16,7 @@ _END = "<|endoftext|>"
 def write_tiny_model(folder: Path, *, max_context: int) -> Path:
     """Writes a model folder in Hugging Face form, 0.4 MB, and returns it; a token is a byte."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokens = _write_tokenizer(folder)
+    tokens = write_tokenizer(folder)
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -41,7 +41,7 @@ def write_tiny_model(folder: Path, *, max_context: int) -> Path:
     return folder
 
 
-def _write_tokenizer(folder: Path) -> int:
+def write_tokenizer(folder: Path) -> int:
     """Writes a byte-level tokenizer that merges nothing; returns how many tokens it has."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 

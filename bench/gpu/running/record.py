@@ -39,6 +39,11 @@ class Record:
         self._write()
 
     @property
+    def device(self) -> dict[str, Any]:
+        """What the `device` check found, in this stage or an earlier one."""
+        return dict(self._device)
+
+    @property
     def faults(self) -> list[dict[str, Any]]:
         """The rows that are faults."""
         return [row for row in self.rows if row["state"] == "fault"]

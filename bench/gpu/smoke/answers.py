@@ -11,19 +11,21 @@ import math
 import os
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from bench.gpu.check import Item, Settings
+from bench.gpu.check import Item, NeedsDevice, Settings
 from bench.gpu.clock import clock_of
+from bench.gpu.models.tiny_model import write_tiny_model
 from bench.gpu.simulated import simulated_gpu
-from bench.gpu.tiny_model import write_tiny_model
 
 if TYPE_CHECKING:
     from spectrie import LLM, Completion
+    from spectrie.model.plan import StepPlan
+    from spectrie.model.runner.costs import CostTimer
 
 __all__ = ["Model", "items"]
 
@@ -50,17 +52,25 @@ class Model:
     tolerance: float
     max_tokens: int
     repeats: int = 1
-    expected: list[Completion] = field(default_factory=list)
-    """The CPU's answer, once it was computed."""
 
 
 def items(settings: Settings) -> Iterator[Item]:
     """Two items a model: speculation off, and on with the CPU's answer as prediction."""
     os.environ["SPECTRIE_CACHE"] = str(Path(settings.scratch) / "cache")
     for model in _models(settings):
-        for speculation in (False, True):
-            name = f"{model.name} {model.dtype}, speculation {'on' if speculation else 'off'}"
-            yield Item(name, partial(_compare, settings, model, speculation))
+        # Closed when the items of the next model are asked for.
+        with contextlib.ExitStack() as opened:
+            on_device = _OnDevice(settings, model, opened)
+            for speculation in (False, True):
+                name = f"{model.name} {model.dtype}, speculation {'on' if speculation else 'off'}"
+                yield Item(name, partial(_compare, on_device, speculation))
+    if settings.model is None or settings.dry:
+        why = "the interpreter is too slow for it" if settings.dry else "it is not at hand: --model"
+        yield Item("real", partial(_skip, why))
+
+
+def _skip(why: str) -> dict[str, Any]:
+    raise NeedsDevice(why)
 
 
 def _models(settings: Settings) -> Iterator[Model]:
@@ -75,23 +85,40 @@ def _models(settings: Settings) -> Iterator[Model]:
         yield Model("real", settings.model, "bfloat16", tolerance=0.2, max_tokens=64, repeats=20)
 
 
-def _compare(settings: Settings, model: Model, speculation: bool) -> dict[str, Any]:
-    if not model.expected:
-        with _opened(model, speculation=False, device="cpu", dtype="float32") as llm:
-            model.expected.append(_answer(llm, model))
-    expected = model.expected[0]
-    clock = clock_of(settings.dry)
-    on_device = _dry_run() if settings.dry else contextlib.nullcontext()
+class _OnDevice:
+    """A model that is opened on the device when it is first used."""
+
+    def __init__(self, settings: Settings, model: Model, opened: contextlib.ExitStack) -> None:
+        self.model = model
+        self.clock = clock_of(settings.dry)
+        self.open_seconds = 0.0
+        self._dry = settings.dry
+        self._opened = opened
+
+    @cached_property
+    def expected(self) -> Completion:
+        """The CPU's answer."""
+        with _opened(self.model, device="cpu", dtype="float32") as llm:
+            return _answer(llm, self.model, speculation=False)
+
+    @cached_property
+    def llm(self) -> LLM:
+        """The model, on the device."""
+        if self._dry:
+            self._opened.enter_context(_dry_run())
+        started = self.clock.seconds()
+        llm = self._opened.enter_context(_opened(self.model, dtype=self.model.dtype, device="cuda"))
+        self.open_seconds = self.clock.seconds() - started
+        return llm
+
+
+def _compare(on_device: _OnDevice, speculation: bool) -> dict[str, Any]:
+    model, clock = on_device.model, on_device.clock
+    expected, llm = on_device.expected, on_device.llm
     started = clock.seconds()
-    with (
-        on_device,
-        _opened(model, speculation=speculation, dtype=model.dtype, device="cuda") as llm,
-    ):
-        opened = clock.seconds()
-        prediction = list(expected.token_ids) if speculation else None
-        answer = _answer(llm, model, prediction)
-        ended = clock.seconds()
-        fingerprint = llm.numeric_fingerprint
+    prediction = list(expected.token_ids) if speculation else None
+    answer = _answer(llm, model, prediction, speculation=speculation)
+    ended = clock.seconds()
     values = {
         "tokens": len(answer.token_ids),
         "equal_to_cpu": _common(answer.token_ids, expected.token_ids),
@@ -103,9 +130,9 @@ def _compare(settings: Settings, model: Model, speculation: bool) -> dict[str, A
             _gaps(answer.prompt_logprobs, expected.prompt_logprobs)
         ),
         "answer_difference": max(_gaps(answer.logprobs, expected.logprobs)),
-        "open_seconds": round(opened - started, 3),
-        "answer_seconds": round(ended - opened, 3),
-        "fingerprint": fingerprint,
+        "open_seconds": round(on_device.open_seconds, 3),
+        "answer_seconds": round(ended - started, 3),
+        "fingerprint": llm.numeric_fingerprint,
     }
     _check(model, speculation, values)
     return values
@@ -133,14 +160,26 @@ def _check(model: Model, speculation: bool, values: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _dry_run() -> Iterator[None]:
-    """No device, and few costs: the interpreter is slow."""
-    runner = "spectrie.model.runner.runner"
+    """No device, few sizes of steps and few costs: the interpreter is slow."""
+    costs, check = "spectrie.model.runner.costs", "spectrie.model.runner.self_check"
     with (
         simulated_gpu(interpreted=True),
-        mock.patch(f"{runner}._GPU_COST_ROWS", (1, 4)),
-        mock.patch(f"{runner}._COST_SECONDS", 0.0),
+        mock.patch("spectrie.model.launch.capacity.BUCKETS", (1, 8)),
+        mock.patch("spectrie_kernels.attention.arrays._PROGRAMS", 4),
+        mock.patch(f"{costs}._GPU_COST_ROWS", (1, 4)),
+        mock.patch(f"{costs}.CostTimer._times", _run_once),
+        mock.patch(f"{check}._PROMPT", 6),
+        mock.patch(f"{check}._PIECES", (5,)),
+        mock.patch(f"{check}._COMPANY", (1,)),
     ):
         yield
+
+
+def _run_once(timer: CostTimer, plans: list[StepPlan], seconds: float) -> list[float]:
+    """In place of a measurement: one forward each, a millisecond."""
+    for plan in plans:
+        timer._time_of(plan)
+    return [1.0] * len(plans)
 
 
 @contextlib.contextmanager
@@ -152,7 +191,9 @@ def _opened(model: Model, **options: Any) -> Iterator[LLM]:
         yield llm
 
 
-def _answer(llm: LLM, model: Model, prediction: list[int] | None = None) -> Completion:
+def _answer(
+    llm: LLM, model: Model, prediction: list[int] | None = None, *, speculation: bool
+) -> Completion:
     return llm.generate(
         _TEXT * model.repeats,
         max_tokens=model.max_tokens,
@@ -161,6 +202,7 @@ def _answer(llm: LLM, model: Model, prediction: list[int] | None = None) -> Comp
         logprobs=0,
         prompt_logprobs=0,
         prediction=prediction,
+        speculation=speculation,
     )
 
 

@@ -1,0 +1,1 @@
+"""The sizes of models, and models and rows made from them."""

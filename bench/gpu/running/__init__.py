@@ -1,0 +1,1 @@
+"""How a stage is run: processes that may die, and a file that holds each result at once."""

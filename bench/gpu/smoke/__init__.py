@@ -1,0 +1,1 @@
+"""Whether everything runs at all on a device: forms, tests and answers, little of each."""
