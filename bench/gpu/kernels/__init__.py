@@ -1,0 +1,1 @@
+"""What each kernel gives and takes on a device, beside its rivals."""
