@@ -13,7 +13,7 @@ from bench.draft.figure import draw
 from bench.draft.numbers import numbers
 from bench.draft.run import Results, run_all
 from bench.support import machine, report
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 
 __all__ = ["everything", "run"]
 

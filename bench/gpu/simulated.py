@@ -10,8 +10,9 @@ from unittest import mock
 
 import torch
 
+from bench.gpu.fake_device import FakeDevice
 from spectrie.model import gpu
-from spectrie.model.runner import self_check
+from spectrie.model.runner import loading, self_check
 
 __all__ = ["NAME", "simulated_gpu"]
 
@@ -35,10 +36,14 @@ def simulated_gpu(*, interpreted: bool = False) -> Iterator[None]:
         "use": lambda device: None,
         "name": lambda device: NAME,
         "free_bytes": lambda device: _FREE_BYTES,
+        "total_bytes": lambda device: 2 * _FREE_BYTES,
+        "driver": lambda: "1.2.3",
         "compiler": lambda: "simulated",
+        "host_compiler": lambda: "cc",
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(gpu, **answers))
+        stack.enter_context(mock.patch.object(loading, "open_device", lambda device: FakeDevice()))
         stack.enter_context(mock.patch.dict(os.environ))
         if not interpreted:
             os.environ.pop("TRITON_INTERPRET", None)

@@ -20,6 +20,7 @@ REQUIREMENTS = (
     "spectrie._core",
     "tokenizers",
     "torch",
+    "transformers",
     "triton",
 )
 """Modules that a machine may lack; each is looked for before anything imports it."""
@@ -44,21 +45,63 @@ class Stage:
 
 _KERNELS = ("torch", "triton", "numpy")
 
+_DEVICE = Check("device", "bench.gpu.device:items", ("torch", "triton"))
+_MODELS = (*_KERNELS, "spectrie._core", "safetensors", "tokenizers")
+
 STAGES = {
     "smoke": Stage(
         "whether everything runs at all: lists all faults, measures little",
         limit_s=120.0,
         item_limit_s=60.0,
         checks=(
-            Check("device", "bench.gpu.device:items", ("torch", "triton")),
-            Check("forms", "bench.gpu.forms:items", _KERNELS, interpreted=False),
-            Check("tests", "bench.gpu.device_tests:items", (*_KERNELS, "pytest")),
+            _DEVICE,
+            Check("forms", "bench.gpu.smoke.forms:items", _KERNELS, interpreted=False),
+            Check("tests", "bench.gpu.smoke.device_tests:items", (*_KERNELS, "pytest")),
+            Check("answers", "bench.gpu.smoke.answers:items", _MODELS),
+        ),
+    ),
+    "kernels": Stage(
+        "bytes and times of every kernel beside its rivals, and the fastest tiles",
+        limit_s=360.0,
+        item_limit_s=120.0,
+        checks=(
+            _DEVICE,
+            Check("product bytes", "bench.gpu.kernels.product_bytes:items", _KERNELS),
+            Check("attention", "bench.gpu.kernels.attention_speed:items", _KERNELS),
+            Check("products", "bench.gpu.kernels.product_speed:items", _KERNELS),
+            Check("cublaslt", "bench.gpu.kernels.product_race:items", _KERNELS),
+            Check("prompts", "bench.gpu.kernels.attention_speed:prompt_items", _KERNELS),
+            Check("draws", "bench.gpu.kernels.draw_speed:items", _KERNELS),
+            Check("sanitizer", "bench.gpu.kernels.sanitized:items", _KERNELS),
+            Check("tuning", "bench.gpu.kernels.tuning:items", _KERNELS),
+            Check("tests", "bench.gpu.smoke.device_tests:all_items", (*_KERNELS, "pytest")),
+        ),
+    ),
+    "steps": Stage(
+        "what a step of 0.5 to 8 billion weights takes, exact and fast, by rows and by kernel",
+        limit_s=360.0,
+        item_limit_s=120.0,
+        checks=(
+            _DEVICE,
+            Check("steps", "bench.gpu.steps.step_speed:items", _MODELS, interpreted=False),
+            Check("host gap", "bench.gpu.steps.host_gap:items", _MODELS, interpreted=False),
+        ),
+    ),
+    "end_to_end": Stage(
+        "answers: the same in every way, and their speed with speculation off and on",
+        limit_s=360.0,
+        item_limit_s=150.0,
+        checks=(
+            _DEVICE,
+            Check("answers", "bench.gpu.end_to_end.exactness:items", _MODELS, interpreted=False),
+            Check("played", "bench.gpu.end_to_end.played:items", _MODELS, interpreted=False),
             Check(
-                "answers",
-                "bench.gpu.answers:items",
-                (*_KERNELS, "spectrie._core", "safetensors", "tokenizers"),
+                "transformers",
+                "bench.gpu.end_to_end.peer:items",
+                (*_MODELS, "transformers"),
+                interpreted=False,
             ),
         ),
     ),
 }
-"""By name. Later ones: `kernels`, `steps` and `end_to_end`, each with its checks here."""
+"""By name, each with its dearest facts first."""

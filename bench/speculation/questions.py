@@ -11,7 +11,7 @@ from bench.speculation.off_on import LOOKUP_TOKENS, Sample, measure_ours, measur
 from bench.speculation.reader import Question, read
 from bench.support import machine, report
 from bench.support.rival import Rival
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 
 if TYPE_CHECKING:
     from spectrie import LLM

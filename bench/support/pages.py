@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.support import summary
 from bench.support.machine import ROOT
 from bench.support.report import RESULTS
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 
 __all__ = ["BEGIN", "END", "fill_pages"]
 

@@ -33,7 +33,7 @@ def write(
         notes: Sentences under the table.
     """
     # Not above: older builds that are compared lack it.
-    from spectrie.markdown import render_table
+    from spectrie.printing.markdown import render_table
 
     (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
     command = f"python -m bench {name.partition('/')[0]}"

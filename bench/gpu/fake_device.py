@@ -1,0 +1,119 @@
+"""A device that does its work late, on tensors of this CPU."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+import torch
+
+__all__ = ["FakeDevice"]
+
+Work = Callable[[], None]
+
+
+class FakeDevice:
+    """Does what was launched when the host waits for it, and not before: a host that forgets to wait, or
+    writes to memory that a copy has yet to read, gets wrong answers.
+
+    Attributes:
+        counts: How often each of `launch`, `copy`, `record`, `replay`, `event` and `wait` was called.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._queue: deque[Callable[[], object]] = deque()
+        self._is_working = False
+
+    def pinned(self, elements: int) -> torch.Tensor:
+        """See `Device`."""
+        self.counts["pinned"] += 1
+        return torch.zeros(elements, dtype=torch.int32)
+
+    def event(self) -> _Event:
+        """See `Device`."""
+        return _Event(self)
+
+    def launch(self, work: Work) -> None:
+        """See `Device`."""
+        self.counts["launch"] += 1
+        self._add(work)
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """See `Device`."""
+        self.counts["copy"] += 1
+        self._add(lambda: target.copy_(source))
+
+    def record(self, work: Work) -> _Recorded:
+        """See `Device`; the work is not done."""
+        self.counts["record"] += 1
+        return _Recorded(self, work)
+
+    def wait(self) -> None:
+        """See `Device`."""
+        self.counts["wait"] += 1
+        while self._queue:
+            self._do(self._queue.popleft())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is work that was launched and not done."""
+        return bool(self._queue)
+
+    def add(self, work: Work) -> None:
+        """Puts some work behind the rest, uncounted."""
+        self._add(work)
+
+    def work_until(self, is_there: Callable[[], bool]) -> None:
+        """Works until the host has what it waits for."""
+        while self._queue and not is_there():
+            self._do(self._queue.popleft())
+
+    def _add(self, work: Callable[[], object]) -> None:
+        # Of work in progress all launches are in place.
+        if self._is_working:
+            work()
+        else:
+            self._queue.append(work)
+
+    def _do(self, work: Callable[[], object]) -> None:
+        self._is_working = True
+        try:
+            work()
+        finally:
+            self._is_working = False
+
+
+class _Event:
+    def __init__(self, device: FakeDevice) -> None:
+        self._device = device
+        self._recorded = 0
+        self._reached = 0
+
+    def record(self) -> None:
+        self._device.counts["event"] += 1
+        self._recorded += 1
+        point = self._recorded
+
+        def reach() -> None:
+            self._reached = point
+
+        self._device.add(reach)
+
+    @property
+    def is_reached(self) -> bool:
+        return self._reached >= self._recorded
+
+    def wait(self) -> None:
+        self._device.counts["wait"] += 1
+        self._device.work_until(lambda: self.is_reached)
+
+
+class _Recorded:
+    def __init__(self, device: FakeDevice, work: Work) -> None:
+        self._device = device
+        self._work = work
+
+    def launch(self) -> None:
+        self._device.counts["replay"] += 1
+        self._device.add(self._work)

@@ -1,0 +1,114 @@
+"""A model of a size with drawn weights, loaded once for the items that measure it."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from bench.gpu.check import Settings
+from bench.gpu.clock import clock_of
+from bench.gpu.models.random_model import write_random_model
+from bench.gpu.models.shapes import MODELS, TINY, ModelShape
+from bench.gpu.simulated import simulated_gpu
+from spectrie.model import Runner, load_runner
+
+__all__ = ["LoadedModel", "dry_options", "folder_of", "measured_models", "on_device"]
+
+
+def measured_models(settings: Settings) -> tuple[ModelShape, ...]:
+    """8B, which has goals, then 1.5B and the others of Qwen2.5."""
+    if settings.dry:
+        return (TINY,)
+    _, half, small, large, largest = MODELS
+    return largest, small, large, half
+
+
+@contextmanager
+def on_device(settings: Settings) -> Iterator[None]:
+    """The device, or what stands in for one; costs that are measured stay out of the user's files."""
+    with ExitStack() as stack:
+        cache = str(Path(settings.scratch) / "cache")
+        stack.enter_context(mock.patch.dict(os.environ, SPECTRIE_CACHE=cache))
+        if settings.dry:
+            costs = "spectrie.model.runner.costs"
+            stack.enter_context(simulated_gpu())
+            stack.enter_context(mock.patch(f"{costs}._GPU_COST_ROWS", (1, 4)))
+            stack.enter_context(mock.patch(f"{costs}._COST_SECONDS", 0.0))
+        yield
+
+
+def folder_of(settings: Settings, model: ModelShape) -> Path:
+    """The model's folder, written where it is missing."""
+    folder = Path(settings.scratch) / model.name
+    context = 512 if settings.dry else 32_768
+    return write_random_model(folder, model, max_context=context)
+
+
+def dry_options(settings: Settings) -> dict[str, Any]:
+    """Options of a model where there is no device: the plain forms of its kernels keep bytes in float32
+    at best."""
+    return {"num_pages": 256, "dtype": "float32"} if settings.dry else {}
+
+
+class LoadedModel:
+    """A runner with one arithmetic, from the first use until `close`.
+
+    Attributes:
+        stages: Seconds at which loading reported each of its stages.
+        load_seconds: What loading took.
+    """
+
+    def __init__(self, settings: Settings, model: ModelShape, arithmetic: str) -> None:
+        self.model = model
+        self._settings = settings
+        # Falls to fast where the device is not exact, so that the rest can be measured all the same.
+        self._arithmetic = "auto" if arithmetic == "exact" else arithmetic
+        self._runner: Runner | None = None
+        self.stages: list[tuple[str, float]] = []
+        self.load_seconds = 0.0
+
+    @property
+    def runner(self) -> Runner:
+        """The runner, loaded and warm."""
+        if self._runner is None:
+            clock = clock_of(self._settings.dry)
+            folder = folder_of(self._settings, self.model)
+            started = clock.seconds()
+
+            def note(line: str) -> None:
+                self.stages.append((line, round(clock.seconds() - started, 3)))
+
+            runner = load_runner(
+                folder,
+                device="cuda",
+                gpu_arithmetic=self._arithmetic,
+                progress=note,
+                **dry_options(self._settings),
+            )
+            note("warming up")
+            runner.warm_up()
+            note("ready")
+            self.load_seconds = clock.seconds() - started
+            self._runner = runner
+        return self._runner
+
+    def seconds_from(self, beginning: str) -> float | None:
+        """What loading took from the stage whose line begins so; None if there was none."""
+        ends = self.stages[-1][1]
+        return next((ends - at for line, at in self.stages if line.startswith(beginning)), None)
+
+    def close(self) -> None:
+        """Gives its memory back."""
+        if self._runner is not None:
+            self._runner.close()
+        self._runner = None
+        gc.collect()
+        if not self._settings.dry:
+            torch.cuda.empty_cache()
