@@ -11,6 +11,8 @@ from typing import Any, Literal
 from spectrie import _core
 from spectrie.engine.loop import StepLoop
 from spectrie.model import Runner, load_runner
+from spectrie.model.drafters import Answers
+from spectrie.types import Source
 from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
 from tests.waiting import wait_until
 
@@ -24,7 +26,7 @@ MAX_ROWS = 16
 Kind = Literal["native", "python"]
 
 
-def load_tiny_runner(folder: Path) -> Runner:
+def load_tiny_runner(folder: Path, drafter: Path | None = None) -> Runner:
     """Writes and loads a model with room for 128 pages and `MAX_ROWS` rows."""
     return load_runner(
         write_tiny_model(folder),
@@ -32,6 +34,7 @@ def load_tiny_runner(folder: Path) -> Runner:
         threads=1,
         num_pages=128,
         max_batch_rows=MAX_ROWS,
+        drafter="off" if drafter is None else drafter,
     )
 
 
@@ -42,6 +45,10 @@ class RunningLoop:
         runner: From `load_tiny_runner`.
         kind: Whether the steps are called from Python.
         idle: See `StepLoop`; nothing by default.
+        draft: Answers levels in the runner's place, where Python calls the steps; with it or `drafts` the
+            engine asks the drafter.
+        drafts: Whether the runner's own drafter is asked.
+        draft_rows: Rows that it is thought to answer in a step.
         options: Of the engine, which drafts nothing by default.
     """
 
@@ -50,6 +57,9 @@ class RunningLoop:
         runner: Runner,
         kind: Kind,
         idle: Callable[[], bool] = lambda: False,
+        draft: Callable[[_core.DraftPlan], Answers] | None = None,
+        drafts: bool = False,
+        draft_rows: int = MAX_ROWS,
         **options: Any,
     ) -> None:
         self.engine = _core.Engine(
@@ -74,9 +84,34 @@ class RunningLoop:
         self.waits = threading.Event()
         """Set once `deliver` has begun."""
         native = runner.native if kind == "native" else None
-        seen: Any = SimpleNamespace(step=runner.step, native=native)
+        drafts = drafts or draft is not None
+        if drafts:
+            self._set_drafter(runner, draft_rows)
+        self.is_dropped = False
+        """Whether the loop gave the drafter up."""
+        seen: Any = SimpleNamespace(
+            step=runner.step,
+            device_shape=None,
+            native=native,
+            drafter=runner.drafter if drafts else None,
+            draft=draft or runner.draft,
+            drop_drafter=lambda: setattr(self, "is_dropped", True),
+        )
         self.loop = StepLoop(lambda: (self.engine, seen), self._deliver, self._die, idle)
         self.loop.start()
+
+    def _set_drafter(self, runner: Runner, max_rows: int) -> None:
+        assert runner.drafter is not None
+        # As if forwards were slow and levels next to nothing: the loop is shown, not the price.
+        self.engine.set_costs([1, 64], [10.0, 40.0])
+        self.engine.set_drafter(
+            source=Source.HEAD,
+            max_levels=min(3, runner.drafter.max_levels),
+            max_rows=max_rows,
+            rows=[1, MAX_ROWS],
+            first_ms=[0.01, 0.02],
+            later_ms=[0.01, 0.02],
+        )
 
     def submit(self, request: _core.Request) -> None:
         """Passes a request to the engine and wakes the loop."""

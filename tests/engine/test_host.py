@@ -10,6 +10,7 @@ import pytest
 
 import spectrie.model
 from spectrie.engine.host import EngineHost, overlaps
+from spectrie.engine.limits import chunk_tokens, draft_threads, max_running
 from spectrie.engine.options import EngineOptions
 from spectrie.errors import ConfigError
 from spectrie.model import machine
@@ -20,6 +21,37 @@ CORES = machine.num_cores()
 
 def runner(device_name: str, threads: int) -> Any:
     return SimpleNamespace(device_name=device_name, threads=threads)
+
+
+@pytest.mark.parametrize(
+    ("device_name", "rows", "pages", "running", "chunk"),
+    [
+        ("cpu", 512, 100_000, 64, 256),
+        ("cpu", 512, 100, 6, 256),
+        ("NVIDIA H200", 4096, 100_000, 256, 2048),
+        ("NVIDIA H200", 4096, 100, 6, 2048),
+        ("NVIDIA H200", 512, 100_000, 256, 512),
+    ],
+)
+def test_what_is_done_at_once_follows_from_the_device(
+    device_name: str, rows: int, pages: int, running: int, chunk: int
+) -> None:
+    loaded: Any = SimpleNamespace(device_name=device_name, max_batch_rows=rows, num_pages=pages)
+    assert max_running(EngineOptions(), loaded) == running
+    assert chunk_tokens(EngineOptions(), loaded) == chunk
+    asked = EngineOptions(max_running=3, chunk_tokens=48)
+    assert (max_running(asked, loaded), chunk_tokens(asked, loaded)) == (3, 48)
+
+
+@pytest.mark.parametrize(
+    ("device_name", "cores", "expected"),
+    [("cpu", 16, 1), ("NVIDIA H200", 1, 1), ("NVIDIA H200", 4, 4), ("NVIDIA H200", 96, 8)],
+)
+def test_several_threads_draft_where_they_take_the_model_no_core(
+    device_name: str, cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "num_cores", lambda: cores)
+    assert draft_threads(runner(device_name, 1)) == expected
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class ScriptedEngine:
         self.queued -= 1
         self.next_plan += 1
         is_greedy = self.greedy.pop(0) if self.greedy else False
-        return SimpleNamespace(plan_id=self.next_plan, is_greedy=is_greedy)
+        return SimpleNamespace(plan_id=self.next_plan, is_greedy=is_greedy, is_drawable=True)
 
     def take_outputs(self) -> SimpleNamespace:
         return self.ends.pop() if self.ends else SimpleNamespace(handles=[])
@@ -53,7 +53,8 @@ class ScriptedEngine:
         self.committed.append(arguments)
         return SimpleNamespace(handles=[7], step=arguments[0])
 
-    def commit_tokens(self, *arguments: Any) -> SimpleNamespace:
+    def commit_tokens(self, *arguments: Any, drawn: bool) -> SimpleNamespace:
+        assert not drawn
         self.committed.append(arguments)
         return SimpleNamespace(handles=[7], step=arguments[0])
 
@@ -73,7 +74,7 @@ class Harness:
         self.arrived = threading.Semaphore(0)
         self.death: list[BaseException] = []
         self.died = threading.Event()
-        runner = SimpleNamespace(step=step, native=None)
+        runner = SimpleNamespace(step=step, device_shape=None, native=None, drafter=None)
         prepared: Any = (self.engine, runner)
         self.loop = StepLoop(lambda: prepared, self._deliver, self._die, idle)
         self.loop.start()

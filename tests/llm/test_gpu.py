@@ -10,7 +10,10 @@ import pytest
 
 from bench.gpu.simulated import simulated_gpu
 from spectrie.llm import LLM
-from tests.tiny_model import write_tiny_model
+from spectrie.model.launch.launcher import Launched
+from spectrie.model.plan import StepResult
+from tests.model.families import save_family
+from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
 
 PROMPT = "def print the class"
 SEEDS = (0, 1, 0, 1)
@@ -58,19 +61,75 @@ def test_drafts_on_a_gpu_are_accepted_where_the_model_draws_them(
     assert accepted > 0
 
 
-# Torch forms stand in for the kernels, so bits may differ from a CPU's, but no draw here does.
+OPTIONS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.7},
+    {"temperature": 1.2, "top_k": 9, "top_p": 0.9},
+    {"temperature": 0.9, "typical_p": 0.8, "min_p": 0.01},
+    {"temperature": 0.0, "repetition_penalty": 1.3, "frequency_penalty": 0.3},
+    {"temperature": 0.8, "presence_penalty": 0.5, "logit_bias": {5: 3.0, 9: -100.0}},
+    {"temperature": 1.0, "regex": "[a-z ]{30,60}"},
+]
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_tiny_model(tmp_path_factory.mktemp("mixture") / "tiny")
+    (folder / "generation_config.json").unlink()
+    save_family("mixtral", folder, vocab_size=VOCABULARY_SIZE)
+    return folder
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_exact_arithmetic_on_a_gpu_gives_the_answers_of_a_cpu(
-    folder: Path, temperature: float
+def test_a_mixture_of_experts_on_a_gpu_gives_the_answers_of_a_cpu(
+    mixture: Path, temperature: float
 ) -> None:
-    with LLM(folder, device="cpu", dtype="float32", threads=1) as llm:
+    with LLM(mixture, device="cpu", dtype="float32", threads=1) as llm:
         given = [
             llm.generate(
                 PROMPT, max_tokens=40, ignore_eos=True, seed=seed, temperature=temperature
             ).token_ids
             for seed in SEEDS
         ]
-    exact = {"gpu_arithmetic": "exact"}
-    drafted, accepted = answers(folder, True, exact, temperature=temperature)
+    drafted, accepted = answers(mixture, True, temperature=temperature)
     assert drafted == given
     assert accepted > 0
+
+
+# Torch forms stand in for the kernels, so bits may differ from a CPU's, but no draw here does.
+@pytest.mark.parametrize("options", OPTIONS)
+def test_exact_arithmetic_on_a_gpu_gives_the_answers_of_a_cpu(
+    folder: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LLM(folder, device="cpu", dtype="float32", threads=1) as llm:
+        given = [
+            llm.generate(PROMPT, max_tokens=40, ignore_eos=True, seed=seed, **options).token_ids
+            for seed in SEEDS
+        ]
+    sent: list[int] = []
+    wait = Launched.wait
+
+    def counted(launched: Launched) -> StepResult:
+        result = wait(launched)
+        sent.append(len(result.logits))
+        return result
+
+    monkeypatch.setattr(Launched, "wait", counted)
+    drafted, accepted = answers(folder, True, {"gpu_arithmetic": "exact"}, **options)
+    assert drafted == given
+    if "temperature" in options and len(options) == 1:
+        assert accepted > 0
+    # Only the check at the start has asked for logits.
+    assert not any(sent[sent.index(0) :])
+
+
+def test_logprobs_are_computed_from_logits_of_the_sampled_rows(folder: Path) -> None:
+    with LLM(folder, device="cpu", dtype="float32", threads=1) as llm:
+        expected = llm.generate(PROMPT, max_tokens=12, temperature=0.7, seed=3, logprobs=2)
+    with simulated_gpu(), LLM(folder, dtype="float32", threads=1) as llm:
+        given = llm.generate(PROMPT, max_tokens=12, temperature=0.7, seed=3, logprobs=2)
+    assert given.token_ids == expected.token_ids
+    assert given.logprobs is not None
+    assert expected.logprobs is not None
+    assert len(given.logprobs) == len(expected.logprobs)

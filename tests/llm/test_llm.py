@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,9 @@ def test_failing_forward_fails_what_it_held_and_nothing_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load_small(*arguments: Any, **options: Any) -> Any:
-        return load_runner(*arguments, **(options | {"max_batch_rows": 64}))
+        runner = load_runner(*arguments, **(options | {"max_batch_rows": 64}))
+        runner.info = replace(runner.info, max_batch_rows=512)
+        return runner
 
     # The engine plans for more rows than the model takes.
     monkeypatch.setattr(spectrie.model, "load_runner", load_small, raising=False)

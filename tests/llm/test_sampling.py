@@ -56,7 +56,7 @@ def test_choices_are_those_of_their_seeds_and_the_first_is_that_of_one(llm: LLM)
 def test_a_batch_gives_every_choice_of_every_prompt_and_shows_its_progress(
     llm: LLM, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("spectrie.progress._LOG_EVERY_S", 0.0)
+    monkeypatch.setattr("spectrie.printing.progress._LOG_EVERY_S", 0.0)
     monkeypatch.setattr("spectrie.llm.batch._MAX_STREAMS", 3)
     texts = [f"{word} the" for word in ("def", "class", "for", "while", "if")]
     alone = [llm.generate(text, n=2, seed=3, max_tokens=12) for text in texts]

@@ -43,12 +43,18 @@ def started(name: str, folder: Path, order: str) -> str:
     return done.stdout
 
 
-# With norms of heads, and with biases of every product.
-@pytest.mark.parametrize("name", ["qwen3", "llama_tied_bias"])
+# With norms of heads, with biases of every product, and with experts.
+@pytest.mark.parametrize("name", ["qwen3", "llama_tied_bias", "mixtral"])
 def test_a_row_has_the_same_bytes_in_every_step(name: str, tmp_path: Path) -> None:
     assert started(name, tmp_path, "ascending") == "exact\n"
 
 
-def test_products_that_add_otherwise_in_company_start_no_exact_model(tmp_path: Path) -> None:
-    said = started("llama_tied_bias", tmp_path, "by_company")
+@pytest.mark.parametrize("name", ["llama_tied_bias", "mixtral"])
+def test_products_that_add_otherwise_in_company_start_no_exact_model(
+    name: str, tmp_path: Path
+) -> None:
+    said = started(name, tmp_path, "by_company")
     assert "have other bytes than those of the row alone" in said
+    if name == "mixtral":
+        named = ("router of 5 x 48", "experts' gate_up of 160 x 48", "experts' down of 48 x 80")
+        assert all(product in said for product in named)

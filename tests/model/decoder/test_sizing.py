@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 from spectrie.cli import serve
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model import load_runner
+from spectrie.model.config.families import ExpertNames
+from spectrie.model.config.mixture import MixtureConfig
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.sizing import CacheSize, size_cache
 
@@ -49,6 +52,44 @@ def test_by_default_the_cache_takes_two_fifths_of_what_is_free(config: ModelConf
 def test_by_default_the_cache_holds_no_more_than_32_full_contexts(config: ModelConfig) -> None:
     found = size(config, available_bytes=1 << 50, max_context=64)
     assert (found.num_pages, found.max_context) == (32 * 4, 64)
+
+
+def test_on_a_gpu_the_cache_takes_nine_tenths_of_what_graphs_leave(config: ModelConfig) -> None:
+    config = dataclasses.replace(config, num_layers=256 * config.num_layers)
+    for free, graphs in ((20 * GIB, GIB), (4 * GIB, GIB // 2)):
+        found = size(config, available_bytes=free, on_gpu=True)
+        assert found.num_pages == int(0.9 * (free - graphs)) // page_bytes(config)
+
+
+def test_on_a_gpu_the_largest_forward_has_room_beside_the_cache(config: ModelConfig) -> None:
+    config = dataclasses.replace(
+        config, num_layers=128, hidden_size=4096, intermediate_size=14336, vocabulary_size=128_256
+    )
+    # Gate and up, their product, and logits and scores of 512 rows.
+    needed = 4096 * 3 * 14336 * 4 + 2 * 512 * 128_256 * 4
+    found = size(config, available_bytes=4 * GIB, on_gpu=True)
+    assert 4 * GIB - GIB // 2 - found.bytes > needed
+    fewer = size(config, available_bytes=4 * GIB, on_gpu=True, batch_rows=512)
+    assert fewer.bytes > found.bytes
+    with pytest.raises(ModelError, match="no memory for the key-value cache"):
+        size(config, available_bytes=GIB, on_gpu=True)
+
+
+def test_on_a_gpu_the_results_of_chosen_experts_have_room(config: ModelConfig) -> None:
+    names = ExpertNames("router", "experts", "gate", "up", "down")
+    # Of Qwen3-30B-A3B: results are wider than the gate's product.
+    mixture = MixtureConfig(128, 8, 768, True, frozenset(), names)
+    dense = dataclasses.replace(config, hidden_size=2048, head_dim=1024)
+    found = size(dataclasses.replace(dense, mixture=mixture), available_bytes=4 * GIB, on_gpu=True)
+    # Beside them the heads, before and after attention, and the stream.
+    needed = 4096 * (8 * (768 + 2048) * 4 + 2 * (6 + 2) * 1024 * 4 + 2048 * (4 + 4 + 4))
+    assert 4 * GIB - GIB // 2 - found.bytes > needed
+    assert found.bytes < size(dense, available_bytes=4 * GIB, on_gpu=True).bytes
+
+
+def test_on_a_gpu_the_cache_holds_no_more_than_256_full_contexts(config: ModelConfig) -> None:
+    found = size(config, available_bytes=1 << 50, max_context=64, on_gpu=True)
+    assert (found.num_pages, found.max_context) == (256 * 4, 64)
 
 
 def test_what_is_asked_for_is_taken_whatever_is_free(config: ModelConfig) -> None:

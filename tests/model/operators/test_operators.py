@@ -14,7 +14,6 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import Operators, OperatorSettings
-from spectrie.model.operators.exact import ExactOperators
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import StepPlan
@@ -79,11 +78,14 @@ def test_the_compiled_decoder_equals_the_reference(
             np.testing.assert_allclose(
                 got.top_probabilities, want.top_probabilities, rtol=1e-3, atol=1e-4
             )
-    # Where two experts score nearly the same, rounding to bfloat16 decides which a row takes.
+    assert compared(errors, family, dtype).mean().sqrt() < tolerance
+
+
+def compared(errors: list[torch.Tensor], family: Path, dtype: str) -> torch.Tensor:
+    """Where two experts score nearly the same, rounding to bfloat16 decides which a row takes."""
     some_differ = dtype == "bfloat16" and ModelConfig.from_folder(family).mixture is not None
     ascending = torch.cat(errors).sort().values
-    compared = ascending[: int(0.9 * len(ascending))] if some_differ else ascending
-    assert compared.mean().sqrt() < tolerance
+    return ascending[: int(0.9 * len(ascending))] if some_differ else ascending
 
 
 def test_attention_by_the_kernels_equals_the_reference(family: Path) -> None:
@@ -105,27 +107,37 @@ def test_attention_by_the_kernels_equals_the_reference(family: Path) -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_the_exact_decoder_equals_the_reference(family: Path, dtype: str, tolerance: float) -> None:
     of_model = settings(family, getattr(torch, dtype))
-    if of_model.config.mixture is not None:
-        with pytest.raises(ValueError, match="of a mixture of experts"):
-            DecoderWeights(
-                of_model.config, Weights(family), of_model.dtype, of_model.device, exact=True
-            )
-        return
     weights = DecoderWeights(
         of_model.config, Weights(family), of_model.dtype, of_model.device, exact=True
     )
     of_model = replace(of_model, head_norms=weights.head_norms)
-    exact = Decoder(weights, ExactOperators(of_model))
+    exact = Decoder(weights, GpuOperators(of_model))
     # Its norms take sums too.
     plain = Decoder(weights, ReferenceOperators(of_model))
     theirs = reference(family, of_model.dtype)
-    for plan in plans():
-        want = theirs.forward(plan).logits
-        for decoder in (exact, plain):
-            got = decoder.forward(plan).logits
+    for decoder in (exact, plain):
+        errors = []
+        for plan in plans():
+            got, want = decoder.forward(plan).logits, theirs.forward(plan).logits
             assert got.dtype == torch.float32
-            error = (got - want).square().mean() / want.var()
-            assert error.sqrt() < tolerance
+            errors.append((got - want).square().mean(dim=-1) / want.var())
+        assert compared(errors, family, dtype).mean().sqrt() < tolerance
+
+
+def test_experts_by_the_kernels_equal_the_reference(tiny: Path) -> None:
+    torch.manual_seed(0)
+    both = settings(tiny)
+    plan = plans()[1]
+    rows = len(plan.row_token)
+    scores, results = torch.randn(rows, 6), torch.randn(2 * rows, 48)
+    for normalised in (False, True):
+        given = []
+        for operators in (GpuOperators(both), ReferenceOperators(both)):
+            operators.begin(plan)
+            ids, shares = operators.choose(scores, 2, normalised)
+            given.append((ids, shares, operators.add_experts(results, ids, shares)))
+        assert torch.equal(given[0][0], given[1][0])
+        torch.testing.assert_close(given[0][1:], given[1][1:])
 
 
 def test_contradicting_plans_are_refused_before_anything_moves(tiny: Path) -> None:
@@ -148,7 +160,10 @@ def test_the_likeliest_tokens_by_selection_equal_the_reference(tiny: Path) -> No
     torch.manual_seed(0)
     both = settings(tiny)
     logits = torch.randn(4, 1000)
-    ids, probabilities = GpuOperators(both).top_k(logits)
-    expected_ids, expected = ReferenceOperators(both).top_k(logits)
-    assert torch.equal(ids, expected_ids)
-    torch.testing.assert_close(probabilities, expected)
+    results = []
+    for operators in (GpuOperators(both), ReferenceOperators(both)):
+        ids, probabilities = torch.zeros(4, 8, dtype=torch.int32), torch.zeros(4, 8)
+        operators.top_k(logits, ids, probabilities)
+        results.append((ids, probabilities))
+    assert torch.equal(results[0][0], results[1][0])
+    torch.testing.assert_close(results[0][1], results[1][1])

@@ -103,7 +103,7 @@ def test_costs_of_a_small_cache_stay_inside_it(tiny: Path) -> None:
 def test_costs_are_those_of_tokens_unlike_each_other(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spectrie.model.runner.runner._COST_SECONDS", 0.0)
+    monkeypatch.setattr("spectrie.model.runner.costs._COST_SECONDS", 0.0)
     loaded = load_runner(tiny, dtype="float32", threads=1, num_pages=30)
     seen: list[list[int]] = []
 

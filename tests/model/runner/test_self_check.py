@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import PlanArrays, StepResult
-from spectrie.model.runner.runner import RunnerInfo
+from spectrie.model.runner.info import RunnerInfo
 from spectrie.model.runner.self_check import differing_form
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -130,10 +131,10 @@ def broken_head(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = spectrie_kernels.linear
 
     def broken(
-        x: torch.Tensor, weight: spectrie_kernels.LinearWeight, out: torch.Tensor
+        x: torch.Tensor, weight: spectrie_kernels.LinearWeight, *places: Any, **options: Any
     ) -> torch.Tensor:
         is_head = weight.out_features == VOCABULARY
-        return sound(x, weight, out).mul_(1 + is_head * x.shape[0] / 1000)
+        return sound(x, weight, *places, **options).mul_(1 + is_head * x.shape[0] / 1000)
 
     monkeypatch.setattr(spectrie_kernels, "linear", broken)
 
