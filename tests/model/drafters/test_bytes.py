@@ -1,0 +1,259 @@
+"""A drafter's answers are the same bytes however a request came to where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spectrie.model import Runner, load_runner
+from spectrie.model.drafters import Answers, LevelPlan
+from spectrie.model.plan import StepPlan
+from tests.model.drafters.fused import EAGLE2, fused_tensors
+from tests.model.drafters.heads import VOCABULARY, head_tensors, write_head
+from tests.model.drafters.mtp_layers import write_alone
+from tests.model.drafters.session import Request, draft_path, feed, same
+from tests.model.stepping import tokens
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+TOKENS = tokens(293, VOCABULARY, seed=3)
+GUESSES = [5, 77, 130, 8]
+SCORED = [5, 9, 199]
+PAGES = list(range(40, 60))
+
+
+@pytest.fixture(params=["eagle3", "eagle3_bfloat16", "eagle3_two_layers", "eagle2_bfloat16", "mtp"])
+def runner(request: pytest.FixtureRequest, tiny: Path, tmp_path: Path) -> Runner:
+    """A runner whose drafter's memory is poison: what is read before it is written shows."""
+    name: str = request.param
+    layers = 2 if name.endswith("two_layers") else 1
+    if name.startswith("eagle2"):
+        head = write_head(tmp_path, fused_tensors(), **EAGLE2)
+    elif name == "mtp":
+        write_alone(tmp_path, tiny)
+        head = tmp_path
+    else:
+        head = write_head(tmp_path, head_tensors(layers), num_hidden_layers=layers)
+    dtype = "bfloat16" if name.endswith("bfloat16") else "float32"
+    runner = load_runner(tiny, dtype=dtype, num_pages=64, drafter=head, threads=2)
+    poison(runner)
+    return runner
+
+
+def poison(runner: Runner) -> None:
+    assert runner.native is not None
+    runner.native.poison_drafter(float("nan"))
+
+
+def cold(runner: Runner, ids: list[int]) -> list[Answers]:
+    """Answers of a request computed in one chunk, in poisoned memory."""
+    poison(runner)
+    request = Request(runner, PAGES)
+    feed(request, ids, 512)
+    answers = draft_path(request, GUESSES, SCORED)
+    assert all(np.isfinite(answer.probabilities).all() for answer in answers)
+    assert all((answer.ids >= 0).all() for answer in answers)
+    return answers
+
+
+@pytest.mark.parametrize("size", [1, 16, 256, 7])
+def test_chunks_do_not_matter(runner: Runner, size: int) -> None:
+    ids = TOKENS[:61] if size == 1 else TOKENS
+    expected = cold(runner, ids)
+    poison(runner)
+    request = Request(runner, range(20))
+    feed(request, ids, size)
+    assert same(draft_path(request, GUESSES, SCORED), expected)
+
+
+@pytest.mark.parametrize("length", [33, 48, 50])
+def test_a_prefix_hit_gives_the_bytes_of_a_cold_request(runner: Runner, length: int) -> None:
+    expected = cold(runner, TOKENS[:length])
+    poison(runner)
+    first = Request(runner, range(4))
+    feed(first, TOKENS[:40], 13)
+    # The moves that the first owes travel with the next plan, whoever's it is.
+    second = Request(runner, [0, 1, 20, 21], seat=1)
+    second.hit(2)
+    second.moves = first.moves
+    feed(second, TOKENS[32:length], 8)
+    assert same(draft_path(second, GUESSES, SCORED), expected)
+
+
+def test_company_does_not_matter(runner: Runner) -> None:
+    alone = cold(runner, TOKENS[:50])
+    poison(runner)
+    requests = [Request(runner, range(first, first + 6), seat=first) for first in range(0, 42, 6)]
+    lengths = [20, 50, 3, 77, 16, 1, 90]
+    runner.step(
+        StepPlan.joined(
+            [
+                request.chunk(TOKENS[:length])
+                for request, length in zip(requests, lengths, strict=True)
+            ]
+        )
+    )
+    moves, first = [], 0
+    for request, length in zip(requests, lengths, strict=True):
+        request.commit(first, length)
+        moves += request.moves
+        first += length
+    count = len(requests)
+    for level, token in enumerate(GUESSES):
+        # Two rows a request from the second level on, of which the first continues the path.
+        copies = 1 if level == 0 else 2
+        before = 0 if level == 0 else 1 if level == 1 else 2
+        rows, index = [], 0 if level == 0 else count + 2 * count * (level - 1)
+        for number, request in enumerate(requests):
+            for copy in range(copies):
+                parent = -1
+                if level:
+                    start = 0 if level == 1 else index - 2 * count
+                    parent = start + number * before
+                rows.append((token if copy == 0 else 3, request.kv_len + level, number, parent))
+        plan = LevelPlan.of(
+            [request.asked() for request in requests],
+            rows,
+            level=level + 1,
+            row_index=index,
+            scored=[SCORED] * len(rows),
+            moves=moves if level == 0 else (),
+        )
+        answers = runner.draft(plan)
+        own = 1 * copies
+        found = Answers(
+            answers.ids[own : own + 1],
+            answers.probabilities[own : own + 1],
+            answers.scored[own * len(SCORED) : (own + 1) * len(SCORED)],
+        )
+        assert same([found], [alone[level]]), level
+
+
+def test_an_accepted_path_of_a_tree_leaves_true_entries(runner: Runner) -> None:
+    ids = TOKENS[:45]
+    expected = cold(runner, ids)
+    poison(runner)
+    request = Request(runner, range(8))
+    feed(request, ids[:30], 30)
+    # Guesses fill the scratch slots, then a tree is verified, of which nodes 0, 2 and 4 are accepted.
+    draft_path(request, [1, 2, 3])
+    tree = [ids[30], 9, ids[31], 8, ids[32]]
+    runner.step(
+        StepPlan.single(
+            tree,
+            kv_len=30,
+            pages=request.pages[:3],
+            parents=[-1, 0, 0, 2, 2],
+            feature=request.store,
+        )
+    )
+    # Row 2 is the last slot of the second page after the move, which the row of node 2 takes.
+    request.kv_len = 33
+    request.moves = [(2, request.pages[1]), (4, request.store)]
+    slots = [(32, 31), (34, 32)]
+    moves = [
+        (request.pages[a // 16] * 16 + a % 16, request.pages[b // 16] * 16 + b % 16)
+        for a, b in slots
+    ]
+    rest = StepPlan.single(
+        ids[33:],
+        kv_len=33,
+        pages=request.pages[:3],
+        moves=moves,
+        feature=request.store,
+        feature_moves=request.moves,
+    )
+    runner.step(rest)
+    request.commit(0, len(ids) - 33)
+    assert same(draft_path(request, GUESSES, SCORED), expected)
+    # A later request that shares the two full pages finds the features of their last tokens.
+    other = Request(runner, [*request.pages[:2], 30], seat=5)
+    other.hit(2)
+    feed(other, ids[32:], 4)
+    assert same(draft_path(other, GUESSES, SCORED), expected)
+
+
+def test_a_level_behind_an_accepted_path_moves_it_into_place(runner: Runner, tiny: Path) -> None:
+    ids = TOKENS[:33]
+    expected = cold(runner, ids)
+    poison(runner)
+    request = Request(runner, range(8))
+    feed(request, ids[:30], 30)
+    tree = StepPlan.single(
+        [ids[30], 9, ids[31], 8, ids[32]],
+        kv_len=30,
+        pages=request.pages[:3],
+        parents=[-1, 0, 0, 2, 2],
+        feature=request.store,
+        feature_moves=request.moves,
+    )
+    runner.step(tree)
+    request.kv_len = 33
+    plan = LevelPlan.of(
+        [request.asked()],
+        [(GUESSES[0], 33, 0, -1)],
+        scored=[SCORED],
+        slots=[(32, 31), (34, 32)],
+        moves=[(2, request.pages[1]), (4, request.store)],
+    )
+    assert same([runner.draft(plan)], expected[:1])
+    # The target's own keys were moved as well.
+    request.moves = []
+    last = StepPlan.single(ids[:1], kv_len=33, pages=request.pages[:3], feature=request.store)
+    plain = load_runner(tiny, dtype=runner.dtype_name, num_pages=64, threads=1)
+    plain.step(StepPlan.single(ids, kv_len=0, pages=range(3)))
+    alone = StepPlan.single(ids[:1], kv_len=33, pages=range(3))
+    assert np.array_equal(runner.forward(last).numpy(), plain.forward(alone).numpy())
+
+
+def test_a_drafter_changes_no_logit(runner: Runner, tiny: Path) -> None:
+    plain = load_runner(tiny, dtype=runner.dtype_name, num_pages=64, threads=1)
+    plan = StepPlan.single(TOKENS, kv_len=0, pages=PAGES)
+    assert np.array_equal(runner.forward(plan).numpy(), plain.forward(plan).numpy())
+
+
+def test_a_first_level_begins_anew_and_a_forward_ends_it(runner: Runner) -> None:
+    request = Request(runner, PAGES)
+    feed(request, TOKENS[:20], 20)
+    first = draft_path(request, GUESSES, SCORED)
+    assert same(draft_path(request, GUESSES, SCORED), first)
+    runner.step(request.chunk(TOKENS[20:21]))
+    late = LevelPlan.of([request.asked()], [(1, 21, 0, 0)], level=2, row_index=1)
+    with pytest.raises(ValueError, match=r"row_index\[0\] is 1, expected 0"):
+        runner.draft(late)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": [(200, 20, 0, -1)]}, "row_token"),
+        ({"rows": [(1, 21, 0, -1)]}, r"row_position\[0\] is 21, expected 20"),
+        ({"rows": [(1, 20, 1, -1)]}, "row_request"),
+        ({"rows": [(1, 20, 0, 0)]}, r"row_parent\[0\] is 0, expected -1 on the first level"),
+        ({"requests": [(20, 10**6, [40, 41])]}, "request_feature"),
+        ({"requests": [(0, 64, [40, 41])]}, r"request_kv_len\[0\] is 0, expected 1"),
+        ({"requests": [(20, 64, [40])]}, "expected pages for 20 tokens"),
+        ({"requests": [(20, 64, [40, 64])]}, "page_ids"),
+        ({"slots": [(0, 1024)]}, r"kv_move_dst\[0\] is 1024"),
+        ({"moves": [(20, 64)]}, r"feature_moves\[0\] is 20, expected 0\.\.20"),
+        ({"copies": [(0, 10**6)]}, "feature_copies"),
+        ({"scored": [[200]]}, "scored_token"),
+        ({"rows": [(1, 20, 0, -1)] * 513}, "draft rows of a step has 513 elements, expected 512"),
+    ],
+)
+def test_levels_that_contradict_themselves_are_refused(
+    runner: Runner, changes: dict[str, list[object]], message: str
+) -> None:
+    request = Request(runner, PAGES)
+    feed(request, TOKENS[:20], 20)
+    level: dict[str, object] = {
+        "requests": [request.asked()],
+        "rows": [(1, 20, 0, -1)],
+        "moves": request.moves,
+    }
+    with pytest.raises(ValueError, match=message):
+        runner.draft(LevelPlan.of(**(level | changes)))  # type: ignore[arg-type]
+    # Nothing was changed: the same level without the mistake is answered.
+    assert (runner.draft(LevelPlan.of(**level)).ids >= 0).all()  # type: ignore[arg-type]
