@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from spectrie.training.features import FeatureCache
+from spectrie.training.kinds.eagle3 import Eagle3, default_taps
+from spectrie.training.settings import TrainSettings
+from spectrie.training.target import Target
+from spectrie.training.texts.samples import Sample
+from spectrie.training.trainer import Trainer
+from spectrie.training.vocabulary import draft_vocabulary
+from tests.training import tiny
+from tests.training.plain import PlainTarget
+
+TOP = 16
+HELD_OUT = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A tiny target, and samples with features; the last are held out."""
+
+    target: Target
+    samples: list[Sample]
+    cache: FeatureCache
+    vocabulary: torch.Tensor
+    taps: tuple[int, ...]
+
+    @property
+    def held_out(self) -> range:
+        return range(len(self.samples) - HELD_OUT, len(self.samples))
+
+    def head(self, *, warm: bool = True) -> Eagle3:
+        torch.manual_seed(0)
+        return Eagle3(self.target, self.taps, self.vocabulary, warm=warm)
+
+    def trainer(self, head: Eagle3, settings: TrainSettings, checkpoint: Path) -> Trainer:
+        return Trainer(
+            head,
+            self.samples,
+            self.cache,
+            held_out=self.held_out,
+            settings=settings,
+            checkpoint=checkpoint,
+        )
+
+
+@pytest.fixture(scope="session")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("tiny")
+    target = tiny.trained_target(folder)
+    samples = tiny.samples(folder, 2, 400)
+    taps = default_taps(tiny.SHAPE.layers)
+    width = len(taps) * tiny.SHAPE.hidden
+    cache = FeatureCache(folder / "cache", samples, width=width, top=TOP)
+    cache.fill(PlainTarget(target, taps, TOP))
+    return Setting(target, samples, cache, draft_vocabulary(samples, 256, 352), taps)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps measurements out of the user's cache."""
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A head after some seconds of training."""
+
+    head: Eagle3
+    trainer: Trainer
+
+
+SETTINGS = TrainSettings(epochs=10, batch_tokens=1024, learning_rate=6e-3, evaluations=1)
+
+
+@pytest.fixture(scope="session")
+def trained(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    head = setting.head()
+    trainer = setting.trainer(head, SETTINGS, tmp_path_factory.mktemp("run") / "checkpoint.pt")
+    trainer.run()
+    return Trained(head, trainer)

@@ -1,0 +1,149 @@
+"""`spectrie train-head` from start to end, on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from spectrie._core import Tokenizer
+from spectrie.cli import main
+from spectrie.model import load_runner
+from spectrie.training.texts.samples import Sample, SampleFile
+from spectrie.training.training import _is_held_out
+from tests.tiny_model import Shape, write_tiny_model
+
+SMALL = ["--epochs", "1", "--answer-tokens", "24", "--sample-tokens", "128", "--vocabulary", "200"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return write_tiny_model(
+        tmp_path_factory.mktemp("model"), shape=Shape(hidden=32, inner=64, layers=3)
+    )
+
+
+def train(model: Path, output: Path, *arguments: str) -> int:
+    return main(
+        ["train-head", str(model), "--output", str(output), "--threads", "1", *SMALL, *arguments]
+    )
+
+
+def origin_of(head: Path) -> dict[str, Any]:
+    with safe_open(head / "model.safetensors", framework="pt") as file:
+        origin: dict[str, Any] = json.loads(file.metadata()["spectrie"])
+    return origin
+
+
+def test_a_head_is_trained_on_the_models_own_answers(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "head"
+    assert train(model, output, "--self-generate", "--prompts", "100") == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip() == str(output)
+    assert "right on held-out answers, by level" in shown.err
+    config = json.loads((output / "config.json").read_text())
+    origin = origin_of(output)
+    assert config["architectures"] == ["LlamaForCausalLMEagle3"]
+    assert config["rope_theta"] == 10000.0
+    assert (origin["kind"], origin["namespaces"], origin["licence"]) == ("eagle3", None, "unknown")
+    assert origin["data"][0]["name"] == "100 built-in prompts"
+    assert len(origin["data"][0]["sha256"]) == 64
+    assert origin["answer_tokens"] > 1000
+    assert len(origin["held_out_top_1"]) == 3
+    drafter = load_runner(model, num_pages=8, drafter=output).drafter
+    assert drafter is not None
+    assert (drafter.is_for_model, drafter.namespaces) == (True, None)
+    with safe_open(output / "model.safetensors", framework="pt") as file:
+        assert file.get_tensor("fc.weight").dtype == torch.bfloat16
+        assert file.get_tensor("d2t").shape == (200,)
+    # Everything is there already: the second call computes nothing and writes the same bytes.
+    before = (output / "model.safetensors").read_bytes()
+    (output / "model.safetensors").unlink()
+    assert train(model, output, "--self-generate", "--prompts", "100") == 0
+    assert (output / "model.safetensors").read_bytes() == before
+
+
+def test_data_and_its_namespace_are_named_in_the_head(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "chats.jsonl"
+    lines = [{"prompt": f"the {n} of", "answer": f"it is {n} on {n} as {n}"} for n in range(200)]
+    data.write_text("\n".join(map(json.dumps, lines)))
+    arguments = ["--data", str(data), "--namespace", "acme"]
+    arguments += ["--license", "ours", "--commit", "c0ffee"]
+    assert train(model, tmp_path / "head", *arguments) == 0
+    origin = origin_of(tmp_path / "head")
+    assert (origin["namespaces"], origin["licence"]) == (["acme"], "ours")
+    assert origin["commit"] == "c0ffee"
+    assert origin["data"][0]["name"] == "chats.jsonl"
+
+
+def test_the_model_is_asked_about_the_functions_of_a_python_file(
+    model: Path, tmp_path: Path
+) -> None:
+    data, source = tmp_path / "chats.jsonl", tmp_path / "source.py"
+    lines = [{"prompt": f"the {n} of", "answer": f"it is {n} on {n} as {n}"} for n in range(100)]
+    data.write_text("\n".join(map(json.dumps, lines)))
+    source.write_text("def doubled(x):\n    y = x + x\n    return y\n")
+    output = tmp_path / "head"
+    arguments = ["--data", str(data), "--data", str(source), "--self-generate"]
+    assert train(model, output, *arguments) == 0
+    (answer,) = SampleFile(tmp_path / "head.work" / "answers.jsonl")
+    assert "def doubled(x):" in Tokenizer.from_folder(model).decode(answer.token_ids)
+    assert [one["name"] for one in origin_of(output)["data"]] == ["chats.jsonl", "source.py"]
+
+
+def test_text_that_must_stay_unseen_is_not_trained_on(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, unseen = tmp_path / "chats.jsonl", tmp_path / "test.txt"
+    secret = "have from they which one you had their print the with self None True False"
+    answers = [f"it is {n} on {n} as {n}" for n in range(200)] + [secret] * 3
+    data.write_text("\n".join(json.dumps({"prompt": "for ", "answer": one}) for one in answers))
+    unseen.write_text(f"and so on: {secret}")
+    assert train(model, tmp_path / "head", "--data", str(data), "--unseen", str(unseen)) == 0
+    assert "3 samples dropped, 200 kept" in capsys.readouterr().err
+
+
+def test_features_stay_below_their_bound(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"def f{n}(x): return x + {n}\n" for n in range(2000)))
+    assert train(model, tmp_path / "head", "--data", str(text), "--disk", "2MiB") == 0
+    assert "samples are left out: more would not fit --disk" in capsys.readouterr().err
+    size = sum(path.stat().st_size for path in (tmp_path / "head.work").glob("*.bin"))
+    assert 1 << 20 < size <= 2 << 20
+
+
+def test_wrong_uses_are_named(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "what"}\n')
+    output = tmp_path / "head"
+    assert train(model, output) == 2
+    assert "nothing to learn from: give --data FILE, or --self-generate" in capsys.readouterr().err
+    assert train(model, output, "--data", str(prompts)) == 2
+    assert "prompts without an answer: 1; --self-generate" in capsys.readouterr().err
+    assert train(model, output, "--data", str(prompts), "--self-generate") == 2
+    message = capsys.readouterr().err
+    assert "holds the work of another training (other: answers)" in message
+    assert "--work" in message
+    assert train(model, output, "--data", str(tmp_path / "none.jsonl")) == 2
+    assert "cannot read" in capsys.readouterr().err
+    assert train(model, output, "--kind", "eagle9", "--self-generate") == 2
+    assert "eagle9" in capsys.readouterr().err
+
+
+def test_all_turns_of_a_chat_are_held_out_or_none() -> None:
+    first = [Sample([n, *range(60)], [(50, 61)], "x") for n in range(400)]
+    longer = [Sample([*one.token_ids, 7, 8, 9], [(61, 64)], "x") for one in first]
+    chosen = [_is_held_out(one) for one in first]
+    assert chosen == [_is_held_out(one) for one in longer]
+    assert 1 <= sum(chosen) <= 40

@@ -1,0 +1,74 @@
+"""A tiny target that has learned some English, and samples for a head of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch.nn import functional
+
+from spectrie.training.target import Target
+from spectrie.training.texts.prompts import varied_chats
+from spectrie.training.texts.samples import Sample
+from tests.tiny_model import Shape, write_tiny_model
+from tests.training.plain import decoder_layer, norm
+
+SHAPE = Shape(hidden=64, inner=160, layers=8)
+TEXT_TOKENS = 64
+_STEPS = 180
+_BATCH = 24
+
+
+@cache
+def texts(folder: Path, seed: int, count: int) -> list[list[int]]:
+    """Texts of equal length, of the prompts that the target learned to write."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    whole = "\n".join(chat.messages[-1]["content"] for chat in varied_chats(count, seed))
+    ids = tokenizer.encode(whole).ids
+    return [ids[at : at + TEXT_TOKENS] for at in range(0, len(ids) - TEXT_TOKENS, TEXT_TOKENS)]
+
+
+def samples(folder: Path, seed: int, count: int) -> list[Sample]:
+    """Of those texts; the first four tokens are context."""
+    return [Sample(ids, [(4, len(ids))], "tiny") for ids in texts(folder, seed, 600)[:count]]
+
+
+def trained_target(folder: Path) -> Target:
+    """Writes the model and trains it for some seconds."""
+    write_tiny_model(folder, shape=SHAPE)
+    path = folder / "model.safetensors"
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        name: value.clone().requires_grad_()
+        if value.dim() == 1
+        else torch.empty_like(value).normal_(std=0.06, generator=generator).requires_grad_()
+        for name, value in load_file(path).items()
+    }
+    target = Target(folder)
+    tokens = torch.tensor(texts(folder, 1, 4000))
+    optimizer = torch.optim.AdamW(tensors.values(), lr=4e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=_STEPS)
+    for _ in range(_STEPS):
+        batch = tokens[torch.randint(len(tokens), (_BATCH,), generator=generator)]
+        x = tensors["model.embed_tokens.weight"][batch]
+        for layer in range(SHAPE.layers):
+            prefix = f"model.layers.{layer}."
+            weights = {
+                name.removeprefix(prefix): value
+                for name, value in tensors.items()
+                if name.startswith(prefix)
+            }
+            x = decoder_layer(target, weights, x)
+        x = norm(x, tensors["model.norm.weight"], target.config.norm_epsilon)
+        logits = x @ tensors["model.embed_tokens.weight"].T
+        loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    save_file({name: value.detach() for name, value in tensors.items()}, path, {"format": "pt"})
+    print(f"tiny target: loss {float(loss.detach()):.2f}")
+    return Target(folder)
