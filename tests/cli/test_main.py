@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from spectrie.cli import COMMANDS, main
-from spectrie.model.machine import FAST_ON_GPU
 from tests.client.scripted import Server, delta, fail, finished, started
 
 
@@ -109,18 +108,6 @@ def test_doctor_names_what_it_looked_at(
         assert name in output
     assert f"{tmp_path}" in output
     assert "spectrie models fetch smollm2-135m" in output
-
-
-def test_doctor_says_which_arithmetic_a_gpu_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("torch")
-    from bench.gpu.simulated import NAME, simulated_gpu
-
-    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
-    with simulated_gpu():
-        main(["doctor", "smollm2-135m"])
-    assert f"{NAME}; {FAST_ON_GPU}" in capsys.readouterr().out
 
 
 def test_closed_pipe_ends_quietly() -> None:

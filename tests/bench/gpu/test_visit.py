@@ -92,6 +92,12 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> No
         "part_kernel",
         "combine_kernel",
         "prompt_kernel",
+        "_linear_kernel",
+        "_add_norm_kernel",
+        *(f"_{step}_kernel" for step in ("choose", "group", "expert_linear", "add_experts")),
+        *(f"_{step}_kernel" for step in ("copy", "adjust", "scale", "noise", "pick")),
+        *(f"_{step}_kernel" for step in ("moments", "narrow", "drop")),
+        "_chunk_argmax_kernel",
         "_row_argmax_kernel",
         "_verify_greedy_kernel",
     }
@@ -99,9 +105,22 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> No
     assert off["drafted_tokens"] == 0
     assert on["accepted_tokens"] > 0
     assert on["verify_steps"] < off["verify_steps"]
-    assert "/fast/" in on["fingerprint"]
+    assert "/exact/" in on["fingerprint"]
     # The clock counts its readings: no time of this machine is taken for a measurement.
     assert {row["seconds"] for row in rows if row["check"] == "tests"} <= {0.0, 0.001}
+
+
+@pytest.mark.parametrize("stage", [name for name in STAGES if name != "smoke"])
+def test_a_stage_without_a_device_has_no_faults_and_values_for_every_check(
+    stage: str, tmp_path: Path
+) -> None:
+    planted = tmp_path / "test_planted.py"
+    planted.write_text(f"import pytest\n{MARK}\ndef test_it(): pass\n", encoding="utf-8")
+    assert visit.main([stage, "--dry", "--out", str(tmp_path), "--tests", str(planted)]) == 0
+    content = json.loads((tmp_path / "gpu-dry.json").read_text(encoding="utf-8"))
+    (found,) = content["stages"]
+    checks = {row["check"] for row in found["rows"] if row["state"] == "ok" and row["values"]}
+    assert checks == {check.name for check in STAGES[stage].checks}
 
 
 def test_the_command_needs_no_library() -> None:
@@ -125,7 +144,7 @@ def test_what_a_machine_lacks_is_a_fault_and_skips_what_needs_it(
     monkeypatch.setattr(visit, "REQUIREMENTS", ("json", "none_of_this_name", "none.of.this"))
     assert visit.main(["smoke", "--dry", "--out", str(tmp_path), "--commit", "abc"]) == 1
     printed = capsys.readouterr().out
-    assert "1 ok, 2 fault, 2 skipped" in printed
+    assert "1 ok, 2 fault, 1 skipped" in printed
     assert "the machine has no none_of_this_name" in printed
     assert "skipped: kernels: all\nneeds none_of_this_name" in printed
 

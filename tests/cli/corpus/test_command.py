@@ -14,7 +14,7 @@ from spectrie.cli.corpus import command
 from spectrie.cli.corpus import documents as documents_module
 from spectrie.cli.corpus.documents import DocumentReader
 from spectrie.model.files.corpora import corpora_folder, corpus_file
-from spectrie.progress import Progress
+from spectrie.printing.progress import Progress
 from tests.tiny_model import write_tiny_model
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from spectrie._proto import inference_pb2 as pb
 from spectrie.cli import main
+from spectrie.cli.console.terminal import Painter
 from spectrie.cli.demo.prompts import PROMPTS
-from spectrie.cli.terminal import Painter
-from spectrie.markdown import render_table
+from spectrie.printing.markdown import render_table
 from spectrie.types import Source
 from tests.client.scripted import Server, Step, delta, finished, started
 

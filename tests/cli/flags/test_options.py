@@ -71,7 +71,7 @@ def test_help_shows_range_unit_and_default(command: str) -> None:
     for option in options_of(command):
         assert option.help_text in text
     if command == "worker":
-        assert "(16 to 8192 tokens) [256]" in text
+        assert "(16 to 8192 tokens) [256, on a GPU 2048]" in text
         assert "[256MiB]" in text
 
 

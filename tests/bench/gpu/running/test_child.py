@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bench.gpu.child import _is_broken, described
+from bench.gpu.running.child import _is_broken, described
 
 
 @pytest.mark.parametrize("fails", [True, False])

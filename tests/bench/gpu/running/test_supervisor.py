@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from bench.gpu.check import Check, Settings
-from bench.gpu.record import Record
-from bench.gpu.supervisor import Supervisor
+from bench.gpu.running.record import Record
+from bench.gpu.running.supervisor import Supervisor
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PATHS = [str(ROOT), str(ROOT / "python"), str(ROOT / "kernels")]
 SETTINGS = Settings(dry=True, scratch="", model=None, tests=())
 
 
 def rows_of(tmp_path: Path, function: str, seconds: float) -> Record:
     record = Record(tmp_path, "dry", "smoke", None)
-    check = Check("planted", f"tests.bench.gpu.planted:{function}")
+    check = Check("planted", f"tests.bench.gpu.running.planted:{function}")
     with Supervisor(SETTINGS, record, PATHS, item_limit_s=2.0) as supervisor:
         supervisor.run(check, time.monotonic() + seconds)
     return record
@@ -30,6 +30,7 @@ def test_an_item_that_ends_its_process_ends_no_check(tmp_path: Path) -> None:
     assert [(row["name"], row["state"]) for row in record.rows] == [
         ("first", "ok"),
         ("raises", "fault"),
+        ("contradicts", "fault"),
         ("same process", "ok"),
         ("is killed", "fault"),
         ("exits", "fault"),
@@ -37,6 +38,8 @@ def test_an_item_that_ends_its_process_ends_no_check(tmp_path: Path) -> None:
         ("last", "ok"),
     ]
     assert rows["raises"]["error"].startswith("ValueError: planted\n")
+    assert rows["contradicts"]["error"] == "planted: 3 rows differ"
+    assert rows["contradicts"]["values"] == {"rows": 3}
     assert rows["is killed"]["error"].startswith("its process ended with code -9")
     assert rows["exits"]["error"].startswith("its process ended with code 7")
     assert rows["hangs"]["error"].startswith("no result in 2 seconds")

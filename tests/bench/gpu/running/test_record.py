@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.gpu.record import Record
+from bench.gpu.running.record import Record
 
 
 def read(path: Path) -> dict[str, Any]:

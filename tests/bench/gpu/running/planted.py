@@ -9,13 +9,17 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from bench.gpu.check import Item, Settings
+from bench.gpu.check import Item, Settings, Wrong
 
 __all__ = ["broken", "items"]
 
 
 def _fail() -> Mapping[str, Any]:
     raise ValueError("planted")
+
+
+def _contradict() -> Mapping[str, Any]:
+    raise Wrong("planted: 3 rows differ", {"rows": 3})
 
 
 def _hang() -> Mapping[str, Any]:
@@ -32,6 +36,7 @@ def items(settings: Settings) -> Iterator[Item]:
     """Good items around bad ones."""
     yield Item("first", lambda: {"process": os.getpid()})
     yield Item("raises", _fail)
+    yield Item("contradicts", _contradict)
     yield Item("same process", lambda: {"process": os.getpid()})
     yield Item("is killed", _kill)
     yield Item("exits", partial(os._exit, 7))

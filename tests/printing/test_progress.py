@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from spectrie import progress
-from spectrie.progress import Progress
+from spectrie.printing import progress
+from spectrie.printing.progress import Progress
 
 
 class Screen(io.StringIO):
