@@ -69,6 +69,14 @@ model: setup  ## fetch and convert the real model (98 MB)
 bigrams: model  ## compute the model's bigrams (3 minutes, once)
 	@$(BIN)/spectrie models bigrams $(MODEL)
 
+# Text of the benches must stay unseen: a head is measured on it.
+UNSEEN := $(wildcard bench/draft/traces/*.jsonl.xz bench/draft/tuning/traces/*/*.jsonl.xz bench/draft/recording/prompts/*.json)
+.PHONY: head
+head: model  ## train a head of the model on its own answers (under an hour on two cores); continues when stopped
+	@$(BIN)/spectrie train-head $(MODEL) --output heads/$(MODEL) --self-generate --prompts 3000 \
+	  $$(ls $(VENV)/lib/python3*/site-packages/networkx/algorithms/[a-c]*.py | sed 's/^/--data /') \
+	  --commit "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" --license "Apache-2.0 (the model's answers), BSD-3-Clause (networkx)" $(addprefix --unseen ,$(UNSEEN))
+
 # ---- habits ----------------------------------------------------------------------------------
 
 .PHONY: demo
