@@ -87,7 +87,8 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 test: model  ## run every test: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
-	$(BIN)/python -m pytest -q -m "not deep and not gpu"
+	$(BIN)/python -m pytest -q -m "not deep and not gpu" tests
+	@$(MAKE) --no-print-directory test-kernels
 
 # A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
 # compiles sooner and checks debug assertions.
@@ -114,6 +115,7 @@ test-quick: model
 	cargo test --release --locked --quiet -p spectrie-text
 	$(BIN)/python -m pytest -q -m "not deep and not gpu" tests/model tests/cli tests/llm
 
+# In a process of their own: the interpreter would run the kernels of every other test, ten times as slowly.
 .PHONY: test-kernels
 test-kernels: setup  ## run Triton kernels against their references (interpreter without a GPU)
 	$(BIN)/python -m pytest -q -m "not deep" kernels/tests
@@ -123,7 +125,8 @@ test-deep: model  ## run the long tests: all marked `deep`, loom, Miri, ThreadSa
 	$(FILTERED) cargo test --release --locked $(TEST_CRATES) --tests -- --ignored
 	@$(MAKE) --no-print-directory test-loom
 	tools/nightly.sh
-	$(BIN)/python -m pytest -q -m "deep" --timeout 7200
+	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 tests
+	$(BIN)/python -m pytest -q -m "deep" --timeout 7200 kernels/tests
 
 .PHONY: lint
 lint: setup  ## check formatting, lints, types, generated code; rewrites nothing

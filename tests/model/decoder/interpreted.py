@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from bench.gpu.simulated import simulated_gpu
+from kernels.tests.quick_interpreter import hasten
 from spectrie.errors import ConfigError
 from spectrie.model import load_runner
 from spectrie.model.launch import capacity
@@ -40,6 +41,7 @@ def main() -> None:
     """Loads the model, which checks its rows; prints what came of it."""
     from triton.runtime.interpreter import InterpreterBuilder
 
+    hasten()
     folder, order = sys.argv[1:]
     InterpreterBuilder.create_dot = {"ascending": ascending, "by_company": by_company}[order]
     # One row alone, and with others: each further size of recorded steps takes a while here.

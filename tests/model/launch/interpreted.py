@@ -15,6 +15,7 @@ from unittest import mock
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.gpu.simulated import simulated_gpu
+from kernels.tests.quick_interpreter import hasten
 from spectrie.model import load_runner
 from spectrie.model.launch import capacity
 from spectrie.model.plan import StepPlan
@@ -49,6 +50,7 @@ def main() -> None:
                 beside[name] += 1
             return func(*args, **(kwargs or {}))
 
+    hasten()
     # Those of the steps below: each further size takes a while here.
     capacity.BUCKETS = (1, 8)
     with simulated_gpu(interpreted=True):
