@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import spectrie_kernels
 from bench.gpu.simulated import NAME, simulated_gpu
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
+from spectrie.model.decoder.decoder import DecoderWeights
 from spectrie.model.files.measurements import Measurements
+from spectrie.model.launch.launcher import Launcher
 from spectrie.model.plan import PlanArrays, StepResult
 from spectrie.model.runner.info import RunnerInfo
 from spectrie.model.runner.self_check import differing_form
@@ -164,3 +168,36 @@ def test_where_exactness_was_not_asked_for_a_faulty_product_makes_arithmetic_fas
     assert "/fast/" in runner.numeric_fingerprint
     assert lines.count("reading weights") == 2
     assert any(line.startswith("reading weights again for fast arithmetic: ") for line in lines)
+
+
+@pytest.mark.usefixtures("broken_head")
+def test_the_first_model_is_gone_before_its_weights_are_read_again(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[list[str]] = []
+    loaded: list[dict[str, weakref.ref[Any]]] = []
+    sound = DecoderWeights.__init__
+
+    def watched(weights: DecoderWeights, *given: Any, **options: Any) -> None:
+        alive.append([name for one in loaded for name, ref in one.items() if ref() is not None])
+        sound(weights, *given, **options)
+        loaded.append({"weights": weakref.ref(weights)})
+
+    def launching(launcher: Launcher, *given: Any, **options: Any) -> None:
+        started(launcher, *given, **options)
+        loaded[-1] |= {"launcher": weakref.ref(launcher), "cache": weakref.ref(given[1])}
+
+    started = Launcher.__init__
+    monkeypatch.setattr(DecoderWeights, "__init__", watched)
+    monkeypatch.setattr(Launcher, "__init__", launching)
+    gc.collect()
+    gc.disable()
+    try:
+        with simulated_gpu():
+            runner = load_runner(tiny, dtype="float32", threads=1, num_pages=30)
+    finally:
+        gc.enable()
+    assert not runner.exact
+    # A GPU has no room for both.
+    assert alive == [[], []]
+    assert [sorted(one) for one in loaded] == [["cache", "launcher", "weights"]] * 2

@@ -203,21 +203,25 @@ class StepGraphs:
         operators, shape = self._operators, self._operators.shape
         heights = operators.heights(min(rows, _TREE_ROWS) if is_wide else 1)
         room = StepRoom.of_rows(rows, shape)
-        arrays = self._arrays_of(room)
+        arrays, words = self._arrays_of(room), self.words
+        decoder, scratch = self._decoder, self._scratch
 
+        # It refers to what it uses and not to these graphs: what holds it would then never be freed at once.
         @torch.inference_mode()
         def work() -> None:
-            spectrie_kernels.unpack(self.words, arrays)
+            spectrie_kernels.unpack(words, arrays)
             step = StepInput.fixed(arrays, shape, heights)
-            operators.begin_step(step, self._scratch)
-            self._decoder.layers()
+            operators.begin_step(step, scratch)
+            decoder.layers()
 
         return (rows, is_wide, heights, room), work
 
     def _head_work(self, key: _HeadKey) -> tuple[_HeadKey, Sizes, StepRoom, Callable[[], None]]:
         operators, shape = self._operators, self._operators.shape
         room = StepRoom.of_samples(key.samples, shape, drawn=key.cuts is not None)
-        arrays = self._arrays_of(room)
+        arrays, words = self._arrays_of(room), self.words
+        decoder, scratch = self._decoder, self._scratch
+        normed_shape, results = self._normed_shape, self.results
         index = {one.section: number for number, one in enumerate(room.arrays)}
         sizes = Sizes(key.samples, key.samples if key.with_tops else 0)
 
@@ -226,10 +230,11 @@ class StepGraphs:
 
         @torch.inference_mode()
         def work() -> None:
-            spectrie_kernels.unpack(self.words, arrays)
-            operators.scratch = self._scratch
-            logits = self._decoder.head(self.normed, section(PackedSection.SAMPLE_ROWS))
-            tokens, ids, probabilities = sizes.split(self.results)
+            spectrie_kernels.unpack(words, arrays)
+            operators.scratch = scratch
+            normed = scratch.empty("normed", normed_shape, operators.dtype)
+            logits = decoder.head(normed, section(PackedSection.SAMPLE_ROWS))
+            tokens, ids, probabilities = sizes.split(results)
             if key.cuts is None:
                 operators.likeliest(logits, tokens)
             else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,10 +14,11 @@ from spectrie.model.decoder.cpu import CpuDecoder
 from spectrie.model.drafters import Answers, DraftPlan
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.launch.launcher import Launched, Launcher, Pack
-from spectrie.model.plan import Forward, PlanArrays, StepPlan, StepResult
+from spectrie.model.plan import Forward, PlanArrays, StepResult
 from spectrie.model.runner.costs import CostTimer
 from spectrie.model.runner.drafting import DrafterInfo, Drafting
 from spectrie.model.runner.info import ContextCost, RunnerInfo
+from spectrie.model.runner.step_timer import StepTimer
 from spectrie.model.step.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class Runner:
         self._close = close
         self._check = check
         self._drafting = drafting
-        self._costs = CostTimer(info, measurements, self._time_of, self._recorded_rows)
+        # Neither refers to this runner: a model that is dropped frees its device at once.
+        self._time_of = StepTimer(decoder)
+        self._costs = CostTimer(info, measurements, self._time_of, self._time_of.recorded_rows)
 
     def close(self) -> None:
         """Ends the other ranks, if any. No call may be running or follow."""
@@ -285,7 +287,7 @@ class Runner:
         """
         if self.info.on_gpu:
             for num_rows in self._costs.sizes:
-                self.step(self._costs.plan(num_rows))
+                self._time_of(self._costs.plan(num_rows))
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
         """Measures a forward by its number of rows; see `CostTimer.forwards`."""
@@ -294,15 +296,3 @@ class Runner:
     def measure_context_cost(self) -> ContextCost:
         """Measures what cached tokens add to it; see `CostTimer.context`."""
         return self._costs.context(self._threads)
-
-    def _recorded_rows(self) -> Sequence[int]:
-        return self._decoder.recorded_rows if isinstance(self._decoder, Launcher) else ()
-
-    def _time_of(self, plan: StepPlan) -> float:
-        """Milliseconds of a step, as plain greedy requests are served; a GPU has then finished."""
-        start = time.perf_counter()
-        if self.launches:
-            self.launch(plan, Wanted.LIKELIEST).wait()
-        else:
-            self.step(plan).logits.cpu()
-        return (time.perf_counter() - start) * 1e3
