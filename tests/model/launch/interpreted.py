@@ -72,11 +72,10 @@ def main() -> None:
             top_rows=range(5),
         )
         for _ in range(2):
-            step = runner.launch(plan, Wanted.LIKELIEST)
             launched.clear()
+            beside.clear()
             with mock.patch.object(GridExecutor, "__call__", counted), Beside():  # type: ignore[no-untyped-call]
-                beside.clear()
-                step.wait()
+                runner.launch(plan, Wanted.LIKELIEST).wait()
     print(json.dumps({"launched": launched, "beside": beside}))
 
 

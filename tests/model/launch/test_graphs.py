@@ -110,13 +110,12 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def operations(one: Launching, plan: StepPlan, wanted: Wanted) -> Counter[str]:
-    """What the device does in a step behind two others."""
+    """What host and device do in a step behind two others, from its launch to its results."""
     for _ in range(2):
         one.launcher.launch(plan, wanted).wait()
     counted = Operations()
-    launched = one.launcher.launch(plan, wanted)
     with counted.kernels():
-        launched.wait()
+        one.launcher.launch(plan, wanted).wait()
     return counted.counts
 
 
@@ -241,6 +240,21 @@ def test_a_recorded_step_allocates_nothing(
     # So that the line above says something.
     one = Launching.of(folder, exact=exact)
     assert set(operations(one, plan, Wanted.LIKELIEST)) & MEMORY
+
+
+def test_no_recorded_step_makes_pinned_memory_grow(tiny: Path) -> None:
+    one = Launching.of(tiny, recorded=True)
+    before = one.device.counts["pinned"]
+    for rows in (1, 20, 128):
+        plan = replace(forest(rows), top_rows=np.arange(rows, dtype=np.int32))
+        one.launcher.launch(plan, Wanted.LIKELIEST).wait()
+    pages = np.zeros(1 << 15, np.int32)
+    pages[: len(PAGES)] = PAGES
+    one.launcher.launch(
+        replace(path(5), page_ids=pages, page_indptr=np.array([0, len(pages)], np.int32)),
+        Wanted.LIKELIEST,
+    ).wait()
+    assert one.device.counts["pinned"] == before
 
 
 def computed_rows(one: Launching, plan: StepPlan) -> list[int]:

@@ -149,6 +149,7 @@ class Launcher:
         device = self._device
         device.launch(lambda: take_drawn(self._words, PackedSection.ROW_TOKEN, graphs.results))
         device.wait()
+        self._ring.reserve(words=self._words.numel(), results=graphs.results.numel())
         self._graphs = graphs
 
     def forward(self, plan: PlanArrays) -> StepResult:
@@ -203,7 +204,8 @@ class Launcher:
         step = _Step(words, packed, heights, pinned, wanted)
         if graphs is None or layers is None:
             sizes = step.sizes
-            results = self._room_for(step, sizes)
+            self._make_room(step, sizes)
+            results = self._new_results(sizes)
             device.launch(lambda: self._compute(step, results))
         else:
             sizes, results = self._launch_recorded(step, graphs, layers)
@@ -219,21 +221,25 @@ class Launcher:
         layers.work.launch()
         head = graphs.head(packed, step.wanted) if packed.samples else None
         if head is not None:
-            self._room_for(step, head.sizes)
+            self._make_room(step, head.sizes)
             head.work.launch()
             return head.sizes, graphs.results[: head.sizes.words]
-        results = self._room_for(step, step.sizes)
+        self._make_room(step, step.sizes)
+        results = self._new_results(step.sizes)
         if packed.samples or packed.tops:
             device.launch(lambda: self._read(step, graphs.normed[: packed.rows], results))
         return step.sizes, results
 
-    def _room_for(self, step: _Step, sizes: Sizes) -> torch.Tensor:
-        """Makes room in pinned memory; returns as much on the device, for work that is not recorded."""
+    def _make_room(self, step: _Step, sizes: Sizes) -> None:
+        """Makes room for results in pinned memory, which grows where it has too little."""
         pinned = step.pinned
         pinned.results = self._ring.grown(pinned.results, sizes.words)
         if step.wanted is Wanted.LOGITS:
             elements = sizes.samples * self._operators.shape.vocabulary
             pinned.logits = self._ring.grown(pinned.logits, elements)
+
+    def _new_results(self, sizes: Sizes) -> torch.Tensor:
+        """Returns room on the device for the results of work that is not recorded."""
         return self._scratch.empty("results", (sizes.words,), torch.int32)
 
     def _packed(

@@ -50,8 +50,16 @@ class Ring:
         pinned.done.wait()
         return pinned
 
+    def reserve(self, words: int, results: int) -> None:
+        """Makes room for packed steps and results of so many words; no step may be in flight."""
+        for pinned in self._pieces:
+            if pinned.words.numel() < words:
+                pinned.words = self._device.pinned(words)
+            if pinned.results.numel() < results:
+                pinned.results = self._device.pinned(results)
+
     def grown(self, memory: torch.Tensor, words: int) -> torch.Tensor:
-        """Returns `memory` of the piece in hand if it has `words` words, else new memory: of twice as
+        """Returns `memory` of a piece that is not in use if it has `words` words, else new memory: of twice as
         many, unless that is much."""
         if memory.numel() >= words:
             return memory
