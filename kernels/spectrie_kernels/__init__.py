@@ -39,6 +39,7 @@ from spectrie_kernels.calls.layer import (
 )
 from spectrie_kernels.calls.products import (
     add_rank_sums,
+    finish_sums,
     linear,
     linear_sums,
     linear_sums_shape,
@@ -82,6 +83,7 @@ __all__ = [
     "draw_workspace",
     "embed",
     "expert_linear",
+    "finish_sums",
     "gate",
     "gather_rows",
     "group_choices",

@@ -49,6 +49,11 @@ class PartialSums:
             raise ValueError(f"bias is on {bias.device}, values on {values.device}")
 
     @property
+    def shape(self) -> torch.Size:
+        """[rows, features] of the product that they are of."""
+        return self.values.shape[1:]
+
+    @property
     def nest(self) -> tuple[int, int, int]:
         """Trip counts of three nested sums that add the parts in their order."""
         return sum_nest(self.values.shape[0], self.pairwise)

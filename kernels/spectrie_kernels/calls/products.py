@@ -13,6 +13,7 @@ from spectrie_kernels.checks import (
     check_operands,
     check_rank_sums,
     check_sums,
+    check_tensor,
     check_workspace,
 )
 from spectrie_kernels.linear_tiles import LinearTiles
@@ -21,6 +22,7 @@ from spectrie_kernels.partial_sums import PartialSums
 
 __all__ = [
     "add_rank_sums",
+    "finish_sums",
     "linear",
     "linear_sums",
     "linear_sums_shape",
@@ -151,3 +153,24 @@ def add_rank_sums(sums: torch.Tensor, bias: torch.Tensor | None, out: torch.Tens
 
         return triton_form.add_rank_sums(sums, bias, out)
     return reference.add_rank_sums(sums, bias, out)
+
+
+def finish_sums(sums: PartialSums, out: torch.Tensor) -> torch.Tensor:
+    """Adds the sums that a product left, and its bias: the bits of the product.
+
+    Args:
+        sums: Of [parts, rows, features].
+        out: [rows, features], contiguous, any floating dtype; written and returned.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: A shape or device does not fit; the message names it.
+    """
+    check_tensor("out", out, out.dtype, list(sums.shape), sums.values.device)
+    if runs_triton(out):
+        from spectrie_kernels.device import linear as triton_form
+
+        return triton_form.add_parts(sums, out)
+    return out.copy_(reference.finished(sums, out.dtype))

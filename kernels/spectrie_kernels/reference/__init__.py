@@ -11,7 +11,7 @@ from spectrie_kernels.reference.experts import (
 )
 from spectrie_kernels.reference.gate import gate
 from spectrie_kernels.reference.gather_rows import gather_rows
-from spectrie_kernels.reference.linear import add_rank_sums, linear, linear_sums
+from spectrie_kernels.reference.linear import add_rank_sums, finished, linear, linear_sums
 from spectrie_kernels.reference.move_slots import move_slots
 from spectrie_kernels.reference.rotate_write import rotate_write
 from spectrie_kernels.reference.row_argmax import row_argmax
@@ -28,6 +28,7 @@ __all__ = [
     "choose_experts",
     "draw",
     "expert_linear",
+    "finished",
     "gate",
     "gather_rows",
     "group_choices",

@@ -5,6 +5,7 @@ The check at the start compares them: rows alone, in company, in a tree and in p
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,11 +25,22 @@ pytestmark = pytest.mark.skipif(
 
 def started(name: str, folder: Path, order: str) -> str:
     """What came of the start of a model whose products add in this order."""
+    save(name, folder)
+    return said(folder, "tests.model.decoder.interpreted", order)
+
+
+def save(name: str, folder: Path, **sizes: int) -> None:
+    """Writes a model of one layer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(families._SIZES, "num_hidden_layers", 1)
+        for size, value in {"num_hidden_layers": 1, **sizes}.items():
+            patch.setitem(families._SIZES, size, value)
         families.save_family(name, folder / "model")
+
+
+def said(folder: Path, module: str, *arguments: str) -> str:
+    """What a process prints that runs a module on the model, with the interpreter."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.model.decoder.interpreted", folder / "model", order],
+        [sys.executable, "-m", module, folder / "model", *arguments],
         env=os.environ
         | {
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -58,3 +70,11 @@ def test_products_that_add_otherwise_in_company_start_no_exact_model(
     if name == "mixtral":
         named = ("router of 5 x 48", "experts' gate_up of 160 x 48", "experts' down of 48 x 80")
         assert all(product in said for product in named)
+
+
+def test_sums_that_a_reader_adds_give_the_bytes_of_finished_products(tmp_path: Path) -> None:
+    # Biases, and three segments: of two the order does not matter.
+    save("llama_tied_bias", tmp_path, hidden_size=528)
+    found = json.loads(said(tmp_path, "tests.model.decoder.left_sums"))
+    # Queries and gate.
+    assert found == {"left": [3, 3], "same": True, "same downwards": False}

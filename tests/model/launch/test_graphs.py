@@ -188,8 +188,10 @@ def test_a_layer_of_experts_is_seven_kernels_for_the_four_of_a_dense_one(
     assert {name: counts[name] for name in of_experts} == dict.fromkeys(of_experts, 2)
     assert counts["expert_linear"] == 2 * 2
     assert counts["gate"] == 3
-    # Scores of two layers; with exact arithmetic the output of each layer and the dense one's down too.
-    assert counts["linear_sums"] == (2 + 3 + 1 if exact else 2)
+    # Scores of two layers; with exact arithmetic queries of each layer, the dense one's gate, and the head.
+    assert counts["linear"] == (2 + 3 + 1 + 1 if exact else 2)
+    # The output of each layer and the dense one's down.
+    assert counts["linear_sums"] == (3 + 1 if exact else 0)
 
 
 def test_rows_that_stand_for_none_choose_no_expert(mixture: Path) -> None:

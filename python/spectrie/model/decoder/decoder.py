@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,18 +19,18 @@ from spectrie.model.decoder.layout import (
 )
 from spectrie.model.decoder.linear import (
     ExactLinear,
-    ExactScores,
+    ExactSegments,
     ExactSums,
     ExpertLinear,
     Linear,
+    OpenProduct,
     Product,
 )
 from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.files.weights import Weights
-from spectrie.model.operators import TOP_K, Delta, Operators
+from spectrie.model.operators import TOP_K, Operators, Result
 from spectrie.model.parallel import Partition, Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
-from spectrie.model.step.scratch import Scratch
 from spectrie_kernels import ExpertWeight, LinearWeight, PartialSums, SumOrder
 
 __all__ = ["Decoder", "DecoderWeights"]
@@ -42,10 +41,10 @@ class Layer:
     """Weights of one layer: products, and norm weights float32 [hidden]."""
 
     attention_norm: torch.Tensor
-    qkv: Product
-    output: Callable[[torch.Tensor, Scratch], Delta]
+    qkv: OpenProduct
+    output: OpenProduct
     mlp_norm: torch.Tensor
-    mlp: Dense[Delta] | Mixture
+    mlp: Dense[Result] | Mixture
 
 
 class DecoderWeights:
@@ -132,12 +131,16 @@ class DecoderWeights:
             return Linear(name, weight, bias)
         return ExactLinear(name, LinearWeight(weight, SumOrder.of(*weight.shape), bias), dtype)
 
-    def _linear(self, name: str, layout: ProductLayout) -> Product:
-        return self._product(name, *self._stacked(layout), self._dtype)
+    def _linear(self, name: str, layout: ProductLayout) -> OpenProduct:
+        """Returns a projection to heads or to the gate, whose readers finish it."""
+        weight, bias = self._stacked(layout)
+        if not self._exact:
+            return Linear(name, weight, bias)
+        return ExactSegments(
+            name, LinearWeight(weight, SumOrder.of(*weight.shape), bias), self._dtype
+        )
 
-    def _row_parallel(
-        self, name: str, layout: ProductLayout
-    ) -> Callable[[torch.Tensor, Scratch], Delta]:
+    def _row_parallel(self, name: str, layout: ProductLayout) -> OpenProduct:
         """Returns an output or down projection, which the residual stream takes."""
         weight, bias = self._stacked(layout)
         if not self._exact:
@@ -155,14 +158,16 @@ class DecoderWeights:
             mlp=self._mlp(layout.mlp),
         )
 
-    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense[Delta] | Mixture:
+    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense[Result] | Mixture:
         if isinstance(layout, DenseLayout):
             return Dense(
                 self._linear("gate_up", layout.gate_up), self._row_parallel("down", layout.down)
             )
         router, _ = self._stacked(layout.router, torch.float32)
         return Mixture(
-            router=ExactScores("scores", LinearWeight(router, SumOrder.of(*router.shape))),
+            router=ExactSegments(
+                "scores", LinearWeight(router, SumOrder.of(*router.shape)), torch.float32
+            ),
             gate_up=self._experts("gate_up", layout, [one.gate_up for one in layout.experts]),
             down=self._experts("down", layout, [one.down for one in layout.experts]),
             num_chosen=layout.num_chosen,
@@ -241,7 +246,7 @@ class Decoder:
         weights, operators, whole = self._weights, self._operators, self._whole
         scratch = operators.scratch
         residual = operators.embed(weights.embedding)
-        delta: Delta | None = None
+        delta: Result | None = None
         for index, layer in enumerate(weights.layers):
             x = operators.add_norm(residual, delta, layer.attention_norm)
             attended = whole(operators.attend(index, layer.qkv(x, scratch)), "attended")
@@ -272,7 +277,7 @@ class Decoder:
         shares: list[Share] = getattr(self._partition, what)
         return self._partition.gathered(part, shares)
 
-    def _whole_delta(self, part: Delta) -> Delta:
+    def _whole_delta(self, part: Result) -> Result:
         """Like `_whole`, of what the residual stream takes; sums are always of whole weights."""
         return part if isinstance(part, PartialSums) else self._whole(part, "hidden")
 

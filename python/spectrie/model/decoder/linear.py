@@ -19,10 +19,21 @@ from spectrie_kernels import (
     linear_workspace,
 )
 
-__all__ = ["ExactLinear", "ExactScores", "ExactSums", "ExpertLinear", "Linear", "Product"]
+__all__ = [
+    "ExactLinear",
+    "ExactSegments",
+    "ExactSums",
+    "ExpertLinear",
+    "Linear",
+    "OpenProduct",
+    "Product",
+]
 
 Product = Callable[[torch.Tensor, Scratch], torch.Tensor]
 """[rows, in] to [rows, out]."""
+
+OpenProduct = Callable[[torch.Tensor, Scratch], torch.Tensor | PartialSums]
+"""The same, or sums of it that whoever reads them finishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +93,29 @@ class ExactSums:
 
 
 @dataclass(frozen=True, slots=True)
-class ExactScores:
-    """`ExactLinear` for scores of experts, in float32: `Operators.choose` finishes its sums."""
+class ExactSegments:
+    """`ExactLinear` for a reader that adds segments itself, in the same order and with the same bits: few
+    rows, whose segments are computed side by side, then take no launch that adds.
+
+    Attributes:
+        name: What its result is called in the scratch.
+        weight: The matrix with its order and bias.
+        dtype: Of the result; its reader rounds sums to it.
+    """
 
     name: str
     weight: LinearWeight
+    dtype: torch.dtype
 
-    def __call__(self, x: torch.Tensor, scratch: Scratch) -> PartialSums:
-        rows, values = x.shape[0], self.weight.values
-        tiles = LinearTiles.of(rows, self.weight.order, values.element_size())
-        shape = linear_sums_shape(rows, self.weight, tiles)
-        out = scratch.empty(self.name, shape, torch.float32)
-        return spectrie_kernels.linear_sums(x.contiguous(), self.weight, out, tiles=tiles)
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> torch.Tensor | PartialSums:
+        rows, weight = x.shape[0], self.weight
+        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+        if not tiles.split:
+            out = scratch.empty(self.name, (rows, weight.out_features), self.dtype)
+            return spectrie_kernels.linear(x.contiguous(), weight, out, tiles=tiles)
+        shape = linear_sums_shape(rows, weight, tiles)
+        out = scratch.empty("segments", shape, torch.float32)
+        return spectrie_kernels.linear_sums(x.contiguous(), weight, out, tiles=tiles)
 
 
 @dataclass(frozen=True, slots=True)

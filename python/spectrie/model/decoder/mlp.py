@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-from spectrie.model.decoder.linear import ExpertLinear, Product
-from spectrie.model.operators import Delta, Operators
+from spectrie.model.decoder.linear import ExpertLinear, OpenProduct
+from spectrie.model.operators import Operators, Result
 from spectrie.model.step.scratch import Scratch
 
 __all__ = ["Dense", "Mixture", "Whole"]
@@ -17,7 +17,7 @@ __all__ = ["Dense", "Mixture", "Whole"]
 Whole = Callable[[torch.Tensor, str], torch.Tensor]
 """Returns all columns of a product of which a rank may hold some, named as in `Partition`."""
 
-Down = TypeVar("Down", bound=Delta, covariant=True)
+Down = TypeVar("Down", bound=Result, covariant=True)
 """Result of the last product of a gated MLP."""
 
 
@@ -25,7 +25,7 @@ Down = TypeVar("Down", bound=Delta, covariant=True)
 class Dense(Generic[Down]):
     """A gated MLP."""
 
-    gate_up: Product
+    gate_up: OpenProduct
     down: Callable[[torch.Tensor, Scratch], Down]
 
     def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> Down:
@@ -50,7 +50,7 @@ class Mixture:
         normalised: Whether their weights are scaled to a sum of 1.
     """
 
-    router: Callable[[torch.Tensor, Scratch], Delta]
+    router: OpenProduct
     gate_up: ExpertLinear
     down: ExpertLinear
     num_chosen: int

@@ -6,6 +6,6 @@ not depend on one another, `reference` computes the same in plain torch, for che
 
 from __future__ import annotations
 
-from spectrie.model.operators.base import TOP_K, Delta, Operators, OperatorSettings
+from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings, Result
 
-__all__ = ["TOP_K", "Delta", "OperatorSettings", "Operators"]
+__all__ = ["TOP_K", "OperatorSettings", "Operators", "Result"]

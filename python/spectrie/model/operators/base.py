@@ -13,10 +13,10 @@ from spectrie.model.plan import PlanArrays
 from spectrie.model.step.scratch import Scratch
 from spectrie_kernels import PartialSums
 
-__all__ = ["TOP_K", "Delta", "OperatorSettings", "Operators"]
+__all__ = ["TOP_K", "OperatorSettings", "Operators", "Result"]
 
-Delta = torch.Tensor | PartialSums
-"""What a product adds to the residual stream: its result, or sums that `add_norm` finishes."""
+Result = torch.Tensor | PartialSums
+"""What a product gives: [rows, features], or sums of that which whoever reads it finishes."""
 
 TOP_K = _core.CPU_TOP_K
 """Tokens per row returned by `Operators.top_k`."""
@@ -73,7 +73,7 @@ class Operators(ABC):
 
     @abstractmethod
     def add_norm(
-        self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
+        self, residual: torch.Tensor, delta: Result | None, weight: torch.Tensor
     ) -> torch.Tensor:
         """Adds `delta` to `residual` in place and returns the root-mean-square norm of the sum.
 
@@ -85,24 +85,24 @@ class Operators(ABC):
         """
 
     @abstractmethod
-    def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
+    def attend(self, layer: int, qkv: Result) -> torch.Tensor:
         """Writes the keys and values of the rows, then computes their attention.
 
         Args:
             layer: Index of the layer.
-            qkv: [rows, (heads + 2 kv_heads) * head_dim], before rotation.
+            qkv: [rows, (heads + 2 kv_heads) * head_dim], before rotation, or sums of that.
 
         Returns:
             [rows, heads * head_dim].
         """
 
     @abstractmethod
-    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """Returns `silu(gate) * up` of [rows, 2 * intermediate], gate first."""
+    def gate(self, gate_up: Result) -> torch.Tensor:
+        """Returns `silu(gate) * up` of [rows, 2 * intermediate], gate first, or of sums of that."""
 
     @abstractmethod
     def choose(
-        self, scores: Delta, num_chosen: int, normalised: bool
+        self, scores: Result, num_chosen: int, normalised: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Chooses the experts of the highest scores of each row, of equal ones the lowest.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 import spectrie_kernels
-from spectrie.model.operators.base import Delta, OperatorSettings
+from spectrie.model.operators.base import OperatorSettings, Result
 from spectrie.model.operators.reference import ReferenceOperators
 from spectrie.model.plan import PlanArrays
 from spectrie.model.step.input import StepInput
@@ -95,7 +95,7 @@ class GpuOperators(ReferenceOperators):
         return spectrie_kernels.embed(tokens, table, out)
 
     def add_norm(
-        self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
+        self, residual: torch.Tensor, delta: Result | None, weight: torch.Tensor
     ) -> torch.Tensor:
         if isinstance(delta, torch.Tensor):
             sums = delta.unsqueeze(0)
@@ -107,10 +107,10 @@ class GpuOperators(ReferenceOperators):
         epsilon = self._config.norm_epsilon
         return spectrie_kernels.add_norm(residual, delta, weight, epsilon, out)
 
-    def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
+    def attend(self, layer: int, qkv: Result) -> torch.Tensor:
         config, step = self._config, self.input
         rows, heads = qkv.shape[0], config.num_heads
-        query = self.scratch.empty("query", (rows, heads, config.head_dim), qkv.dtype)
+        query = self.scratch.empty("query", (rows, heads, config.head_dim), self.dtype)
         spectrie_kernels.rotate_write(
             qkv,
             step.positions,
@@ -136,13 +136,13 @@ class GpuOperators(ReferenceOperators):
         )
         return attended.flatten(1)
 
-    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+    def gate(self, gate_up: Result) -> torch.Tensor:
         shape = (gate_up.shape[0], gate_up.shape[1] // 2)
         out = self.scratch.empty("gated", shape, self._settings.dtype)
         return spectrie_kernels.gate(gate_up, out)
 
     def choose(
-        self, scores: Delta, num_chosen: int, normalised: bool
+        self, scores: Result, num_chosen: int, normalised: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = self.input.tokens
         shape = (tokens.shape[0], num_chosen)

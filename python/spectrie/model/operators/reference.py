@@ -6,10 +6,9 @@ import torch
 from torch.nn import functional
 
 import spectrie_kernels
-from spectrie.model.operators.base import TOP_K, Delta, Operators, OperatorSettings
+from spectrie.model.operators.base import TOP_K, Operators, OperatorSettings, Result
 from spectrie.model.plan import PlanArrays
 from spectrie.model.step.scratch import Scratch
-from spectrie_kernels import PartialSums
 
 __all__ = ["ReferenceOperators"]
 
@@ -69,13 +68,10 @@ class ReferenceOperators(Operators):
         return functional.embedding(self._tokens, table).float()
 
     def add_norm(
-        self, residual: torch.Tensor, delta: Delta | None, weight: torch.Tensor
+        self, residual: torch.Tensor, delta: Result | None, weight: torch.Tensor
     ) -> torch.Tensor:
-        if isinstance(delta, PartialSums):
-            total = torch.empty_like(residual)
-            delta = spectrie_kernels.add_rank_sums(delta.values, delta.bias, total)
         if delta is not None:
-            residual += delta.float()
+            residual += _finished(delta, torch.float32).float()
         return self._normed(residual, weight).to(self._settings.dtype)
 
     def _prepared(self, heads: torch.Tensor, norm: torch.Tensor | None, layer: int) -> torch.Tensor:
@@ -109,8 +105,9 @@ class ReferenceOperators(Operators):
         self._values[layer, self._slots] = value
         return self._prepared(query, query_norm, layer)
 
-    def attend(self, layer: int, qkv: torch.Tensor) -> torch.Tensor:
+    def attend(self, layer: int, qkv: Result) -> torch.Tensor:
         config = self._config
+        qkv = _finished(qkv, self._settings.dtype)
         group = config.num_heads // config.num_kv_heads
         query = self._write(layer, qkv)
         out = qkv.new_zeros(qkv.shape[0], config.num_heads * config.head_dim)
@@ -127,15 +124,14 @@ class ReferenceOperators(Operators):
             out[rows] = (weights @ v).transpose(0, 1).flatten(1).to(out.dtype)
         return out
 
-    def gate(self, gate_up: torch.Tensor) -> torch.Tensor:
-        gate, up = gate_up.float().chunk(2, dim=-1)
+    def gate(self, gate_up: Result) -> torch.Tensor:
+        gate, up = _finished(gate_up, self._settings.dtype).float().chunk(2, dim=-1)
         return (functional.silu(gate) * up).to(self._settings.dtype)
 
     def choose(
-        self, scores: Delta, num_chosen: int, normalised: bool
+        self, scores: Result, num_chosen: int, normalised: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        if isinstance(scores, PartialSums):
-            scores = scores.values.sum(dim=0)
+        scores = _finished(scores, torch.float32)
         ids = scores.sort(dim=-1, descending=True, stable=True).indices[:, :num_chosen]
         shares = scores.softmax(dim=-1).gather(1, ids)
         if normalised:
@@ -164,3 +160,11 @@ class ReferenceOperators(Operators):
         """Returns values and ids of the `TOP_K` greatest; ties go to the lowest id."""
         values, ids = logits.sort(dim=-1, descending=True, stable=True)
         return values[:, :TOP_K], ids[:, :TOP_K]
+
+
+def _finished(result: Result, dtype: torch.dtype) -> torch.Tensor:
+    """Returns a product as it is, or the sum of what it left, rounded to `dtype`."""
+    if isinstance(result, torch.Tensor):
+        return result
+    out = torch.empty(result.shape, dtype=dtype, device=result.values.device)
+    return spectrie_kernels.finish_sums(result, out)

@@ -9,9 +9,9 @@ import torch
 import spectrie_kernels
 from spectrie.errors import ConfigError
 from spectrie.model.decoder.decoder import DecoderWeights
-from spectrie.model.decoder.linear import ExactLinear, ExactScores, ExactSums, ExpertLinear
+from spectrie.model.decoder.linear import ExactLinear, ExactSegments, ExactSums, ExpertLinear
 from spectrie.model.decoder.mlp import Dense, Mixture
-from spectrie.model.operators import Delta
+from spectrie.model.operators import Result
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.runner import Runner
 from spectrie.model.step.scratch import Scratch
@@ -27,7 +27,7 @@ _PIECES = (1, 5, 66, 30)
 """Rows of the first steps of a prompt in pieces."""
 _COMPANY = (1, 15, 31, 63, 64, 127)
 """Rows of another request in a step: to either side of the sizes that products are cut for."""
-_CHECKED = (ExactLinear, ExactScores, ExactSums, ExpertLinear)
+_CHECKED = (ExactLinear, ExactSegments, ExactSums, ExpertLinear)
 
 
 def differing_form(runner: Runner, *, is_asked: bool = True) -> str | None:
@@ -87,7 +87,7 @@ def differing_products(weights: DecoderWeights) -> list[str]:
     return found
 
 
-def _depends_on_company(product: ExactLinear | ExactSums | ExactScores | ExpertLinear) -> bool:
+def _depends_on_company(product: ExactLinear | ExactSegments | ExactSums | ExpertLinear) -> bool:
     values = product.weight.values
     generator = torch.Generator(values.device).manual_seed(1)
     shape = (1 + _COMPANY[-1], product.weight.in_features)
@@ -106,16 +106,11 @@ def _depends_on_company(product: ExactLinear | ExactSums | ExactScores | ExpertL
     return any(not same(rows(1 + count)[:1], alone) for count in _COMPANY)
 
 
-def _finished(result: Delta) -> torch.Tensor:
+def _finished(result: Result) -> torch.Tensor:
     if not isinstance(result, PartialSums):
         return result.float()
-    out = torch.empty(result.values.shape[1:], dtype=torch.float32, device=result.values.device)
-    if result.pairwise:
-        return spectrie_kernels.add_rank_sums(result.values, result.bias, out)
-    out.zero_()
-    for part in result.values:
-        out += part
-    return out if result.bias is None else out + result.bias
+    out = torch.empty(result.shape, dtype=torch.float32, device=result.values.device)
+    return spectrie_kernels.finish_sums(result, out)
 
 
 def same(logits: torch.Tensor, expected: torch.Tensor) -> bool:
