@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["Forward", "PlanArrays", "StepPlan", "StepResult"]
+__all__ = ["Forward", "PlanArrays", "RankForward", "StepPlan", "StepResult"]
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -229,3 +229,12 @@ class Forward(Protocol):
 
     def forward(self, plan: PlanArrays, /) -> StepResult: ...
     def set_threads(self, threads: int, /) -> None: ...
+
+
+class RankForward(Forward, Protocol):
+    """A rank's part of a decoder."""
+
+    def begin(self, plan: PlanArrays, /) -> Callable[[], StepResult]:
+        """Like `forward`, but does not wait for a device that may itself wait for other ranks: what it
+        returns does, and reads the result."""
+        ...

@@ -190,6 +190,11 @@ class CpuDecoder:
         tokens = ids[:, 0] if len(ids) == len(logits) else None
         return StepResult(torch.from_numpy(logits), ids, probabilities, tokens)
 
+    def begin(self, plan: PlanArrays) -> Callable[[], StepResult]:
+        """See `RankForward`: a CPU has nothing to wait for."""
+        result = self.forward(plan)
+        return lambda: result
+
     def set_threads(self, threads: int) -> None:
         """Sets the number of threads that share a forward."""
         self._core.set_threads(threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -231,15 +232,39 @@ class Decoder:
         """Sets the number of CPU threads, process-wide."""
         torch.set_num_threads(threads)
 
-    @torch.inference_mode()
     def forward(self, plan: PlanArrays) -> StepResult:
         """Computes the logits of the plan's sample rows and the likeliest tokens of its top rows.
 
         Raises:
             ValueError: The plan is inconsistent, or exceeds the cache or the vocabulary.
         """
-        self._operators.begin(plan)
-        return self._read(plan, self.layers())
+        return self.begin(plan)()
+
+    @torch.inference_mode()
+    def begin(self, plan: PlanArrays) -> Callable[[], StepResult]:
+        """Launches `forward`; returns what waits for the device and reads the result.
+
+        Raises:
+            ValueError: As `forward`.
+        """
+        operators, device = self._operators, self._weights.embedding.device
+        operators.begin(plan)
+        with_top = len(plan.top_rows) > 0
+        read = np.asarray(plan.top_rows if with_top else plan.sample_rows)
+        # Copied before the layers: a copy waits for the device, which there may wait for other ranks.
+        rows = torch.as_tensor(read, dtype=torch.int32).to(device)
+        of_samples = None
+        if len(read) > len(plan.sample_rows):
+            found = np.searchsorted(read, plan.sample_rows)
+            of_samples = torch.from_numpy(found).to(device)
+        logits = self.head(self.layers(), rows)
+        ids = torch.empty(len(plan.top_rows), TOP_K, dtype=torch.int32, device=logits.device)
+        probabilities = torch.empty(len(plan.top_rows), TOP_K, device=logits.device)
+        if with_top:
+            operators.top_k(logits, ids, probabilities)
+        if of_samples is not None:
+            logits = logits[of_samples]
+        return lambda: StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())
 
     def layers(self) -> torch.Tensor:
         """Computes the rows that the operators began with: [rows, hidden], as the head takes it."""
@@ -280,17 +305,3 @@ class Decoder:
     def _whole_delta(self, part: Result) -> Result:
         """Like `_whole`, of what the residual stream takes; sums are always of whole weights."""
         return part if isinstance(part, PartialSums) else self._whole(part, "hidden")
-
-    def _read(self, plan: PlanArrays, x: torch.Tensor) -> StepResult:
-        """Computes the logits of the rows that the plan requests."""
-        with_top = len(plan.top_rows) > 0
-        rows = np.asarray(plan.top_rows if with_top else plan.sample_rows)
-        logits = self.head(x, torch.as_tensor(rows, dtype=torch.int32).to(x.device))
-        ids = torch.empty(len(plan.top_rows), TOP_K, dtype=torch.int32, device=x.device)
-        probabilities = torch.empty(len(plan.top_rows), TOP_K, device=x.device)
-        if with_top:
-            self._operators.top_k(logits, ids, probabilities)
-        if len(rows) > len(plan.sample_rows):
-            chosen = torch.from_numpy(np.searchsorted(rows, plan.sample_rows))
-            logits = logits[chosen.to(x.device)]
-        return StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())

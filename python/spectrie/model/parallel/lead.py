@@ -6,7 +6,7 @@ from spectrie.errors import RankLost
 from spectrie.model.parallel.group import Group
 from spectrie.model.parallel.message import Command, Message
 from spectrie.model.parallel.ranks import Ranks
-from spectrie.model.plan import Forward, PlanArrays, StepResult
+from spectrie.model.plan import PlanArrays, RankForward, StepResult
 
 __all__ = ["LeadDecoder"]
 
@@ -14,7 +14,7 @@ __all__ = ["LeadDecoder"]
 class LeadDecoder:
     """A slice of a model whose other slices run the same plans on other ranks."""
 
-    def __init__(self, decoder: Forward, group: Group, ranks: Ranks) -> None:
+    def __init__(self, decoder: RankForward, group: Group, ranks: Ranks) -> None:
         """Wraps rank 0's slice, the group, and the processes of the other ranks."""
         self._decoder = decoder
         self._group = group
@@ -30,9 +30,10 @@ class LeadDecoder:
         """
         try:
             self._group.send(Message(Command.STEP, plan=plan))
-            result = self._decoder.forward(plan)
+            read = self._decoder.begin(plan)
+            # Before anything is read: that would wait for ever behind a rank that is gone.
             self._group.wait(self._ranks.check)
-            return result
+            return read()
         except RankLost as error:
             self._lost = True
             raise RankLost(f"{error}; {self._ranks.describe()}") from error

@@ -177,7 +177,7 @@ def _load_ranks(
     ranks = Ranks(size, timeout_s, asdict(options) | {"folder": str(options.folder)})
     try:
         loaded = assemble(options, seat=ranks.seat, ready=ranks.wait_ready, progress=progress)
-        if loaded.group is None:
+        if loaded.group is None or isinstance(loaded.decoder, Launcher):
             raise RankLost("rank 0 without a group")
         lead = LeadDecoder(loaded.decoder, loaded.group, ranks)
         return Runner(
