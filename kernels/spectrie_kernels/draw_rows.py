@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -33,6 +33,7 @@ _LISTS = {
     "path": (("path_token", torch.int32),),
     "masked": (("masked_token", torch.int32),),
 }
+_STARTS_OF_ROWS = ("path_start", "masked_start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,24 @@ class DrawRows:
         """Whether there is any bias, seen, path or masked token."""
         return any(getattr(self, entries[0][0]).numel() for entries in _LISTS.values())
 
+    def part(self, begin: int, end: int) -> DrawRows:
+        """Returns the rows from `begin` to `end`, which draw what they draw among all; nothing is copied.
+
+        Args:
+            begin: A multiple of 4, so that the kernels' copies stay whole.
+            end: Behind the last one.
+        """
+        rows = {name: getattr(self, name)[begin:end] for name in _OF_ROWS}
+        starts = {name: getattr(self, name)[begin : end + 1] for name in _STARTS_OF_ROWS}
+        return replace(self, **rows, **starts)
+
     def check(self, rows: int, device: torch.device) -> None:
         """Raises ValueError naming the first field that does not fit `rows` rows on `device`."""
         for name, dtype in _OF_ROWS.items():
             _check_length(name, getattr(self, name), dtype, rows)
         num_requests = self.bias_start.numel() - 1
         for name, entries in _LISTS.items():
-            owners = rows if name in ("path", "masked") else num_requests
+            owners = rows if f"{name}_start" in _STARTS_OF_ROWS else num_requests
             _check_length(f"{name}_start", getattr(self, f"{name}_start"), torch.int32, owners + 1)
             length = getattr(self, entries[0][0]).numel()
             for entry, dtype in entries:

@@ -25,7 +25,7 @@ from spectrie._core import (
     Tokenizer,
 )
 from spectrie._proto import worker_pb2
-from spectrie_kernels import draw
+from spectrie_kernels import DrawRows, draw
 from tests.engine.packed import Packed, pack
 from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_tokenizer
 
@@ -67,6 +67,14 @@ class Model:
     def tops(self, plan: Plan) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         ids = self.top_ids[plan.row_token[plan.top_rows]]
         return ids, np.tile(self.top_probabilities, (len(ids), 1))
+
+
+def drawn_in_parts(logits: torch.Tensor, rows: DrawRows) -> NDArray[np.int32]:
+    """Tokens of the first four rows, and then of the others."""
+    parts = [(begin, end) for begin, end in ((0, 4), (4, len(logits))) if begin < len(logits)]
+    drawn = [draw(logits[begin:end], rows.part(begin, end)) for begin, end in parts]
+    tokens: NDArray[np.int32] = torch.cat(drawn).numpy() if drawn else np.zeros(0, np.int32)
+    return tokens
 
 
 class Running:
@@ -111,7 +119,7 @@ class Running:
         tops = self.model.tops(plan)
         number, rows = plan.plan_id, len(logits)
         if packed is not None and packed.step.is_drawn:
-            drawn = draw(torch.from_numpy(logits), packed.draw_rows(VOCABULARY_SIZE)).numpy()
+            drawn = drawn_in_parts(torch.from_numpy(logits), packed.draw_rows(VOCABULARY_SIZE))
             output = self.engine.commit_tokens(number, drawn, 1.0, 0.0, *tops, drawn=True)
         else:
             output = self.engine.commit_logits(

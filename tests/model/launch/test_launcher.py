@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from bench.gpu.fake_device import FakeDevice
+from spectrie.model.decoder import decoder as decoders
 from spectrie.model.decoder.decoder import Decoder
+from spectrie.model.decoder.sizing import pieces
+from spectrie.model.launch import launcher as launchers
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.plan import StepPlan, StepResult
 from spectrie.model.step.wanted import Wanted
@@ -86,6 +90,37 @@ def test_a_step_is_one_copy_in_one_copy_out_and_one_wait(tiny: Path) -> None:
     assert device.counts.pop("wait") == 1
     launched.wait()
     assert device.counts == {"launch": 1, "copy": 2, "event": 1, "wait": 1}
+
+
+@pytest.mark.parametrize("wanted", [Wanted.LOGITS, Wanted.LIKELIEST])
+def test_a_head_of_many_rows_is_computed_in_pieces(
+    tiny: Path, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, reference, _ = both(tiny)
+    expected = [(plan, reference.forward(plan)) for plan in plans()]
+    # So that there is no memory for more.
+    for module in (launchers, decoders):
+        monkeypatch.setattr(module, "pieces", partial(pieces, most=8))
+    rows: list[int] = []
+    head = Decoder.head
+
+    def counted(decoder: Decoder, x: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+        rows.append(len(which))
+        return head(decoder, x, which)
+
+    monkeypatch.setattr(Decoder, "head", counted)
+    for plan, of_plan in expected:
+        given = launcher.launch(plan, wanted).wait()
+        if wanted is Wanted.LOGITS:
+            equal(given, of_plan)
+        else:
+            assert given.tokens is not None
+            assert given.tokens.tolist() == of_plan.logits.argmax(dim=-1).tolist()
+            assert np.array_equal(given.top_ids, of_plan.top_ids)
+    assert max(rows) == 8
+    # The reference keeps logits, which are asked for, but not those of prompts' likeliest tokens.
+    equal(reference.forward(expected[1][0]), expected[1][1])
+    assert max(rows) == 8
 
 
 @pytest.mark.parametrize("recorded", [False, True])

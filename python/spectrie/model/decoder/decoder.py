@@ -28,6 +28,7 @@ from spectrie.model.decoder.linear import (
     Product,
 )
 from spectrie.model.decoder.mlp import Dense, Mixture
+from spectrie.model.decoder.sizing import pieces
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import TOP_K, Operators, Result
 from spectrie.model.parallel import Partition, Share, Split
@@ -249,21 +250,22 @@ class Decoder:
         """
         operators, device = self._operators, self._weights.embedding.device
         operators.begin(plan)
-        with_top = len(plan.top_rows) > 0
-        read = np.asarray(plan.top_rows if with_top else plan.sample_rows)
+        samples, tops = len(plan.sample_rows), len(plan.top_rows)
+        # Where they are not the sample rows, there are rows of prompts among them.
+        with_prompts = tops > samples
+        read = [plan.sample_rows, plan.top_rows] if with_prompts else [plan.sample_rows]
         # Copied before the layers: a copy waits for the device, which there may wait for other ranks.
-        rows = torch.as_tensor(read, dtype=torch.int32).to(device)
-        of_samples = None
-        if len(read) > len(plan.sample_rows):
-            found = np.searchsorted(read, plan.sample_rows)
-            of_samples = torch.from_numpy(found).to(device)
-        logits = self.head(self.layers(), rows)
-        ids = torch.empty(len(plan.top_rows), TOP_K, dtype=torch.int32, device=logits.device)
-        probabilities = torch.empty(len(plan.top_rows), TOP_K, device=logits.device)
-        if with_top:
+        rows = torch.as_tensor(np.concatenate(read), dtype=torch.int32).to(device)
+        x = self.layers()
+        logits = self.head(x, rows[:samples])
+        ids = torch.empty(tops, TOP_K, dtype=torch.int32, device=device)
+        probabilities = torch.empty(tops, TOP_K, device=device)
+        if tops and not with_prompts:
             operators.top_k(logits, ids, probabilities)
-        if of_samples is not None:
-            logits = logits[of_samples]
+        for piece in pieces(tops if with_prompts else 0):
+            of_piece = self.head(x, rows[samples:][piece])
+            operators.top_k(of_piece, ids[piece], probabilities[piece])
+            del of_piece
         return lambda: StepResult(logits, ids.cpu().numpy(), probabilities.cpu().numpy())
 
     def layers(self) -> torch.Tensor:

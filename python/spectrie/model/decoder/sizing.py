@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model.config.model_config import ModelConfig
+from spectrie_kernels import KeyOrder
 
-__all__ = ["BATCH_ROWS", "GPU_BATCH_ROWS", "CacheSize", "size_cache"]
+__all__ = ["BATCH_ROWS", "GPU_BATCH_ROWS", "LOGIT_ROWS", "CacheSize", "pieces", "size_cache"]
 
 BATCH_ROWS = 512
 """Most rows of a forward, by default."""
 GPU_BATCH_ROWS = 4096
 """The same on a GPU, which multiplies at its full rate from a few thousand rows on."""
+LOGIT_ROWS = 512
+"""Rows of a forward on a GPU whose logits are in memory at once: more are computed one piece after the
+other."""
 
 # Of the memory that is free after loading, what the cache takes by default; the rest is for draft
 # memory, activations and everybody else.
@@ -24,8 +29,6 @@ _GPU_SHARE = 0.9
 _GPU_MAX_CONTEXTS = 256
 # Captured graphs of a step, and what their launches keep; of a small GPU at most an eighth.
 _GRAPH_BYTES = 1 << 30
-# Logits of a step's rows, and the sampler's scores beside them.
-_LOGIT_ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,12 @@ class CacheSize:
     num_pages: int
     bytes: int
     max_context: int
+
+
+def pieces(rows: int, most: int = LOGIT_ROWS) -> Iterator[slice]:
+    """Yields the rows of each piece of a head over `rows` rows."""
+    for begin in range(0, rows, most):
+        yield slice(begin, min(begin + most, rows))
 
 
 def size_cache(
@@ -118,5 +127,10 @@ def _work_bytes(config: ModelConfig, itemsize: int, rows: int) -> int:
     heads = 2 * (config.num_heads + config.num_kv_heads) * config.head_dim
     # The stream and what is added to it are float32; gate and up become one.
     stream = config.hidden_size * (4 + 4 + itemsize)
-    logits = min(rows, _LOGIT_ROWS) * config.vocabulary_size * 4
-    return rows * (stream + (heads + inner) * itemsize) + 2 * logits
+    # Of each row that is not a prompt's, in each part of its keys: a sum of values, a weight and a maximum.
+    orders = [KeyOrder.of(config.num_kv_heads, window) for window in set(config.layer_windows)]
+    parts = max(order.max_parts for order in orders) + 1
+    attention = parts * config.num_heads * (config.head_dim + 2) * 4
+    # The sampler's scores are beside the logits.
+    logits = 2 * min(rows, LOGIT_ROWS) * config.vocabulary_size * 4
+    return rows * (stream + (heads + inner) * itemsize + attention) + logits

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spectrie._core import DeviceShape, PackedSection, PackingError
 from spectrie.model.decoder.decoder import Decoder
+from spectrie.model.decoder.sizing import pieces
 from spectrie.model.launch.graphs import Layers, StepGraphs
 from spectrie.model.launch.results import Sizes
 from spectrie.model.launch.ring import Pinned, Ring
@@ -277,21 +278,31 @@ class Launcher:
         operators, packed = self._operators, step.packed
         operators.scratch = self._scratch
         tokens, ids, probabilities = step.sizes.split(results)
-        if packed.samples:
-            logits = self._decoder.head(x, step.section(PackedSection.SAMPLE_ROWS))
-            if step.wanted is Wanted.LOGITS:
-                bits = logits.view(-1).view(torch.int32)
-                self._device.copy(step.pinned.logits[: bits.numel()], bits)
-            elif step.wanted is Wanted.LIKELIEST:
-                operators.likeliest(logits, tokens)
-            else:
-                draws = draw_rows(step.section, operators.shape, packed.cuts)
-                operators.draw(logits, draws, tokens)
-        if packed.tops:
-            # All sample rows, and possibly rows of prompts.
-            if packed.tops > packed.samples:
-                logits = self._decoder.head(x, step.section(PackedSection.TOP_ROWS))
-            operators.top_k(logits, ids, probabilities)
+        for rows in pieces(packed.samples):
+            logits = self._decoder.head(x, step.section(PackedSection.SAMPLE_ROWS)[rows])
+            self._take(step, rows, logits, tokens[rows])
+            if packed.tops == packed.samples:
+                operators.top_k(logits, ids[rows], probabilities[rows])
+            # Before those of the next piece, which would have no room beside them.
+            del logits
+        # Else they are all sample rows, and rows of prompts.
+        for rows in pieces(packed.tops if packed.tops > packed.samples else 0):
+            logits = self._decoder.head(x, step.section(PackedSection.TOP_ROWS)[rows])
+            operators.top_k(logits, ids[rows], probabilities[rows])
+            del logits
+
+    def _take(self, step: _Step, rows: slice, logits: torch.Tensor, tokens: torch.Tensor) -> None:
+        """Launches what is wanted of some sample rows."""
+        operators = self._operators
+        if step.wanted is Wanted.LOGITS:
+            bits = logits.view(-1).view(torch.int32)
+            begin = rows.start * operators.shape.vocabulary
+            self._device.copy(step.pinned.logits[begin : begin + bits.numel()], bits)
+        elif step.wanted is Wanted.LIKELIEST:
+            operators.likeliest(logits, tokens)
+        else:
+            draws = draw_rows(step.section, operators.shape, step.packed.cuts)
+            operators.draw(logits, draws.part(rows.start, rows.stop), tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from spectrie.model import machine
+from spectrie.model.decoder.sizing import LOGIT_ROWS
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.info import ContextCost, RunnerInfo
@@ -133,11 +134,14 @@ class CostTimer:
         return f" ranks{self._info.ranks}" if self._info.ranks > 1 else ""
 
     def plan(self, num_rows: int, context: int = _COST_CONTEXT) -> StepPlan:
-        """A step of as few requests as these rows fit into, each a tree of one path."""
+        """A step of as few requests as these rows fit into, each a tree of one path, all of whose rows are
+        sampled up to `LOGIT_ROWS`."""
         # Unlike each other, so that they choose unlike experts where there are any.
         tokens = [row * self._info.vocabulary_size // num_rows for row in range(num_rows)]
         parts = [tokens[first : first + _TREE_ROWS] for first in range(0, num_rows, _TREE_ROWS)]
-        return StepPlan.joined([self._path(part, context) for part in parts])
+        # Larger steps are mostly rows of prompts, which recycle their likeliest tokens and draw none.
+        is_prompt = num_rows > LOGIT_ROWS
+        return StepPlan.joined([self._path(part, context, is_prompt=is_prompt) for part in parts])
 
     def _plain_plan(self, num_requests: int, context: int) -> StepPlan:
         """A step of requests of one row, each on its own pages."""
@@ -149,7 +153,9 @@ class CostTimer:
     def _pages(self, tokens: int) -> int:
         return -(-tokens // self._info.page_size)
 
-    def _path(self, tokens: list[int], context: int, first_page: int = 0) -> StepPlan:
+    def _path(
+        self, tokens: list[int], context: int, first_page: int = 0, *, is_prompt: bool = False
+    ) -> StepPlan:
         kv_len = max(min(context, self._info.max_context - len(tokens)), 0)
         pages = range(first_page, first_page + self._pages(kv_len + len(tokens)))
         return StepPlan.single(
@@ -157,6 +163,7 @@ class CostTimer:
             kv_len=kv_len,
             pages=list(pages),
             parents=list(range(-1, len(tokens) - 1)),
+            sample_rows=[len(tokens) - 1] if is_prompt else None,
             top_rows=list(range(len(tokens))),
             page_size=self._info.page_size,
         )
