@@ -26,6 +26,7 @@ from spectrie.model.decoder.linear import (
     Linear,
     OpenProduct,
     Product,
+    WideLinear,
 )
 from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.decoder.sizing import pieces
@@ -57,7 +58,7 @@ class DecoderWeights:
         head_norms: Per layer, weights of the query and key norms, float32 [head_dim] each; or None.
         embedding: [vocabulary, hidden].
         final_norm: float32 [hidden].
-        head: Product from hidden to vocabulary.
+        head: Product from hidden to vocabulary, float32.
     """
 
     def __init__(
@@ -102,8 +103,7 @@ class DecoderWeights:
         if not config.tied_head:
             head = weights.take(HEAD, shape).to(device, dtype)
         self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
-        head = head if split is None else head[split.vocabulary.columns]
-        self.head = self._product("head", head, None, torch.float32)
+        self.head = self._head(head if split is None else head[split.vocabulary.columns])
 
     def _norm(self, name: str, width: int) -> torch.Tensor:
         return self._weights.take(name, (width,)).float().clone().to(self._device)
@@ -125,13 +125,12 @@ class DecoderWeights:
         bias = stacked("bias") if layout.bias else None
         return stacked("weight", layout.in_features), bias
 
-    def _product(
-        self, name: str, weight: torch.Tensor, bias: torch.Tensor | None, dtype: torch.dtype
-    ) -> Product:
-        """Returns a product; exact ones give `dtype`, others the weight's."""
+    def _head(self, weight: torch.Tensor) -> Product:
+        """Returns the product from hidden to vocabulary, which gives float32."""
         if not self._exact:
-            return Linear(name, weight, bias)
-        return ExactLinear(name, LinearWeight(weight, SumOrder.of(*weight.shape), bias), dtype)
+            return WideLinear("head", weight)
+        weights = LinearWeight(weight, SumOrder.of(*weight.shape))
+        return ExactLinear("head", weights, torch.float32)
 
     def _linear(self, name: str, layout: ProductLayout) -> OpenProduct:
         """Returns a projection to heads or to the gate, whose readers finish it."""
@@ -291,10 +290,7 @@ class Decoder:
         """
         operators = self._operators
         part = self._weights.head(operators.gather(x, rows), operators.scratch)
-        logits = self._whole(part, "vocabulary")
-        if logits.dtype == torch.float32:
-            return logits
-        return operators.scratch.empty("logits", logits.shape, torch.float32).copy_(logits)
+        return self._whole(part, "vocabulary")
 
     def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
         """Returns all columns of a product of which this rank may hold some; `what` is its name in

@@ -27,6 +27,7 @@ __all__ = [
     "Linear",
     "OpenProduct",
     "Product",
+    "WideLinear",
 ]
 
 Product = Callable[[torch.Tensor, Scratch], torch.Tensor]
@@ -55,6 +56,24 @@ class Linear:
         if self.bias is None:
             return torch.mm(x, self.weight.t(), out=out)
         return torch.addmm(self.bias, x, self.weight.t(), out=out)
+
+
+@dataclass(frozen=True, slots=True)
+class WideLinear:
+    """`Linear` without a bias and with float32 results, of which none was rounded to the weight's dtype."""
+
+    name: str
+    weight: torch.Tensor
+
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> torch.Tensor:
+        weight = self.weight
+        out = scratch.empty(self.name, (x.shape[0], weight.shape[0]), torch.float32)
+        if weight.dtype == torch.float32:
+            return torch.mm(x, weight.t(), out=out)
+        if x.device.type == "cpu":
+            # There torch has no such product; GPUs are simulated there.
+            return torch.mm(x.float(), weight.float().t(), out=out)
+        return torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
 
 
 @dataclass(frozen=True, slots=True)
