@@ -354,6 +354,27 @@ def test_what_has_no_recorded_form_is_computed_all_the_same(tiny: Path) -> None:
     assert replays(one, few) == 2
 
 
+def test_steps_that_are_too_long_for_recorded_work_are_logged(
+    tiny: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Launching.of(tiny, recorded=True)
+    pages = np.zeros((1 << 16) + 1, np.int32)
+    pages[: len(PAGES)] = PAGES
+    few = path(5)
+    many = replace(few, page_ids=pages, page_indptr=np.array([0, len(pages)], np.int32))
+    # What is documented to have no recorded form is no news.
+    for plan in (few, forest(129)):
+        one.launcher.launch(plan, Wanted.LIKELIEST).wait()
+    one.launcher.launch(few, Wanted.LOGITS).wait()
+    assert not caplog.records
+    for _ in range(3):
+        one.launcher.launch(many, Wanted.LIKELIEST).wait()
+    # The first and the second.
+    assert [record.args for record in caplog.records] == [
+        ("page ids", 65_537, "layers", 65_536, count) for count in (1, 2)
+    ]
+
+
 def test_nothing_is_recorded_while_serving(tiny: Path) -> None:
     one = Launching.of(tiny, recorded=True)
     before = one.device.counts["record"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from spectrie._core import PackedSection, PackedWork
+from spectrie.model.launch.overflows import Overflow
 from spectrie.model.step.packed import PackedStep, StepShape
 from spectrie_kernels import KeyOrder, StepArray
 
@@ -16,10 +18,16 @@ __all__ = ["BUCKETS", "MAX_SAMPLES", "StepRoom", "bucket_of", "buckets_up_to"]
 BUCKETS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Rows that recorded steps compute: a step takes the first that holds it."""
 MAX_SAMPLES = 256
-"""Sample rows of recorded heads: their logits are in memory all at once."""
+"""Sample rows of recorded heads: their logits are in memory all at once.
+
+What comes back to the host is that of the bucket: a token, and eight likeliest tokens with their
+probabilities, are 68 bytes of each of its rows, so 68 to 121 bytes of a real one (9 rows take the bucket of
+16), 80 on average over all numbers of rows.
+"""
 
 _TREE_ROWS = 64
-# Lists, whose readers know their length; what they have room for is seldom used.
+# Lists, whose readers know their length; what they have room for is seldom used. It is for all requests of a
+# step together: what is longer is computed without recorded work, and logged (`overflows.py`).
 _ONE = int(np.float32(1).view(np.int32))
 _PAGES = 1 << 16
 _MOVES = 1 << 11
@@ -113,12 +121,15 @@ class StepRoom:
             ]
         return cls(tuple(arrays))
 
-    def holds(self, packed: PackedStep) -> bool:
-        """Returns whether every section has room in its array."""
+    def overflow(self, packed: PackedStep) -> Overflow | None:
+        """Returns the first section that has no room in its array; None if all have."""
         for one in self.arrays:
             window, which = divmod(one.section - len(PackedSection), len(PackedWork))
             is_work = one.section >= len(PackedSection)
             span = packed.work(window, which) if is_work else packed.section(one.section)
             if span[1] > one.words:
-                return False
-        return True
+                kinds: Iterable[Any] = PackedWork if is_work else PackedSection
+                number = which if is_work else one.section
+                name = next(kind.name for kind in kinds if int(kind) == number)
+                return Overflow(name.lower().replace("_", " "), span[1], one.words)
+        return None

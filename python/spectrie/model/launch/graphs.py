@@ -16,6 +16,7 @@ from spectrie.model.launch.capacity import (
     bucket_of,
     buckets_up_to,
 )
+from spectrie.model.launch.overflows import Overflow, Overflows
 from spectrie.model.launch.results import Sizes
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.step.device import Device, Recorded
@@ -75,6 +76,7 @@ class StepGraphs:
     Attributes:
         words: int32, the packed step on the device.
         results: int32, as `Sizes` of the head has it.
+        overflows: Steps whose lists were too long.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class StepGraphs:
         self.words = words
         most = Sizes(self._sample_buckets[-1], self._sample_buckets[-1]).words
         self.results = torch.zeros(most, dtype=torch.int32, device=operators.device)
+        self.overflows = Overflows()
         self._arrays: dict[StepRoom, StepArrays] = {}
         self._layers: dict[tuple[int, bool], Layers] = {}
         self._heads: dict[_HeadKey, Head] = {}
@@ -180,7 +183,22 @@ class StepGraphs:
         if wanted is Wanted.DRAWN:
             cuts = next(cuts for cuts in _CUTS if cuts & packed.cuts == packed.cuts)
         head = self._heads.get(_HeadKey(bucket, cuts, packed.tops > 0))
-        return head if head is not None and head.room.holds(packed) else None
+        return head if head is not None and self.holds(head.room, packed, "heads") else None
+
+    def holds(self, room: StepRoom, packed: PackedStep, work: str) -> bool:
+        """Returns whether a room has place for a step; notes where it has not.
+
+        Args:
+            room: Of some work.
+            packed: The step.
+            work: What such work is called.
+        """
+        overflow = room.overflow(packed)
+        if overflow is None and packed.words > self.words.numel():
+            overflow = Overflow("all lists", packed.words, self.words.numel())
+        if overflow is not None:
+            self.overflows.note(work, overflow)
+        return overflow is None
 
     @property
     def _narrow_nodes(self) -> int:

@@ -193,8 +193,9 @@ class Launcher:
             wanted = Wanted.LOGITS
         num_words = add_counts(pinned.words.numpy(), packed, operators.shape)
         has_place = num_words <= self._words.numel()
-        if layers is not None and not (has_place and layers.room.holds(packed)):
-            layers = None
+        if graphs is not None and layers is not None:
+            fits = graphs.holds(layers.room, packed, "layers")
+            layers = layers if fits and has_place else None
         words = self._words[:num_words]
         if not has_place:
             words = torch.empty(num_words, dtype=torch.int32, device=operators.device)
