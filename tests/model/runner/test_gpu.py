@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,8 @@ def test_exact_arithmetic_on_a_gpu_is_exact_and_checked_at_the_start(tiny: Path)
     assert load(tiny).numeric_fingerprint == runner.numeric_fingerprint
     fast = load(tiny, gpu_arithmetic="fast", progress=lines.append)
     assert lines.count("checking that rows do not change one another's bits") == 1
+    said = [line for line in lines if re.fullmatch(r"rows have .* in all steps: \d+\.\d s", line)]
+    assert len(said) == 1
     assert runner.numeric_fingerprint == fast.numeric_fingerprint.replace("/fast/", "/exact/")
 
 

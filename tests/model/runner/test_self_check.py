@@ -68,7 +68,7 @@ def runner_of(
     *,
     num_pages: int = 64,
     max_context: int = 512,
-    max_batch_rows: int = 512,
+    max_batch_rows: int = 1024,
 ) -> tuple[Runner, Recited]:
     info = RunnerInfo(
         vocabulary_size=VOCABULARY,
@@ -90,15 +90,17 @@ def runner_of(
     return Runner(decoder, info, Measurements(None), 1), decoder
 
 
-@pytest.mark.parametrize("max_batch_rows", [512, 60, 3])
+@pytest.mark.parametrize("max_batch_rows", [4096, 512, 60, 3])
 @pytest.mark.parametrize("num_pages", [64, 4])
 def test_rows_that_are_always_the_same_pass(max_batch_rows: int, num_pages: int) -> None:
     runner, decoder = runner_of(max_batch_rows=max_batch_rows, num_pages=num_pages)
     assert differing_form(runner) is None
     assert 1 in decoder.steps
     assert max(decoder.steps) <= max_batch_rows
-    if max_batch_rows == 512 and num_pages == 64:
-        assert {1, 2, 8, 16, 32, 64, 65, 128, 204} <= set(decoder.steps)
+    if max_batch_rows >= 512:
+        assert {1, 2, 8, 16, 32, 64, 65, 128, 192, 256, 384, 512} <= set(decoder.steps)
+        assert (513 in decoder.steps) == (max_batch_rows > 512)
+        assert (204 in decoder.steps) == (num_pages == 64)
 
 
 def number_of_rows(plan: PlanArrays) -> int:
@@ -113,6 +115,9 @@ def number_of_rows(plan: PlanArrays) -> int:
         (lambda plan: float(plan.request_kind[0] == 1), "in a tree"),
         (lambda plan: float(number_of_rows(plan) == 2), "beside 1 others"),
         (lambda plan: 0.01 * (number_of_rows(plan) == 65), "beside 64 others"),
+        # In the largest recorded step, and in one that is not recorded.
+        (lambda plan: 0.01 * (number_of_rows(plan) == 512), "beside 511 others"),
+        (lambda plan: 0.01 * (number_of_rows(plan) > 512), "beside 512 others"),
     ],
 )
 def test_a_step_in_which_a_row_has_other_logits_is_named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -146,8 +147,11 @@ def _load_alone(
         return runner
     if progress is not None:
         progress("checking that rows do not change one another's bits")
+    start = time.perf_counter()
     form = differing_form(runner, is_asked=is_asked)
     if form is None:
+        if progress is not None:
+            progress(f"rows have the same bits in all steps: {time.perf_counter() - start:.1f} s")
         return runner
     products = ", ".join(loaded.differing()) or "none of the products, so attention or a norm"
     why = f"the logits of a row {form} have other bytes than those of the row alone (products: {products})"

@@ -25,8 +25,11 @@ _PROMPT = 200
 """Tokens before them, where there is room: more than attention keeps in one part."""
 _PIECES = (1, 5, 66, 30)
 """Rows of the first steps of a prompt in pieces."""
-_COMPANY = (1, 15, 31, 63, 64, 127)
-"""Rows of another request in a step: to either side of the sizes that products are cut for."""
+_COMPANY = (1, 15, 31, 63, 64, 127, 191, 255, 383, 511, 512)
+"""Rows beside one in a step: to either side of the sizes that products are cut for, in the larger sizes of
+recorded steps, and beyond them."""
+_READ = 127
+"""Most rows of these whose logits are computed too."""
 _CHECKED = (ExactLinear, ExactSegments, ExactSums, ExpertLinear)
 
 
@@ -145,11 +148,24 @@ class _Check:
         if 2 * _PATH <= self._most:
             yield "in a tree", self._logits(self._tree())
         for rows in _COMPANY:
-            if rows < min(self._most, end):
+            if rows < self._most:
                 row = self._chunk(start, start + 1)
-                others = self._chunk(0, rows, range(rows), self._others)
-                yield f"beside {rows} others", self._logits(StepPlan.joined([row, others]))[:1]
-                yield f"after {rows} others", self._logits(StepPlan.joined([others, row]))[-1:]
+                others = self._company(rows)
+                yield f"beside {rows} others", self._logits(StepPlan.joined([row, *others]))[:1]
+                yield f"after {rows} others", self._logits(StepPlan.joined([*others, row]))[-1:]
+
+    def _company(self, rows: int) -> list[StepPlan]:
+        """Requests of so many rows together. Those that have no pages of their own write what is there."""
+        most = len(self._tokens)
+        return [
+            self._chunk(
+                0,
+                min(most, rows - first),
+                range(max(0, min(most, rows - first, _READ - first))),
+                self._others,
+            )
+            for first in range(0, rows, most)
+        ]
 
     def _fed(self, total: int, sizes: Sequence[int]) -> torch.Tensor:
         """Computes the first `total` tokens in steps of these sizes, then of the largest; returns the
