@@ -44,6 +44,7 @@ class Stage:
 
 
 _KERNELS = ("torch", "triton", "numpy")
+_FORMS = (*_KERNELS, "spectrie._core")
 
 _DEVICE = Check("device", "bench.gpu.device:items", ("torch", "triton"))
 _MODELS = (*_KERNELS, "spectrie._core", "safetensors", "tokenizers")
@@ -55,7 +56,7 @@ STAGES = {
         item_limit_s=60.0,
         checks=(
             _DEVICE,
-            Check("forms", "bench.gpu.smoke.forms:items", _KERNELS, interpreted=False),
+            Check("forms", "bench.gpu.smoke.forms:items", _FORMS, interpreted=False),
             Check("tests", "bench.gpu.smoke.device_tests:items", (*_KERNELS, "pytest")),
             Check("answers", "bench.gpu.smoke.answers:items", _MODELS),
         ),
@@ -72,7 +73,7 @@ STAGES = {
             Check("cublaslt", "bench.gpu.kernels.product_race:items", _KERNELS),
             Check("prompts", "bench.gpu.kernels.attention_speed:prompt_items", _KERNELS),
             Check("draws", "bench.gpu.kernels.draw_speed:items", _KERNELS),
-            Check("sanitizer", "bench.gpu.kernels.sanitized:items", _KERNELS),
+            Check("sanitizer", "bench.gpu.kernels.sanitized:items", _FORMS),
             Check("tuning", "bench.gpu.kernels.tuning:items", _KERNELS),
             Check("tests", "bench.gpu.smoke.device_tests:all_items", (*_KERNELS, "pytest")),
         ),

@@ -1,4 +1,4 @@
-"""A covering set of the launches of serving: each kernel with every type and constant that it is compiled for."""
+"""A covering set of the launches of serving: every kernel, with the types and constants that it is compiled for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 import spectrie_kernels
 from bench.gpu.models.draws import OPTIONS, draw_rows
 from bench.gpu.models.shapes import MODELS, TINY, ModelShape, ProductShape
+from bench.gpu.smoke.step_launches import choose_all, launch_step, unpack_all
 from spectrie_kernels import (
     AttentionLayout,
     AttentionRows,
@@ -34,6 +35,8 @@ _PRODUCT_ROWS = (1, 32, 64, 100)
 # Hidden and inner sizes, experts, and those of a row: of Qwen3-30B-A3B, of Mixtral 8x7B, and a tiny one.
 _MIXTURES = ((2048, 768, 128, 8), (4096, 14_336, 8, 2))
 _TINY_MIXTURE = (64, 32, 5, 2)
+# A product of several segments, which the tiny model has none of, but for those that ranks share.
+_TINY_SPLIT = ProductShape("split", 64, 1024, bias=True)
 # One of each height of their tiles.
 _MIXTURE_ROWS = (1, 64, 100, 512, 2048)
 
@@ -56,6 +59,9 @@ def launch_all(models: tuple[ModelShape, ...], small: bool, device: _Device = "c
         for dtype in dtypes:
             _attend_all(model, dtype, small, device)
             _multiply_all(model, dtype, small, device)
+            launch_step(model, dtype, device, windows=(None,))
+    if small:
+        _multiply(_TINY_SPLIT, 1, torch.float32, device)
     for mixture in (_TINY_MIXTURE,) if small else _MIXTURES:
         for rows in (1, 100) if small else _MIXTURE_ROWS:
             _mix(*mixture, rows, torch.float32 if small else torch.bfloat16, device)
@@ -63,10 +69,11 @@ def launch_all(models: tuple[ModelShape, ...], small: bool, device: _Device = "c
     vocabularies = {model.vocabulary for model in models}
     for vocabulary in sorted(vocabularies):
         logits = torch.empty(4, vocabulary, device=device)
-        spectrie_kernels.row_argmax(logits)
+        choose_all(logits)
         if not small:
             spectrie_kernels.row_argmax(logits.bfloat16())
         spectrie_kernels.draw(logits, draw_rows(4, vocabulary, device, options))
+    unpack_all(device)
     row = torch.zeros(1, dtype=torch.int32, device=device)
     spectrie_kernels.verify_greedy(row, row, row, row, row)
 
