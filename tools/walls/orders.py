@@ -85,7 +85,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "bench/gpu": (
         "__init__ check clock fake_device goals models",
-        "device running simulated stages",
+        "device running simulated small stages",
         "smoke",
         "kernels",
         "steps",

@@ -1,7 +1,8 @@
 """Answers of small models through `spectrie.LLM` on the device, with speculation off and on.
 
 Their log-probabilities are compared with those of the compiled forward on the CPU: a wrong mask, page or
-kernel is off by far more than rounding is.
+kernel is off by far more than rounding is. Tokens that the device chooses itself, as it does for nearly all
+requests, are compared with those that the host chooses by the same logits.
 """
 
 from __future__ import annotations
@@ -11,59 +12,39 @@ import math
 import os
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from unittest import mock
+from typing import Any
 
 from bench.gpu.check import Item, NeedsDevice, Settings
-from bench.gpu.clock import clock_of
 from bench.gpu.models.tiny_model import write_tiny_model
-from bench.gpu.simulated import simulated_gpu
+from bench.gpu.smoke.on_device import Model, OnDevice, answer_of
 
-if TYPE_CHECKING:
-    from spectrie import LLM, Completion
-    from spectrie.model.plan import StepPlan
-    from spectrie.model.runner.costs import CostTimer
+__all__ = ["items"]
 
-__all__ = ["Model", "items"]
-
-_TEXT = "A list of names: the first name, the second name, the third name, "
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model whose answers are compared.
-
-    Attributes:
-        name: What its items are called after.
-        folder: Folder or file.
-        dtype: Number format on the device.
-        tolerance: Difference of log-probabilities that rounding may cause: the mean over the prompt,
-            and the largest in the answer.
-        max_tokens: Length of an answer.
-        repeats: How often the prompt repeats its text.
-    """
-
-    name: str
-    folder: str
-    dtype: str
-    tolerance: float
-    max_tokens: int
-    repeats: int = 1
+_TEMPERATURES = (0.0, 0.8)
 
 
 def items(settings: Settings) -> Iterator[Item]:
-    """Two items a model: speculation off, and on with the CPU's answer as prediction."""
+    """Six items a model: the CPU's answer, the start, speculation off and on with the CPU's answer as
+    prediction, and tokens that the device chooses, likeliest and drawn.
+
+    What may take long is an item of its own: the limit of an item is meant for what hangs.
+    """
     os.environ["SPECTRIE_CACHE"] = str(Path(settings.scratch) / "cache")
     for model in _models(settings):
         # Closed when the items of the next model are asked for.
         with contextlib.ExitStack() as opened:
-            on_device = _OnDevice(settings, model, opened)
+            on_device = OnDevice(settings, model, opened)
+            name = f"{model.name} {model.dtype}"
+            yield Item(f"{name}, on the CPU", partial(_expect, on_device))
+            yield Item(f"{name}, start", partial(_start, on_device))
             for speculation in (False, True):
-                name = f"{model.name} {model.dtype}, speculation {'on' if speculation else 'off'}"
-                yield Item(name, partial(_compare, on_device, speculation))
+                of_two = f"{name}, speculation {'on' if speculation else 'off'}"
+                yield Item(of_two, partial(_compare, on_device, speculation))
+            for temperature in _TEMPERATURES:
+                chosen = partial(_compare_chosen, on_device, temperature)
+                yield Item(f"{name}, tokens of the device at {temperature}", chosen)
     if settings.model is None or settings.dry:
         why = "the interpreter is too slow for it" if settings.dry else "it is not at hand: --model"
         yield Item("real", partial(_skip, why))
@@ -85,39 +66,25 @@ def _models(settings: Settings) -> Iterator[Model]:
         yield Model("real", settings.model, "bfloat16", tolerance=0.2, max_tokens=64, repeats=20)
 
 
-class _OnDevice:
-    """A model that is opened on the device when it is first used."""
-
-    def __init__(self, settings: Settings, model: Model, opened: contextlib.ExitStack) -> None:
-        self.model = model
-        self.clock = clock_of(settings.dry)
-        self.open_seconds = 0.0
-        self._dry = settings.dry
-        self._opened = opened
-
-    @cached_property
-    def expected(self) -> Completion:
-        """The CPU's answer."""
-        with _opened(self.model, device="cpu", dtype="float32") as llm:
-            return _answer(llm, self.model, speculation=False)
-
-    @cached_property
-    def llm(self) -> LLM:
-        """The model, on the device."""
-        if self._dry:
-            self._opened.enter_context(_dry_run())
-        started = self.clock.seconds()
-        llm = self._opened.enter_context(_opened(self.model, dtype=self.model.dtype, device="cuda"))
-        self.open_seconds = self.clock.seconds() - started
-        return llm
+def _expect(on_device: OnDevice) -> dict[str, Any]:
+    return {"tokens": len(on_device.expected.token_ids)}
 
 
-def _compare(on_device: _OnDevice, speculation: bool) -> dict[str, Any]:
+def _start(on_device: OnDevice) -> dict[str, Any]:
+    """Reads the model, records its steps, checks its bits and measures its costs."""
+    llm = on_device.llm
+    return {
+        "open_seconds": round(on_device.open_seconds, 3),
+        "fingerprint": llm.numeric_fingerprint,
+    }
+
+
+def _compare(on_device: OnDevice, speculation: bool) -> dict[str, Any]:
     model, clock = on_device.model, on_device.clock
     expected, llm = on_device.expected, on_device.llm
     started = clock.seconds()
     prediction = list(expected.token_ids) if speculation else None
-    answer = _answer(llm, model, prediction, speculation=speculation)
+    answer = answer_of(llm, model, prediction, speculation=speculation)
     ended = clock.seconds()
     values = {
         "tokens": len(answer.token_ids),
@@ -130,7 +97,6 @@ def _compare(on_device: _OnDevice, speculation: bool) -> dict[str, Any]:
             _gaps(answer.prompt_logprobs, expected.prompt_logprobs)
         ),
         "answer_difference": max(_gaps(answer.logprobs, expected.logprobs)),
-        "open_seconds": round(on_device.open_seconds, 3),
         "answer_seconds": round(ended - started, 3),
         "fingerprint": llm.numeric_fingerprint,
     }
@@ -158,52 +124,41 @@ def _check(model: Model, speculation: bool, values: dict[str, Any]) -> None:
         raise AssertionError(f"{'; '.join(wrong)}; {values}")
 
 
-@contextlib.contextmanager
-def _dry_run() -> Iterator[None]:
-    """No device, few sizes of steps and few costs: the interpreter is slow."""
-    costs, check = "spectrie.model.runner.costs", "spectrie.model.runner.self_check"
-    with (
-        simulated_gpu(interpreted=True),
-        mock.patch("spectrie.model.launch.capacity.BUCKETS", (1, 8)),
-        mock.patch("spectrie_kernels.attention.arrays._PROGRAMS", 4),
-        mock.patch(f"{costs}._GPU_COST_ROWS", (1, 4)),
-        mock.patch(f"{costs}.CostTimer._times", _run_once),
-        mock.patch(f"{check}._PROMPT", 6),
-        mock.patch(f"{check}._PIECES", (5,)),
-        mock.patch(f"{check}._COMPANY", (1,)),
-    ):
-        yield
-
-
-def _run_once(timer: CostTimer, plans: list[StepPlan], seconds: float) -> list[float]:
-    """In place of a measurement: one forward each, a millisecond."""
-    for plan in plans:
-        timer._time_of(plan)
-    return [1.0] * len(plans)
-
-
-@contextlib.contextmanager
-def _opened(model: Model, **options: Any) -> Iterator[LLM]:
-    from spectrie import LLM
-
-    # A draft is free here, so that some are bought whatever the clock says.
-    with LLM(model.folder, bigrams="off", drafting_cost_ms=0.0, num_pages=256, **options) as llm:
-        yield llm
-
-
-def _answer(
-    llm: LLM, model: Model, prediction: list[int] | None = None, *, speculation: bool
-) -> Completion:
-    return llm.generate(
-        _TEXT * model.repeats,
-        max_tokens=model.max_tokens,
-        temperature=0.0,
-        ignore_eos=True,
-        logprobs=0,
-        prompt_logprobs=0,
-        prediction=prediction,
-        speculation=speculation,
-    )
+def _compare_chosen(on_device: OnDevice, temperature: float) -> dict[str, Any]:
+    """Answers whose steps send no logits: heads are recorded too, and undrafted steps start early."""
+    model, clock, llm = on_device.model, on_device.clock, on_device.llm
+    answer = answer_of(llm, model, speculation=False, temperature=temperature)
+    expected = answer.token_ids
+    is_exact = "/exact/" in llm.numeric_fingerprint
+    values: dict[str, Any] = {"exact": is_exact}
+    wrong = []
+    for speculation in (False, True):
+        name = "on" if speculation else "off"
+        started = clock.seconds()
+        chosen = answer_of(
+            llm,
+            model,
+            list(expected) if speculation else None,
+            speculation=speculation,
+            temperature=temperature,
+            logprobs=False,
+        )
+        common = _common(chosen.token_ids, expected)
+        values[name] = {
+            "tokens": len(chosen.token_ids),
+            "equal_to_host": common,
+            "accepted_tokens": chosen.speculation.accepted_tokens,
+            "answer_seconds": round(clock.seconds() - started, 3),
+        }
+        if len(chosen.token_ids) != model.max_tokens:
+            wrong.append(f"{name}: {len(chosen.token_ids)} tokens, expected {model.max_tokens}")
+        elif is_exact and common < len(expected):
+            wrong.append(f"{name}: token {common} is not the host's, by the same logits")
+        if speculation and not chosen.speculation.accepted_tokens:
+            wrong.append("no draft was accepted, although the prediction is the host's answer")
+    if wrong:
+        raise AssertionError(f"{'; '.join(wrong)}; {values}")
+    return values
 
 
 def _common(ids: tuple[int, ...], others: tuple[int, ...]) -> int:

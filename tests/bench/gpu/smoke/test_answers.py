@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,15 @@ import pytest
 import torch
 
 import spectrie_kernels
+from bench.gpu import simulated
 from bench.gpu.check import NeedsDevice, Settings
 from bench.gpu.smoke import answers
+from spectrie.model.launch.launcher import Launcher
+from spectrie.model.runner import self_check
+from spectrie.model.step.wanted import Wanted
 from spectrie_kernels import AttentionArrays, AttentionLayout
 
+CHOSEN = (Wanted.LIKELIEST, Wanted.DRAWN)
 Layout = AttentionArrays | AttentionLayout
 
 
@@ -39,10 +45,75 @@ def _without_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
 
 
+NAMES = {
+    "tiny float32, on the CPU",
+    "tiny float32, start",
+    "tiny float32, speculation off",
+    "tiny float32, speculation on",
+    "tiny float32, tokens of the device at 0.0",
+    "tiny float32, tokens of the device at 0.8",
+}
+
+
 def test_right_answers_are_no_fault(tmp_path: Path) -> None:
+    assert outcomes(tmp_path) == dict.fromkeys(NAMES, "")
+
+
+def test_steps_of_every_kind_are_smoked_recorded_and_started_early(tmp_path: Path) -> None:
+    kinds: Counter[tuple[Wanted, bool]] = Counter()
+    whole: Counter[Wanted] = Counter()
+    right = Launcher.launch
+
+    def launch(
+        launcher: Launcher, plan: Any, wanted: Wanted, pack: Any = None, behind: Any = None
+    ) -> Any:
+        counts = launcher._device.counts  # type: ignore[attr-defined]
+        before = counts["replay"]
+        launched = right(launcher, plan, wanted, pack, behind)
+        if pack is not None:  # the engine's
+            kinds[wanted, behind is not None] += 1
+            # One for the layers, one for head and tokens.
+            whole[wanted] += counts["replay"] == before + 2
+        return launched
+
+    with mock.patch.object(Launcher, "launch", launch):
+        outcomes(tmp_path)
+    assert set(kinds) >= {
+        (Wanted.LOGITS, False),
+        *((wanted, early) for wanted in CHOSEN for early in (False, True)),
+    }
+    assert whole[Wanted.LOGITS] == 0 and all(whole[wanted] > 0 for wanted in CHOSEN)
+
+
+@pytest.mark.parametrize(("kernel", "temperature"), [("row_argmax", "0.0"), ("draw", "0.8")])
+def test_tokens_that_the_host_would_not_choose_are_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str, temperature: str
+) -> None:
+    right = getattr(spectrie_kernels, kernel)
+
+    def wrong(logits: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        chosen: torch.Tensor = right(logits, *arguments, **options)
+        return chosen.sub_((chosen > 0).int())
+
+    # Without the interpreter bytes are nearly exact.
+    monkeypatch.setattr(self_check, "same", simulated._nearly_same)
+    with mock.patch.object(spectrie_kernels, kernel, wrong):
+        found = outcomes(tmp_path)
+    (name,) = (name for name, error in found.items() if error)
+    assert name.endswith(f"tokens of the device at {temperature}")
+    assert "is not the host's" in found[name]
+
+
+def test_a_model_that_cannot_be_opened_is_one_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("no device")
+
+    monkeypatch.setattr(simulated, "FakeDevice", refuse)
     assert outcomes(tmp_path) == {
-        "tiny float32, speculation off": "",
-        "tiny float32, speculation on": "",
+        "tiny float32, on the CPU": "",
+        "tiny float32, start": "no device",
     }
 
 
