@@ -17,6 +17,7 @@ from bench.gpu.clock import clock_of
 from bench.gpu.models.random_model import write_random_model
 from bench.gpu.models.shapes import MODELS, TINY, ModelShape
 from bench.gpu.simulated import simulated_gpu
+from bench.gpu.small import small_start
 from spectrie.model import Runner, load_runner
 
 __all__ = ["LoadedModel", "dry_options", "folder_of", "measured_models", "on_device"]
@@ -37,10 +38,8 @@ def on_device(settings: Settings) -> Iterator[None]:
         cache = str(Path(settings.scratch) / "cache")
         stack.enter_context(mock.patch.dict(os.environ, SPECTRIE_CACHE=cache))
         if settings.dry:
-            costs = "spectrie.model.runner.costs"
             stack.enter_context(simulated_gpu())
-            stack.enter_context(mock.patch(f"{costs}._GPU_COST_ROWS", (1, 4)))
-            stack.enter_context(mock.patch(f"{costs}._COST_SECONDS", 0.0))
+            stack.enter_context(small_start())
         yield
 
 

@@ -16,7 +16,7 @@ from bench.gpu.goals import beside, share_of_copy, share_of_matrix
 from bench.gpu.models.shapes import MODELS
 from bench.gpu.steps.loaded import LoadedModel, measured_models, on_device
 from spectrie.model.plan import StepPlan
-from spectrie.model.runner.step_profile import decoding_plan, profile_step
+from spectrie.model.runner.step_profile import decoding_plan, profile_step, serve_step
 
 __all__ = ["items"]
 
@@ -105,11 +105,12 @@ def _rows(
     """Steps of trees of up to 64 rows, each behind a thousand tokens."""
     runner, model = loaded.runner, loaded.model
     took = times.exact if arithmetic == "exact" else times.fast
-    for count in (1, 8, 70) if settings.dry else _ROWS:
+    for count in (1, 8, 66) if settings.dry else _ROWS:
+        requests = -(-count // _TREE_ROWS)
         plan = decoding_plan(
             runner,
-            requests=-(-count // _TREE_ROWS),
-            rows=min(count, _TREE_ROWS),
+            requests=requests,
+            rows=count // requests,
             context=_DRY_CONTEXT if settings.dry else _CONTEXT,
         )
         took[count] = _milliseconds(settings, loaded, plan)
@@ -183,13 +184,13 @@ def _kernels(settings: Settings, loaded: LoadedModel, requests: int) -> dict[str
 
 
 def _milliseconds(settings: Settings, loaded: LoadedModel, plan: StepPlan) -> float:
-    """The median of some steps, until their results are on the host."""
+    """The median of some steps as they are served, until their results are on the host."""
     clock, runner = clock_of(settings.dry), loaded.runner
-    runner.step(plan)
+    serve_step(runner, plan)
     times = []
     for _ in range(1 if settings.dry else _RUNS):
         started = clock.seconds()
-        runner.step(plan)
+        serve_step(runner, plan)
         times.append(clock.seconds() - started)
     return 1e3 * statistics.median(times)
 

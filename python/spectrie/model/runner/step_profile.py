@@ -13,8 +13,9 @@ import torch
 from spectrie.model import gpu
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.runner import Runner
+from spectrie.model.step.wanted import Wanted
 
-__all__ = ["KernelTime", "StepProfile", "decoding_plan", "profile_step"]
+__all__ = ["KernelTime", "StepProfile", "decoding_plan", "profile_step", "serve_step"]
 
 _STEPS = 10
 
@@ -79,23 +80,34 @@ def decoding_plan(runner: Runner, *, requests: int, rows: int, context: int) -> 
     return StepPlan.joined([request(index) for index in range(requests)])
 
 
+def serve_step(runner: Runner, plan: StepPlan) -> None:
+    """Computes a step as plain greedy requests are served; returns when its results are on the host.
+
+    On one GPU that is recorded work as far as possible, and tokens travel instead of logits.
+    """
+    if runner.launches:
+        runner.launch(plan, Wanted.LIKELIEST).wait()
+    else:
+        runner.step(plan).logits.cpu()
+
+
 def profile_step(runner: Runner, plan: StepPlan, steps: int = _STEPS) -> StepProfile:
-    """Runs a step some times, then some times more under the profiler.
+    """Runs a step as plain greedy requests are served some times, then some times more under the profiler.
 
     Overwrites the pages that the plan names. Without a GPU, operators of torch stand in for kernels.
     """
-    runner.forward(plan)
+    serve_step(runner, plan)
     times = []
     for _ in range(steps):
         started = time.perf_counter()
-        runner.step(plan).logits.cpu()
+        serve_step(runner, plan)
         times.append((time.perf_counter() - started) * 1e6)
     on_gpu = gpu.device(0).type == "cuda"
     kinds = torch.profiler.ProfilerActivity
     activities = [kinds.CUDA if on_gpu else kinds.CPU]
     with torch.profiler.profile(activities=activities, acc_events=True) as profiler:
         for _ in range(steps):
-            runner.step(plan).logits.cpu()
+            serve_step(runner, plan)
     kernels = _kernels(profiler.key_averages(), steps, on_gpu)
     return StepProfile(kernels, statistics.median(times))
 
