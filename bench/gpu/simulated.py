@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
@@ -14,7 +14,11 @@ from bench.gpu.fake_device import FakeDevice
 from spectrie.model import gpu
 from spectrie.model.runner import loading, self_check
 
-__all__ = ["NAME", "simulated_gpu"]
+if TYPE_CHECKING:
+    from spectrie.model.plan import StepPlan
+    from spectrie.model.runner.costs import CostTimer
+
+__all__ = ["NAME", "simulated_gpu", "small_start"]
 
 NAME = "simulated GPU"
 _FREE_BYTES = 64 << 20
@@ -53,3 +57,29 @@ def simulated_gpu(*, interpreted: bool = False) -> Iterator[None]:
 
 def _nearly_same(logits: torch.Tensor, expected: torch.Tensor) -> bool:
     return torch.allclose(logits, expected, rtol=1e-3, atol=1e-3)
+
+
+@contextlib.contextmanager
+def small_start(buckets: tuple[int, ...] = (1, 8)) -> Iterator[None]:
+    """Few sizes of steps and few costs, as their forwards are slow here.
+
+    Models loaded meanwhile record steps of these sizes, check their bits in the smallest steps of each
+    kind, and compute each size that they would time once."""
+    costs, check = "spectrie.model.runner.costs", "spectrie.model.runner.self_check"
+    with (
+        mock.patch("spectrie.model.launch.capacity.BUCKETS", buckets),
+        mock.patch("spectrie_kernels.attention.arrays._PROGRAMS", 4),
+        mock.patch(f"{costs}._GPU_COST_ROWS", (1, 4)),
+        mock.patch(f"{costs}.CostTimer._times", _run_once),
+        mock.patch(f"{check}._PROMPT", 6),
+        mock.patch(f"{check}._PIECES", (5,)),
+        mock.patch(f"{check}._COMPANY", (1,)),
+    ):
+        yield
+
+
+def _run_once(timer: CostTimer, plans: list[StepPlan], seconds: float) -> list[float]:
+    """In place of a measurement: one forward each, a millisecond."""
+    for plan in plans:
+        timer._time_of(plan)
+    return [1.0] * len(plans)

@@ -84,8 +84,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__main__",
     ),
     "bench/gpu": (
-        "__init__ check clock fake_device goals models",
-        "device running simulated small stages",
+        "__init__ carry check clock fake_device goals models",
+        "device running simulated stages",
         "smoke",
         "kernels",
         "steps",

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.gpu.check import NeedsDevice, Settings
 from bench.gpu.clock import clock_of
-from bench.gpu.simulated import simulated_gpu
-from bench.gpu.small import small_start
+from bench.gpu.simulated import simulated_gpu, small_start
 
 if TYPE_CHECKING:
     from spectrie import LLM, Completion

@@ -16,8 +16,7 @@ from bench.gpu.check import Settings
 from bench.gpu.clock import clock_of
 from bench.gpu.models.random_model import write_random_model
 from bench.gpu.models.shapes import MODELS, TINY, ModelShape
-from bench.gpu.simulated import simulated_gpu
-from bench.gpu.small import small_start
+from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.model import Runner, load_runner
 
 __all__ = ["LoadedModel", "dry_options", "folder_of", "measured_models", "on_device"]
