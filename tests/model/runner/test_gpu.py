@@ -16,7 +16,6 @@ from spectrie.model import Runner, load_runner
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.launch.launcher import Launched, Launcher
 from spectrie.model.plan import PlanArrays, StepPlan, StepResult
-from spectrie.model.runner.costs import CostTimer
 from spectrie.model.step.wanted import Wanted
 from tests.model.families import save_family
 from tests.model.stepping import tokens
@@ -193,14 +192,3 @@ def test_requests_of_a_gpu_are_timed_on_pages_of_their_own(
     assert cost.tile_rows == 8
     assert {len(plan.request_kv_len) for plan in plain} == {8}
     assert all(len(set(plan.page_ids.tolist())) == len(plan.page_ids) for plan in plain)
-
-
-def test_steps_as_large_as_prompts_are_timed_without_drawing_all_their_rows(tiny: Path) -> None:
-    with simulated_gpu():
-        info = load(tiny, num_pages=32, gpu_arithmetic="fast").info
-    timer = CostTimer(info, Measurements(None), lambda plan: 0.0)
-    assert timer.plan(512).sample_rows.tolist() == list(range(512))
-    prompts = timer.plan(2048)
-    assert len(prompts.row_token) == len(prompts.top_rows) == 2048
-    # The last row of each request.
-    assert prompts.sample_rows.tolist() == list(range(63, 2048, 64))

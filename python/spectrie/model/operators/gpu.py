@@ -20,7 +20,7 @@ __all__ = ["GpuOperators"]
 
 
 class GpuOperators(ReferenceOperators):
-    """Launches one or two kernels for each operator; results go to the scratch."""
+    """Launches one to three kernels for each operator; results go to the scratch."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         """Allocates the cache."""

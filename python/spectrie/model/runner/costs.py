@@ -87,7 +87,8 @@ class CostTimer:
         requests = max(
             1, min(requests, self._info.num_pages // self._pages(_COST_CONTEXT + added + 1))
         )
-        key = f"context costs {added} threads{threads}{self.ranks} {self._info.arithmetic}"
+        work = f"threads{threads}{self.ranks} {self._info.arithmetic}"
+        key = f"context costs {added} {work} on {machine.cpu_class()}"
         stored = self._measurements.get(key)
         if not isinstance(stored, list) or len(stored) != 2:
             busy = machine.is_busy()
