@@ -145,6 +145,14 @@ pub enum TrieError {
         /// Bytes of weights.
         expected: usize,
     },
+    /// Bytes that are not what is believed of a head.
+    #[error("a head's prior has {given} bytes; allowed: {expected} bytes of finite 32-bit floats")]
+    HeadPrior {
+        /// Bytes given.
+        given: usize,
+        /// Bytes of a prior.
+        expected: usize,
+    },
     /// Successors that do not form whole rows.
     #[error(
         "bigrams have {ids} ids and {probabilities} probabilities; allowed: 8 of each per token"
@@ -163,6 +171,14 @@ pub enum TrieError {
         /// Positions that were given.
         given: usize,
         /// Tokens of prompt and output.
+        expected: usize,
+    },
+    /// Recorded answers of a head that do not fit the output.
+    #[error("head has answers at {given} places; allowed: {expected}, one for each output token")]
+    HeadAnswers {
+        /// Places that were given.
+        given: usize,
+        /// Tokens of the output.
         expected: usize,
     },
 }

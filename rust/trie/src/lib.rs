@@ -26,6 +26,8 @@ pub use namespaces::draft_memory::DraftMemory;
 pub use namespaces::insertion::Insertion;
 pub use namespaces::shared_trie::{NamespaceInfo, SharedTrie};
 pub use namespaces::snapshot::info::SnapshotInfo;
+pub use score::head_gains::HeadCounts;
+pub use score::head_prior::HeadPrior;
 pub use score::weights::Weights;
 pub use sources::all::Visits;
 pub use sources::bigrams::Bigrams;

@@ -8,16 +8,15 @@ use crate::draft::head::Head;
 use crate::draft::tree_builder::{ROOT, TreeBuilder};
 use crate::score::calibration::Calibration;
 use crate::score::mixer::Mixer;
-use crate::sources::all::{AllSources, SHARED, SHARED_LIMITS, Visits};
+use crate::sources::all::{AllSources, SHARED_LIMITS, Visits};
 use crate::sources::corpora::read_budget::ReadBudget;
 use crate::sources::prediction::Prediction;
-use crate::sources::recycled::answer::Answer;
 use crate::sources::recycled::growing::GrowingTable;
 use crate::sources::text::Text;
-use crate::store::chains::{LIMITS, context_of};
+use crate::store::chains::{LIMITS, ORDERS, context_of};
 use crate::store::extent::InsertedRange;
 use crate::store::grant::{Room, Unbounded};
-use crate::store::view::{View, block_of};
+use crate::store::view::View;
 use crate::{DraftConfig, DraftMode, DraftTree, SharedTrie, TokenId, Weights, draft::fixed_modes};
 
 /// Keys of a request's own table of recycled tokens at most: the answers of a few hundred steps.
@@ -46,17 +45,17 @@ type Label = (u32, TokenId);
 #[derive(Debug)]
 pub struct Drafter {
     config: DraftConfig,
-    shared: Option<Arc<SharedTrie>>,
+    pub(super) shared: Option<Arc<SharedTrie>>,
     /// Whether the namespace takes over what this request learns.
-    contributes: bool,
-    request: Text,
+    pub(super) contributes: bool,
+    pub(super) request: Text,
     prediction: Prediction,
     output_start: Option<usize>,
     pub(super) builder: TreeBuilder,
     pub(super) search: BestFirst,
     /// Where its texts and its table have their bytes from.
     room: Arc<dyn Room>,
-    recycled: GrowingTable,
+    pub(super) recycled: GrowingTable,
     mixer: Mixer,
     calibration: Calibration,
     pub(super) head: Head,
@@ -64,14 +63,16 @@ pub struct Drafter {
     reached: Option<u32>,
     /// Whether labels wait for [`Drafter::train`].
     trains_later: bool,
+    /// Whether only the answers of a drafter of the runner's are drafted from.
+    is_textless: bool,
     /// Labels that have not trained the scores yet: of the last draft, and of the one before it
     /// with what that expected.
     labels: Vec<Label>,
     earlier: (Vec<Label>, Expectations),
     /// The shared text that the last draft read, from its oldest block on, and what that took.
-    first_block: u64,
+    pub(super) first_block: u64,
     visits: Visits,
-    corpus_order: CorpusOrder,
+    pub(super) corpus_order: CorpusOrder,
     /// Shared text that this request wrote.
     excluded: Vec<InsertedRange>,
 }
@@ -103,6 +104,7 @@ impl Drafter {
             head,
             reached: None,
             trains_later: false,
+            is_textless: false,
             labels: Vec::new(),
             earlier: <_>::default(),
             first_block: 0,
@@ -128,10 +130,25 @@ impl Drafter {
         self
     }
 
+    /// Drafts from the answers of a drafter of the runner's alone, in mode `auto`: what that is worth without
+    /// text.
+    #[must_use]
+    pub fn textless(mut self) -> Self {
+        self.is_textless = true;
+        self
+    }
+
     /// Replaces the weights of the namespace and the training rate per label.
     #[must_use]
     pub fn with_weights(mut self, weights: Weights, rate: f32) -> Self {
         self.mixer = Mixer::given(weights, rate);
+        self
+    }
+
+    /// Replaces the training rate per label of what a drafter of the runner's answers.
+    #[must_use]
+    pub fn with_head_rate(mut self, rate: f32) -> Self {
+        self.mixer.set_head_rate(rate);
         self
     }
 
@@ -269,7 +286,15 @@ impl Drafter {
         };
         self.first_block = text.as_deref().map_or(0, View::first_id);
         let adaptive = self.config.mode == DraftMode::Auto;
-        let limits = if adaptive {
+        let is_textless = self.is_textless && adaptive;
+        let sources = if is_textless {
+            sources.answers_alone()
+        } else {
+            sources
+        };
+        let limits = if is_textless {
+            [[0; ORDERS.len()]; 2]
+        } else if adaptive {
             [LIMITS, SHARED_LIMITS]
         } else {
             [fixed_modes::LIMITS; 2]
@@ -277,14 +302,15 @@ impl Drafter {
         let context = context_of(self.request.tokens());
         self.visits = sources.collect(context, limits, &mut self.builder.occurrences);
         let asked = self.head.asked.root().filter(|_| adaptive);
-        self.builder.start(context, self.prediction.cursor(), asked);
+        let cursor = self.prediction.cursor().filter(|_| !is_textless);
+        self.builder.start(context, cursor, asked);
         if adaptive {
             self.builder.start_hints(&sources, context);
             let bounds = Bounds {
                 max_nodes,
                 max_depth: self.config.max_depth,
                 min_value,
-                hints: self.config.hints,
+                hints: self.config.hints && !is_textless,
             };
             let trained = Trained {
                 mixer: &self.mixer,
@@ -313,58 +339,10 @@ impl Drafter {
         self.builder.tree()
     }
 
-    /// Records which nodes of the last draft the model accepted: `accepted` holds their indices in
-    /// `tree`, from the root down.
-    ///
-    /// Credits the corpora that the nodes came from and, if it contributes, the shared text, which keeps
-    /// that from being evicted. [`Drafter::push_output`] trains the scores. `tree` may be a part of the
-    /// draft; indices outside it end the path.
-    pub fn observe(&mut self, tree: &DraftTree, accepted: &[u32]) {
-        let contributes = self.contributes;
-        let shared = self.shared.as_ref().filter(|_| contributes);
-        let mut node = ROOT;
-        for &index in accepted {
-            let Some(drafted) = tree.nodes.get(index as usize) else {
-                return;
-            };
-            let Some(child) = self.builder.child(node, drafted.token) else {
-                return;
-            };
-            let origin = self.builder.nodes[child as usize].origin;
-            if let Some(index) = AllSources::corpus_index(origin) {
-                self.corpus_order.credit(index);
-            } else if let Some(shared) = shared {
-                if origin == SHARED
-                    && let Some(position) = self.builder.newest_place(node, drafted.token, SHARED)
-                {
-                    shared.credit(self.first_block + u64::from(block_of(position)), 1);
-                } else if AllSources::is_recycled(origin) && !self.knows(node, child) {
-                    shared.credit_recycled(1);
-                }
-            }
-            node = child;
-        }
-    }
-
     /// What looking into shared text and corpora took in the last draft: a count, on any machine
     /// the same.
     pub fn visits(&self) -> Visits {
         self.visits
-    }
-
-    /// Whether the request's own answers name the token of `node` after that of `parent`.
-    fn knows(&self, parent: u32, node: u32) -> bool {
-        let last = match parent {
-            ROOT => self.request.tokens().last().copied(),
-            _ => Some(self.builder.nodes[parent as usize].token),
-        };
-        let (Some(last), Some(table)) = (last, self.recycled.table()) else {
-            return false;
-        };
-        let token = self.builder.nodes[node as usize].token;
-        let answers = table.get(self.builder.before(parent), last);
-        let mut named = answers.iter().flatten().flat_map(Answer::tokens);
-        named.any(|&(named, _)| named == token)
     }
 
     /// The candidates of the root and what was seen of each.

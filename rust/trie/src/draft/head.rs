@@ -2,7 +2,7 @@
 
 use crate::TokenId;
 use crate::score::calibration::Calibration;
-use crate::score::head_gains::{HeadGains, Place};
+use crate::score::head_gains::{HeadCounts, HeadGains, Place};
 use crate::score::weights::LearnedWeights;
 use crate::sources::asked::{Asked, HeadAnswer};
 
@@ -13,6 +13,8 @@ pub(crate) struct Head {
     /// How right scores with its answers have been.
     pub(crate) calibration: Calibration,
     gains: HeadGains,
+    /// All that it added to this request.
+    pub(crate) counts: HeadCounts,
     /// Whether it was ever asked.
     is_used: bool,
 }
@@ -40,6 +42,7 @@ impl Head {
     /// Notes whether a child drafted with an answer was right, where it was asked.
     pub(crate) fn note(&mut self, place: Place, hit: bool) {
         self.gains.note(place, hit);
+        self.counts.note(place, hit);
     }
 
     /// Leaves a namespace what it found.

@@ -2,12 +2,12 @@
 
 use spectrie_types::Source;
 
-use crate::TokenId;
 use crate::draft::drafter::Drafter;
 use crate::draft::tree_builder::ROOT;
 use crate::sources::all::{DRAFT_MODEL, HEAD};
 use crate::sources::asked::HeadAnswer;
 use crate::sources::recycled::answer::Answer;
+use crate::{HeadCounts, TokenId};
 
 /// Most tokens that a drafter is asked about at a node.
 pub const MAX_NAMED: usize = 8;
@@ -36,6 +36,11 @@ impl Drafter {
     /// Forgets the answers of a drafter of the runner's: those of a new step follow.
     pub fn forget_answers(&mut self) {
         self.head.asked.clear();
+    }
+
+    /// All that was counted of what such answers added to this request.
+    pub fn head_counts(&self) -> &HeadCounts {
+        &self.head.counts
     }
 
     /// Nodes of the last draft that may be asked about at `level`, which counts from 1: the root first,

@@ -2,6 +2,7 @@
 
 pub(crate) mod best_first;
 pub(crate) mod corpus_order;
+mod credit;
 pub(crate) mod drafter;
 pub(crate) mod fixed_modes;
 pub(crate) mod head;

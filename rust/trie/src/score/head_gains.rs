@@ -1,16 +1,19 @@
 //! How much a drafter of the runner's adds where it is asked.
 
-/// Levels that are told apart, and tenths or so of what others expect.
-const NUM_LEVELS: usize = 4;
-const BEFORE: [f32; 2] = [0.3, 0.7];
-const NUM_KINDS: usize = BEFORE.len() + 1;
+use crate::score::head_prior::{HeadPrior, NUM_KINDS, NUM_LEVELS, Shares};
+
+/// What others expect at most at a node of each kind but the last.
+const BEFORE: [f32; NUM_KINDS - 1] = [0.3, 0.7];
 
 /// Share of the old evidence kept at each new one.
 const KEEP: f32 = 0.85;
 
-/// What it adds of what is left before anything is known, and how much that belief weighs.
-const PRIOR_SHARE: f32 = 0.35;
+/// How much the belief of [`HeadPrior`] weighs.
 const PRIOR_WEIGHT: f32 = 1.5;
+
+/// What a drafter adds where little was counted, and how much that weighs in a fit.
+const USUAL_SHARE: f32 = 0.35;
+const USUAL_WEIGHT: f32 = 20.0;
 
 /// Most that a namespace's evidence weighs in a new request.
 const MOST_INHERITED: f32 = 3.0;
@@ -34,7 +37,7 @@ impl Place {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cell {
     /// Hits beyond those that others expected.
     added: f32,
@@ -53,7 +56,7 @@ impl HeadGains {
     /// Expected tokens that an answer adds at a node that is reached.
     pub(crate) fn expected(&self, place: Place) -> f32 {
         let cell = self.cells[place.level][place.kind];
-        let share = (cell.added + PRIOR_SHARE * PRIOR_WEIGHT) / (cell.left + PRIOR_WEIGHT);
+        let share = (cell.added + prior_share(place) * PRIOR_WEIGHT) / (cell.left + PRIOR_WEIGHT);
         share.clamp(0.0, 1.0) * (1.0 - place.before)
     }
 
@@ -63,7 +66,7 @@ impl HeadGains {
         let hit = f32::from(u8::from(hit));
         // An answer can be left aside: it never adds less than nothing, and one that was wrong for long
         // shows soon when it is right.
-        let least = -PRIOR_SHARE * PRIOR_WEIGHT;
+        let least = -prior_share(place) * PRIOR_WEIGHT;
         cell.added = (KEEP * cell.added + hit - place.before).max(least);
         cell.left = KEEP * cell.left + 1.0 - place.before;
     }
@@ -77,6 +80,44 @@ impl HeadGains {
             cell.left *= scale;
         }
         Self { cells }
+    }
+}
+
+fn prior_share(place: Place) -> f32 {
+    HeadPrior::shipped().shares[place.level][place.kind]
+}
+
+/// All that was counted of what a drafter added, from which its prior is fitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HeadCounts {
+    cells: [[Cell; NUM_KINDS]; NUM_LEVELS],
+}
+
+impl HeadCounts {
+    /// Notes whether a child drafted with an answer was right at a node that was reached.
+    pub(crate) fn note(&mut self, place: Place, hit: bool) {
+        let cell = &mut self.cells[place.level][place.kind];
+        cell.added += f32::from(u8::from(hit)) - place.before;
+        cell.left += 1.0 - place.before;
+    }
+
+    /// Adds what others counted.
+    pub fn add(&mut self, other: &Self) {
+        let cells = self.cells.iter_mut().flatten();
+        for (cell, other) in cells.zip(other.cells.iter().flatten()) {
+            cell.added += other.added;
+            cell.left += other.left;
+        }
+    }
+
+    /// The share of what others left that was added, by level and by what others expected.
+    pub(crate) fn shares(&self) -> Shares {
+        self.cells.map(|kinds| {
+            kinds.map(|cell| {
+                let added = cell.added + USUAL_SHARE * USUAL_WEIGHT;
+                (added / (cell.left + USUAL_WEIGHT)).clamp(0.0, 1.0)
+            })
+        })
     }
 }
 
@@ -138,5 +179,30 @@ mod tests {
             inherited.note(place, false);
         }
         assert!(inherited.expected(place) < 0.35);
+    }
+    #[test]
+    fn counts_of_several_requests_give_the_share_that_was_added() {
+        let (first, second) = (Place::new(1, 0.0), Place::new(2, 0.5));
+        let mut counts = HeadCounts::default();
+        assert!(
+            counts
+                .shares()
+                .iter()
+                .flatten()
+                .all(|&share| share == USUAL_SHARE)
+        );
+        let mut one = HeadCounts::default();
+        for index in 0..500 {
+            one.note(first, index % 5 == 0);
+            one.note(second, true);
+        }
+        counts.add(&one);
+        counts.add(&one);
+        let shares = counts.shares();
+        assert!((shares[0][0] - 0.2).abs() < 0.01, "{shares:?}");
+        assert!(
+            shares[1][1] > 0.95 && shares[3][2] == USUAL_SHARE,
+            "{shares:?}"
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! The inputs of a drafter's answers: their positions, and what they weigh at first.
+//! The inputs of a drafter's answers: their positions.
 
 /// The inputs of one candidate.
 pub(crate) type HeadInputs = [f32; NUM_INPUTS];
 
-pub(super) const NUM_INPUTS: usize = 10;
+pub(crate) const NUM_INPUTS: usize = 10;
 
 /// Sets of weights: one that always counts, and one for answers after the root, one and two tokens below
 /// it, and deeper.
@@ -27,17 +27,3 @@ pub(super) const LEVEL: usize = 7;
 pub(super) const AGREES: usize = 8;
 /// Log-odds of a token that nobody else names.
 pub(super) const ALONE: usize = 9;
-
-/// The weights before anything was learned: tokens that nobody else names are as likely as it says.
-pub(crate) const HEAD_PRIOR: HeadInputs = {
-    let mut weights = [0.0; NUM_INPUTS];
-    weights[GIVEN] = 0.7;
-    weights[ASKED_ABOUT] = 0.3;
-    weights[SILENT] = -0.5;
-    weights[LIKELY] = 0.8;
-    weights[UNLIKELY] = 0.2;
-    weights[UNLIKELY_SILENT] = 1.0;
-    weights[AGREES] = 0.3;
-    weights[ALONE] = 0.3;
-    weights
-};

@@ -57,6 +57,8 @@ pub(crate) struct Mixer {
     /// What it changed before that, not astray and astray.
     changes: [Option<Weights>; 2],
     rate: f32,
+    /// That of a drafter's answers.
+    head_rate: f32,
 }
 
 impl Default for Mixer {
@@ -75,6 +77,7 @@ impl Mixer {
             is_astray: Some(false),
             changes: [None, None],
             rate: RATE,
+            head_rate: HEAD_RATE * RATE,
         }
     }
 
@@ -84,8 +87,14 @@ impl Mixer {
         Self {
             is_astray: None,
             rate,
+            head_rate: HEAD_RATE * rate,
             ..Self::new(weights)
         }
+    }
+
+    /// Sets the rate at which a drafter's answers are weighed anew.
+    pub(crate) fn set_head_rate(&mut self, rate: f32) {
+        self.head_rate = rate;
     }
 
     pub(crate) fn all(&self) -> &Weights {
@@ -146,7 +155,7 @@ impl Mixer {
     /// Moves them towards what came: `error` is outcome minus probability.
     pub(crate) fn learn_head(&mut self, set: usize, inputs: &HeadInputs, error: f32) {
         let square: f32 = inputs.iter().map(|input| input * input).sum();
-        let rate = (HEAD_RATE * self.rate).min(MAX_STEP / (2.0 * square));
+        let rate = self.head_rate.min(MAX_STEP / (2.0 * square));
         self.weights.move_head(set, inputs, rate * error);
     }
 

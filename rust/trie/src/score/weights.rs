@@ -3,8 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::TrieError;
-use crate::score::head_gains::HeadGains;
-use crate::score::head_inputs::{HEAD_PRIOR, HEAD_SETS, HeadInputs};
+use crate::score::head_gains::{HeadCounts, HeadGains};
+use crate::score::head_inputs::{HEAD_SETS, HeadInputs};
+use crate::score::head_prior::HeadPrior;
 use crate::score::inputs::{Features, NUM_FEATURES};
 
 /// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled
@@ -25,7 +26,7 @@ const ADOPTED: f32 = 0.25;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     sets: Box<[Features; NUM_SETS]>,
-    /// Those of the layer above, where a drafter of the runner's answered; of no file.
+    /// Those of the layer above, where a drafter of the runner's answered; of a file of their own.
     head: [HeadInputs; HEAD_SETS],
 }
 
@@ -34,7 +35,7 @@ impl Default for Weights {
     fn default() -> Self {
         let mut weights = Self::zero();
         weights.fill(PRIOR);
-        weights.head[0] = HEAD_PRIOR;
+        weights.set_head(HeadPrior::shipped());
         weights
     }
 }
@@ -84,6 +85,24 @@ impl Weights {
 
     pub(crate) fn set_mut(&mut self, index: usize) -> &mut Features {
         &mut self.sets[index]
+    }
+
+    /// Replaces the weights of a drafter's answers.
+    pub fn set_head(&mut self, prior: &HeadPrior) {
+        self.head = prior.sets;
+    }
+
+    /// Takes over the weights of a drafter's answers from others.
+    pub fn take_head(&mut self, other: &Self) {
+        self.head = other.head;
+    }
+
+    /// The weights of a drafter's answers, and what was counted that these added.
+    pub fn head_prior(&self, counts: &HeadCounts) -> HeadPrior {
+        HeadPrior {
+            sets: self.head,
+            shares: counts.shares(),
+        }
     }
 
     /// The weights of a drafter's answers: those that always count, and those of a set.

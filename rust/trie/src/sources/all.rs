@@ -153,9 +153,21 @@ impl AllSources<'_> {
             .for_each(drop);
     }
 
-    /// Whether the model has answered anything.
+    /// The answers of a drafter of the runner's, and nothing that text or the model said before.
+    pub(crate) fn answers_alone(self) -> Self {
+        Self {
+            shared: None,
+            corpora: &[],
+            recycled: [None; 2],
+            bigrams: None,
+            ..self
+        }
+    }
+
+    /// Whether the model has answered anything, or a drafter of the runner's.
     pub(crate) fn has_answers(&self) -> bool {
-        self.bigrams.is_some() || self.recycled.iter().any(Option::is_some)
+        let earlier = self.bigrams.is_some() || self.recycled.iter().any(Option::is_some);
+        earlier || self.asked.root().is_some()
     }
 
     /// What the model said before of the pair, of the last token, and of it in a document of its
