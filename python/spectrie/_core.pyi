@@ -1622,6 +1622,11 @@ class Replay:
         costs: Time of a forward of 1, 2 ... rows: each step then sends the number of nodes with the
             most expected tokens per time, as a server with one request would.
         bigrams: The model's bigrams; None drafts without.
+        head: Whether the recorded answers of a head are drafted from: "off", "on", or "only" (from nothing
+            else). In mode "auto".
+        head_levels: Levels that a step asks for at most.
+        head_rows: Nodes of a level that are asked about at most, those first that are expected to gain most.
+        head_least_gain: Nodes that are expected to gain fewer accepted tokens are not asked about, 0 to 1.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.
@@ -1642,6 +1647,10 @@ class Replay:
         memory_bytes: int = ...,
         costs: Sequence[float] = ...,
         bigrams: Bigrams | None = None,
+        head: str = "off",
+        head_levels: int = 5,
+        head_rows: int = 4,
+        head_least_gain: float = 0.02,
     ) -> Self: ...
     def push(
         self,
@@ -1650,6 +1659,7 @@ class Replay:
         prediction_ids: Sequence[int] | None = None,
         namespace: str = "default",
         topk: tuple[Any, Any] | None = None,
+        head: Sequence[Sequence[Sequence[Any]]] | None = None,
     ) -> None:
         """Replays one request; releases the GIL.
 
@@ -1657,9 +1667,25 @@ class Replay:
             topk: Ids [P, 8] and probabilities [P, 8], arrays or lists of rows, P = tokens of prompt
                 and output: what the model gave after each of them. Rows may be shorter, or empty.
                 Each is known from the step after the one that computed it, as in a server.
+            head: For each output token the answers of a head by level, down the output: likeliest ids, their
+                probabilities, ids of further tokens that it was asked about, their probabilities. None are
+                known of paths that the output did not take.
 
         Raises:
-            ValueError: An id that is none, or `topk` does not fit.
+            ValueError: An id that is none, or `topk` or `head` does not fit.
+        """
+
+    def names(
+        self,
+        prompt_ids: Sequence[int],
+        output_ids: Sequence[int],
+        topk: tuple[Any, Any] | None = None,
+    ) -> list[list[int]]:
+        """Gives, for each output token, at most 8 tokens that a head would be asked about in its place: those
+        that other sources name. Counts nothing; releases the GIL.
+
+        Raises:
+            ValueError: As `push`.
         """
 
     def report(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +33,9 @@ KEYS = {
     "calibration_overall",
     "accepted_by_source",
     "steps_by_drafted",
+    "head_levels",
+    "head_rows",
+    "head_answers",
 }
 
 
@@ -82,6 +86,8 @@ def test_without_hints_nothing_is_drafted_where_nothing_repeats() -> None:
         ({"mode": "fast"}, 'mode is "fast"; allowed: auto, bfs, prob'),
         ({"memory": "warm"}, 'memory is "warm"; allowed: cold, online'),
         ({"min_value": 2.0}, "min_value is 2; allowed: 0 to 1"),
+        ({"head": "yes"}, 'head is "yes"; allowed: off, on, only'),
+        ({"head_least_gain": 2.0}, "least_gain is 2; allowed: 0 to 1"),
         ({"costs": [1.0, -1.0]}, "cost of 2 rows is -1"),
         ({"corpora": ["/nowhere.corpus"]}, "cannot open /nowhere.corpus"),
     ],
@@ -103,6 +109,51 @@ def test_wrong_settings_are_named(arguments: dict[str, object], message: str) ->
 def test_topk_that_does_not_fit_is_refused(topk: tuple[object, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Replay().push([1], [2], topk=topk)
+
+
+def head_of(output: list[int], probability: float) -> list[list[list[list[float]]]]:
+    """A head that says what comes, for three levels."""
+    return [
+        [[[token], [probability], [900], [0.001]] for token in output[index : index + 3]]
+        for index in range(len(output))
+    ]
+
+
+def test_a_head_is_asked_where_its_answers_are_given_and_wanted() -> None:
+    prompt, output = [1, 2, 3], [*range(100, 140)]
+    replays = {head: Replay(head=head) for head in ("off", "on", "only")}
+    bare = Replay()
+    bare.push(prompt, output)
+    for replay in replays.values():
+        replay.push(prompt, output, head=head_of(output, 0.9))
+    reports = {head: replay.report() for head, replay in replays.items()}
+    assert reports["off"]["drafted_tokens"] == bare.report()["drafted_tokens"]
+    assert reports["off"]["head_levels"] == 0
+    for head in ("on", "only"):
+        assert reports[head]["steps"] == 10
+        assert reports[head]["accepted_by_source"]["head"] == 30
+        assert reports[head]["head_answers"] == 30
+    assert reports["only"]["drafted_tokens"] <= reports["on"]["drafted_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ([], "head has answers at 0 places; allowed: 1"),
+        ([[[[1, 2], [0.5], [], []]]], r"head\[0\] has 2 ids and 1 probabilities"),
+        ([[[[1], [1.5], [], []]]], "probability of head is 1.5"),
+    ],
+)
+def test_answers_of_a_head_that_do_not_fit_are_refused(head: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Replay().push([1], [2], head=head)
+
+
+def test_names_are_what_a_head_would_be_asked_about() -> None:
+    replay = Replay()
+    names = replay.names([1, 2, 3, 4, 1, 2], [3, 4])
+    assert len(names) == 2 and 3 in names[0] and 4 in names[1]
+    assert replay.report()["steps"] == 0
 
 
 def test_a_built_corpus_tells_what_it_holds(tmp_path: Path) -> None:

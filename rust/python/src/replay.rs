@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spectrie_trie::replay::{self, Bin, ReplayConfig, ReplayRequest, TopEntries};
+use spectrie_trie::replay::{
+    self, AskRule, Bin, HeadAnswers, HeadEntry, ReplayConfig, ReplayRequest, TopEntries,
+};
 use spectrie_trie::{Corpus, DraftConfig, MemoryConfig};
 use spectrie_types::Source;
 use spectrie_types::options::MEMORY_BYTES;
@@ -15,12 +17,13 @@ use crate::bigrams::Bigrams;
 use crate::errors::trie_error;
 
 /// Sources that draft, in the order of their numbers.
-const DRAFTING: [Source; 5] = [
+const DRAFTING: [Source; 6] = [
     Source::Prediction,
     Source::Request,
     Source::Shared,
     Source::Corpus,
     Source::Recycled,
+    Source::Head,
 ];
 
 /// A replay; see the stub file.
@@ -40,7 +43,9 @@ impl Replay {
     #[new]
     #[pyo3(signature = (*, nodes=16, min_value=0.0, mode="auto", memory="cold", corpora=Vec::new(),
                         corpus_ids=None, recycle=true, hints=true, max_depth=18,
-                        memory_bytes=MEMORY_BYTES, costs=Vec::new(), bigrams=None))]
+                        memory_bytes=MEMORY_BYTES, costs=Vec::new(), bigrams=None, head="off",
+                        head_levels=AskRule::default().levels, head_rows=AskRule::default().rows,
+                        head_least_gain=AskRule::default().least_gain))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         py: Python<'_>,
@@ -56,6 +61,10 @@ impl Replay {
         memory_bytes: usize,
         costs: Vec<f64>,
         bigrams: Option<Py<Bigrams>>,
+        head: &str,
+        head_levels: usize,
+        head_rows: usize,
+        head_least_gain: f32,
     ) -> PyResult<Self> {
         let config = ReplayConfig {
             draft: DraftConfig {
@@ -73,6 +82,12 @@ impl Replay {
                 ..MemoryConfig::default()
             },
             recycle,
+            head: head.parse().map_err(trie_error)?,
+            ask: AskRule {
+                levels: head_levels,
+                rows: head_rows,
+                least_gain: head_least_gain,
+            },
         };
         let replay = py.detach(|| {
             let mut replay = replay::Replay::new(config)?;
@@ -93,7 +108,9 @@ impl Replay {
         })
     }
 
-    #[pyo3(signature = (prompt_ids, output_ids, prediction_ids=None, namespace="default", topk=None))]
+    #[pyo3(signature = (prompt_ids, output_ids, prediction_ids=None, namespace="default", topk=None,
+                        head=None))]
+    #[expect(clippy::too_many_arguments, reason = "arguments of the Python method")]
     fn push(
         &self,
         py: Python<'_>,
@@ -102,11 +119,13 @@ impl Replay {
         prediction_ids: Option<Vec<u32>>,
         namespace: &str,
         topk: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+        head: Option<Vec<Vec<[Bound<'_, PyAny>; 4]>>>,
     ) -> PyResult<()> {
         let prediction_ids = prediction_ids.unwrap_or_default();
         let top = topk
             .map(|(ids, probabilities)| top_entries(&ids, &probabilities))
             .transpose()?;
+        let head = head.map(head_answers).transpose()?;
         py.detach(|| {
             self.lock().push(&ReplayRequest {
                 prompt: &prompt_ids,
@@ -114,6 +133,27 @@ impl Replay {
                 prediction: &prediction_ids,
                 namespace,
                 top: top.as_ref(),
+                head: head.as_ref(),
+            })
+        })
+        .map_err(trie_error)
+    }
+
+    #[pyo3(signature = (prompt_ids, output_ids, topk=None))]
+    fn names(
+        &self,
+        py: Python<'_>,
+        prompt_ids: Vec<u32>,
+        output_ids: Vec<u32>,
+        topk: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+    ) -> PyResult<Vec<Vec<u32>>> {
+        let top = topk
+            .map(|(ids, probabilities)| top_entries(&ids, &probabilities))
+            .transpose()?;
+        py.detach(|| {
+            self.lock().names(&ReplayRequest {
+                top: top.as_ref(),
+                ..ReplayRequest::new(&prompt_ids, &output_ids)
             })
         })
         .map_err(trie_error)
@@ -131,6 +171,9 @@ impl Replay {
         dict.set_item("tokens_per_step", report.tokens_per_step)?;
         dict.set_item("drafted_per_step", report.drafted_per_step)?;
         dict.set_item("accepted_per_drafted", report.accepted_per_drafted)?;
+        dict.set_item("head_levels", report.head_levels)?;
+        dict.set_item("head_rows", report.head_rows)?;
+        dict.set_item("head_answers", report.head_answers)?;
         dict.set_item("draft_us_p50", report.draft_us_p50)?;
         dict.set_item("draft_us_p99", report.draft_us_p99)?;
         dict.set_item("update_us_p50", report.update_us_p50)?;
@@ -188,6 +231,38 @@ fn top_entries(ids: &Bound<'_, PyAny>, probabilities: &Bound<'_, PyAny>) -> PyRe
             .map_err(trie_error)?;
     }
     Ok(top)
+}
+
+/// Answers by output token and level: likeliest ids, their probabilities, further ids, theirs.
+fn head_answers(places: Vec<Vec<[Bound<'_, PyAny>; 4]>>) -> PyResult<HeadAnswers> {
+    let mut answers = HeadAnswers::default();
+    for (index, levels) in places.into_iter().enumerate() {
+        let entries = levels.into_iter().map(|[ids, given, scored_ids, scored]| {
+            Ok(HeadEntry {
+                likeliest: pairs(index, &ids, &given)?,
+                scored: pairs(index, &scored_ids, &scored)?,
+            })
+        });
+        let entries: Vec<_> = entries.collect::<PyResult<_>>()?;
+        answers.push(entries).map_err(trie_error)?;
+    }
+    Ok(answers)
+}
+
+/// Ids with their probabilities, of the answers at an output token.
+fn pairs(
+    index: usize,
+    ids: &Bound<'_, PyAny>,
+    probabilities: &Bound<'_, PyAny>,
+) -> PyResult<Vec<(u32, f32)>> {
+    let ids: Vec<u32> = plain(ids)?.extract()?;
+    let probabilities: Vec<f32> = plain(probabilities)?.extract()?;
+    if ids.len() != probabilities.len() {
+        let (ids, probabilities) = (ids.len(), probabilities.len());
+        let message = format!("head[{index}] has {ids} ids and {probabilities} probabilities");
+        return Err(PyValueError::new_err(message));
+    }
+    Ok(ids.into_iter().zip(probabilities).collect())
 }
 
 /// An array as lists; a base install has no NumPy to ask for its memory.

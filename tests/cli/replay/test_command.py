@@ -72,6 +72,7 @@ KEYS = {
     *("accepted_per_step", "tokens_per_step", "drafted_per_step", "accepted_per_drafted"),
     *("draft_us_p50", "draft_us_p99", "update_us_p50", "insert_tokens_per_second"),
     *("bytes_per_token", "memory_bytes", "memory_tokens", "evicted_tokens", "accepted_by_source"),
+    *("head_levels", "head_rows", "head_answers"),
     *("calibration", "calibration_overall", "steps_by_drafted", "projected_speedup"),
 }
 
@@ -115,6 +116,7 @@ def test_every_draft_of_ten_requests_is_as_counted_by_hand(
         "shared": 0,
         "corpus": 4,
         "recycled": 0,
+        "head": 0,
     }
     assert report["accepted_per_step"] == pytest.approx(14 / 27)
     assert report["tokens_per_step"] == pytest.approx(39 / 27)
@@ -151,6 +153,7 @@ def test_every_step_of_ten_requests_is_as_counted_by_hand(
         "shared": 0,
         "corpus": 4,
         "recycled": 1,
+        "head": 0,
     }
     assert report["accepted_tokens"] == 15 <= report["drafted_tokens"] <= 25 * 4
 

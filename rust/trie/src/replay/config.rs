@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use super::asking::{AskRule, HeadMode};
 use crate::{DraftConfig, MemoryConfig, TrieError};
 
 /// Most draft nodes of a step that a replay takes.
@@ -51,6 +52,10 @@ pub struct ReplayConfig {
     pub bounds: MemoryConfig,
     /// Drafts from the model's recorded top tokens where a request has them. Default true.
     pub recycle: bool,
+    /// Whether recorded answers of a head are drafted from, in mode `auto`. Default off.
+    pub head: HeadMode,
+    /// The levels of answers that each step asks for.
+    pub ask: AskRule,
 }
 
 impl Default for ReplayConfig {
@@ -63,6 +68,8 @@ impl Default for ReplayConfig {
             memory: MemoryMode::default(),
             bounds: MemoryConfig::default(),
             recycle: true,
+            head: HeadMode::default(),
+            ask: AskRule::default(),
         }
     }
 }
@@ -85,11 +92,16 @@ impl ReplayConfig {
                 max: MAX_NODES,
             });
         }
-        if !(0.0..=1.0).contains(&self.min_value) {
-            return Err(TrieError::NotAProbability {
-                name: "min_value",
-                given: self.min_value.to_string(),
-            });
+        for (name, given) in [
+            ("min_value", self.min_value),
+            ("least_gain", self.ask.least_gain),
+        ] {
+            if !(0.0..=1.0).contains(&given) {
+                return Err(TrieError::NotAProbability {
+                    name,
+                    given: given.to_string(),
+                });
+            }
         }
         match self
             .costs

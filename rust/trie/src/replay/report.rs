@@ -36,7 +36,13 @@ pub struct ReplayReport {
     pub drafted_per_step: Option<f64>,
     /// `accepted_tokens / drafted_tokens`.
     pub accepted_per_drafted: Option<f64>,
-    /// Time to draft one tree in microseconds, median.
+    /// Levels that a head was asked for.
+    pub head_levels: u64,
+    /// Nodes that it was asked about, those off the recorded path included.
+    pub head_rows: u64,
+    /// Nodes whose answers were recorded: one of a level at most.
+    pub head_answers: u64,
+    /// Time to draft one tree in microseconds, with all levels, median.
     pub draft_us_p50: Option<f64>,
     /// Time to draft one tree in microseconds, 99th percentile.
     pub draft_us_p99: Option<f64>,

@@ -1,6 +1,8 @@
 //! A recorded request.
 
-use crate::{SEPARATOR, TokenId, TrieError};
+use super::checks::{check_entry, check_tokens};
+use super::head_answers::HeadAnswers;
+use crate::{TokenId, TrieError};
 
 /// The model's top tokens after each token of prompt ++ output.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,13 +24,7 @@ impl TopEntries {
         entry: impl IntoIterator<Item = (TokenId, f32)>,
     ) -> Result<(), TrieError> {
         for (token, probability) in entry {
-            check_tokens("topk", &[token])?;
-            if !(0.0..=1.0).contains(&probability) {
-                return Err(TrieError::NotAProbability {
-                    name: "a probability of topk",
-                    given: probability.to_string(),
-                });
-            }
+            check_entry((token, probability), "topk", "a probability of topk")?;
             self.entries.push((token, probability));
         }
         self.ends.push(self.entries.len());
@@ -68,10 +64,12 @@ pub struct ReplayRequest<'a> {
     pub namespace: &'a str,
     /// One entry for each token of prompt ++ output, if they were recorded.
     pub top: Option<&'a TopEntries>,
+    /// What a drafter of the runner's answered along the output, if that was recorded.
+    pub head: Option<&'a HeadAnswers>,
 }
 
 impl<'a> ReplayRequest<'a> {
-    /// Creates a request of the namespace `default` without prediction and top tokens.
+    /// Creates a request of the namespace `default` without prediction, top tokens and answers of a head.
     pub fn new(prompt: &'a [TokenId], output: &'a [TokenId]) -> Self {
         Self {
             prompt,
@@ -79,6 +77,7 @@ impl<'a> ReplayRequest<'a> {
             prediction: &[],
             namespace: "default",
             top: None,
+            head: None,
         }
     }
 
@@ -87,26 +86,21 @@ impl<'a> ReplayRequest<'a> {
         check_tokens("output_ids", self.output)?;
         check_tokens("prediction_ids", self.prediction)?;
         let expected = self.prompt.len() + self.output.len();
-        match self.top {
-            Some(top) if top.len() != expected => Err(TrieError::TopEntries {
-                given: top.len(),
-                expected,
-            }),
+        if let Some(given) = self.top.map(TopEntries::len).filter(|&len| len != expected) {
+            return Err(TrieError::TopEntries { given, expected });
+        }
+        let expected = self.output.len();
+        match self.head.map(HeadAnswers::len) {
+            Some(given) if given != expected => Err(TrieError::HeadAnswers { given, expected }),
             _ => Ok(()),
         }
-    }
-}
-
-fn check_tokens(name: &'static str, tokens: &[TokenId]) -> Result<(), TrieError> {
-    match tokens.iter().position(|&token| token == SEPARATOR) {
-        Some(index) => Err(TrieError::NotAToken { name, index }),
-        None => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SEPARATOR;
 
     #[test]
     fn entries_are_given_back_by_position() {

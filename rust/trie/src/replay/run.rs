@@ -8,14 +8,16 @@ use std::time::Instant;
 
 use spectrie_types::sizes::TOP_K;
 
+use super::asking::{Asking, HeadMode};
 use super::budget::worthwhile;
 use super::config::{MemoryMode, ReplayConfig};
+use super::head_answers::HeadAnswers;
 use super::report::ReplayReport;
 use super::request::{ReplayRequest, TopEntries};
 use super::tally::Tally;
 use crate::{
-    Bigrams, Corpus, CorpusBuilder, DraftMemory, Drafter, Readers, SharedTrie, TokenId, TrieError,
-    Weights,
+    Bigrams, Corpus, CorpusBuilder, DraftMemory, Drafter, HeadCounts, Readers, SharedTrie, TokenId,
+    TrieError, Weights,
 };
 
 /// Distinguishes the files of corpora built here.
@@ -48,6 +50,8 @@ pub struct Replay {
 struct Training {
     weights: Weights,
     rate: f32,
+    /// That of a head's answers.
+    head_rate: Option<f32>,
     /// What the last request made of them.
     trained: Weights,
 }
@@ -88,8 +92,22 @@ impl Replay {
         self.training = Some(Training {
             weights: weights.clone(),
             rate,
+            head_rate: None,
             trained: weights.clone(),
         });
+    }
+
+    /// Trains the weights of a head's answers by another rate than the others. Does nothing before
+    /// [`Replay::set_weights`].
+    pub fn set_head_rate(&mut self, rate: f32) {
+        if let Some(training) = &mut self.training {
+            training.head_rate = Some(rate);
+        }
+    }
+
+    /// Returns what was counted so far of what a head's answers added.
+    pub fn head_counts(&self) -> &HeadCounts {
+        &self.tally.head_counts
     }
 
     /// Returns the weights of [`Replay::set_weights`] as the last request trained them; `None`
@@ -126,23 +144,19 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// [`TrieError::NotAToken`] or [`TrieError::TopEntries`]; the request is then not counted.
+    /// [`TrieError::NotAToken`], [`TrieError::TopEntries`] or [`TrieError::HeadAnswers`]; the request is then
+    /// not counted.
     pub fn push(&mut self, request: &ReplayRequest<'_>) -> Result<(), TrieError> {
         request.check()?;
-        let shared = self.memory.namespace(request.namespace);
         let text = [request.prompt, request.output].concat();
         let online = self.config.memory == MemoryMode::Online;
-        let mut drafter = Drafter::new(self.config.draft, Some(shared.clone())).contributes(online);
-        if let Some(training) = &self.training {
-            drafter = drafter.with_weights(training.weights.clone(), training.rate);
-        }
-        if !request.prediction.is_empty() {
-            drafter.set_prediction(request.prediction);
-        }
+        let mut drafter = self.drafter(request, online);
         drafter.push_prompt(request.prompt);
         let course = Course {
             text: &text,
             top: request.top.filter(|_| self.config.recycle),
+            head: request.head.filter(|_| self.config.head != HeadMode::Off),
+            prompt_len: request.prompt.len(),
         };
         let mut position = request.prompt.len();
         course.recycle(&mut drafter, 0..position.saturating_sub(1));
@@ -152,12 +166,61 @@ impl Replay {
         if let Some(training) = &mut self.training {
             training.trained.clone_from(drafter.weights());
         }
+        self.tally.head_counts.add(drafter.head_counts());
         self.tally.requests += 1;
         self.tally.output_tokens += request.output.len() as u64;
         if online {
-            self.insert(&shared, &text);
+            self.insert(&self.memory.namespace(request.namespace), &text);
         }
         Ok(())
+    }
+
+    fn drafter(&self, request: &ReplayRequest<'_>, contributes: bool) -> Drafter {
+        let shared = self.memory.namespace(request.namespace);
+        let mut drafter = Drafter::new(self.config.draft, Some(shared)).contributes(contributes);
+        if let Some(training) = &self.training {
+            drafter = drafter.with_weights(training.weights.clone(), training.rate);
+            if let Some(rate) = training.head_rate {
+                drafter = drafter.with_head_rate(rate);
+            }
+        }
+        if self.config.head == HeadMode::Only {
+            drafter = drafter.textless();
+        }
+        if !request.prediction.is_empty() {
+            drafter.set_prediction(request.prediction);
+        }
+        drafter
+    }
+
+    /// Returns, for each output token, what a drafter of the runner's would be asked about in its place
+    /// beside its likeliest: the tokens that other sources name. A recording of answers needs their
+    /// probabilities. Counts nothing and teaches nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Replay::push`].
+    pub fn names(&self, request: &ReplayRequest<'_>) -> Result<Vec<Vec<TokenId>>, TrieError> {
+        request.check()?;
+        let text = [request.prompt, request.output].concat();
+        let mut drafter = self.drafter(request, false);
+        drafter.push_prompt(request.prompt);
+        let course = Course {
+            text: &text,
+            top: request.top.filter(|_| self.config.recycle),
+            head: None,
+            prompt_len: request.prompt.len(),
+        };
+        let first = request.prompt.len();
+        course.recycle(&mut drafter, 0..first.saturating_sub(1));
+        let names = (first..text.len()).map(|position| {
+            drafter.draft(self.config.max_nodes, self.config.min_value);
+            let root = drafter.frontier(1).pop();
+            drafter.push_output(&text[position..=position]);
+            course.recycle(&mut drafter, position.saturating_sub(1)..position);
+            root.map(|inquiry| inquiry.named).unwrap_or_default()
+        });
+        Ok(names.collect())
     }
 
     /// Drafts and accepts once, `position` tokens into the text; gives the number of tokens that
@@ -165,7 +228,18 @@ impl Replay {
     fn step(&mut self, drafter: &mut Drafter, course: &Course<'_>, position: usize) -> usize {
         let rest = &course.text[position..];
         let start = Instant::now();
-        let tree = drafter.draft(self.config.max_nodes, self.config.min_value);
+        drafter.forget_answers();
+        let mut tree = drafter.draft(self.config.max_nodes, self.config.min_value);
+        if let Some(answers) = course.head {
+            let asking = Asking {
+                rule: self.config.ask,
+                max_nodes: self.config.max_nodes,
+                min_value: self.config.min_value,
+                answers,
+                index: position - course.prompt_len,
+            };
+            tree = asking.ask(drafter, tree, rest, &mut self.tally);
+        }
         let draft_time = start.elapsed();
         let tree = match self.config.costs.as_slice() {
             [] => tree,
@@ -208,6 +282,8 @@ impl Replay {
 struct Course<'a> {
     text: &'a [TokenId],
     top: Option<&'a TopEntries>,
+    head: Option<&'a HeadAnswers>,
+    prompt_len: usize,
 }
 
 impl Course<'_> {

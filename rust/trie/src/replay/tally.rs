@@ -5,7 +5,7 @@ use std::time::Duration;
 use spectrie_types::Source;
 
 use super::report::{Bin, ReplayReport};
-use crate::{DraftTree, TokenId};
+use crate::{DraftTree, HeadCounts, TokenId};
 
 /// Bins of conditional probability, of equal width.
 const BINS: usize = 10;
@@ -19,6 +19,11 @@ pub(super) struct Tally {
     accepted: u64,
     by_source: [u64; Source::ALL.len()],
     bins: [Bin; BINS],
+    head_levels: u64,
+    head_rows: u64,
+    pub(super) head_answers: u64,
+    /// What was counted of what they added.
+    pub(super) head_counts: HeadCounts,
     /// Steps by the number of nodes they drafted.
     steps_by_drafted: Vec<u64>,
     draft_us: Vec<f32>,
@@ -64,6 +69,12 @@ impl Tally {
         }
     }
 
+    /// Counts a level that asks about so many nodes.
+    pub(super) fn ask(&mut self, rows: usize) {
+        self.head_levels += 1;
+        self.head_rows += rows as u64;
+    }
+
     pub(super) fn times(&mut self, draft: Duration, update: Duration) {
         self.draft_us.push(draft.as_secs_f32() * 1e6);
         self.update_us.push(update.as_secs_f32() * 1e6);
@@ -91,6 +102,9 @@ impl Tally {
             tokens_per_step: per_step(self.output_tokens),
             drafted_per_step: per_step(self.drafted),
             accepted_per_drafted,
+            head_levels: self.head_levels,
+            head_rows: self.head_rows,
+            head_answers: self.head_answers,
             draft_us_p50: quantile(&self.draft_us, 0.5),
             draft_us_p99: quantile(&self.draft_us, 0.99),
             update_us_p50: quantile(&self.update_us, 0.5),

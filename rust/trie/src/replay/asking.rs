@@ -1,0 +1,123 @@
+//! When a replay asks a drafter of the runner's, and where its recorded answers are.
+
+use std::str::FromStr;
+
+use spectrie_types::Source;
+
+use super::head_answers::HeadAnswers;
+use super::tally::Tally;
+use crate::{DraftTree, Drafter, TokenId, TrieError};
+
+/// Whether a replay drafts from recorded answers of a head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadMode {
+    /// Not at all. The default.
+    #[default]
+    Off,
+    /// Beside everything else.
+    On,
+    /// From nothing else.
+    Only,
+}
+
+impl FromStr for HeadMode {
+    type Err = TrieError;
+
+    fn from_str(name: &str) -> Result<Self, TrieError> {
+        match name {
+            "off" => Ok(Self::Off),
+            "on" => Ok(Self::On),
+            "only" => Ok(Self::Only),
+            _ => Err(TrieError::UnknownName {
+                what: "head",
+                given: name.to_owned(),
+                allowed: "off, on, only",
+            }),
+        }
+    }
+}
+
+/// The levels that a replay asks in each step. A server weighs what a level adds against its milliseconds; a replay
+/// knows no times, so it asks by this rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AskRule {
+    /// Levels at most. Default 5.
+    pub levels: usize,
+    /// Nodes of a level at most, those first that are expected to gain most. Default 4.
+    pub rows: usize,
+    /// Nodes that are expected to gain fewer accepted tokens than this are not asked about. Default 0.02.
+    pub least_gain: f32,
+}
+
+impl Default for AskRule {
+    fn default() -> Self {
+        Self {
+            levels: 5,
+            rows: 4,
+            least_gain: 0.02,
+        }
+    }
+}
+
+/// One step: where it is, and how it may draft.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking<'a> {
+    pub(super) rule: AskRule,
+    /// Most nodes, and the least value of one.
+    pub(super) max_nodes: usize,
+    pub(super) min_value: f32,
+    pub(super) answers: &'a HeadAnswers,
+    /// Output tokens so far.
+    pub(super) index: usize,
+}
+
+impl Asking<'_> {
+    /// Asks level by level, as the engine does; gives the last draft, `tree` if nothing was asked. `rest` is the output
+    /// still to come: answers are known along it alone.
+    pub(super) fn ask(
+        self,
+        drafter: &mut Drafter,
+        mut tree: DraftTree,
+        rest: &[TokenId],
+        tally: &mut Tally,
+    ) -> DraftTree {
+        let mut above = None;
+        for level in 1..=self.rule.levels.min(rest.len()) {
+            let mut wishes = drafter.frontier(level as u16);
+            wishes.retain(|wish| wish.gain >= self.rule.least_gain);
+            wishes.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+            wishes.truncate(self.rule.rows);
+            if wishes.is_empty() {
+                break;
+            }
+            tally.ask(wishes.len());
+            let taken = level.checked_sub(2).map(|before| rest[before]);
+            let on_path = wishes
+                .iter()
+                .find(|wish| wish.parent == above && taken.is_none_or(|token| token == wish.token));
+            let answer = self.answers.get(self.index, level);
+            let (Some(wish), Some(answer)) = (on_path, answer) else {
+                break;
+            };
+            let known = |&token: &TokenId| Some((token, answer.probability(token)?));
+            let named = wish.named.iter().filter_map(known).collect();
+            above = Some(drafter.answer(wish, &answer.likeliest, named, Source::Head));
+            tally.head_answers += 1;
+            tree = drafter.draft(self.max_nodes, self.min_value);
+        }
+        tree
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_and_unknown_ones_are_answered_with_the_known() {
+        let parsed: [HeadMode; 3] = ["off", "on", "only"].map(|name| name.parse().unwrap());
+        assert_eq!(parsed, [HeadMode::Off, HeadMode::On, HeadMode::Only]);
+        let message = "auto".parse::<HeadMode>().unwrap_err().to_string();
+        assert_eq!(message, "head is \"auto\"; allowed: off, on, only");
+    }
+}
