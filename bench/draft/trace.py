@@ -95,7 +95,7 @@ def read(path: Path) -> list[Request]:
 
 def write_sums(folder: Path = TRACES) -> None:
     """Notes the hash of every trace of a folder."""
-    lines = [f"{_digest(path)}  {path.name}\n" for path in sorted(folder.glob("*.jsonl.xz"))]
+    lines = [f"{_digest(path)}  {path.name}\n" for path in sorted(_traces(folder))]
     (folder / _SUMS).write_text("".join(lines), encoding="utf-8")
 
 
@@ -107,12 +107,17 @@ def verify(folder: Path = TRACES) -> None:
     """
     lines = (folder / _SUMS).read_text(encoding="utf-8").splitlines()
     expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    found = {path.name: _digest(path) for path in folder.glob("*.jsonl.xz")}
+    found = {path.name: _digest(path) for path in _traces(folder)}
     wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
     if wrong:
         raise ValueError(
             f"{folder}: {', '.join(wrong)} differ from {_SUMS}; restore them from version control"
         )
+
+
+def _traces(folder: Path) -> list[Path]:
+    # Answers of a head that were recorded beside a trace name it by its hash.
+    return [path for path in folder.glob("*.jsonl.xz") if not path.name.endswith(".head.jsonl.xz")]
 
 
 def _digest(path: Path) -> str:

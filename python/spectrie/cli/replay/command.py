@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from spectrie.cli.flags.arguments import add_value, read_value
 from spectrie.cli.flags.options import option
 from spectrie.cli.replay.bigrams import load_bigrams
 from spectrie.cli.replay.costs import PUBLISHED, CostCurve, measured_curves, parse_curve
+from spectrie.cli.replay.head_answers import HeadAnswers, answers_beside, open_answers
 from spectrie.cli.replay.table import render_report
 from spectrie.cli.replay.trace import read_request
 from spectrie.errors import ConfigError
@@ -38,6 +39,7 @@ FILE holds one request per line, in order of arrival (.jsonl, .jsonl.gz, .jsonl.
 or "prompt", "output" and "prediction" as text, which the tokenizer of --model encodes.
 "topk" may hold, for each token of prompt and output, the [[ids...], [probabilities...]] that the
 model predicted after it, or null. The replay then also drafts from the model's runner-up tokens.
+--head drafts from a head's answers that were recorded for FILE (docs/drafting.md says how).
 
 examples:
   spectrie replay --input requests.jsonl --memory online
@@ -47,6 +49,8 @@ examples:
 _MOST_COMPLAINTS = 5
 
 _MODE = values.choice("auto", "bfs", "prob")
+_HEAD = values.choice("off", "on", "only")
+_LEVELS = values.integer(1, 63)
 _MEMORY = values.choice("cold", "online")
 _NODES = values.integer(0, 1024)
 _SHARE = values.number(0, 1)
@@ -83,6 +87,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "auto",
         "the model's bigrams: auto takes those stored for --model",
     )
+    add_value(
+        parser, "head", _HEAD, "off", "draft from recorded answers of a head: beside text, or only"
+    )
+    parser.add_argument(
+        "--head-answers",
+        metavar="FILE",
+        help="those answers [NAME.head.jsonl.xz beside the input]",
+    )
+    add_value(parser, "head_levels", _LEVELS, 5, "levels of them that a step asks for at most")
+    add_value(parser, "head_rows", _LEVELS, 4, "nodes of a level that are asked about at most")
     parser.add_argument("--no-recycle", action="store_true", help='do not draft from "topk"')
     parser.add_argument("--no-hints", action="store_true", help="do not draft from sparse context")
     add_value(parser, "cost", _COST, "measured, or examples", "milliseconds of a forward by rows")
@@ -139,13 +153,36 @@ class _Session:
             "memory": read_value(args, "memory", _MEMORY.parse, "cold"),
             "recycle": not args.no_recycle,
             "hints": not args.no_hints,
+            "head": read_value(args, "head", _HEAD.parse, "off"),
+            "head_levels": read_value(args, "head_levels", _LEVELS.parse, 5),
+            "head_rows": read_value(args, "head_rows", _LEVELS.parse, 4),
         }
+        if self._settings["head"] != "off":
+            self._check_head()
         memory_bytes = read_value(args, "memory_bytes", values.size.parse, None)
         if memory_bytes is not None:
             self._settings["memory_bytes"] = memory_bytes
         self._bigrams: str = read_value(args, "bigrams", str, "auto")
         self._curve: CostCurve | None = read_value(args, "cost", parse_curve, None)
         self.skipped_lines = 0
+
+    def _check_head(self) -> None:
+        if self._settings["mode"] != "auto":
+            raise ConfigError("--head is for --mode auto: the fixed modes ask no head")
+        if self._args.input == "-":
+            raise ConfigError("--head needs --input FILE: answers belong to one file of requests")
+
+    def _answers(self) -> Iterator[HeadAnswers | None]:
+        """The recorded answers for each line of the input."""
+        if self._settings["head"] == "off":
+            return repeat(None)
+        path = self._args.head_answers or answers_beside(self._args.input)
+        header, answers = open_answers(path, self._args.input)
+        print_progress(
+            f"answers of {header.drafter} ({header.kind} {header.drafter_hash}), known along the recorded"
+            " output alone: what it would have drafted elsewhere competes with nothing"
+        )
+        return answers
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -218,12 +255,14 @@ class _Session:
         Raises:
             ConfigError: A line is bad and none may be, or there is no request at all.
         """
+        answers = self._answers()
         records = Records(self._args.input)
         num_requests = num_tokens = 0
         with Progress("replay", records.total_bytes) as progress:
             for number, line in records.lines():
+                head = next(answers, None)
                 try:
-                    num_tokens += self._push(replays, records.parse(line))
+                    num_tokens += self._push(replays, records.parse(line), head)
                     num_requests += 1
                 except RecordError as error:
                     self._complain(f"{records.name}: line {number}: {error}")
@@ -232,7 +271,7 @@ class _Session:
         if not num_requests:
             raise ConfigError(f"{records.name} holds no request that can be replayed")
 
-    def _push(self, replays: list[Replay], record: dict[str, Any]) -> int:
+    def _push(self, replays: list[Replay], record: dict[str, Any], head: HeadAnswers | None) -> int:
         request = read_request(record, lambda: self.vocabulary)
         try:
             for replay in replays:
@@ -242,6 +281,7 @@ class _Session:
                     prediction_ids=request.prediction_ids,
                     namespace=request.namespace,
                     topk=request.topk,
+                    head=head,
                 )
         except ValueError as error:
             raise RecordError(str(error)) from None

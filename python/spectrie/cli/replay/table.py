@@ -47,6 +47,10 @@ def _summary(report: Mapping[str, Any]) -> str:
         ["bytes per token", _number(report["bytes_per_token"], 1)],
         ["tokens inserted per second", "-" if rate is None else f"{rate:,.0f}"],
     ]
+    if report["head_levels"]:
+        levels = report["head_levels"] / report["steps"]
+        rows.append(["levels asked of the head per step", _number(levels)])
+        rows.append(["nodes asked about per step", _number(report["head_rows"] / report["steps"])])
     if report["skipped_lines"]:
         rows.append(["invalid lines skipped", f"{report['skipped_lines']:,}"])
     return render_table(["replay", ""], rows)
