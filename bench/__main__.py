@@ -13,6 +13,7 @@ from bench import gil, overlap, routing
 from bench.against import run as against
 from bench.cpu import table as cpu
 from bench.draft import table
+from bench.draft.heads import table as heads
 from bench.draft.recording.tasks import ROUTED
 from bench.hostile import run as hostile
 from bench.router import latency as router
@@ -49,6 +50,13 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="few samples for `against` and `scale`"
     )
+    parser.add_argument(
+        "--head",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="for `draft`: compares a head's recorded answers instead of rivals",
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
         "--questions",
@@ -69,6 +77,11 @@ def main() -> int:
         if args.benches != ["speculation"]:
             parser.error("--questions FILE goes with the bench `speculation` alone")
         return _ask(parser, args)
+    if args.head is not None:
+        if args.benches != ["draft"]:
+            parser.error("--head FILE ... goes with the bench `draft` alone")
+        heads.run(args.head)
+        return 0
     wanted = args.benches or BENCHES
     if "against" in wanted and args.base is None:
         parser.error("against needs --base CHECKOUT, where `make setup` was run")

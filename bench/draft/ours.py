@@ -10,10 +10,12 @@ from typing import Any, Literal
 from bench.draft.trace import Request
 from spectrie import _core
 
-__all__ = ["Recycle", "build_corpus", "replay_ours"]
+__all__ = ["HeadUse", "Recycle", "build_corpus", "replay_ours"]
 
 Recycle = Literal["all", "decode", "off"]
 """As the option `recycle` of a worker."""
+HeadUse = Literal["off", "on", "only"]
+"""As the flag `head` of `spectrie replay`."""
 
 
 def build_corpus(
@@ -37,6 +39,8 @@ def replay_ours(
     corpora: Sequence[Path] = (),
     recycle: Recycle = "decode",
     bigrams: _core.Bigrams | None = None,
+    head: HeadUse = "off",
+    answers: Sequence[list[list[list[list[Any]]]]] | None = None,
 ) -> dict[str, Any]:
     """Replays requests and gives the report of `spectrie replay --json`.
 
@@ -49,6 +53,8 @@ def replay_ours(
         recycle: Where the model's own top-8 is drafted from: after every token, after those that it
             answered (what ships), or nowhere.
         bigrams: What the model says after one token alone.
+        head: Whether recorded answers of a head are drafted from.
+        answers: Those of each request.
     """
     replay = _core.Replay(
         nodes=nodes,
@@ -57,6 +63,7 @@ def replay_ours(
         corpora=list(corpora),
         recycle=recycle != "off",
         bigrams=bigrams,
+        head=head,
     )
     for number, request in enumerate(requests, 1):
         top = request.topk
@@ -68,6 +75,7 @@ def replay_ours(
             request.output_ids,
             request.prediction_ids,
             topk=None if top is None else ([ids for ids, _ in top], [row for _, row in top]),
+            head=None if answers is None else answers[number - 1],
         )
         if number % 32 == 0:
             print(f"    {number}/{len(requests)} requests", file=sys.stderr, flush=True)

@@ -96,7 +96,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "__init__ trace",
         "bigrams corpora ours rivals",
         "conditions recording walk",
-        "run tuning",
+        "heads run tuning",
         "numbers",
         "figure",
         "table",

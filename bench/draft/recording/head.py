@@ -108,7 +108,7 @@ def _as_served(topk: list[Any] | None, before: int) -> tuple[list[Any], list[Any
     """Without the likeliest tokens inside the prompt, which a server does not keep by default."""
     if topk is None:
         return None
-    entries = [
+    entries: list[Any] = [
         ([], []) if index < before else entry or ([], []) for index, entry in enumerate(topk)
     ]
     return [ids for ids, _ in entries], [given for _, given in entries]

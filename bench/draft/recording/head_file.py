@@ -73,7 +73,7 @@ def read_answers(path: Path, trace: Path) -> tuple[dict[str, Any], list[HeadAnsw
         ValueError: It belongs to another trace.
     """
     records = (json.loads(line) for line in lines_of(path))
-    header = next(records, {})
+    header: dict[str, Any] = next(records, {})
     if header.get("format") != FORMAT or header["trace_sha256"] != _digest(trace):
         raise ValueError(f"{path} holds no answers for {trace}: record them again")
     return header, [record["head"] for record in records]

@@ -1,0 +1,152 @@
+"""What others make of a head's recorded answers: EAGLE-2's tree, a chain, and n-grams with a head behind them.
+
+Answers are known along the recorded output alone. A path that it did not take has no children here, which
+nothing could accept, but which would compete for the nodes: so each of these accepts a little more than it would live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bench.draft.recording.head_file import HeadAnswers
+from bench.draft.rivals.base import NO_DRAFT, Absent, Draft, Rival, Setup, Tokens, chain
+from bench.draft.trace import Request
+
+__all__ = ["HeadChain", "HeadTree", "NgramElse"]
+
+
+class _Recorded(Rival):
+    """A drafter that reads answers, those of one request after the other."""
+
+    def __init__(self, answers: Iterable[HeadAnswers]) -> None:
+        self._answers: Iterator[HeadAnswers] = iter(answers)
+        self._head: HeadAnswers = []
+        self._request = Request([], [])
+
+    def insert(self, documents: list[list[int]]) -> None:
+        raise Absent("a head knows no corpus")
+
+    def start(self, request: Request) -> None:
+        self._request = request
+        self._head = next(self._answers)
+
+    def accept(self, context: Tokens, count: int) -> None:
+        pass  # Answers are looked up by the length of the context.
+
+    def finish(self) -> None:
+        pass  # The next `start` takes the next answers.
+
+    def _place(self, context: Tokens) -> tuple[list[list[list[float]]], list[int]]:
+        """The answers by level behind the context, and the output that they go along."""
+        index = len(context) - len(self._request.prompt_ids)
+        return self._head[index], self._request.output_ids[index:]
+
+
+class HeadTree(_Recorded):
+    """EAGLE-2's tree: each level expands the best `breadth` beams by their likeliest tokens; of all candidates, those with
+    the largest products of probabilities are drafted (Li et al. 2024; `topK_genrate` of its code).
+
+    Args:
+        setup: The replay.
+        answers: Of each request in turn.
+        levels: Levels at most.
+        breadth: Beams of a level, and children of each, up to 8.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        answers: Iterable[HeadAnswers],
+        *,
+        levels: int = 5,
+        breadth: int = 8,
+    ) -> None:
+        super().__init__(answers)
+        self._nodes, self._levels, self._breadth = setup.nodes, levels, breadth
+
+    def draft(self, context: Tokens) -> Draft:
+        levels, path = self._place(context)
+        # Tokens, parents and products of all candidates, in the order of their making.
+        tokens: list[int] = []
+        parents: list[int] = []
+        values: list[float] = []
+        at, value = -1, 1.0
+        for level, (ids, probabilities, *_) in enumerate(levels[: self._levels]):
+            first = len(tokens)
+            for token, probability in list(zip(ids, probabilities, strict=True))[: self._breadth]:
+                tokens.append(int(token))
+                parents.append(at)
+                values.append(value * probability)
+            # Only the path of the output has answers. All of this level's are among the best beams.
+            taken = [node for node in range(first, len(tokens)) if tokens[node] == path[level]]
+            if not taken:
+                break
+            at, value = taken[0], values[taken[0]]
+        kept = sorted(range(len(tokens)), key=lambda node: (-values[node], node))[: self._nodes]
+        numbers = {node: number for number, node in enumerate(sorted(kept))}
+        # A child is worth no more than its parent and is made later, so parents are kept too.
+        return (
+            [tokens[node] for node in numbers],
+            [numbers.get(parents[node], -1) for node in numbers],
+        )
+
+
+class HeadChain(_Recorded):
+    """The likeliest token, then the likeliest behind it, and so on.
+
+    Args:
+        setup: The replay.
+        answers: Of each request in turn.
+        levels: Length of the chain.
+    """
+
+    def __init__(self, setup: Setup, answers: Iterable[HeadAnswers], *, levels: int = 5) -> None:
+        super().__init__(answers)
+        self._levels = min(levels, setup.nodes)
+
+    def draft(self, context: Tokens) -> Draft:
+        levels, path = self._place(context)
+        drafted: list[int] = []
+        for level, (ids, *_) in enumerate(levels[: self._levels]):
+            if not ids:
+                break
+            drafted.append(int(ids[0]))
+            if drafted[-1] != path[level]:
+                # What follows is not known and cannot be accepted, but its rows are computed.
+                drafted += [drafted[-1]] * (self._levels - len(drafted))
+                break
+        return chain(drafted)
+
+
+class NgramElse(Rival):
+    """An n-gram drafter where that finds something, else a head: what a step can choose without mixing.
+
+    Args:
+        ngram: Asked first.
+        head: Asked where that drafts nothing.
+    """
+
+    def __init__(self, ngram: Rival, head: Rival) -> None:
+        self._parts = ngram, head
+
+    def insert(self, documents: list[list[int]]) -> None:
+        self._parts[0].insert(documents)
+
+    def start(self, request: Request) -> None:
+        for part in self._parts:
+            part.start(request)
+
+    def draft(self, context: Tokens) -> Draft:
+        for part in self._parts:
+            drafted = part.draft(context)
+            if drafted[0]:
+                return drafted
+        return NO_DRAFT
+
+    def accept(self, context: Tokens, count: int) -> None:
+        for part in self._parts:
+            part.accept(context, count)
+
+    def finish(self) -> None:
+        for part in self._parts:
+            part.finish()

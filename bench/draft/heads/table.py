@@ -1,0 +1,131 @@
+"""Compares drafts from recorded answers of a head: `python -m bench draft --head FILE ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.draft import trace
+from bench.draft.bigrams import read_bigrams
+from bench.draft.heads.contenders import HeadChain, HeadTree, NgramElse
+from bench.draft.ours import HeadUse, replay_ours
+from bench.draft.recording.head_file import ENDING, HeadAnswers, read_answers
+from bench.draft.rivals.base import Rival, Setup
+from bench.draft.rivals.lookup import Lookup
+from bench.draft.rivals.majority import Majority
+from bench.draft.trace import TRACES, Request
+from bench.draft.walk import replay
+from bench.support import machine, report
+
+__all__ = ["ALONE", "MIXED", "TEXT", "compare", "run"]
+
+NODES = 16
+TEXT = "text, recycling and bigrams"
+ALONE = "the head alone"
+MIXED = "both in one tree"
+FLOORS = {"chat": 1.28, "human_eval_chat": 1.10, "human_eval_raw": 1.06, "questions": 1.03}
+"""What both must accept over text, recycling and bigrams."""
+_OURS: tuple[tuple[str, HeadUse], ...] = ((TEXT, "off"), (ALONE, "only"), (MIXED, "on"))
+_HEADER = ["trace", "drafts from", "accepted/step", "over text", "drafted/step", "accepted/drafted"]
+Make = Callable[[Setup, list[HeadAnswers]], Rival]
+
+
+def _ngrams(setup: Setup) -> Rival:
+    return Lookup(setup, longest=8, latest=True, length=None)
+
+
+CONTENDERS: dict[str, Make] = {
+    "EAGLE-2's tree, 5 levels, top 8": HeadTree,
+    "EAGLE-2's tree, 5 levels, top 4": partial(HeadTree, breadth=4),
+    "chain of 5": HeadChain,
+    "chain of 3": partial(HeadChain, levels=3),
+    "prompt lookup, else chain of 5": lambda setup, head: NgramElse(
+        _ngrams(setup), HeadChain(setup, head)
+    ),
+    "prompt lookup, else EAGLE-2's tree": lambda setup, head: NgramElse(
+        _ngrams(setup), HeadTree(setup, head)
+    ),
+    "vLLM's suffix rule, else chain of 5": lambda setup, head: NgramElse(
+        Majority(setup), HeadChain(setup, head)
+    ),
+    "vLLM's suffix rule, else EAGLE-2's tree": lambda setup, head: NgramElse(
+        Majority(setup), HeadTree(setup, head)
+    ),
+}
+
+
+def run(files: Sequence[Path]) -> None:
+    """Compares on the trace of each file of answers, and writes `bench/results/draft/heads.*`.
+
+    Raises:
+        ValueError: A file belongs to no trace that is reported.
+    """
+    trace.verify()
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    heads = set()
+    for path in files:
+        name = path.name.removesuffix(ENDING)
+        source = TRACES / f"{name}.jsonl.xz"
+        header, answers = read_answers(path, source)
+        heads.add(f"{header['drafter']} ({header['kind']} {header['drafter_hash']})")
+        results[name] = compare(trace.read(source), answers)
+    notes = [
+        f"Accepted of drafted tokens per step at {NODES} draft nodes at most, each request alone, teacher-forced on"
+        f" frozen traces, with recorded answers of {', '.join(sorted(heads))}. Ours ask for 5 levels of up to 4"
+        " nodes that are expected to add 0.02 tokens. Answers are known along the recorded output alone: what the"
+        " head would have drafted elsewhere competes for no node, in none of these rows.",
+        "",
+        *_calibrations(results),
+        "",
+    ]
+    report.write(
+        "draft/heads",
+        "Drafting from a head's answers",
+        machine.facts(),
+        _HEADER,
+        [row for name, found in results.items() for row in _rows(name, found)],
+        results,
+        notes,
+    )
+
+
+def compare(requests: list[Request], answers: list[HeadAnswers]) -> dict[str, dict[str, Any]]:
+    """The reports of all that draft from the answers, by name."""
+    bigrams = read_bigrams()
+    found = {
+        name: replay_ours(requests, nodes=NODES, bigrams=bigrams, head=head, answers=answers)
+        for name, head in _OURS
+    }
+    setup = Setup(nodes=NODES)
+    for name, make in CONTENDERS.items():
+        found[name] = replay(make(setup, answers), requests, setup).report()
+    return found
+
+
+def _rows(name: str, found: dict[str, dict[str, Any]]) -> list[list[str]]:
+    text = found[TEXT]["accepted_per_step"]
+    rows = []
+    for drafter, one in found.items():
+        accepted = one["accepted_per_step"]
+        over = f"{accepted / text:.3f}x"
+        if drafter == MIXED and name in FLOORS:
+            over += f" (floor {FLOORS[name]:.2f}x)"
+        drafted, ratio = one["drafted_per_step"], one["accepted_per_drafted"]
+        rows.append([name, drafter, f"{accepted:.3f}", over, f"{drafted:.2f}", f"{ratio or 0:.3f}"])
+    return rows
+
+
+def _calibrations(results: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """Actual over expected acceptance of both in one tree, overall and by decile of 100 trials or more."""
+    lines = []
+    for name, found in results.items():
+        overall, bins = found[MIXED]["calibration_overall"], found[MIXED]["calibration"]
+        deciles = [
+            f"{bin['actual'] / bin['expected']:.2f}" if bin["trials"] >= 100 else "-"
+            for bin in bins
+        ]
+        ratio = overall["actual"] / overall["expected"]
+        lines.append(f"- {name}: came / expected {ratio:.3f}, by decile {' '.join(deciles)}")
+    return lines

@@ -1,0 +1,48 @@
+"""The comparison of what is drafted from a head's answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.draft import trace
+from bench.draft.heads import table
+from bench.draft.heads.table import ALONE, CONTENDERS, MIXED, TEXT
+from bench.draft.recording.head_file import ENDING, HeadAnswers, write_answers
+from bench.draft.trace import TRACES, Request
+from bench.support import report
+from tests.bench.draft.heads.perfect import perfect_answers
+
+REQUESTS = [Request([1, 2, 3], [*range(100, 160)]), Request([4, 5], [*range(300, 340)])]
+
+
+def test_every_contender_drafts_from_the_same_answers() -> None:
+    found = table.compare(REQUESTS, [perfect_answers(one.output_ids) for one in REQUESTS])
+    assert list(found) == [TEXT, ALONE, MIXED, *CONTENDERS]
+    assert found[TEXT]["accepted_per_step"] < 0.2
+    for name, levels in ((ALONE, 5), (MIXED, 5), ("chain of 5", 5), ("chain of 3", 3)):
+        # A step that begins near the end of an answer has less to accept.
+        assert levels - 0.6 < found[name]["accepted_per_step"] <= levels, name
+    assert all(one["drafted_per_step"] <= table.NODES for one in found.values())
+
+
+def test_results_name_the_head_and_the_floor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    source = TRACES / "warm.jsonl.xz"
+    answers: list[HeadAnswers] = [[[] for _ in one.output_ids] for one in trace.read(source)]
+    path = tmp_path / f"warm{ENDING}"
+    facts = {"drafter": "some-head", "kind": "eagle3", "drafter_hash": "00ff"}
+    write_answers(path, source, facts, answers)
+    table.run([path])
+    text = (tmp_path / "draft" / "heads.md").read_text()
+    assert "some-head (eagle3 00ff)" in text and "warm: came / expected" in text
+    found = json.loads((tmp_path / "draft" / "heads.json").read_text())["results"]["warm"]
+    # Without an answer, both are what text is alone.
+    assert found[MIXED]["accepted_per_step"] == found[TEXT]["accepted_per_step"]
+    with pytest.raises(ValueError, match="holds no answers for"):
+        path.rename(tmp_path / f"maths{ENDING}")
+        table.run([tmp_path / f"maths{ENDING}"])
