@@ -1626,7 +1626,8 @@ class Replay:
             else). In mode "auto".
         head_levels: Levels that a step asks for at most.
         head_rows: Nodes of a level that are asked about at most, those first that are expected to gain most.
-        head_least_gain: Nodes that are expected to gain fewer accepted tokens are not asked about, 0 to 1.
+        head_least_gain: Nodes behind the last token that are expected to gain fewer accepted tokens are not
+            asked about, 0 to 1.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.

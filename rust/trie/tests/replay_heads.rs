@@ -162,6 +162,27 @@ fn a_path_that_the_output_did_not_take_is_asked_about_and_has_no_answer() {
 }
 
 #[test]
+fn a_head_that_was_wrong_for_long_is_asked_on_and_found_right() {
+    let text = fresh(121);
+    let mut recorded = HeadAnswers::default();
+    for (index, &token) in text[1..].iter().enumerate() {
+        let said = if index < 60 { 7 } else { token };
+        let likeliest = vec![(said, 0.9)];
+        let scored = Vec::new();
+        recorded
+            .push([HeadEntry { likeliest, scored }])
+            .expect("valid answers");
+    }
+    let request = ReplayRequest {
+        head: Some(&recorded),
+        ..ReplayRequest::new(&text[..1], &text[1..])
+    };
+    let report = replay(&with_head(HeadMode::On), &request);
+    assert_eq!(report.head_answers, report.steps);
+    assert!(report.accepted_tokens >= 28, "{}", report.accepted_tokens);
+}
+
+#[test]
 fn answers_for_another_output_are_refused() {
     let text = fresh(10);
     let recorded = answers(&text[..3], 0.5);

@@ -38,14 +38,16 @@ impl FromStr for HeadMode {
 }
 
 /// The levels that a replay asks in each step. A server weighs what a level adds against its milliseconds; a replay
-/// knows no times, so it asks by this rule.
+/// knows no times, so it asks by this rule. It asks about the root in every step: what was wrong for long is found out
+/// again when it is right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AskRule {
     /// Levels at most. Default 5.
     pub levels: usize,
     /// Nodes of a level at most, those first that are expected to gain most. Default 4.
     pub rows: usize,
-    /// Nodes that are expected to gain fewer accepted tokens than this are not asked about. Default 0.02.
+    /// Nodes below the root that are expected to gain fewer accepted tokens than this are not asked about.
+    /// Default 0.02.
     pub least_gain: f32,
 }
 
@@ -84,7 +86,7 @@ impl Asking<'_> {
         let mut above = None;
         for level in 1..=self.rule.levels.min(rest.len()) {
             let mut wishes = drafter.frontier(level as u16);
-            wishes.retain(|wish| wish.gain >= self.rule.least_gain);
+            wishes.retain(|wish| level == 1 || wish.gain >= self.rule.least_gain);
             wishes.sort_by(|a, b| b.gain.total_cmp(&a.gain));
             wishes.truncate(self.rule.rows);
             if wishes.is_empty() {
