@@ -240,7 +240,8 @@ class DraftPlan:
         """Tokens in the cache, [Q]."""
     @property
     def request_feature(self) -> NDArray[np.int32]:
-        """Row of the feature store with the feature of the last of them, [Q]."""
+        """Row of the feature store with the feature of the last of them, -1 for a drafter that reads none,
+        [Q]."""
     @property
     def page_indptr(self) -> NDArray[np.int32]:
         """[Q + 1]."""
@@ -740,6 +741,7 @@ class Engine:
         first_ms: Sequence[float],
         later_ms: Sequence[float],
         namespaces: Sequence[str] | None = None,
+        needs_features: bool = True,
     ) -> None:
         """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
         it.
@@ -752,6 +754,7 @@ class Engine:
             first_ms: Milliseconds of a first level at each; later steps correct them.
             later_ms: Milliseconds of a later level at each.
             namespaces: Those whose requests may draft from it; None for all.
+            needs_features: Whether it reads the model's features; without, plans name none.
 
         Raises:
             EngineError: A value is out of range, or a step was planned before.

@@ -226,6 +226,30 @@ fn its_tokens_are_accepted_where_it_is_right_and_levels_are_counted() {
 }
 
 #[test]
+fn a_model_of_its_own_is_named_no_features_and_credited_as_such() {
+    let mut driver = engine(None);
+    let info = DrafterInfo {
+        source: Source::DraftModel,
+        needs_features: false,
+        ..drafter(0.2)
+    };
+    driver.engine.set_drafter(Some(info)).unwrap();
+    let mut head = Head::new(Script::Right);
+    head.requests = requests(100);
+    for one in requests(100) {
+        driver.submit(one);
+    }
+    let (plans, levels) = run(&mut driver, &mut head, 0.2);
+    assert!(levels.contains(&3));
+    for plan in &plans {
+        assert!(plan.request_feature.is_empty() && plan.feature_moves.is_empty());
+    }
+    let accepted = driver.engine.load().accepted_by_source;
+    assert!(accepted[Source::DraftModel as usize] > 20);
+    assert_eq!(accepted[Source::Head as usize], 0);
+}
+
+#[test]
 fn one_that_is_wrong_falls_asleep_and_wakes_within_64_steps_of_being_right() {
     let mut driver = engine(Some(0.3));
     let mut one = request(1, &[3, 4, 9], 3900);

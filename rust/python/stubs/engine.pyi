@@ -76,6 +76,7 @@ class Engine:
         first_ms: Sequence[float],
         later_ms: Sequence[float],
         namespaces: Sequence[str] | None = None,
+        needs_features: bool = True,
     ) -> None:
         """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
         it.
@@ -88,6 +89,7 @@ class Engine:
             first_ms: Milliseconds of a first level at each; later steps correct them.
             later_ms: Milliseconds of a later level at each.
             namespaces: Those whose requests may draft from it; None for all.
+            needs_features: Whether it reads the model's features; without, plans name none.
 
         Raises:
             EngineError: A value is out of range, or a step was planned before.

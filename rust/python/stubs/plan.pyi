@@ -113,7 +113,8 @@ class DraftPlan:
         """Tokens in the cache, [Q]."""
     @property
     def request_feature(self) -> NDArray[np.int32]:
-        """Row of the feature store with the feature of the last of them, [Q]."""
+        """Row of the feature store with the feature of the last of them, -1 for a drafter that reads none,
+        [Q]."""
     @property
     def page_indptr(self) -> NDArray[np.int32]:
         """[Q + 1]."""

@@ -21,7 +21,7 @@ pub struct DraftPlan {
     pub row_parent: Vec<i32>,
     /// Tokens of each request in the cache, \[Q\].
     pub request_kv_len: Vec<i32>,
-    /// Row of the feature store with the feature of the last of them, \[Q\].
+    /// Row of the feature store with the feature of the last of them, −1 for a drafter that reads none, \[Q\].
     pub request_feature: Vec<i32>,
     /// Where each request's pages start in `page_ids`, \[Q + 1\].
     pub page_indptr: Vec<i32>,

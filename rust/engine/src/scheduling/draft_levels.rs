@@ -92,8 +92,9 @@ impl Scheduler {
             {
                 return None;
             }
-            let row = self.cache.feature_row(&sequence.table)?;
-            (row >= 0).then_some(row)
+            // A drafter that reads no features has none kept.
+            let row = self.cache.feature_row(&sequence.table);
+            row.map_or(Some(-1), |row| (row >= 0).then_some(row))
         });
         let features: Vec<Option<i32>> = known.collect();
         let may_ask: Vec<bool> = features.iter().map(Option::is_some).collect();

@@ -120,7 +120,7 @@ impl Scheduler {
         self.speculator.set_costs(costs);
     }
 
-    /// Drafts from the model's features from now on, before the first step, or no more.
+    /// Drafts from what the runner's drafter answers from now on, before the first step, or no more.
     pub(crate) fn set_drafter(&mut self, drafter: Option<DrafterInfo>) -> Result<(), EngineError> {
         self.flight.check_closed()?;
         self.check_answered()?;
@@ -128,8 +128,8 @@ impl Scheduler {
             return Err(EngineError::DrafterTooLate);
         }
         let max_running = self.admission.config().max_running;
-        self.cache
-            .keep_features(drafter.as_ref().map(|_| max_running));
+        let needing = drafter.as_ref().filter(|one| one.needs_features);
+        self.cache.keep_features(needing.map(|_| max_running));
         self.speculator.set_drafter(drafter)
     }
 

@@ -42,6 +42,7 @@ struct Answers {
 pub(crate) fn drafter(first_ms: f64) -> DrafterInfo {
     DrafterInfo {
         source: Source::Head,
+        needs_features: true,
         max_levels: 3,
         max_rows: 24,
         rows: vec![1, 24],

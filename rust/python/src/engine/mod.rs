@@ -103,7 +103,8 @@ impl Engine {
             .map_err(engine_error)
     }
 
-    #[pyo3(signature = (*, source, max_levels, max_rows, rows, first_ms, later_ms, namespaces=None))]
+    #[pyo3(signature = (*, source, max_levels, max_rows, rows, first_ms, later_ms, namespaces=None,
+                        needs_features=true))]
     #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
     fn set_drafter(
         &self,
@@ -115,12 +116,14 @@ impl Engine {
         first_ms: Vec<f64>,
         later_ms: Vec<f64>,
         namespaces: Option<Vec<String>>,
+        needs_features: bool,
     ) -> PyResult<()> {
         let source = Source::from_number(source).ok_or_else(|| {
             EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
         })?;
         let drafter = core::DrafterInfo {
             source,
+            needs_features,
             max_levels,
             max_rows,
             rows,

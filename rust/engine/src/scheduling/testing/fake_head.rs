@@ -121,6 +121,7 @@ fn slot(plan: &Plan, request: usize, index: usize) -> usize {
 fn drafter() -> DrafterInfo {
     DrafterInfo {
         source: Source::Head,
+        needs_features: true,
         max_levels: 3,
         max_rows: 24,
         rows: vec![1, 16],

@@ -190,6 +190,7 @@ mod tests {
     fn heads(first_ms: f64) -> Heads {
         let info = DrafterInfo {
             source: Source::Head,
+            needs_features: true,
             max_levels: 4,
             max_rows: 64,
             rows: vec![1, 64],

@@ -4,7 +4,7 @@ use spectrie_types::Source;
 
 use crate::error::EngineError;
 
-/// A drafter that reads the model's features, as the runner measured it.
+/// A drafter that the runner calls, as it measured it.
 ///
 /// It answers rows: each a token after a known path, with the likeliest tokens that follow. Rows whose
 /// parents were asked together are a level.
@@ -12,6 +12,8 @@ use crate::error::EngineError;
 pub struct DrafterInfo {
     /// What its tokens are credited to: a head, or a model of its own.
     pub source: Source,
+    /// Whether it reads the model's features, which are then kept for it; else tokens say all.
+    pub needs_features: bool,
     /// Levels that it answers in a step at most.
     pub max_levels: usize,
     /// Rows that it answers in a step at most, all levels together.

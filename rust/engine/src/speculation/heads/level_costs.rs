@@ -72,6 +72,7 @@ mod tests {
     fn costs() -> LevelCosts {
         LevelCosts::new(&DrafterInfo {
             source: Source::Head,
+            needs_features: true,
             max_levels: 4,
             max_rows: 64,
             rows: vec![2, 4, 8],
