@@ -249,7 +249,8 @@ def _prepare(
                 f"max_running is {num_running}; allowed with a drafter: up to {drafter.max_requests}"
             )
         engine.set_drafter(
-            source=Source.HEAD,
+            source=Source.HEAD if drafter.needs_features else Source.DRAFT_MODEL,
+            needs_features=drafter.needs_features,
             max_levels=drafter.max_levels,
             max_rows=drafter.max_rows,
             rows=costs.rows,

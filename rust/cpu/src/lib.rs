@@ -33,7 +33,7 @@ pub use decoder::{
 };
 pub use draft::{
     Answers, Cut, DraftArrays, DraftSizes, DrafterParts, Drafting, Eagle3Parts, FeatureMoves,
-    FusedParts, LowRank, UpkeepArrays, Vocabulary,
+    FusedParts, LowRank, ModelParts, UpkeepArrays, Vocabulary,
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};

@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 
 def target_of(folder: Path) -> Target:
     head = Weights(folder).take("lm_head.weight", (VOCABULARY, HIDDEN))
-    return Target(ModelConfig.from_folder(folder), head)
+    return Target(ModelConfig.from_folder(folder), head, folder)
 
 
 def _renamed(tensors: Tensors, rename: Callable[[str], str]) -> Tensors:
@@ -76,7 +76,7 @@ def test_default_layers_are_the_published_ones(tiny: Path, tmp_path: Path) -> No
     for num_layers, expected in ((30, [1, 14, 26]), (32, [1, 15, 28])):
         values = {field: getattr(config, field) for field in ModelConfig.__slots__}
         deep = ModelConfig(**(values | {"num_layers": num_layers}))
-        target = Target(deep, target_of(tiny).head)
+        target = Target(deep, target_of(tiny).head, tiny)
         drafter = read_drafter(write_head(tmp_path, eagle_config=None), target)
         assert drafter.weights.tapped_layers == expected
 
@@ -144,7 +144,7 @@ def test_a_drafter_is_refused_where_it_cannot_run(tiny: Path, tmp_path: Path) ->
     head = write_head(tmp_path)
     with pytest.raises(ConfigError, match=r"drafters run on a CPU, in one process.* 2 processes"):
         load_runner(tiny, num_pages=8, drafter=head, tensor_parallel=2)
-    with pytest.raises(ModelError, match="cannot read the drafter's"):
+    with pytest.raises(ModelError, match="cannot read the drafter"):
         load_runner(tiny, num_pages=8, drafter=tmp_path / "nothing")
 
 

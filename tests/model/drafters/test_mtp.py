@@ -146,7 +146,7 @@ def test_an_output_gate_and_a_window_are_named(tmp_path: Path) -> None:
     target = target_of(tmp_path)
     window = replace(target.config, layer_windows=(None, 8, 8))
     with pytest.raises(ModelError, match="has a sliding window"):
-        read_drafter(tmp_path, Target(window, target.head))
+        read_drafter(tmp_path, Target(window, target.head, target.folder))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

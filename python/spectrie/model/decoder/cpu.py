@@ -25,7 +25,7 @@ from spectrie.model.files.weights import Weights
 from spectrie.model.parallel import Partition, Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
 
-__all__ = ["CpuDecoder", "CpuWeights"]
+__all__ = ["CpuDecoder", "CpuWeights", "LayerReader", "attention_settings"]
 
 _LAYERS_TOGETHER = 8
 """Layers packed in one call: enough to occupy every thread, few enough to report progress. One layer
@@ -68,11 +68,13 @@ class CpuWeights:
         for first in range(0, config.num_layers, together):
             last = min(first + together, config.num_layers)
             report(f"packing layers {first + 1} to {last} of {config.num_layers}")
-            reader = _Reader(weights, split)
+            reader = LayerReader(weights, split)
             self.core.add_layers([reader.layer(config, index) for index in range(first, last)])
-            self.settings += [_settings(config, weights, index) for index in range(first, last)]
+            self.settings += [
+                attention_settings(config, weights, index) for index in range(first, last)
+            ]
         report("packing the head")
-        reader = _Reader(weights, split)
+        reader = LayerReader(weights, split)
         shape = (config.vocabulary_size, config.hidden_size)
         tokens = split.vocabulary.columns if split else slice(None)
         # A part of a tied head lacks the other parts' tokens.
@@ -200,18 +202,31 @@ class CpuDecoder:
         self._core.set_threads(threads)
 
 
-class _Reader:
-    """Passes tensors to the core by address and keeps them alive until they are packed."""
+class LayerReader:
+    """Passes tensors to the core by address and keeps them alive until they are packed.
 
-    def __init__(self, weights: Weights, split: Split | None) -> None:
+    Args:
+        weights: The checkpoint.
+        split: One rank's part; None for the whole model.
+        alive: Receives the tensors; by default they live as long as this.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        split: Split | None = None,
+        alive: list[torch.Tensor] | None = None,
+    ) -> None:
         self._weights = weights
         self._split = split
-        self._alive: list[torch.Tensor] = []
+        self._alive: list[torch.Tensor] = [] if alive is None else alive
 
     def tensor(self, name: str, shape: tuple[int, ...], rows: slice = slice(None)) -> Tensor:
+        """Returns a tensor, or some rows of it."""
         return address(self._weights.take(name, shape)[rows], self._alive)
 
     def product(self, layout: ProductLayout) -> Product:
+        """Returns a product of stacked matrices."""
         parts = [
             self.tensor(
                 f"{part.name}.weight", (part.rows.total, layout.in_features), part.rows.columns
@@ -228,26 +243,27 @@ class _Reader:
         return Product(parts, bias, layout.in_features)
 
     def layer(self, config: ModelConfig, index: int) -> Layer:
+        """Returns a layer without its head norms; see `attention_settings`."""
         layout = layer_layout(config, index, self._split)
         return Layer(
             attention_norm=_vector(self._weights, layout.attention_norm, config.hidden_size),
             qkv=self.product(layout.qkv),
             output=self.product(layout.output),
             mlp_norm=_vector(self._weights, layout.mlp_norm, config.hidden_size),
-            mlp=self.mlp(layout.mlp),
+            mlp=self._mlp(layout.mlp),
         )
 
-    def mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
+    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
         if isinstance(layout, DenseLayout):
-            return self.dense(layout)
+            return self._dense(layout)
         return Mixture(
             router=self.product(layout.router),
-            experts=[self.dense(expert) for expert in layout.experts],
+            experts=[self._dense(expert) for expert in layout.experts],
             chosen=layout.num_chosen,
             normalised=layout.normalised,
         )
 
-    def dense(self, layout: DenseLayout) -> Dense:
+    def _dense(self, layout: DenseLayout) -> Dense:
         return Dense(self.product(layout.gate_up), self.product(layout.down))
 
 
@@ -256,7 +272,8 @@ def _vector(weights: Weights, name: str, width: int) -> Vector:
     return values
 
 
-def _settings(config: ModelConfig, weights: Weights, index: int) -> _Settings:
+def attention_settings(config: ModelConfig, weights: Weights, index: int) -> _Settings:
+    """Returns rotation, window, query norm and key norm of a layer, as the core takes them."""
     names = layer_layout(config, index).head_norms
     query = key = None
     if names is not None:

@@ -1,6 +1,6 @@
-"""Drafters: small networks that read what layers of the model give, and guess the tokens behind."""
+"""Drafters: networks that guess the tokens behind, most of them from what layers of the model give."""
 
-from spectrie.model.drafters.description import Drafter, Target
+from spectrie.model.drafters.description import AttentionLayer, Drafter, Target
 from spectrie.model.drafters.load import read_drafter
 from spectrie.model.drafters.mtp import layer_tensors
 from spectrie.model.drafters.origin import Origin
@@ -8,6 +8,7 @@ from spectrie.model.drafters.plan import Answers, DraftPlan, LevelPlan
 
 __all__ = [
     "Answers",
+    "AttentionLayer",
     "DraftPlan",
     "Drafter",
     "LevelPlan",

@@ -14,7 +14,15 @@ from spectrie.model.decoder.packing import Product
 from spectrie.model.drafters.origin import Origin
 from spectrie.model.files.weights import Weights
 
-__all__ = ["CutHead", "Drafter", "DrafterKind", "Geometry", "LowRankHead", "Target"]
+__all__ = [
+    "AttentionLayer",
+    "CutHead",
+    "Drafter",
+    "DrafterKind",
+    "Geometry",
+    "LowRankHead",
+    "Target",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +32,12 @@ class Target:
     Attributes:
         config: Its configuration.
         head: Its LM head, [vocabulary, hidden].
+        folder: Where it lies, with its tokenizer.
     """
 
     config: ModelConfig
     head: torch.Tensor
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +69,38 @@ class LowRankHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
-    """Attention of a drafter's layers.
+class AttentionLayer:
+    """Attention of one of a drafter's layers.
 
     Attributes:
-        windows: Per layer, keys a row sees; None for all.
+        rotary: Whether queries and keys are rotated.
+        window: Keys a row sees; None for all.
+        query_norm: Weights of the norm of each query head; None for none.
+        key_norm: Likewise of keys.
     """
+
+    rotary: bool = True
+    window: int | None = None
+    query_norm: list[float] | None = None
+    key_norm: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Attention of a drafter's layers, of which all have the same heads and angles."""
 
     heads: int
     kv_heads: int
     head_dim: int
     norm_epsilon: float
-    windows: list[int | None]
+    layers: list[AttentionLayer]
     rope: RopeConfig
 
     @property
     def numbers_per_token(self) -> int:
         """Keys and values that a token takes in all layers."""
         width = -(-self.head_dim // 16) * 16
-        return 2 * len(self.windows) * self.kv_heads * width
+        return 2 * len(self.layers) * self.kv_heads * width
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +112,7 @@ class Drafter:
         weights: What the core packs, in the form of the kind.
         vocabulary: Its head; None for the target's own.
         geometry: Its attention.
-        taps: Parts of the target's rows that make a feature.
+        taps: Parts of the target's rows that make a feature; 0 for one that reads none.
         max_levels: Levels that it may be asked for in a step.
         alive: Tensors that `weights` and `vocabulary` name by address.
         origin: Where it comes from, if its files say so.

@@ -14,7 +14,13 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.reader import Reader
 from spectrie.model.config.rope import RopeConfig
 from spectrie.model.decoder.packing import Dense, Layer, Tensor, Vector, address
-from spectrie.model.drafters.description import CutHead, Geometry, LowRankHead, Target
+from spectrie.model.drafters.description import (
+    AttentionLayer,
+    CutHead,
+    Geometry,
+    LowRankHead,
+    Target,
+)
 from spectrie.model.drafters.names import Tensors
 from spectrie.model.drafters.vocabulary import read_vocabulary
 from spectrie.model.files.weights import Weights
@@ -180,7 +186,7 @@ class HeadReader:
             kv_heads=self.sizes.kv_heads,
             head_dim=self.sizes.head_dim,
             norm_epsilon=self.fields.number("rms_norm_eps", 1e-6),
-            windows=self._windows(),
+            layers=[AttentionLayer(window=window) for window in self._windows()],
             rope=RopeConfig.from_values(self.values, self.sizes.head_dim, where=self.where),
         )
 

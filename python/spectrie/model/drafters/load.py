@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spectrie.errors import ModelError
-from spectrie.model.drafters import eagle2, eagle3, mtp
+from spectrie.model.drafters import eagle2, eagle3, model, mtp
 from spectrie.model.drafters.description import Drafter, DrafterKind, Target
 from spectrie.model.drafters.origin import read_origin
 from spectrie.model.files.weights import Weights
@@ -35,21 +36,31 @@ def read_drafter(folder: Path, target: Target) -> Drafter:
     if not isinstance(values, dict):
         raise ModelError(f"{path} holds a {type(values).__name__}, expected a JSON object")
     weights = Weights(folder)
-    # A model's own layer lies beside the model.
-    layer = mtp.layer_tensors(weights)
-    kind = mtp if layer else _kind(values, path)
+    kind, ignored = _kind_of(values, weights, path)
     drafter = kind.read(values, weights, target, folder)
-    weights.check_all_taken(set(weights.names()) - set(layer) if layer else ())
+    weights.check_all_taken(ignored)
     return replace(drafter, origin=read_origin(weights, str(folder)))
 
 
-def _kind(values: dict[str, Any], path: Path) -> DrafterKind:
+def _kind_of(
+    values: dict[str, Any], weights: Weights, path: Path
+) -> tuple[DrafterKind, Iterable[str]]:
+    """Returns the kind, and the tensors that it need not read."""
+    # A model's own layer lies beside the model.
+    layer = mtp.layer_tensors(weights)
+    if layer:
+        return mtp, set(weights.names()) - set(layer)
+    kind = _kind(values, path, is_complete=model.is_complete(weights))
+    return kind, model.left_over(weights) if kind is model else ()
+
+
+def _kind(values: dict[str, Any], path: Path, *, is_complete: bool) -> DrafterKind:
     named = values.get("architectures") or []
-    for kind in _KINDS:
+    for kind in (model, *_KINDS) if is_complete else _KINDS:
         if isinstance(named, list) and len(named) == 1 and named[0] in kind.ARCHITECTURES:
             return kind
     known = sorted(name for kind in _KINDS for name in kind.ARCHITECTURES)
     raise ModelError(
         f"{path}: architectures is {named!r}, which is no drafter that is supported; supported: "
-        f"{', '.join(known)}"
+        f"{', '.join(known)}, and complete models of {', '.join(sorted(model.ARCHITECTURES))}"
     )

@@ -26,7 +26,7 @@ from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.reader import Reader
 from spectrie.model.config.rope import RopeConfig
 from spectrie.model.decoder.packing import Vector
-from spectrie.model.drafters.description import Drafter, Geometry, Target
+from spectrie.model.drafters.description import AttentionLayer, Drafter, Geometry, Target
 from spectrie.model.drafters.fused import FusedWeights
 from spectrie.model.drafters.head import MAX_LEVELS, LayerSizes, read_embedding, read_layer
 from spectrie.model.drafters.names import Tensors
@@ -197,7 +197,7 @@ def read(values: dict[str, Any], weights: Weights, target: Target, folder: Path)
             kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
             norm_epsilon=config.norm_epsilon,
-            windows=[None],
+            layers=[AttentionLayer()],
             rope=config.rope,
         ),
         taps=1,

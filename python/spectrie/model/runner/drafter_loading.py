@@ -19,6 +19,7 @@ from spectrie.model.files.random_weights import open_weights
 from spectrie.model.files.weights import Weights
 from spectrie.model.runner.drafting import Drafting
 from spectrie.model.runner.info import RunnerInfo
+from spectrie.model.sources.resolution import resolve
 
 __all__ = ["beside", "chosen_drafter", "page_bytes", "read_for"]
 
@@ -27,15 +28,15 @@ def chosen_drafter(name: str, folder: Path, device: str, ranks: int) -> Path | N
     """Returns the folder of the drafter that an option names; None for none.
 
     Args:
-        name: `off`, a folder, `mtp` for the layer in the model's own folder, or `auto` for that layer if there is
-            one and it can run.
+        name: `off`, a folder, a model that must be fetched or converted first, as for `resolve`, `mtp` for the
+            layer in the model's own folder, or `auto` for that layer if there is one and it can run.
         folder: The model.
         device: `cpu` or `cuda`.
         ranks: Processes that share the model.
 
     Raises:
         ConfigError: A drafter is asked for where none can run: on a GPU, or on several ranks.
-        ModelError: The model cannot be read, or lacks the layer that is asked for.
+        ModelError: The model cannot be read, lacks the layer that is asked for, or there is no such drafter.
     """
     can_run = device == "cpu" and ranks == 1
     if name == "off" or (name == "auto" and not can_run):
@@ -47,7 +48,8 @@ def chosen_drafter(name: str, folder: Path, device: str, ranks: int) -> Path | N
             f"{where}: choose drafter 'off', or device 'cpu' with tensor_parallel 1"
         )
     if name not in ("auto", "mtp"):
-        return Path(name)
+        path = Path(name).expanduser()
+        return path if path.is_dir() else _fetched(name)
     if layer_tensors(open_weights(folder, torch.device("cpu"))):
         return folder
     if name == "auto":
@@ -57,15 +59,23 @@ def chosen_drafter(name: str, folder: Path, device: str, ranks: int) -> Path | N
     )
 
 
+def _fetched(name: str) -> Path:
+    try:
+        return resolve(name).folder
+    except ModelError as error:
+        raise ModelError(f"cannot read the drafter {name}: {error}") from error
+
+
 def read_for(
     folder: Path | None,
+    target: Path,
     config: ModelConfig,
     weights: Weights,
     report: Callable[[str], None],
     *,
     is_asked: bool,
 ) -> Drafter | None:
-    """Returns the drafter of a folder, read for a model; None without a folder, or if it cannot be read and
+    """Returns the drafter of a folder, read for the model of the folder `target`; None without a folder, or if it cannot be read and
     nobody asked for it.
 
     Raises:
@@ -77,7 +87,7 @@ def read_for(
     shape = (config.vocabulary_size, config.hidden_size)
     head = weights.take(EMBEDDING if config.tied_head else HEAD, shape)
     try:
-        return read_drafter(folder, Target(config, head))
+        return read_drafter(folder, Target(config, head, target))
     except ModelError as error:
         if is_asked:
             raise

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spectrie import _core
 from spectrie.model import machine
-from spectrie.model.drafters import Answers, Drafter, DraftPlan, LevelPlan, Origin
+from spectrie.model.drafters import Answers, AttentionLayer, Drafter, DraftPlan, LevelPlan, Origin
 from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.info import RunnerInfo
@@ -60,6 +60,7 @@ class DrafterInfo:
         named_tokens: Tokens that it can name; None for all of the model's.
         origin: Where it comes from, if its files say so.
         is_for_model: Whether it was trained for the model it stands beside; None if its files do not say.
+        needs_features: Whether it reads the model's features; one that does not is a model of its own.
     """
 
     name: str
@@ -73,6 +74,7 @@ class DrafterInfo:
     named_tokens: int | None = None
     origin: Origin | None = None
     is_for_model: bool | None = None
+    needs_features: bool = True
 
     @property
     def namespaces(self) -> tuple[str, ...] | None:
@@ -83,14 +85,17 @@ class DrafterInfo:
     def line(self) -> str:
         """One line for people."""
         costs = self.costs
-        whose = {
+        trained = {
             True: "this model",
             False: "another model or a copy of it",
             None: "a model not named",
         }
+        whose = "of the same tokenizer"
+        if self.needs_features:
+            whose = f"trained for {trained[self.is_for_model]}"
         named = "all tokens" if self.named_tokens is None else f"{self.named_tokens:,} tokens"
         text = (
-            f"{self.name}, {self.kind} {self.hash} trained for {whose[self.is_for_model]}, "
+            f"{self.name}, {self.kind} {self.hash} {whose}, "
             f"{self.num_bytes / (1 << 20):.0f} MiB, names {named}, up to {self.max_levels} levels: "
             f"{costs.first_ms[0]:.2f} ms for the first of a row, {costs.later_ms[0]:.2f} ms for a later "
             f"one, {costs.upkeep_ms:.2f} ms of upkeep a step"
@@ -108,7 +113,7 @@ class _Attention:
     kv_heads: int
     head_dim: int
     norm_epsilon: float
-    windows: list[int | None]
+    layers: list[AttentionLayer]
     cosines: NDArray[np.float32]
     sines: NDArray[np.float32]
 
@@ -146,7 +151,7 @@ class Drafting:
             kv_heads=geometry.kv_heads,
             head_dim=geometry.head_dim,
             norm_epsilon=geometry.norm_epsilon,
-            windows=geometry.windows,
+            layers=geometry.layers,
             cosines=cosines.numpy(),
             sines=sines.numpy(),
         )
@@ -156,6 +161,7 @@ class Drafting:
         # Not the drafter itself: it keeps tensors alive that the core has packed.
         self._kind, self._max_levels = drafter.kind, drafter.max_levels
         self._named_tokens, self._origin = drafter.named_tokens, drafter.origin
+        self._needs_features = drafter.taps > 0
         self._name, self._digest, self._max_rows = name, digest, max_rows
 
     def draft(self, plan: DraftPlan) -> Answers:
@@ -185,6 +191,7 @@ class Drafting:
             named_tokens=self._named_tokens,
             origin=origin,
             is_for_model=None if origin is None else origin.model_hash == self._info.model_hash,
+            needs_features=self._needs_features,
         )
 
     def measure(

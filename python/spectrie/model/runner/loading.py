@@ -240,7 +240,7 @@ def assemble(
     for_drafters = layer_tensors(weights, behind=config.num_layers)
     weights.check_all_taken([*for_drafters, *([HEAD] if config.tied_head else [])])
     asked = options.drafter_is_asked
-    drafter = read_for(options.drafter, config, weights, report, is_asked=asked)
+    drafter = read_for(options.drafter, options.folder, config, weights, report, is_asked=asked)
     del weights
     ready()
     group = None if seat is None else Group(seat, place.device, options.batch_rows)

@@ -73,12 +73,14 @@ def text_features(
         One object for each text; its tensors are its own.
 
     Raises:
-        ValueError: The runner is on a GPU or has several ranks, there is no such layer, or a text is
-            empty, longer than `max_context` or than the cache, or leaves the vocabulary.
+        ValueError: The runner is on a GPU, has several ranks or a drafter, there is no such layer, or a text
+            is empty, longer than `max_context` or than the cache, or leaves the vocabulary.
     """
     decoder = runner.native
     if decoder is None:
         raise ValueError("features are read on a CPU, by one process")
+    if decoder.drafter_bytes is not None:
+        raise ValueError("features are read without a drafter, which taps layers of its own")
     decoder.set_taps(list(layers), final_norm=final_norm)
     try:
         reader = _Reader(runner, top)

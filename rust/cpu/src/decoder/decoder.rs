@@ -294,6 +294,18 @@ impl<E: Dtype> Decoder<E> {
     /// # Errors
     /// [`CpuError::Size`] without taps or for a layer that does not exist, [`CpuError::Memory`].
     pub fn features(&self, taps: Vec<Tap>) -> Result<Features<E>, CpuError> {
+        if taps.is_empty() {
+            return Err(CpuError::Size {
+                what: "taps",
+                given: 0,
+                allowed: "at least one",
+            });
+        }
+        self.features_or_none(taps)
+    }
+
+    /// As [`Decoder::features`]; without taps there are none.
+    pub(crate) fn features_or_none(&self, taps: Vec<Tap>) -> Result<Features<E>, CpuError> {
         let hidden = self.head.in_features();
         Features::new(taps, self.layers.len(), hidden, self.max_rows)
     }

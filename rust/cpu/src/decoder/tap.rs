@@ -52,30 +52,24 @@ pub struct Features<E> {
 }
 
 impl<E: Dtype> Features<E> {
-    /// Room for the features of `max_rows` rows of a decoder of `num_layers` layers.
+    /// Room for the features of `max_rows` rows of a decoder of `num_layers` layers; without taps for none.
     ///
     /// # Errors
-    /// [`CpuError::Size`] for a layer that does not exist or without taps, [`CpuError::Memory`].
+    /// [`CpuError::Size`] for a layer that does not exist, [`CpuError::Memory`].
     pub(crate) fn new(
         taps: Vec<Tap>,
         num_layers: usize,
         hidden: usize,
         max_rows: usize,
     ) -> Result<Self, CpuError> {
-        let size = |given, allowed| {
-            Err(CpuError::Size {
-                what: "tapped layer",
-                given,
-                allowed,
-            })
-        };
-        if taps.is_empty() {
-            return size(0, "at least one tap");
-        }
         for tap in &taps {
             match *tap {
                 Tap::Layer(layer) if layer >= num_layers => {
-                    return size(layer, "below the number of layers");
+                    return Err(CpuError::Size {
+                        what: "tapped layer",
+                        given: layer,
+                        allowed: "below the number of layers",
+                    });
                 }
                 Tap::Layer(_) | Tap::Final => {}
             }

@@ -13,7 +13,7 @@ pub struct FeatureMoves<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UpkeepArrays<'a> {
     /// Row of the store with the feature before each request's first row, `[Q]`; -1 = unknown, then that
-    /// row's entry is not written. Empty = unknown for all.
+    /// row's entry is not written. Empty = unknown for all. Not read by a drafter without features.
     pub request_feature: &'a [i32],
     /// Done before anything else.
     pub moves: FeatureMoves<'a>,
@@ -36,7 +36,8 @@ pub struct DraftArrays<'a> {
     pub row_index: i32,
     /// Committed tokens of each request `[Q]`: the first-level row lies behind them.
     pub request_kv_len: &'a [i32],
-    /// Row of the store with the feature of each request's last committed token `[Q]`.
+    /// Row of the store with the feature of each request's last committed token `[Q]`; not read by a drafter
+    /// without features.
     pub request_feature: &'a [i32],
     /// Start of each request's pages in `page_ids`, and the end of the last `[Q + 1]`.
     pub page_indptr: &'a [i32],

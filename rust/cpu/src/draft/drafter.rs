@@ -5,12 +5,13 @@ use std::ops::Range;
 use crate::attention::AttentionPass;
 use crate::buffer::SharedSlice;
 use crate::decoder::{Buffers, LayerPass, Split, Tap, Target, Widths};
+use crate::matmul::Linear;
 use crate::simd::Dtype;
 use crate::threads::Member;
 
 /// One kind of drafter.
 pub(crate) trait Drafter<E: Dtype>: Send + Sync {
-    /// What it reads of the target's rows.
+    /// What it reads of the target's rows; nothing = it reads no features.
     fn taps(&self) -> &[Tap];
     /// Layers with keys and values.
     fn num_layers(&self) -> usize;
@@ -52,7 +53,7 @@ pub(crate) struct Run<'a, E: Dtype> {
     pub(crate) rows: Range<usize>,
     /// Of these rows alone.
     pub(crate) tokens: &'a [i32],
-    /// Likewise; all are states, or none is.
+    /// Likewise; all are states, or none is. Empty where no features are read.
     pub(crate) origins: &'a [Origin],
     pub(crate) attention: &'a AttentionPass<'a, E>,
     pub(crate) buffers: Buffers<'a, E>,
@@ -66,6 +67,8 @@ pub(crate) struct Run<'a, E: Dtype> {
     pub(crate) features: SharedSlice<'a, E>,
     pub(crate) store: &'a [E],
     pub(crate) target: Target<'a, E>,
+    /// By which it names tokens: its own or the target's.
+    pub(crate) head: &'a Linear<E>,
     pub(crate) split: &'a Split,
     pub(crate) epsilon: f32,
 }

@@ -63,7 +63,7 @@ impl<E: Dtype> Buffers<E> {
 
 impl<E: Dtype> Drafting<E> {
     /// Puts a drafter beside `decoder`, which must be whole. `attention` describes the drafter's layers for
-    /// the pages and positions of the decoder; the first position with a key becomes 1.
+    /// the pages and positions of the decoder; the first position with a key becomes 1 where features are read.
     ///
     /// # Errors
     /// [`CpuError::Size`] or [`CpuError::Length`] for parts that do not fit, [`CpuError::Memory`].
@@ -106,12 +106,12 @@ impl<E: Dtype> Drafting<E> {
             });
         }
         for layer in &mut attention.layers {
-            layer.first_key = 1;
+            layer.first_key = usize::from(!drafter.taps().is_empty());
         }
         attention.num_pages = num_pages + sizes.max_rows.div_ceil(PAGE_SIZE);
         let (widths, target) = (drafter.widths(), decoder.target());
         vocabulary.check(widths.hidden, target)?;
-        let features = decoder.features(drafter.taps().to_vec())?;
+        let features = decoder.features_or_none(drafter.taps().to_vec())?;
         let num_tokens = target.head.out_features();
         Ok(Self {
             names: vocabulary.names(num_tokens),
@@ -136,7 +136,7 @@ impl<E: Dtype> Drafting<E> {
     }
 
     /// As [`Decoder::forward`]; also moves features and writes the drafter's entry of every row whose token
-    /// and feature before it are known. `arrays` are those that the step's batch was made of. Changes no bit
+    /// and, if it reads features, feature before it are known. `arrays` are those that the step's batch was made of. Changes no bit
     /// of the result.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl<E: Dtype> Drafting<E> {
             request_row_count: arrays.request_row_count,
             request_kind: arrays.request_kind,
         };
-        let upkeep = Upkeep::new(step, links, upkeep, self.store.num_rows())?;
+        let upkeep = Upkeep::new(step, links, upkeep, self.store_rows())?;
         self.store.carry_out(&moves, self.features.values());
         self.attention.move_slots(step.batch);
         self.drafted.clear();
@@ -173,6 +173,7 @@ impl<E: Dtype> Drafting<E> {
             gathered: SharedSlice::new(&mut self.buffers.gathered),
             states: SharedSlice::new(&mut self.buffers.states),
             store: self.store.values(),
+            own_head: self.vocabulary.own_head(),
             split: &self.split,
             epsilon: self.epsilon,
         };
@@ -200,7 +201,7 @@ impl<E: Dtype> Drafting<E> {
             num_pages,
             max_context,
             vocabulary: decoder.vocabulary(),
-            store_rows: self.store.num_rows(),
+            store_rows: self.store_rows(),
             max_rows: self.sizes.max_rows,
             scratch: num_pages * PAGE_SIZE,
         };
@@ -239,13 +240,14 @@ impl<E: Dtype> Drafting<E> {
         let mut nothing: [E; 0] = [];
         let features = SharedSlice::new(&mut nothing);
         let (drafter, store) = (self.drafter.as_ref(), self.store.values());
+        let head = self.vocabulary.own_head().unwrap_or(target.head);
         team.run(&|member| {
             for first in (0..rows).step_by(LEVEL_ROWS) {
                 let part = first..rows.min(first + LEVEL_ROWS);
                 let run = Run {
                     goal: Goal::States(level.first + first),
                     tokens: &arrays.row_token[part.clone()],
-                    origins: &level.origins[part.clone()],
+                    origins: level.origins.get(part.clone()).unwrap_or_default(),
                     rows: part.clone(),
                     attention: &attention,
                     buffers,
@@ -255,6 +257,7 @@ impl<E: Dtype> Drafting<E> {
                     features,
                     store,
                     target,
+                    head,
                     split: &self.split,
                     epsilon: self.epsilon,
                 };
@@ -285,6 +288,11 @@ impl<E: Dtype> Drafting<E> {
         if self.buffers.ranked.len() < ranked {
             self.buffers.ranked.resize(ranked, E::default());
         }
+    }
+
+    /// Rows of the store; `None` where no features are read.
+    fn store_rows(&self) -> Option<usize> {
+        (self.features.width() > 0).then(|| self.store.num_rows())
     }
 
     /// The features of the last forward's rows.

@@ -3,6 +3,7 @@
 use crate::draft::drafter::Drafter;
 use crate::draft::eagle3::{Eagle3, Eagle3Parts};
 use crate::draft::fused::{Fused, FusedParts};
+use crate::draft::model::{Model, ModelParts};
 use crate::error::CpuError;
 use crate::simd::Dtype;
 
@@ -12,6 +13,8 @@ pub enum DrafterParts<E: Dtype> {
     Eagle3(Eagle3Parts<E>),
     /// Layers behind one product of token vectors and states, as EAGLE-2 and multi-token prediction have them.
     Fused(FusedParts<E>),
+    /// A whole decoder.
+    Model(ModelParts<E>),
 }
 
 impl<E: Dtype> DrafterParts<E> {
@@ -25,6 +28,7 @@ impl<E: Dtype> DrafterParts<E> {
         match self {
             Self::Eagle3(parts) => Ok(Box::new(Eagle3::new(parts, target_hidden, qkv, attended)?)),
             Self::Fused(parts) => Ok(Box::new(Fused::new(parts, target_hidden, qkv, attended)?)),
+            Self::Model(parts) => Ok(Box::new(Model::new(parts, qkv, attended)?)),
         }
     }
 }

@@ -17,7 +17,8 @@ pub(crate) struct Bounds {
     pub(crate) num_pages: usize,
     pub(crate) max_context: usize,
     pub(crate) vocabulary: usize,
-    pub(crate) store_rows: usize,
+    /// `None` where no features are read.
+    pub(crate) store_rows: Option<usize>,
     pub(crate) max_rows: usize,
     /// First scratch slot.
     pub(crate) scratch: usize,
@@ -28,6 +29,7 @@ pub(crate) struct Level {
     /// Number of its first row among all draft rows of the step.
     pub(crate) first: usize,
     pub(crate) batch: Batch,
+    /// Empty where no features are read.
     pub(crate) origins: Vec<Origin>,
     pub(crate) drafted: Vec<Drafted>,
     /// Of each row: its part of the tokens asked for.
@@ -60,7 +62,9 @@ impl Level {
         }
         indices("row_token", arrays.row_token, bounds.vocabulary)?;
         indices("scored_token", arrays.scored_token, bounds.vocabulary)?;
-        indices("request_feature", arrays.request_feature, bounds.store_rows)?;
+        if let Some(store_rows) = bounds.store_rows {
+            indices("request_feature", arrays.request_feature, store_rows)?;
+        }
         let sources = indices("kv_move_src", arrays.kv_move_src, bounds.scratch)?;
         let targets = indices("kv_move_dst", arrays.kv_move_dst, bounds.scratch)?;
         let mut level = Self {
@@ -173,10 +177,12 @@ impl Level {
             direct_end: kv_len as u32,
             path_start: path_start as u32,
         });
-        // `indices` found it in range.
-        let feature = arrays.request_feature[request] as usize;
-        let origin = parent.map_or(Origin::Store(feature), Origin::State);
-        self.origins.push(origin);
+        if bounds.store_rows.is_some() {
+            // `indices` found it in range.
+            let feature = arrays.request_feature[request] as usize;
+            let origin = parent.map_or(Origin::Store(feature), Origin::State);
+            self.origins.push(origin);
+        }
         self.drafted.push(Drafted { position, parent });
         self.scored.push(scored);
         Ok(())

@@ -1,8 +1,9 @@
-//! Drafters: small networks that read the features of a decoder's rows and guess the tokens behind them.
+//! Drafters: networks that guess the tokens behind a decoder's rows, most of them from the rows' features.
 //!
 //! A drafter has a few layers of keys and values of its own. They have the target's slots, so what moves,
 //! shares or frees a page needs nothing new. The entry at position p is made of the token at p and the
-//! feature of p - 1; so there is none at 0.
+//! feature of p - 1, so there is none at 0; that of a model that reads no features is made of the tokens up
+//! to p.
 
 mod arrays;
 mod drafter;
@@ -12,6 +13,7 @@ mod fused;
 mod kinds;
 mod level;
 mod low_rank;
+mod model;
 mod stages;
 mod store;
 mod upkeep;
@@ -23,4 +25,5 @@ pub use eagle3::Eagle3Parts;
 pub use fused::FusedParts;
 pub use kinds::DrafterParts;
 pub use low_rank::LowRank;
+pub use model::ModelParts;
 pub use vocabulary::{Cut, Vocabulary};

@@ -1,7 +1,8 @@
 //! The entries of committed and verified rows, written in the target's own forward.
 //!
 //! Every row of the forward has a true token and, before it, a true feature. So an entry that a guess left
-//! is overwritten by what the target says, and nothing has to be caught up later.
+//! is overwritten by what the target says, and nothing has to be caught up later. A drafter that reads no
+//! features needs the tokens alone.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,6 +13,7 @@ use crate::decoder::{Buffers, Follower, Split, Step, Target};
 use crate::draft::arrays::UpkeepArrays;
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
 use crate::error::CpuError;
+use crate::matmul::Linear;
 use crate::simd::Dtype;
 use crate::threads::Member;
 
@@ -19,7 +21,7 @@ use crate::threads::Member;
 pub(crate) struct Upkeep<'a> {
     /// Rows with an entry.
     pub(crate) batch: Cow<'a, Batch>,
-    /// Of each of these.
+    /// Of each of these; empty where no features are read.
     origins: Vec<Origin>,
     tokens: Vec<i32>,
     /// How many of them lie before each row of the forward, and in all.
@@ -27,7 +29,8 @@ pub(crate) struct Upkeep<'a> {
 }
 
 impl<'a> Upkeep<'a> {
-    /// What a checked batch needs; `row_parent` and `request_row_start` are those it was made of.
+    /// What a checked batch needs; `row_parent` and `request_row_start` are those it was made of, `store_rows`
+    /// those of the features, `None` where none are read.
     ///
     /// # Errors
     /// [`CpuError::Length`] or [`CpuError::Entry`] for features that do not exist.
@@ -35,7 +38,7 @@ impl<'a> Upkeep<'a> {
         step: &Step<'a>,
         links: Links<'_>,
         arrays: &UpkeepArrays<'_>,
-        store_rows: usize,
+        store_rows: Option<usize>,
     ) -> Result<Self, CpuError> {
         let requests = links.request_row_start.len();
         let given = arrays.request_feature.len();
@@ -58,33 +61,25 @@ impl<'a> Upkeep<'a> {
             // Both were checked when the batch was made.
             let start = links.request_row_start[request] as usize;
             let count = links.request_row_count[request] as usize;
-            let feature = match arrays.request_feature.get(request).copied().unwrap_or(-1) {
-                -1 => None,
-                row => match usize::try_from(row) {
-                    Ok(row) if row < store_rows => Some(Origin::Store(row)),
-                    _ => {
-                        return Err(CpuError::Entry {
-                            what: "request_feature",
-                            index: request,
-                            given: i64::from(row),
-                            expected: format!("-1 or 0..{store_rows}"),
-                        });
-                    }
-                },
+            let given = arrays.request_feature.get(request).copied().unwrap_or(-1);
+            let feature = match store_rows {
+                Some(store_rows) => feature_of(request, given, store_rows)?,
+                None => None,
             };
             for row in start..start + count {
                 upkeep.before.push(kept.len());
-                let origin = match links.parent(request, row - start) {
-                    None => feature,
-                    Some(parent) => Some(Origin::Forward(start + parent)),
-                };
-                // There is nothing before the first token.
-                let origin = origin.filter(|_| step.batch.rows[row].position > 0);
-                if let Some(origin) = origin {
-                    kept.push(row);
+                if store_rows.is_some() {
+                    let origin = match links.parent(request, row - start) {
+                        // There is no feature before the first token.
+                        _ if step.batch.rows[row].position == 0 => None,
+                        None => feature,
+                        Some(parent) => Some(Origin::Forward(start + parent)),
+                    };
+                    let Some(origin) = origin else { continue };
                     upkeep.origins.push(origin);
-                    upkeep.tokens.push(step.tokens[row]);
                 }
+                kept.push(row);
+                upkeep.tokens.push(step.tokens[row]);
             }
         }
         upkeep.before.push(kept.len());
@@ -97,6 +92,20 @@ impl<'a> Upkeep<'a> {
     /// The rows with an entry among `rows` of the forward.
     fn of(&self, rows: &Range<usize>) -> Range<usize> {
         self.before[rows.start]..self.before[rows.end]
+    }
+}
+
+/// Where the feature before a request's first row lies, if it is known.
+fn feature_of(request: usize, given: i32, store_rows: usize) -> Result<Option<Origin>, CpuError> {
+    match usize::try_from(given) {
+        Ok(row) if row < store_rows => Ok(Some(Origin::Store(row))),
+        Err(_) if given == -1 => Ok(None),
+        _ => Err(CpuError::Entry {
+            what: "request_feature",
+            index: request,
+            given: i64::from(given),
+            expected: format!("-1 or 0..{store_rows}"),
+        }),
     }
 }
 
@@ -130,6 +139,8 @@ pub(crate) struct Keeping<'a, E: Dtype> {
     pub(crate) gathered: SharedSlice<'a, E>,
     pub(crate) states: SharedSlice<'a, f32>,
     pub(crate) store: &'a [E],
+    /// The drafter's own head, if it has one.
+    pub(crate) own_head: Option<&'a Linear<E>>,
     pub(crate) split: &'a Split,
     pub(crate) epsilon: f32,
 }
@@ -149,7 +160,7 @@ impl<E: Dtype> Follower<E> for Keeping<'_, E> {
         let run = Run {
             goal: Goal::Entries,
             tokens: &self.upkeep.tokens[rows.clone()],
-            origins: &self.upkeep.origins[rows.clone()],
+            origins: self.upkeep.origins.get(rows.clone()).unwrap_or_default(),
             rows,
             attention: &self.attention,
             buffers: self.buffers,
@@ -159,6 +170,7 @@ impl<E: Dtype> Follower<E> for Keeping<'_, E> {
             features,
             store: self.store,
             target,
+            head: self.own_head.unwrap_or(target.head),
             split: self.split,
             epsilon: self.epsilon,
         };

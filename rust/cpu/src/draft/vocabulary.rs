@@ -92,6 +92,14 @@ impl<E: Dtype> Vocabulary<E> {
         }
     }
 
+    /// The product by which it names tokens, where that is not the target's.
+    pub(crate) fn own_head(&self) -> Option<&Linear<E>> {
+        match self {
+            Self::Cut(cut) => Some(&cut.head),
+            Self::Whole | Self::LowRank(_) => None,
+        }
+    }
+
     /// Width of what lies between state and logits.
     pub(crate) fn rank(&self) -> usize {
         match self {

@@ -64,7 +64,9 @@ impl<E: Dtype> Whole<E> {
     /// Of the last forward: values and width.
     fn features(&self) -> PyResult<(&[E], usize)> {
         let features = self.drafting.as_ref().map(Drafting::features);
+        // A drafter may read none, and what is tapped beside it is not kept.
         let features = features.or(self.features.as_ref());
+        let features = features.filter(|features| features.width() > 0);
         let features = features.ok_or_else(|| PyValueError::new_err("nothing is tapped"))?;
         Ok((features.values(), features.width()))
     }

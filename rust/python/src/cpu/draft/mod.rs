@@ -3,6 +3,7 @@
 mod eagle3;
 mod fused;
 mod level;
+mod model;
 mod tensors;
 mod vocabulary;
 

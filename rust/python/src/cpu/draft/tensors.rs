@@ -9,6 +9,7 @@ use spectrie_cpu::{
 
 use super::eagle3::Eagle3Tensors;
 use super::fused::FusedTensors;
+use super::model::ModelTensors;
 use super::vocabulary::VocabularyTensors;
 use crate::cpu::weights::Packing;
 use crate::errors::cpu_error;
@@ -18,6 +19,8 @@ use crate::errors::cpu_error;
 enum KindTensors<'py> {
     Eagle3(Eagle3Tensors<'py>),
     Fused(FusedTensors<'py>),
+    // The last: all of its names are names of the others too.
+    Model(ModelTensors<'py>),
 }
 
 /// A drafter: its layers, and the head that names tokens.
@@ -28,6 +31,16 @@ pub(crate) struct DrafterTensors<'py> {
     vocabulary: Option<VocabularyTensors<'py>>,
 }
 
+/// Attention of one of a drafter's layers.
+#[derive(FromPyObject)]
+struct AttentionLayerTensors {
+    rotary: bool,
+    /// Keys that a row attends to; `None` = all.
+    window: Option<usize>,
+    query_norm: Option<Vec<f32>>,
+    key_norm: Option<Vec<f32>>,
+}
+
 /// Attention of a drafter's layers.
 #[derive(FromPyObject)]
 pub(crate) struct AttentionTensors<'py> {
@@ -35,18 +48,19 @@ pub(crate) struct AttentionTensors<'py> {
     kv_heads: usize,
     head_dim: usize,
     norm_epsilon: f32,
-    /// Keys that a row of each layer attends to; `None` = all.
-    windows: Vec<Option<usize>>,
+    layers: Vec<AttentionLayerTensors>,
     cosines: PyReadonlyArray2<'py, f32>,
     sines: PyReadonlyArray2<'py, f32>,
 }
 
 impl AttentionTensors<'_> {
     pub(crate) fn config(&self, num_pages: usize, max_context: usize) -> PyResult<AttentionConfig> {
-        let layers = self.windows.iter().map(|&window| LayerConfig {
-            rotary: true,
-            window,
-            ..LayerConfig::default()
+        let layers = self.layers.iter().map(|layer| LayerConfig {
+            rotary: layer.rotary,
+            window: layer.window,
+            first_key: 0,
+            query_norm: layer.query_norm.clone(),
+            key_norm: layer.key_norm.clone(),
         });
         Ok(AttentionConfig {
             heads: self.heads,
@@ -77,6 +91,7 @@ impl DrafterTensors<'_> {
         let parts = match &self.weights {
             KindTensors::Eagle3(tensors) => DrafterParts::Eagle3(tensors.parts(&packing)?),
             KindTensors::Fused(tensors) => DrafterParts::Fused(tensors.parts(&packing)?),
+            KindTensors::Model(tensors) => DrafterParts::Model(tensors.parts(&packing)?),
         };
         let vocabulary = match &self.vocabulary {
             None => Vocabulary::Whole,
