@@ -1317,8 +1317,8 @@ class CpuDecoder:
         Args:
             drafter: `spectrie.model.drafters.Drafter`.
             attention: Its `heads`, `kv_heads`, `head_dim`, `norm_epsilon`, `layers` (of each `rotary`,
-                `window`, `query_norm` and `key_norm`), and `cosines` and `sines`, float32
-                [max_context, rotated / 2].
+                `window`, `looks_ahead`, `query_norm` and `key_norm`), and `cosines` and `sines`, float32
+                [max_context and what rows take behind it, rotated / 2].
             max_rows: Draft rows of a step at most, all levels together.
             seats: Rows of the feature store for running requests, behind those of the pages.
 

@@ -32,8 +32,8 @@ pub use decoder::{
     TOP_K, Tap, TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
 };
 pub use draft::{
-    Answers, Cut, DraftArrays, DraftSizes, DrafterParts, Drafting, Eagle3Parts, FeatureMoves,
-    FusedParts, LowRank, ModelParts, UpkeepArrays, Vocabulary,
+    Answers, Cut, DflashParts, DraftArrays, DraftSizes, DrafterParts, Drafting, Eagle3Parts,
+    FeatureMoves, FusedParts, LowRank, Mask, ModelParts, UpkeepArrays, Vocabulary,
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};

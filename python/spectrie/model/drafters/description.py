@@ -75,6 +75,7 @@ class AttentionLayer:
     Attributes:
         rotary: Whether queries and keys are rotated.
         window: Keys a row sees; None for all.
+        looks_ahead: Whether rows of a block see the rows behind them too.
         query_norm: Weights of the norm of each query head; None for none.
         key_norm: Likewise of keys.
     """
@@ -83,11 +84,16 @@ class AttentionLayer:
     window: int | None = None
     query_norm: list[float] | None = None
     key_norm: list[float] | None = None
+    looks_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Attention of a drafter's layers, of which all have the same heads and angles."""
+    """Attention of a drafter's layers, of which all have the same heads and angles.
+
+    Attributes:
+        positions_ahead: Positions that its rows take behind the target's.
+    """
 
     heads: int
     kv_heads: int
@@ -95,6 +101,7 @@ class Geometry:
     norm_epsilon: float
     layers: list[AttentionLayer]
     rope: RopeConfig
+    positions_ahead: int = 0
 
     @property
     def numbers_per_token(self) -> int:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from spectrie.errors import ModelError
-from spectrie.model.drafters import eagle2, eagle3, model, mtp
+from spectrie.model.drafters import dflash, eagle2, eagle3, model, mtp
 from spectrie.model.drafters.description import Drafter, DrafterKind, Target
 from spectrie.model.drafters.origin import read_origin
 from spectrie.model.files.weights import Weights
 
 __all__ = ["read_drafter"]
 
-_KINDS: tuple[DrafterKind, ...] = (eagle3, eagle2, mtp)
+_KINDS: tuple[DrafterKind, ...] = (eagle3, eagle2, dflash, mtp)
 
 
 def read_drafter(folder: Path, target: Target) -> Drafter:

@@ -145,7 +145,7 @@ class Drafting:
             ValueError: The core does not support a size, or there is no memory.
         """
         geometry = drafter.geometry
-        cosines, sines = geometry.rope.tables(info.max_context)
+        cosines, sines = geometry.rope.tables(info.max_context + geometry.positions_ahead)
         attention = _Attention(
             heads=geometry.heads,
             kv_heads=geometry.kv_heads,

@@ -224,6 +224,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
         let config = self.config;
         let (head_dim, group) = (config.head_dim, config.heads / config.kv_heads);
         let window = config.layers[layer].window.unwrap_or(usize::MAX);
+        let looks_ahead = config.layers[layer].looks_ahead;
         let rows = &self.batch.rows[rows];
         // SAFETY: this layer's keys, values and queries were written before the barrier.
         let ((keys, values), queries) = unsafe { (self.caches[layer].read(), self.queries.all()) };
@@ -241,7 +242,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
                 values,
                 pages: &self.batch.page_ids[row.page_start as usize..],
                 path: &self.batch.path_slots[row.path_start as usize..],
-                position: row.position as usize,
+                position: if looks_ahead { row.last } else { row.position } as usize,
                 direct_end: row.direct_end as usize,
                 window,
                 first_key: config.layers[layer].first_key,

@@ -41,6 +41,8 @@ pub struct BatchArrays<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchRow {
     pub(crate) position: u32,
+    /// Last position that it sees where layers look ahead; else that is its own.
+    pub(crate) last: u32,
     pub(crate) slot: u32,
     pub(crate) page_start: u32,
     pub(crate) direct_end: u32,
@@ -272,6 +274,7 @@ impl Batch {
         }
         self.rows.push(BatchRow {
             position: position as u32,
+            last: position as u32,
             slot,
             page_start: page_start as u32,
             direct_end: if tree { kv_len } else { position + 1 } as u32,

@@ -12,6 +12,8 @@ pub struct LayerConfig {
     pub rotary: bool,
     /// Sliding window: keys that a row attends to, its own included; `None` = all.
     pub window: Option<usize>,
+    /// Whether rows of a block see the rows behind them too.
+    pub looks_ahead: bool,
     /// First position that has a key; 0 but for draft layers, where nothing comes before the first token.
     pub first_key: usize,
     /// Weights of the norm over each query head, `head_dim` long.

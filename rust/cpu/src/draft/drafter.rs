@@ -21,6 +21,14 @@ pub(crate) trait Drafter<E: Dtype>: Send + Sync {
     fn input_width(&self) -> usize;
     /// Bytes of the weights.
     fn bytes(&self) -> usize;
+    /// Rows that it computes of each row of a first level: the row itself, or the context's last and a block.
+    fn rows_of_first(&self) -> usize {
+        1
+    }
+    /// States that it leaves of each: of the row itself, or of one for each level.
+    fn states_of_first(&self) -> usize {
+        1
+    }
     /// Computes rows, called by all members: writes their entries and, unless only entries are wanted, their
     /// states and, to `normed` of the buffers, what the head takes. Ends with a barrier.
     fn run(&self, member: &Member<'_>, run: &Run<'_, E>);
@@ -42,16 +50,17 @@ pub(crate) enum Origin {
 pub(crate) enum Goal {
     /// The keys and values of committed tokens.
     Entries,
-    /// States, from this number on among the draft rows of the step.
+    /// States, from this number on among the draft rows of the step; of a first level
+    /// `Drafter::states_of_first` times as many.
     States(usize),
 }
 
 /// Some rows of a drafter: of a block of the target's forward, or of a level.
 pub(crate) struct Run<'a, E: Dtype> {
     pub(crate) goal: Goal,
-    /// Rows of the batch that the attention knows.
+    /// Rows of the batch that the attention knows: `Drafter::rows_of_first` for each of a first level.
     pub(crate) rows: Range<usize>,
-    /// Of these rows alone.
+    /// Of the rows that are asked.
     pub(crate) tokens: &'a [i32],
     /// Likewise; all are states, or none is. Empty where no features are read.
     pub(crate) origins: &'a [Origin],
@@ -61,7 +70,7 @@ pub(crate) struct Run<'a, E: Dtype> {
     pub(crate) inputs: SharedSlice<'a, E>,
     /// `[rows, width of a feature]`.
     pub(crate) gathered: SharedSlice<'a, E>,
-    /// `[draft rows, hidden]`.
+    /// `[draft rows * Drafter::states_of_first, hidden]`.
     pub(crate) states: SharedSlice<'a, f32>,
     /// Of the forward under way.
     pub(crate) features: SharedSlice<'a, E>,

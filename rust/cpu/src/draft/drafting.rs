@@ -88,13 +88,6 @@ impl<E: Dtype> Drafting<E> {
             return refuse("max_draft_rows", 0, "1 or more");
         }
         let (num_pages, max_context) = decoder.room();
-        if attention.max_context < max_context {
-            return refuse(
-                "positions of the drafter",
-                attention.max_context,
-                "at least the decoder's",
-            );
-        }
         let (qkv, attended) = (attention.qkv_width(), attention.out_width());
         let drafter = parts.build(decoder.hidden(), qkv, attended)?;
         let (given, expected) = (attention.layers.len(), drafter.num_layers());
@@ -105,10 +98,18 @@ impl<E: Dtype> Drafting<E> {
                 expected,
             });
         }
+        let rows_of_first = drafter.rows_of_first();
+        if attention.max_context < max_context + rows_of_first - 1 {
+            return refuse(
+                "positions of the drafter",
+                attention.max_context,
+                "at least the decoder's, and a block's more",
+            );
+        }
         for layer in &mut attention.layers {
             layer.first_key = usize::from(!drafter.taps().is_empty());
         }
-        attention.num_pages = num_pages + sizes.max_rows.div_ceil(PAGE_SIZE);
+        attention.num_pages = num_pages + (sizes.max_rows * rows_of_first).div_ceil(PAGE_SIZE);
         let (widths, target) = (drafter.widths(), decoder.target());
         vocabulary.check(widths.hidden, target)?;
         let features = decoder.features_or_none(drafter.taps().to_vec())?;
@@ -204,6 +205,8 @@ impl<E: Dtype> Drafting<E> {
             store_rows: self.store_rows(),
             max_rows: self.sizes.max_rows,
             scratch: num_pages * PAGE_SIZE,
+            rows_of_first: self.drafter.rows_of_first(),
+            states_of_first: self.drafter.states_of_first(),
         };
         let level = Level::new(arrays, &self.drafted, &bounds)?;
         let moves = self.store.check(arrays.moves, self.features.num_rows())?;
@@ -217,7 +220,14 @@ impl<E: Dtype> Drafting<E> {
             probabilities: vec![0.0; rows * TOP_K],
             scored: vec![f32::NEG_INFINITY; arrays.scored_token.len()],
         };
-        let together = rows.min(LEVEL_ROWS);
+        // A block is computed together.
+        let stride = if arrays.level == 1 {
+            self.drafter.rows_of_first()
+        } else {
+            1
+        };
+        let most = (LEVEL_ROWS / stride).max(1);
+        let together = rows.min(most) * stride;
         let widths = self.drafter.widths();
         self.make_room(together, level.first + rows, self.vocabulary.width(target));
         let attention = self.attention.pass(&level.batch, together);
@@ -242,13 +252,13 @@ impl<E: Dtype> Drafting<E> {
         let (drafter, store) = (self.drafter.as_ref(), self.store.values());
         let head = self.vocabulary.own_head().unwrap_or(target.head);
         team.run(&|member| {
-            for first in (0..rows).step_by(LEVEL_ROWS) {
-                let part = first..rows.min(first + LEVEL_ROWS);
+            for first in (0..rows).step_by(most) {
+                let part = first..rows.min(first + most);
                 let run = Run {
                     goal: Goal::States(level.first + first),
                     tokens: &arrays.row_token[part.clone()],
                     origins: level.origins.get(part.clone()).unwrap_or_default(),
-                    rows: part.clone(),
+                    rows: part.start * stride..part.end * stride,
                     attention: &attention,
                     buffers,
                     inputs,
@@ -282,7 +292,7 @@ impl<E: Dtype> Drafting<E> {
             }
         };
         grow(&mut self.buffers.logits, together * logits);
-        let states = drafted * self.drafter.widths().hidden;
+        let states = drafted * self.drafter.states_of_first() * self.drafter.widths().hidden;
         grow(&mut self.buffers.states, states);
         let ranked = together * self.vocabulary.rank();
         if self.buffers.ranked.len() < ranked {

@@ -1,5 +1,6 @@
 //! All kinds of drafters.
 
+use crate::draft::dflash::{Dflash, DflashParts};
 use crate::draft::drafter::Drafter;
 use crate::draft::eagle3::{Eagle3, Eagle3Parts};
 use crate::draft::fused::{Fused, FusedParts};
@@ -13,6 +14,8 @@ pub enum DrafterParts<E: Dtype> {
     Eagle3(Eagle3Parts<E>),
     /// Layers behind one product of token vectors and states, as EAGLE-2 and multi-token prediction have them.
     Fused(FusedParts<E>),
+    /// Layers that fill in a block at once, as DFLASH has them.
+    Dflash(DflashParts<E>),
     /// A whole decoder.
     Model(ModelParts<E>),
 }
@@ -28,6 +31,7 @@ impl<E: Dtype> DrafterParts<E> {
         match self {
             Self::Eagle3(parts) => Ok(Box::new(Eagle3::new(parts, target_hidden, qkv, attended)?)),
             Self::Fused(parts) => Ok(Box::new(Fused::new(parts, target_hidden, qkv, attended)?)),
+            Self::Dflash(parts) => Ok(Box::new(Dflash::new(parts, target_hidden, qkv, attended)?)),
             Self::Model(parts) => Ok(Box::new(Model::new(parts, qkv, attended)?)),
         }
     }

@@ -22,6 +22,10 @@ pub(crate) struct Bounds {
     pub(crate) max_rows: usize,
     /// First scratch slot.
     pub(crate) scratch: usize,
+    /// Rows that are computed of a row of a first level; see `Drafter::rows_of_first`.
+    pub(crate) rows_of_first: usize,
+    /// See `Drafter::states_of_first`.
+    pub(crate) states_of_first: usize,
 }
 
 /// A checked level.
@@ -150,8 +154,9 @@ impl Level {
             }
         };
         let path_start = self.batch.path_slots.len();
-        let mut next = parent;
+        let (mut next, mut root) = (parent, known + row);
         while let Some(ancestor) = next {
+            root = ancestor;
             let slot = bounds.scratch + ancestor;
             self.batch.path_slots.push(slot as u32);
             next = self.drafted[ancestor].parent;
@@ -170,22 +175,62 @@ impl Level {
             );
             return entry("row_position", row, given, expected);
         }
-        self.batch.rows.push(BatchRow {
+        let depth = position - kv_len;
+        if bounds.rows_of_first > 1 && depth >= bounds.states_of_first {
+            let expected = format!(
+                "below {}, within the block",
+                kv_len + bounds.states_of_first
+            );
+            return entry("row_position", row, given, expected);
+        }
+        let first = BatchRow {
             position: position as u32,
+            last: position as u32,
             slot,
             page_start: page_start as u32,
             direct_end: kv_len as u32,
             path_start: path_start as u32,
-        });
+        };
+        if is_first && bounds.rows_of_first > 1 {
+            self.push_block(first, row, bounds);
+        } else {
+            self.batch.rows.push(first);
+        }
         if bounds.store_rows.is_some() {
             // `indices` found it in range.
             let feature = arrays.request_feature[request] as usize;
-            let origin = parent.map_or(Origin::Store(feature), Origin::State);
+            let origin = match parent {
+                None => Origin::Store(feature),
+                Some(_) if bounds.rows_of_first > 1 => {
+                    Origin::State(root * bounds.states_of_first + depth)
+                }
+                Some(parent) => Origin::State(parent),
+            };
             self.origins.push(origin);
         }
         self.drafted.push(Drafted { position, parent });
         self.scored.push(scored);
         Ok(())
+    }
+
+    /// The rows that are computed of the `index`th row of a first level: the context's last at its position, then
+    /// a block, in slots of their own.
+    fn push_block(&mut self, first: BatchRow, index: usize, bounds: &Bounds) {
+        let count = bounds.rows_of_first;
+        let path_start = self.batch.path_slots.len();
+        let last = first.position + count as u32 - 1;
+        for ahead in 0..count {
+            let slot = (bounds.scratch + index * count + ahead) as u32;
+            self.batch.path_slots.push(slot);
+            self.batch.rows.push(BatchRow {
+                position: first.position + ahead as u32,
+                // The context sees no block.
+                last: if ahead == 0 { first.position } else { last },
+                slot,
+                path_start: path_start as u32,
+                ..first
+            });
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! to p.
 
 mod arrays;
+mod dflash;
 mod drafter;
 mod drafting;
 mod eagle3;
@@ -20,6 +21,7 @@ mod upkeep;
 mod vocabulary;
 
 pub use arrays::{Answers, DraftArrays, FeatureMoves, UpkeepArrays};
+pub use dflash::{DflashParts, Mask};
 pub use drafting::{DraftSizes, Drafting};
 pub use eagle3::Eagle3Parts;
 pub use fused::FusedParts;

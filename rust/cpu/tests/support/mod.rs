@@ -99,6 +99,7 @@ impl Shape {
             layers: vec![LayerConfig {
                 rotary: self.rotary,
                 window: self.window,
+                looks_ahead: false,
                 first_key: 0,
                 query_norm: norms.clone().map(|norms| norms.0),
                 key_norm: norms.map(|norms| norms.1),

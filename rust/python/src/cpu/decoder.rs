@@ -153,6 +153,7 @@ impl CpuDecoder {
             .map(|(rotary, window, query_norm, key_norm)| LayerConfig {
                 rotary,
                 window,
+                looks_ahead: false,
                 first_key: 0,
                 query_norm,
                 key_norm,
@@ -212,7 +213,7 @@ impl CpuDecoder {
             let message = "the decoder is one of several ranks, which have no drafter";
             return Err(PyValueError::new_err(message));
         }
-        let attention = attention.config(self.num_pages, self.max_context)?;
+        let attention = attention.config(self.num_pages)?;
         let sizes = DraftSizes { max_rows, seats };
         let mut inner = lock(&self.inner);
         let Engine { decoder, team } = &mut *inner;

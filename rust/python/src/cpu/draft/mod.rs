@@ -1,5 +1,6 @@
 //! Drafters as Python hands them over, and their levels.
 
+mod dflash;
 mod eagle3;
 mod fused;
 mod level;

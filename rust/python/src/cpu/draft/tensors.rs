@@ -1,12 +1,13 @@
 //! A drafter's weights, one variant for each kind, and the geometry of its attention.
 
-use numpy::PyReadonlyArray2;
+use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use spectrie_cpu::{
     AttentionConfig, Decoder, DraftSizes, DrafterParts, Drafting, Dtype, LayerConfig, Team,
     Vocabulary,
 };
 
+use super::dflash::DflashTensors;
 use super::eagle3::Eagle3Tensors;
 use super::fused::FusedTensors;
 use super::model::ModelTensors;
@@ -19,6 +20,7 @@ use crate::errors::cpu_error;
 enum KindTensors<'py> {
     Eagle3(Eagle3Tensors<'py>),
     Fused(FusedTensors<'py>),
+    Dflash(DflashTensors<'py>),
     // The last: all of its names are names of the others too.
     Model(ModelTensors<'py>),
 }
@@ -37,6 +39,7 @@ struct AttentionLayerTensors {
     rotary: bool,
     /// Keys that a row attends to; `None` = all.
     window: Option<usize>,
+    looks_ahead: bool,
     query_norm: Option<Vec<f32>>,
     key_norm: Option<Vec<f32>>,
 }
@@ -54,10 +57,11 @@ pub(crate) struct AttentionTensors<'py> {
 }
 
 impl AttentionTensors<'_> {
-    pub(crate) fn config(&self, num_pages: usize, max_context: usize) -> PyResult<AttentionConfig> {
+    pub(crate) fn config(&self, num_pages: usize) -> PyResult<AttentionConfig> {
         let layers = self.layers.iter().map(|layer| LayerConfig {
             rotary: layer.rotary,
             window: layer.window,
+            looks_ahead: layer.looks_ahead,
             first_key: 0,
             query_norm: layer.query_norm.clone(),
             key_norm: layer.key_norm.clone(),
@@ -67,7 +71,7 @@ impl AttentionTensors<'_> {
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
             num_pages,
-            max_context,
+            max_context: self.cosines.shape()[0],
             scale: (self.head_dim as f32).powf(-0.5),
             norm_epsilon: self.norm_epsilon,
             cosines: self.cosines.as_slice()?.to_vec(),
@@ -91,6 +95,7 @@ impl DrafterTensors<'_> {
         let parts = match &self.weights {
             KindTensors::Eagle3(tensors) => DrafterParts::Eagle3(tensors.parts(&packing)?),
             KindTensors::Fused(tensors) => DrafterParts::Fused(tensors.parts(&packing)?),
+            KindTensors::Dflash(tensors) => DrafterParts::Dflash(tensors.parts(&packing)?),
             KindTensors::Model(tensors) => DrafterParts::Model(tensors.parts(&packing)?),
         };
         let vocabulary = match &self.vocabulary {

@@ -1,0 +1,224 @@
+"""DFLASH heads by their published names: one forward fills in a block of masks behind the last token.
+
+The context of every layer is one product of outputs of the target's layers; a layer makes keys and values of it
+without a norm of its own. Layouts: z-lab's dflash, SGLang, vLLM; with or without `model.` before the names. Forms
+that compute something else are refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spectrie.errors import ModelError
+from spectrie.model.config.fields import DECODER_FIELDS, refuse_other_fields, refuse_quantised
+from spectrie.model.decoder.packing import Layer, Product, Vector
+from spectrie.model.drafters.description import AttentionLayer, Drafter, Geometry, Target
+from spectrie.model.drafters.head import HeadReader, read_layer
+from spectrie.model.files.weights import Weights
+
+__all__ = ["ARCHITECTURES", "DflashWeights", "read"]
+
+ARCHITECTURES = frozenset({"DFlashDraftModel"})
+
+_FIELDS = DECODER_FIELDS | frozenset(
+    "block_size dflash_config num_target_layers target_hidden_size".split()
+)
+_DFLASH_FIELDS = frozenset("block_size mask_token_id target_layer_ids".split())
+
+_BLOCKS = range(3, 64)
+"""Rows of a block: a tree has no more nodes, and one of two rows would guess a single token."""
+
+_MISSING = (
+    (r"(attention|mlp)_conv\.", "convolutions over the block (DFLASH 2)"),
+    (r"candidate_selector\.", "a selector of candidates (DFLASH 2)"),
+    (r"markov_head\.", "a Markov head (DSPARK)"),
+    (r"qkv_proj\.", "a fused qkv_proj (Laguna)"),
+    (r"g_proj\.", "a gate of attention, g_proj (Laguna)"),
+    (r"aux_hidden_norms\.", "norms of the parts of a feature, aux_hidden_norms (Laguna)"),
+)
+"""Patterns of tensors, and what has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DflashWeights:
+    """What the core packs.
+
+    Attributes:
+        tapped_layers: Layers of the target whose outputs make a feature.
+        fc: Product from feature to context.
+        context_norm: Norm of the context.
+        layers: The layers.
+        output_norm: Norm before the target's head.
+        mask_token: The token that fills the block.
+        mask_vector: What stands in place of its vector; None for that vector.
+        block: Rows of a block, the last token's included.
+    """
+
+    tapped_layers: list[int]
+    fc: Product
+    context_norm: Vector
+    layers: list[Layer]
+    output_norm: Vector
+    mask_token: int
+    mask_vector: Vector | None
+    block: int
+
+
+def read(values: dict[str, Any], weights: Weights, target: Target, folder: Path) -> Drafter:
+    """Returns the head of a folder; see `DrafterKind.read`."""
+    where = str(folder / "config.json")
+    own = values.get("dflash_config") or {}
+    if not isinstance(own, dict):
+        raise ModelError(f"{where}: dflash_config is {own!r}, expected an object")
+    missing = [
+        kind for pattern, kind in _MISSING if any(re.search(pattern, n) for n in weights.names())
+    ]
+    if missing:
+        raise ModelError(
+            f"{folder} has {', '.join(missing)}, which drafters here do not compute; choose drafter 'off'"
+        )
+    refuse_quantised(values, where)
+    refuse_other_fields(values, where, _FIELDS)
+    refuse_other_fields(own, f"{where}: dflash_config", _DFLASH_FIELDS)
+    return _Reader(values, own, weights, target, folder).drafter()
+
+
+class _Reader(HeadReader):
+    def __init__(
+        self,
+        values: dict[str, Any],
+        own: dict[str, Any],
+        weights: Weights,
+        target: Target,
+        folder: Path,
+    ) -> None:
+        super().__init__(values, weights, target, folder)
+        self.own = own
+        config = target.config
+        for name, given, of_target in (
+            ("hidden_size", self.hidden, config.hidden_size),
+            (
+                "num_target_layers",
+                self.fields.count("num_target_layers", config.num_layers),
+                config.num_layers,
+            ),
+        ):
+            if given != of_target:
+                raise self.fields.refuse(name, f"{of_target}, the target's")
+
+    def drafter(self) -> Drafter:
+        hidden, tensors = self.hidden, self.tensors
+        block = self.block()
+        taps = self.tapped_layers()
+        in_features = len(taps) * hidden
+        mask = tensors.find("mask_embedding")
+        return Drafter(
+            kind="dflash",
+            weights=DflashWeights(
+                tapped_layers=taps,
+                fc=tensors.product([(["fc"], hidden)], in_features, bias=False),
+                context_norm=tensors.vector(["hidden_norm.weight"], hidden),
+                layers=[self.layer(index) for index in range(self.num_layers)],
+                output_norm=tensors.vector(["norm.weight"], hidden),
+                mask_token=self.mask_token(is_needed=mask is None),
+                mask_vector=None if mask is None else tensors.vector(["mask_embedding"], hidden),
+                block=block,
+            ),
+            vocabulary=None,
+            geometry=self.attention(block),
+            taps=len(taps),
+            max_levels=block - 1,
+            alive=self.alive,
+        )
+
+    def layer(self, index: int) -> Layer:
+        prefix = f"layers.{index}."
+        norm = self.tensors.vector([f"{prefix}input_layernorm.weight"], self.hidden)
+        return read_layer(
+            self.tensors, [prefix], self.sizes, inputs=self.hidden, attention_norm=norm
+        )
+
+    def attention(self, block: int) -> Geometry:
+        """Returns the geometry: a block sees all of itself, or in windows what comes before."""
+
+        def norm(index: int, name: str) -> list[float]:
+            names = [f"layers.{index}.self_attn.{name}_norm.weight"]
+            return list(self.tensors.vector(names, self.sizes.head_dim).tolist())
+
+        geometry = self.geometry()
+        layers = [
+            AttentionLayer(
+                window=window,
+                looks_ahead=window is None,
+                query_norm=norm(index, "q"),
+                key_norm=norm(index, "k"),
+            )
+            for index, window in enumerate(self._windows())
+        ]
+        return Geometry(
+            heads=geometry.heads,
+            kv_heads=geometry.kv_heads,
+            head_dim=geometry.head_dim,
+            norm_epsilon=geometry.norm_epsilon,
+            layers=layers,
+            rope=geometry.rope,
+            positions_ahead=block,
+        )
+
+    def _windows(self) -> list[int | None]:
+        """Returns the windows by `layer_types`, which must say where they are."""
+        if self.values.get("layer_types") is None:
+            if self.fields.switch("use_sliding_window"):
+                raise self.fields.refuse("use_sliding_window", "layer_types beside it")
+            return [None] * self.num_layers
+        windows = super()._windows()
+        names_windows = "sliding_attention" in self.values["layer_types"]
+        if names_windows and self.values.get("sliding_window") is None:
+            raise ModelError(
+                f"{self.where}: sliding_window is missing, expected a number, as layer_types names windows"
+            )
+        return windows
+
+    def block(self) -> int:
+        """Returns the rows of a block; newer files have them in `dflash_config`."""
+        given = {self.values.get("block_size"), self.own.get("block_size")} - {None}
+        size = given.pop() if len(given) == 1 else None
+        if type(size) is not int or size not in _BLOCKS:
+            raise ModelError(
+                f"{self.where}: block_size is {self.values.get('block_size')!r}, in dflash_config "
+                f"{self.own.get('block_size')!r}; expected one number from {_BLOCKS[0]} to {_BLOCKS[-1]}"
+            )
+        return size
+
+    def mask_token(self, *, is_needed: bool) -> int:
+        """Returns the token that fills blocks; 0 where there is a vector instead."""
+        token, size = self.own.get("mask_token_id"), self.target.config.vocabulary_size
+        if token is None and not is_needed:
+            return 0
+        if type(token) is not int or not 0 <= token < size:
+            raise ModelError(
+                f"{self.where}: mask_token_id is {token!r}, expected 0 to {size - 1} in dflash_config, or a "
+                "tensor mask_embedding"
+            )
+        return token
+
+    def tapped_layers(self) -> list[int]:
+        """Returns the layers whose outputs make the feature, 0 = the first."""
+        num_layers, ids = self.target.config.num_layers, self.own.get("target_layer_ids")
+        if ids is None:
+            ids = _default_layers(num_layers, self.num_layers)
+        is_list = isinstance(ids, list) and ids and all(type(one) is int for one in ids)
+        if not is_list or not all(0 <= one < num_layers for one in ids):
+            raise ModelError(
+                f"{self.where}: target_layer_ids is {ids!r}, expected layers from 0 to {num_layers - 1}"
+            )
+        return list(ids)
+
+
+def _default_layers(num_layers: int, own_layers: int) -> list[int]:
+    if own_layers == 1:
+        return [num_layers // 2]
+    return [round(1 + index * (num_layers - 4) / (own_layers - 1)) for index in range(own_layers)]

@@ -1,0 +1,38 @@
+//! The weights of a DFLASH drafter.
+
+use pyo3::prelude::*;
+use spectrie_cpu::{DflashParts, Dtype, Mask, Tap};
+
+use crate::cpu::tensors::{LayerTensors, Norm, Product, vector};
+use crate::cpu::weights::Packing;
+
+/// As `spectrie.model.drafters.dflash` describes them.
+#[derive(FromPyObject)]
+pub(super) struct DflashTensors<'py> {
+    tapped_layers: Vec<usize>,
+    fc: Product<'py>,
+    context_norm: Norm<'py>,
+    layers: Vec<LayerTensors<'py>>,
+    output_norm: Norm<'py>,
+    mask_token: usize,
+    /// In place of that token's.
+    mask_vector: Option<Norm<'py>>,
+    block: usize,
+}
+
+impl DflashTensors<'_> {
+    pub(super) fn parts<E: Dtype>(&self, packing: &Packing<'_>) -> PyResult<DflashParts<E>> {
+        Ok(DflashParts {
+            taps: self.tapped_layers.iter().copied().map(Tap::Layer).collect(),
+            fc: packing.product(&self.fc)?,
+            context_norm: vector(&self.context_norm)?,
+            layers: packing.layers(&self.layers)?,
+            output_norm: vector(&self.output_norm)?,
+            mask: match &self.mask_vector {
+                Some(mask) => Mask::Vector(vector(mask)?),
+                None => Mask::Token(self.mask_token),
+            },
+            block: self.block,
+        })
+    }
+}
