@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from spectrie_kernels.sum_order import SumOrder
+from spectrie_kernels.tables.tile_table import TileTable, current_table
 
 __all__ = ["MAX_SPLIT_ROWS", "LinearTiles"]
 
@@ -48,11 +51,59 @@ class LinearTiles:
             )
 
     @classmethod
-    def of(cls, rows: int, order: SumOrder, element_bytes: int) -> LinearTiles:
-        """Returns untuned tiles for `rows` input rows of elements of `element_bytes` bytes.
+    def of(
+        cls,
+        rows: int,
+        order: SumOrder,
+        element_bytes: int,
+        *,
+        out_features: int | None = None,
+        table: TileTable | None = None,
+    ) -> LinearTiles:
+        """Returns tiles for `rows` input rows of elements of `element_bytes` bytes.
 
-        They follow from shapes alone: nothing asks the device.
+        Args:
+            rows: Rows of the input.
+            order: Of the weight.
+            element_bytes: Of the weight.
+            out_features: Its outputs, by which its tuned tiles are found; None takes untuned ones, which
+                follow from shapes alone.
+            table: Of tuned tiles; None takes that of the device.
         """
+        table = current_table() if table is None else table
+        tiles = cls._untuned(rows, order, element_bytes)
+        if out_features is not None:
+            tuned = table.linear(rows, out_features, order.in_features, element_bytes)
+            tiles = cls._fitting(tuned, order, out_features, element_bytes) or tiles
+        return tiles._of_width(table.one_width, element_bytes)
+
+    @classmethod
+    def _fitting(
+        cls,
+        tuned: dict[str, Any] | None,
+        order: SumOrder,
+        out_features: int,
+        element_bytes: int,
+    ) -> LinearTiles | None:
+        """Tuned tiles, if this weight can be cut so: it may be one rank's part of that which was tuned."""
+        if tuned is None:
+            return None
+        try:
+            tiles = cls(**tuned)
+            tiles.check(order, out_features, element_bytes)
+        except (TypeError, ValueError):
+            return None
+        # One segment has nothing to split.
+        return dataclasses.replace(tiles, split=tiles.split and order.segments > 1)
+
+    def _of_width(self, width: int | None, element_bytes: int) -> LinearTiles:
+        """The same tiles with the one width of half precision, where a device needs one."""
+        if width is None or element_bytes != 2:
+            return self
+        return dataclasses.replace(self, rows=width)
+
+    @classmethod
+    def _untuned(cls, rows: int, order: SumOrder, element_bytes: int) -> LinearTiles:
         few = rows <= MAX_SPLIT_ROWS
         split = few and order.segments > 1
         if element_bytes == 4:

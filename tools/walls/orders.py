@@ -66,6 +66,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "experts",
     ),
     "kernels/spectrie_kernels": (
+        "tables",
         "attention backend draw_rows step_arrays sum_order",
         "linear_tiles linear_weight partial_sums",
         "checks",

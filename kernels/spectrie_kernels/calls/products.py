@@ -51,7 +51,8 @@ def linear(
             float32 for a head or for a sum that a rank sends. None makes one of the dtype of `x`.
         workspace: float32, contiguous, at least `linear_workspace` elements, for use by one call at
             a time. None makes one where it is needed.
-        tiles: How the work is cut, for speed alone; None takes untuned ones for the shape.
+        tiles: How the work is cut, for speed alone; None takes those of the device's table, or
+            untuned ones for the shape.
 
     Returns:
         `out`.
@@ -61,7 +62,7 @@ def linear(
     """
     rows = x.shape[0]
     if tiles is None:
-        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+        tiles = _tiles_of(rows, weight)
     if out is None:
         out = x.new_empty((rows, weight.out_features))
     check_linear(x, weight, out)
@@ -78,7 +79,7 @@ def linear(
 def linear_workspace(rows: int, weight: LinearWeight, tiles: LinearTiles | None = None) -> int:
     """Returns how many float32 elements `linear` needs as workspace for `rows` rows, or 0."""
     if tiles is None:
-        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+        tiles = _tiles_of(rows, weight)
     return weight.order.segments * rows * weight.out_features if tiles.split else 0
 
 
@@ -125,9 +126,15 @@ def linear_sums_shape(
     return (weight.order.segments if tiles.split else 1, rows, weight.out_features)
 
 
+def _tiles_of(rows: int, weight: LinearWeight) -> LinearTiles:
+    return LinearTiles.of(
+        rows, weight.order, weight.values.element_size(), out_features=weight.out_features
+    )
+
+
 def _tiles_of_sums(rows: int, weight: LinearWeight, tiles: LinearTiles | None) -> LinearTiles:
     if tiles is None:
-        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+        tiles = _tiles_of(rows, weight)
         return dataclasses.replace(tiles, split=tiles.split and weight.order.pairwise)
     return tiles
 

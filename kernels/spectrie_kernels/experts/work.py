@@ -8,6 +8,7 @@ import torch
 
 from spectrie_kernels.linear_tiles import LinearTiles
 from spectrie_kernels.sum_order import SumOrder
+from spectrie_kernels.tables.tile_table import current_table
 
 __all__ = ["ITEM_WORDS", "ExpertWork"]
 
@@ -104,6 +105,9 @@ class ExpertWork:
 
 def _height(rows: int, num_experts: int, num_chosen: int, element_bytes: int) -> int:
     """Twice the rows that an expert has on average, so that most experts are read once."""
+    one_width = current_table().one_width
+    if one_width is not None and element_bytes == 2:
+        return one_width
     wanted = max(1, min(rows, 2 * rows * num_chosen // num_experts))
     highest = _HIGHEST if element_bytes == 2 else _HIGHEST_FLOAT32
     return max(_LOWEST, min(highest, 1 << (wanted - 1).bit_length()))

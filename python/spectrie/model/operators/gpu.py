@@ -34,7 +34,11 @@ class GpuOperators(ReferenceOperators):
             vocabulary=config.vocabulary_size,
         )
         """What steps are packed for."""
-        self._tiles = AttentionTiles.of(config.head_dim, settings.dtype.itemsize)
+        self._tiles = AttentionTiles.of(
+            config.head_dim,
+            settings.dtype.itemsize,
+            heads=(self.shape.group * settings.model_kv_heads, settings.model_kv_heads),
+        )
         self._input: StepInput | None = None
 
     @property

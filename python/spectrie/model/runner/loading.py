@@ -326,9 +326,9 @@ def _open_measurements() -> Measurements:
 def _gpu_tile_rows(config: ModelConfig, dtype: torch.dtype) -> int:
     """Nodes of a tile of attention on a GPU."""
     group = config.num_heads // config.num_kv_heads
-    return (
-        AttentionTiles.of(config.head_dim, dtype.itemsize).heights(group, MAX_TREE_ROWS)[0] // group
-    )
+    heads = (config.num_heads, config.num_kv_heads)
+    tiles = AttentionTiles.of(config.head_dim, dtype.itemsize, heads=heads)
+    return tiles.heights(group, MAX_TREE_ROWS)[0] // group
 
 
 def _with_arithmetic(options: LoadOptions, ranks: int) -> LoadOptions:

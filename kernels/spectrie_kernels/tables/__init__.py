@@ -1,0 +1,1 @@
+"""Tiles by device: `tile_table` reads the files beside it."""
