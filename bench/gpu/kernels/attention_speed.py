@@ -31,8 +31,9 @@ _BACKENDS = {
 # Of 8B, which has goals; then what differs in the group and size of heads.
 _FOREST = (
     *(Forest(1, 8192, nodes) for nodes in (1, 16, 4, 64)),
-    *(Forest(1, 32_768, nodes) for nodes in (1, 16, 64)),
+    *(Forest(1, 32_768, nodes) for nodes in (1, 16, 4, 64)),
     *(Forest(32, 4096, nodes) for nodes in (1, 4)),
+    *(Forest(1, 16_384, nodes) for nodes in (1, 16, 4, 64)),
     *(Forest(1, 4096, nodes) for nodes in (1, 4, 16, 64)),
     *(Forest(1, 1024, nodes) for nodes in (1, 4, 16, 64)),
     Forest(64, 1024, 1),

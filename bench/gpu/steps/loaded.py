@@ -70,6 +70,7 @@ class LoadedModel:
         self._arithmetic = "auto" if arithmetic == "exact" else arithmetic
         self._runner: Runner | None = None
         self.stages: list[tuple[str, float]] = []
+        self._left: list[int] = []
         self.load_seconds = 0.0
 
     @property
@@ -82,6 +83,7 @@ class LoadedModel:
 
             def note(line: str) -> None:
                 self.stages.append((line, round(clock.seconds() - started, 3)))
+                self._left.append(self._free_bytes())
 
             runner = load_runner(
                 folder,
@@ -101,6 +103,18 @@ class LoadedModel:
         """What loading took from the stage whose line begins so; None if there was none."""
         ends = self.stages[-1][1]
         return next((ends - at for line, at in self.stages if line.startswith(beginning)), None)
+
+    def bytes_of(self, beginning: str) -> int | None:
+        """What the device had less at the end of the stage whose line begins so than at its beginning;
+        None if there was none."""
+        places = [i for i, (line, _) in enumerate(self.stages) if line.startswith(beginning)]
+        return self._left[places[0]] - self._left[places[0] + 1] if places else None
+
+    def _free_bytes(self) -> int:
+        if self._settings.dry:
+            return 0
+        torch.cuda.synchronize()
+        return int(torch.cuda.mem_get_info()[0])
 
     def close(self) -> None:
         """Gives its memory back."""

@@ -14,13 +14,16 @@ from bench.gpu.check import Item, Settings, Wrong
 from bench.gpu.clock import clock_of
 from bench.gpu.goals import beside, share_of_copy, share_of_matrix
 from bench.gpu.models.shapes import MODELS
+from bench.gpu.steps.cold_start import cold_start
 from bench.gpu.steps.loaded import LoadedModel, measured_models, on_device
+from bench.gpu.steps.to_host import bytes_to_host
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.step_profile import decoding_plan, profile_step, serve_step
 
 __all__ = ["items"]
 
 _ROWS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_SENT_ROWS = (1, 8, 24, 64)
 _REQUESTS = (1, 4, 16, 64, 128, 256)
 _TREE_ROWS = 64
 _CONTEXT, _DRY_CONTEXT = 1024, 40
@@ -44,7 +47,8 @@ class _Times:
 
 
 def items(settings: Settings) -> Iterator[Item]:
-    """Six items a model and arithmetic; it is loaded by the first one that runs."""
+    """Six items a model and arithmetic, loaded by the first one that runs; then a start with nothing
+    compiled, of a model that is soon read."""
     with on_device(settings):
         for model in measured_models(settings):
             times = _Times()
@@ -60,6 +64,8 @@ def items(settings: Settings) -> Iterator[Item]:
                     kernels = partial(_kernels, settings, loaded, requests)
                     yield Item(f"{name}: kernels of {requests} requests", kernels)
                 loaded.close()
+    soon = measured_models(settings)[-1]
+    yield Item(f"{soon.name}: start with nothing compiled", partial(cold_start, settings, soon))
 
 
 def _start(settings: Settings, loaded: LoadedModel, arithmetic: str) -> dict[str, Any]:
@@ -68,8 +74,10 @@ def _start(settings: Settings, loaded: LoadedModel, arithmetic: str) -> dict[str
     runner.measure_costs()
     runner.measure_context_cost()
     costs_s = clock_of(settings.dry).seconds() - started
-    # What a user waits for once weights are read: the check of bits, graphs, and compiling.
-    checked = loaded.seconds_from("checking") or loaded.seconds_from("warming")
+    # What a user waits for once weights are read: graphs, compiling, and the check of bits.
+    started_s = loaded.seconds_from("computing") or loaded.seconds_from("warming")
+    parts = [loaded.bytes_of(stage) for stage in ("computing", "recording")]
+    graphs = None if None in parts else sum(filter(None, parts))
     values = {
         "exact": runner.exact,
         "why_fast": runner.why_fast,
@@ -81,7 +89,7 @@ def _start(settings: Settings, loaded: LoadedModel, arithmetic: str) -> dict[str
         "num_pages": runner.num_pages,
         "max_context": runner.max_context,
         "memory": _memory(settings),
-        "goals": [beside("start, seconds", checked)],
+        "goals": [beside("start, seconds", started_s), beside("graph memory, bytes", graphs)],
     }
     if runner.exact != (arithmetic == "exact"):
         raise Wrong(f"served with fast arithmetic, since {runner.why_fast}", values)
@@ -117,11 +125,16 @@ def _rows(
     values: dict[str, Any] = {"milliseconds": _rounded(took), "tokens_per_second": 1e3 / took[1]}
     share = share_of_copy(2 * model.weights, 1e3 * took[1], settings.device)
     values["share_of_copy"] = share
+    # As the engine asks for them: with likeliest tokens. Recorded heads may have more rows.
+    sent = {n: bytes_to_host(runner, runner._costs.plan(n)) for n in _SENT_ROWS if n in took}
+    values["bytes_to_host"] = {str(n): one for n, one in sent.items()}
+    a_row = max((one / n for n, one in sent.items() if one is not None), default=None)
     goals = [
         beside(f"rows {count} over 1", took[count] / took[1])
         for count in (8, 16, 32, 64)
         if count in took
     ]
+    goals.append(beside("bytes to the host a row", a_row))
     if model == MODELS[-1] and arithmetic == "exact":
         goals.append(beside("decode weight bytes, share of copy", share))
     if arithmetic == "fast":

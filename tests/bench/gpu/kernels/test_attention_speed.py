@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -41,3 +43,9 @@ def test_a_tree_that_sees_all_of_itself_is_a_fault(monkeypatch: pytest.MonkeyPat
     plain.run()  # one row has nothing to be mixed up with
     with pytest.raises(Wrong, match="differs from torch"):
         trees.run()
+
+
+def test_trees_of_every_size_are_measured_at_every_context() -> None:
+    measured = {(one.kv_len, one.rows) for one in attention_speed._FOREST if one.requests == 1}
+    wanted = itertools.product((1024, 4096, 8192, 16_384, 32_768), (1, 4, 16, 64))
+    assert measured >= set(wanted)

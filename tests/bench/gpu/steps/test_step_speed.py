@@ -47,6 +47,11 @@ def test_both_arithmetics_are_measured_side_by_side(tmp_path: Path) -> None:
     # A millisecond a step by the clock of a dry run.
     assert rows["share_of_copy"] == pytest.approx(2 * TINY.weights / 1e6, abs=1e-4)
     goals = {one["of"]: one["value"] for one in rows["goals"]}
+    assert goals["bytes to the host a row"] == 4 + 8 * 8
+    start = found["tiny exact: start"]
+    assert isinstance(start, dict)
+    assert {one["of"] for one in start["goals"]} == {"start, seconds", "graph memory, bytes"}
+    assert "tiny: start with nothing compiled" in found
     assert goals["exact over fast, to 64 rows"] == goals["exact over fast, more rows"] == 1.0
 
 
