@@ -5,12 +5,12 @@ In a process of its own, as Triton reads `TRITON_INTERPRET` when it is first imp
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 from unittest import mock
 
 from bench.gpu.simulated import simulated_gpu
-from kernels.tests.quick_interpreter import hasten
 from spectrie.errors import ConfigError
 from spectrie.model import load_runner
 from spectrie.model.launch import capacity
@@ -43,7 +43,7 @@ def main() -> None:
     """Loads the model, which checks its rows; prints what came of it."""
     from triton.runtime.interpreter import InterpreterBuilder
 
-    hasten()
+    importlib.import_module("kernels.tests.quick_interpreter").hasten()
     folder, order = sys.argv[1:]
     InterpreterBuilder.create_dot = {"ascending": ascending, "by_company": by_company}[order]
     # One row alone, and with others: each further size of recorded steps takes a while here.

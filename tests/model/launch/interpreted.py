@@ -6,6 +6,7 @@ launches by kernel, and operators of torch beside them.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections import Counter
@@ -15,7 +16,6 @@ from unittest import mock
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.gpu.simulated import simulated_gpu
-from kernels.tests.quick_interpreter import hasten
 from spectrie.model import load_runner
 from spectrie.model.launch import capacity
 from spectrie.model.plan import StepPlan
@@ -51,7 +51,7 @@ def main() -> None:
                 beside[name] += 1
             return func(*args, **(kwargs or {}))
 
-    hasten()
+    importlib.import_module("kernels.tests.quick_interpreter").hasten()
     # Those of the steps below: each further size takes a while here.
     capacity.BUCKETS = (1, 8)
     # Whether rows are exact is another test's question, and takes longer than the steps.
