@@ -695,7 +695,8 @@ class Engine:
         """
     def scratch_pages(self, count: int) -> list[int]:
         """Up to `count` pages of the cache that hold nothing: they may be overwritten until the next
-        plan. Kept prefixes are dropped where too few pages are free.
+        plan, by a forward that no plan asked for. Kept prefixes are dropped where too few pages are free,
+        and with a drafter what `feature_plan` would have kept.
 
         Raises:
             EngineError: The last plan was not committed.
@@ -759,6 +760,13 @@ class Engine:
         Raises:
             EngineError: A value is out of range, or a step was planned before.
         """
+    def set_drafter_upkeep(self, upkeep_ms: float) -> None:
+        """Prices what the drafter adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain
+        is then told over steps without it; no effect without a drafter.
+
+        Raises:
+            EngineError: It is below 0 or not finite.
+        """
     def draft_plan(self, now_s: float) -> DraftPlan | None:
         """What the drafter is asked next, before the plan; None when nothing is worth asking: then comes
         `plan`.
@@ -790,6 +798,17 @@ class Engine:
         Raises:
             EngineError: When no level waits for answers.
         """
+    def feature_plan(self) -> DraftPlan | None:
+        """What the drafter is to do before any forward that no plan asked for, which takes the features of
+        the last one away: a level without rows, for its copies alone. None when there are none.
+
+        Call `features_copied` then, and only then `scratch_pages`.
+
+        Raises:
+            EngineError: When the last level was not answered, or the last plan not committed.
+        """
+    def features_copied(self) -> None:
+        """Notes that what `feature_plan` gave was done."""
     def plan(self, now_s: float) -> Plan | None:
         """The next forward; None when nothing is left to compute: wait for a submit.
 

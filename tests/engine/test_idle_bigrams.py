@@ -22,6 +22,9 @@ class RecordingEngine:
     def __init__(self) -> None:
         self.known: list[int] = []
 
+    def feature_plan(self) -> None:
+        """There is no drafter."""
+
     def scratch_pages(self, count: int) -> list[int]:
         return list(range(count))
 

@@ -49,6 +49,7 @@ class IdleBigrams:
 
     def __init__(self, engine: _core.Engine, runner: Runner) -> None:
         self._engine = engine
+        self._runner = runner
         self._table = BigramTable(runner)
         self._slice_tokens = slice_tokens(*runner.measure_costs())
         self._num_published = 0
@@ -95,6 +96,7 @@ class IdleBigrams:
 
     def _compute(self) -> None:
         started, waited_before = time.monotonic(), waited_s()
+        self._keep_features()
         pages = self._engine.scratch_pages(self._table.max_pages)
         self._table.extend(self._slice_tokens, pages)
         ended = time.monotonic()
@@ -113,6 +115,19 @@ class IdleBigrams:
             # On a thread of its own: no request waits for the disk.
             self._saving = threading.Thread(target=self._save, name="spectrie-bigrams", daemon=True)
             self._saving.start()
+
+    def _keep_features(self) -> None:
+        """Has the drafter keep what it needs of the last step's forward, which the slice overwrites."""
+        due = self._engine.feature_plan()
+        if due is None:
+            return
+        try:
+            self._runner.draft(due)
+        except Exception:
+            # The engine does without those features. If the drafter is broken, its next level says so.
+            log.warning("the drafter kept no features of the last step", exc_info=True)
+        else:
+            self._engine.features_copied()
 
     def _publish(self) -> None:
         self._engine.set_bigrams(self._table.freeze())

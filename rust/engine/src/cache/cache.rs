@@ -239,8 +239,10 @@ impl Cache {
         self.pool.forget(namespace);
     }
 
-    /// Up to `count` pages that no request holds or needs the content of; they stay free.
+    /// Up to `count` pages that no request holds or needs the content of; they stay free. What writes to
+    /// them is another forward.
     pub(crate) fn scratch(&mut self, count: usize) -> Vec<u32> {
+        self.doubt_features();
         self.pool.scratch(count)
     }
 }

@@ -50,8 +50,8 @@ impl Cache {
         }
     }
 
-    /// Forgets the features of the last forward, and of what the runner may not have copied: no request
-    /// holds pages, or another forward comes in between.
+    /// Forgets the features of the last forward, and of what the runner may not have copied: it failed,
+    /// or another forward comes in between.
     pub(crate) fn doubt_features(&mut self) {
         if let Some(features) = &mut self.features {
             features.doubt();

@@ -30,6 +30,10 @@ impl Seat {
 }
 
 impl FeatureCopies {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.copies.is_empty()
+    }
+
     fn targets(&self) -> impl Iterator<Item = usize> {
         let all = self.moves.iter().chain(&self.copies);
         all.map(|&[_, to]| to as usize)

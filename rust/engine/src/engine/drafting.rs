@@ -17,6 +17,23 @@ impl Engine {
         self.shared.core()?.set_drafter(drafter)
     }
 
+    /// Prices what the drafter adds to every forward, asked or not: `upkeep_ms` to one of one row. Its gain is
+    /// then told over steps without it; no effect without a drafter.
+    ///
+    /// # Errors
+    /// [`EngineError::Config`] for a number that is below 0 or not finite; [`EngineError::Stopped`].
+    pub fn set_drafter_upkeep(&self, upkeep_ms: f64) -> Result<(), EngineError> {
+        if !upkeep_ms.is_finite() || upkeep_ms < 0.0 {
+            return Err(EngineError::Config {
+                name: "upkeep_ms",
+                given: upkeep_ms.to_string(),
+                allowed: "a finite number of 0 or more".to_owned(),
+            });
+        }
+        self.shared.core()?.set_drafter_upkeep(upkeep_ms);
+        Ok(())
+    }
+
     /// What the drafter is asked next, at time `now_s`, before the plan; `None` when nothing is worth
     /// asking. Answer it with [`Self::draft_results`] and ask again until there is none; then comes
     /// [`Self::plan`].
@@ -55,5 +72,27 @@ impl Engine {
     pub fn draft_failed(&self) -> Result<(), EngineError> {
         let mut core = self.core_for_step()?;
         core.draft_failed()
+    }
+
+    /// What the drafter is to do before any forward that no plan asked for, which takes the features of the
+    /// last one away: a level without rows, for its copies alone. Call [`Self::features_copied`] then, and
+    /// only then [`Self::scratch_pages`]: pages whose features were not copied cannot be gone on from.
+    /// `None` when there is nothing to copy.
+    ///
+    /// # Errors
+    /// [`EngineError::PlanInFlight`]; [`EngineError::LevelInFlight`].
+    pub fn feature_plan(&self) -> Result<Option<DraftPlan>, EngineError> {
+        let mut core = self.shared.core()?;
+        core.feature_plan()
+    }
+
+    /// Notes that what [`Self::feature_plan`] gave was done.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn features_copied(&self) -> Result<(), EngineError> {
+        let mut core = self.shared.core()?;
+        core.note_features_copied();
+        Ok(())
     }
 }

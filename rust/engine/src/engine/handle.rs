@@ -136,7 +136,8 @@ impl Engine {
     }
 
     /// Up to `count` pages of the cache that hold nothing: they may be overwritten until the next
-    /// plan. Kept prefixes are dropped where too few pages are free.
+    /// plan, by a forward that no plan asked for. Kept prefixes are dropped where too few pages are free,
+    /// and with a drafter what [`Self::feature_plan`] would have kept.
     ///
     /// # Errors
     /// [`EngineError::PlanInFlight`] when the last plan was not committed.

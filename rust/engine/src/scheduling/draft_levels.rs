@@ -42,14 +42,9 @@ impl Scheduler {
             return Err(EngineError::NoLevel);
         };
         let mut candidates = candidates(&mut self.running, &prepared.decoding, &self.pacing);
-        let vocabulary_size = self.admission.config().vocabulary_size;
-        self.speculator.take_answers(
-            questions,
-            &mut candidates,
-            answers,
-            elapsed_ms,
-            vocabulary_size,
-        )?;
+        let clock = self.upkeep.clock();
+        self.speculator
+            .take_answers(questions, &mut candidates, answers, elapsed_ms, clock)?;
         self.cache.note_features_copied();
         Ok(())
     }
@@ -74,6 +69,32 @@ impl Scheduler {
             Some(open) => Err(EngineError::LevelInFlight { level: open.level }),
             None => Ok(()),
         }
+    }
+
+    /// A level without rows, whose copies keep the features of the last forward where another one is to
+    /// come before the next step; `None` when there are none to keep.
+    pub(crate) fn feature_plan(&mut self) -> Result<Option<DraftPlan>, EngineError> {
+        self.flight.check_closed()?;
+        self.check_answered()?;
+        let due = self.cache.take_feature_copies();
+        Ok((!due.is_empty()).then(|| DraftPlan {
+            level: 1,
+            page_indptr: vec![0],
+            scored_indptr: vec![0],
+            feature_moves: due.moves,
+            feature_copies: due.copies,
+            ..DraftPlan::default()
+        }))
+    }
+
+    /// Prices what the drafter adds to every forward.
+    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
+        self.speculator.set_drafter_upkeep(upkeep_ms);
+    }
+
+    /// Notes that the copies of [`Self::feature_plan`] were done.
+    pub(crate) fn note_features_copied(&mut self) {
+        self.cache.note_features_copied();
     }
 
     /// Whether the next step is in the making.
@@ -102,9 +123,9 @@ impl Scheduler {
         let (speculator, clock) = (&mut self.speculator, self.upkeep.clock());
         let mut questions = match prepared.questions.take() {
             Some(questions) => questions,
-            None => speculator.begin_questions(step, &mut candidates, chunk, clock),
+            None => speculator.begin_questions(step, &mut candidates, &may_ask, chunk, clock),
         };
-        speculator.next_level(&mut questions, &candidates, &may_ask);
+        speculator.next_level(&mut questions, &mut candidates, &may_ask);
         drop(candidates);
         let questions = prepared.questions.insert(questions);
         questions.open()?;

@@ -198,8 +198,6 @@ impl Scheduler {
             }
         }
         if decoding.len() + chunks.size.rows == 0 {
-            // Another forward may come before the next step's.
-            self.cache.doubt_features();
             return None;
         }
         Some(Prepared {

@@ -29,8 +29,9 @@ impl Speculator {
         let mut offers: Vec<Option<Offer>> = candidates.iter().map(|_| None).collect();
         for index in self.asking.order(candidates.len()) {
             let candidate = &mut candidates[index];
-            let terms = question.terms(candidate).filter(|_| {
-                question.must_ask(candidate) || self.asking.affords(&candidate.drafting.backoff)
+            let terms = question.terms(index, candidate).filter(|_| {
+                question.must_ask(index, candidate)
+                    || self.asking.affords(&candidate.drafting.backoff)
             });
             let began_s = terms.map(|_| clock.now_s());
             let tree = terms.map_or_else(DraftTree::default, |terms| {
@@ -41,6 +42,7 @@ impl Speculator {
             clock.drafted(candidate.drafting.visits());
             let took_ms = (clock.now_s() - began_s) * 1e3;
             self.note_asked(index, candidate, took_ms, 1.0);
+            self.note_tried(question, index, took_ms);
         }
         offers.into_iter().flatten().collect()
     }
@@ -51,11 +53,13 @@ impl Speculator {
         let Some(each_ms) = self.question.get().filter(|_| most > 1) else {
             return 1;
         };
-        let is_asked = |one: &&Candidate<'_>| {
-            let may_be = question.must_ask(one) || self.asking.affords(&one.drafting.backoff);
-            may_be && question.terms(one).is_some()
+        let is_asked = |&(index, one): &(usize, &Candidate<'_>)| {
+            let may_be =
+                question.must_ask(index, one) || self.asking.affords(&one.drafting.backoff);
+            may_be && question.terms(index, one).is_some()
         };
-        num_threads(candidates.iter().filter(is_asked).count(), each_ms, most)
+        let asked = candidates.iter().enumerate().filter(is_asked);
+        num_threads(asked.count(), each_ms, most)
     }
 
     /// As [`Self::ask`], on `threads` threads, this one included.
@@ -73,8 +77,9 @@ impl Speculator {
         for &index in &order {
             let candidate = &candidates[index];
             let backoff = &candidate.drafting.backoff;
-            terms[index] = question.terms(candidate).filter(|_| {
-                question.must_ask(candidate) || self.asking.affords_beside(backoff, reserved_ms)
+            terms[index] = question.terms(index, candidate).filter(|_| {
+                question.must_ask(index, candidate)
+                    || self.asking.affords_beside(backoff, reserved_ms)
             });
             if terms[index].is_some() && !candidate.is_fixed() {
                 reserved_ms += self.asking.reserved_ms(backoff);
@@ -116,8 +121,17 @@ impl Speculator {
         }
         for index in asked {
             self.note_asked(index, &mut candidates[index], took_ms[index], share);
+            self.note_tried(question, index, took_ms[index] * share);
         }
         offers
+    }
+
+    /// Charges a drafter that is tried on the candidate at `index` with what asking that took.
+    fn note_tried(&mut self, question: &Question, index: usize, took_ms: f64) {
+        let heads = self.heads.as_mut();
+        if let Some(heads) = heads.filter(|_| question.probed == Some(index)) {
+            heads.spend(took_ms);
+        }
     }
 
     /// Notes that the candidate at `index` was asked, which took a thread `took_ms` and the step a `share`

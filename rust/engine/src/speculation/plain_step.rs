@@ -36,11 +36,11 @@ impl Speculator {
         let mut asking = self.asking.clone();
         asking.begin_step(self.costs.milliseconds(base.whole()));
         let question = self.question(step, trial, candidates, base, &asking);
-        let is_asked = |one: &Candidate<'_>| {
-            let is_due = question.terms(one).is_some();
+        let is_asked = |(index, one): (usize, &Candidate<'_>)| {
+            let is_due = question.terms(index, one).is_some();
             is_due && (one.is_fixed() || asking.affords(&one.drafting.backoff))
         };
-        if candidates.iter().any(is_asked) {
+        if candidates.iter().enumerate().any(is_asked) {
             return None;
         }
         for one in candidates.iter_mut() {
@@ -52,6 +52,7 @@ impl Speculator {
                 step,
                 num_asked: 0,
                 plain_ms: self.costs.milliseconds(base.trees),
+                has_probed: false,
             },
             trial: is_trial.then_some(trial),
         })
@@ -79,23 +80,35 @@ impl Speculator {
         asking: &Asking,
     ) -> Question {
         let is_plain = trial != Trial::Offered;
-        let min_value = || {
-            let chosen = candidates.iter().filter(|one| !one.is_fixed());
-            let due = chosen.map(|one| &one.drafting.backoff);
-            let due = due.filter(|backoff| backoff.is_due(step) && asking.affords(backoff));
-            let asking_ms = due.map(|backoff| asking.cost_ms(backoff)).sum();
-            let most = self.config.max_draft_tokens * candidates.len();
-            budget::min_value(base, most, asking_ms, &self.costs)
-        };
         Question {
             step,
             is_plain,
-            asks_anyone: false,
+            probed: None,
             rows_left: base.left,
             max_context: self.config.max_context,
             tier: self.tiers.nodes(candidates.len()),
-            min_value: if is_plain { None } else { min_value() },
+            min_value: if is_plain {
+                None
+            } else {
+                self.min_value(step, candidates, base, asking)
+            },
         }
+    }
+
+    /// The least value worth offering; `None` when not even certain drafts would pay.
+    pub(super) fn min_value(
+        &self,
+        step: u64,
+        candidates: &[Candidate<'_>],
+        base: BaseRows,
+        asking: &Asking,
+    ) -> Option<f32> {
+        let chosen = candidates.iter().filter(|one| !one.is_fixed());
+        let due = chosen.map(|one| &one.drafting.backoff);
+        let due = due.filter(|backoff| backoff.is_due(step) && asking.affords(backoff));
+        let asking_ms = due.map(|backoff| asking.cost_ms(backoff)).sum();
+        let most = self.config.max_draft_tokens * candidates.len();
+        budget::min_value(base, most, asking_ms, &self.costs)
     }
 
     /// Begins a step without drafts.

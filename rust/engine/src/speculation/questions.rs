@@ -7,7 +7,7 @@ use spectrie_trie::{DraftTree, Inquiry};
 use super::bid::{self, Bid};
 use super::budget;
 use super::gain::Trial;
-use super::heads::{LevelRow, LevelRows, Levels, Wish, likeliest};
+use super::heads::{LevelRow, LevelRows, Levels, Why, Wish, likeliest};
 use super::speculator::Speculator;
 use super::step::{Candidate, Offer, Round, StepDrafts};
 use crate::clock::Clock;
@@ -35,17 +35,26 @@ impl Speculator {
         self.heads.is_some()
     }
 
+    /// Prices what a drafter adds to every forward.
+    pub(crate) fn set_drafter_upkeep(&mut self, upkeep_ms: f64) {
+        if let Some(heads) = &mut self.heads {
+            heads.set_upkeep(upkeep_ms);
+        }
+    }
+
     /// Whether requests of this namespace may draft from the runner's drafter.
     pub(crate) fn may_draft_from_head(&self, namespace: &str) -> bool {
         let heads = self.heads.as_ref();
         heads.is_some_and(|heads| heads.is_for(namespace))
     }
 
-    /// Asks the decoding requests for what they offer before a drafter is asked.
+    /// Asks the decoding requests for what they offer before a drafter is asked; `may_ask` says of which
+    /// requests it may be.
     pub(crate) fn begin_questions(
         &mut self,
         step: u64,
         candidates: &mut [Candidate<'_>],
+        may_ask: &[bool],
         chunk: ForwardSize,
         clock: &Arc<dyn Clock>,
     ) -> Questions {
@@ -53,15 +62,25 @@ impl Speculator {
             candidate.drafting.forget_answers();
         }
         let every = self.holdout_every();
-        let (may_ask, is_probing) = match &mut self.heads {
-            Some(heads) => (heads.begin_step(step, every), heads.is_probing()),
-            None => (false, false),
-        };
-        let round = self.ask_all(step, candidates, chunk, is_probing, clock);
-        let is_offered = round.trial == Trial::Offered && round.question.min_value.is_some();
+        let step_ms = self
+            .costs
+            .milliseconds(self.base_rows(candidates, chunk).whole());
+        let all_rest = self.trial(step, candidates.len()) == Trial::Resting;
+        let (mut is_open, mut probed) = (false, None);
+        if let Some(heads) = &mut self.heads {
+            is_open = heads.begin_step(step, every, step_ms);
+            let open = candidates.iter().zip(may_ask).enumerate();
+            let open = open.filter(|(_, (one, may))| **may && !one.is_fixed());
+            let open: Vec<usize> = open.map(|(index, _)| index).collect();
+            probed = heads.probed(open.len(), all_rest).map(|turn| open[turn]);
+        }
+        let round = self.ask_all(step, candidates, chunk, probed, clock);
+        let may_pay = round.question.min_value.is_some();
+        let is_tried = round.trial == Trial::Resting && round.question.probed.is_some();
         let levels = Levels {
-            is_over: !(may_ask && is_offered),
+            is_over: !(is_open && may_pay && (round.trial == Trial::Offered || is_tried)),
             row_of: vec![Vec::new(); candidates.len()],
+            took_ms: vec![0.0; candidates.len()],
             ..Levels::default()
         };
         Questions { round, levels }
@@ -72,7 +91,7 @@ impl Speculator {
     pub(crate) fn next_level(
         &mut self,
         questions: &mut Questions,
-        candidates: &[Candidate<'_>],
+        candidates: &mut [Candidate<'_>],
         may_ask: &[bool],
     ) {
         let ms_per_token = self.ms_per_token(&questions.round);
@@ -98,10 +117,27 @@ impl Speculator {
                 }));
             }
         }
-        let mut chosen = heads.choose(level, wishes, most, ms_per_token);
-        if chosen.is_empty() {
+        let is_tried = questions.round.question.is_plain;
+        let chosen = if is_tried {
+            heads.try_one(wishes, most, ms_per_token)
+        } else {
+            heads.choose(level, wishes, most, ms_per_token)
+        };
+        let Some((mut chosen, why)) = chosen else {
             levels.is_over = true;
             return;
+        };
+        if is_tried {
+            // Nothing is sent of this step, but the next ones may be.
+            levels.is_over = true;
+            self.open.has_probed = true;
+            let (round, Wish { candidate, inquiry }) = (&questions.round, &chosen[0]);
+            let promise = f64::from(inquiry.gain);
+            if promise * ms_per_token > heads.price_ms(1, 1)
+                && (self.gain).wake(round.question.step, round.base.decoding, promise)
+            {
+                candidates[*candidate].drafting.backoff.wake();
+            }
         }
         // Those of a request together, in the order of its answers.
         chosen.sort_by_key(|wish| (wish.candidate, wish.inquiry.parent));
@@ -119,6 +155,7 @@ impl Speculator {
             level: level as u16,
             first: levels.num_rows,
             rows: rows.collect(),
+            why,
         });
     }
 
@@ -130,7 +167,7 @@ impl Speculator {
         candidates: &mut [Candidate<'_>],
         answers: &DraftAnswers<'_>,
         elapsed_ms: f64,
-        vocabulary_size: usize,
+        clock: &Arc<dyn Clock>,
     ) -> Result<(), EngineError> {
         let (Some(heads), Questions { round, levels }) = (&mut self.heads, questions) else {
             return Ok(());
@@ -138,13 +175,13 @@ impl Speculator {
         let Some(open) = &levels.open else {
             return Err(EngineError::NoLevel);
         };
-        open.check(answers, vocabulary_size)?;
-        heads
-            .costs
-            .observe(usize::from(open.level), open.rows.len(), elapsed_ms);
+        open.check(answers, self.config.vocabulary_size)?;
         let mut scored = answers.scored.iter();
         let mut answered: Vec<usize> = Vec::new();
+        let each_ms = elapsed_ms / open.rows.len() as f64;
+        let mut took_ms = vec![0.0; candidates.len()];
         for (index, row) in open.rows.iter().enumerate() {
+            took_ms[row.candidate] += each_ms;
             let named = row.inquiry.named.iter().zip(scored.by_ref());
             let named = named.filter(|(_, log)| log.is_finite());
             let named = named.map(|(&token, log)| (token, log.exp().min(1.0)));
@@ -163,18 +200,37 @@ impl Speculator {
                 answered.push(row.candidate);
             }
         }
-        round.asked_ms += elapsed_ms;
-        levels.num_answered += 1;
-        levels.num_rows += open.rows.len();
         answered.dedup();
+        let mut drafted_ms = 0.0;
         for index in answered {
+            let began_s = clock.now_s();
             let candidate = &mut candidates[index];
-            let terms = round.question.terms(candidate);
+            let terms = round.question.terms(index, candidate);
             let tree = terms.map_or_else(DraftTree::default, |terms| {
                 candidate.drafting.draft(terms.most, terms.min_value)
             });
+            clock.drafted(candidate.drafting.visits());
             round.offers[index] = round.question.offer(index, candidate, terms, tree);
+            let passed_s = clock.now_s() - began_s;
+            self.totals.draft_seconds += passed_s;
+            let draft_ms = self.asking.step_ms(1, passed_s * 1e3);
+            took_ms[index] += draft_ms;
+            drafted_ms += draft_ms;
         }
+        // A level costs its answers, and the drafts that heed them.
+        let level_ms = elapsed_ms + drafted_ms;
+        let (level, num_rows) = (usize::from(open.level), open.rows.len());
+        heads.costs.observe(level, num_rows, level_ms);
+        round.asked_ms += level_ms;
+        match open.why {
+            Why::Probe => heads.spend(level_ms),
+            Why::Pays => {
+                let sums = levels.took_ms.iter_mut().zip(&took_ms);
+                sums.for_each(|(sum, ms)| *sum += ms);
+            }
+        }
+        levels.num_answered += 1;
+        levels.num_rows += num_rows;
         levels.open = None;
         Ok(())
     }
@@ -187,7 +243,12 @@ impl Speculator {
         candidates: &mut [Candidate<'_>],
         limit_ms: f64,
     ) -> StepDrafts {
-        self.buy(questions.round, candidates, limit_ms)
+        self.buy(
+            questions.round,
+            candidates,
+            &questions.levels.took_ms,
+            limit_ms,
+        )
     }
 
     /// Milliseconds that a step takes for each of its tokens with the drafts that it would buy now.

@@ -21,6 +21,9 @@ use crate::error::EngineError;
 use crate::output::Load;
 use crate::request::Request;
 
+/// Value of drafts that a drafter is tried for while nobody is asked.
+const LEAST_SHOWN: f32 = 0.001;
+
 /// Owns the cost curve and all evidence of what drafts gain. It knows numbers of tokens and rows,
 /// nothing about pages.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub(crate) struct Speculator {
     pub(super) open: OpenStep,
     pub(super) tiers: Tiers,
     calibration: Calibration,
-    gain: Gain,
+    pub(super) gain: Gain,
     pub(super) totals: Totals,
     /// What a question takes of the thread that answers it.
     pub(super) question: MeanMs,
@@ -49,7 +52,7 @@ pub(super) struct Totals {
     drafted_tokens: u64,
     accepted_tokens: u64,
     pub(super) draft_calls: u64,
-    draft_seconds: f64,
+    pub(super) draft_seconds: f64,
 }
 
 /// What is kept of a step until its results come.
@@ -59,6 +62,8 @@ pub(super) struct OpenStep {
     pub(super) num_asked: usize,
     /// Expected milliseconds of its decoding without drafts.
     pub(super) plain_ms: f64,
+    /// Whether a drafter of the runner's was tried on one request while all rest.
+    pub(super) has_probed: bool,
 }
 
 /// A step as its results end it.
@@ -139,17 +144,17 @@ impl Speculator {
         limit_ms: f64,
         clock: &Arc<dyn Clock>,
     ) -> StepDrafts {
-        let round = self.ask_all(step, candidates, chunk, false, clock);
-        self.buy(round, candidates, limit_ms)
+        let round = self.ask_all(step, candidates, chunk, None, clock);
+        self.buy(round, candidates, &[], limit_ms)
     }
 
-    /// What the decoding requests offer in step `step`; where a drafter is tried, those that back off too.
+    /// What the decoding requests offer in step `step`; the one at `probed` even while it backs off or all rest.
     pub(super) fn ask_all(
         &mut self,
         step: u64,
         candidates: &mut [Candidate<'_>],
         chunk: ForwardSize,
-        is_probing: bool,
+        probed: Option<usize>,
         clock: &Arc<dyn Clock>,
     ) -> Round {
         let base = self.base_rows(candidates, chunk);
@@ -159,11 +164,17 @@ impl Speculator {
             step,
             num_asked: 0,
             plain_ms: self.costs.milliseconds(base.trees),
+            has_probed: false,
         };
         self.asking
             .begin_step(self.costs.milliseconds(base.whole()));
         let mut question = self.question(step, trial, candidates, base, &self.asking);
-        question.asks_anyone = is_probing;
+        question.probed = probed.filter(|_| trial != Trial::Holdout);
+        if question.probed.is_some() && trial == Trial::Resting {
+            let value = self.min_value(step, candidates, base, &self.asking);
+            // Nothing is sent: even an answer that is thought little of shows whether it is right.
+            question.min_value = value.map(|value| value.min(LEAST_SHOWN));
+        }
         let offers = self.ask(&question, candidates, clock);
         let drafted_s = clock.now_s() - began_s;
         self.totals.draft_seconds += drafted_s;
@@ -177,11 +188,13 @@ impl Speculator {
         }
     }
 
-    /// The drafts of a round that are sent.
+    /// The drafts of a round that are sent; for each candidate, `charged_ms` is what asking took beside the
+    /// round's questions, none of it if that is empty.
     pub(super) fn buy(
         &mut self,
         round: Round,
         candidates: &mut [Candidate<'_>],
+        charged_ms: &[f64],
         limit_ms: f64,
     ) -> StepDrafts {
         let Round {
@@ -192,7 +205,9 @@ impl Speculator {
             ..
         } = round;
         let purchase = step::buy(&mut offers, base, asked_ms, limit_ms, &self.costs);
-        self.note_earnings(candidates, &offers, purchase);
+        if trial == Trial::Offered {
+            self.note_earnings(candidates, &offers, charged_ms, purchase);
+        }
         // Drafts of fixed modes are sent in every step, so that none is plain beside them.
         let is_trial = offers.iter().any(|offer| !offer.is_fixed())
             && offers
@@ -209,12 +224,14 @@ impl Speculator {
         &mut self,
         candidates: &mut [Candidate<'_>],
         offers: &[Offer],
+        charged_ms: &[f64],
         purchase: Purchase,
     ) {
-        for (candidate, offer) in candidates.iter_mut().zip(offers) {
+        for (index, (candidate, offer)) in candidates.iter_mut().zip(offers).enumerate() {
             if !offer.is_fixed() && candidate.drafting.is_asked {
                 let price = offer.num_bought() as f64 * purchase.ms_per_node;
-                let saved_ms = offer.promised() * purchase.ms_per_token - price;
+                let charged_ms = charged_ms.get(index).unwrap_or(&0.0);
+                let saved_ms = offer.promised() * purchase.ms_per_token - price - charged_ms;
                 let backoff = &mut candidate.drafting.backoff;
                 self.asking.note_savings(backoff, saved_ms);
             }
@@ -293,6 +310,7 @@ impl Speculator {
             upkeep_ms: ended.upkeep_ms,
             plain_ms: self.open.plain_ms,
             break_even: more - 1.0,
+            has_probed: self.open.has_probed,
         }));
     }
 

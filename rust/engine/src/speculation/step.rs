@@ -35,8 +35,8 @@ pub(super) struct Question {
     pub(super) step: u64,
     /// Whether no request is asked that leaves its drafts to the budget.
     pub(super) is_plain: bool,
-    /// Whether those that back off are asked too.
-    pub(super) asks_anyone: bool,
+    /// The candidate that is asked whatever it takes, because a drafter of the runner's is tried on it.
+    pub(super) probed: Option<usize>,
     /// Rows that may be added to the step.
     pub(super) rows_left: usize,
     pub(super) max_context: usize,
@@ -115,13 +115,13 @@ impl Question {
             .min(candidate.drafting.max_nodes())
     }
 
-    /// Whether a candidate is asked whatever that takes.
-    pub(super) fn must_ask(&self, candidate: &Candidate<'_>) -> bool {
-        candidate.is_fixed() || self.asks_anyone
+    /// Whether the candidate at `index` is asked whatever that takes.
+    pub(super) fn must_ask(&self, index: usize, candidate: &Candidate<'_>) -> bool {
+        candidate.is_fixed() || self.probed == Some(index)
     }
 
-    /// What a request is to be asked for; `None` when it is not its turn.
-    pub(super) fn terms(&self, candidate: &Candidate<'_>) -> Option<Terms> {
+    /// What the request at `index` is to be asked for; `None` when it is not its turn.
+    pub(super) fn terms(&self, index: usize, candidate: &Candidate<'_>) -> Option<Terms> {
         let most = self.most(candidate);
         let may_send = most.min(candidate.max_depth()) > 0;
         if candidate.is_fixed() {
@@ -131,8 +131,8 @@ impl Question {
                 min_value: 0.0,
             });
         }
-        let is_due = self.asks_anyone || candidate.drafting.backoff.is_due(self.step);
-        if self.is_plain || !is_due {
+        let is_due = !self.is_plain && candidate.drafting.backoff.is_due(self.step);
+        if self.probed != Some(index) && !is_due {
             return None;
         }
         let scored = Terms {
@@ -173,7 +173,8 @@ impl Question {
         };
         let mut bids = bid::bids(index, &tree, candidate.kv_len, max_depth, trust);
         bid::sort(&mut bids);
-        bids.truncate(most);
+        // Where nobody else is asked, one that a drafter is tried on sends nothing either.
+        bids.truncate(if self.is_plain && !is_fixed { 0 } else { most });
         Offer {
             tree,
             is_fixed,

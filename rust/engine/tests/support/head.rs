@@ -32,10 +32,21 @@ pub(crate) struct Head {
     paths: Vec<Vec<u32>>,
 }
 
-struct Answers {
-    ids: Vec<i32>,
-    probabilities: Vec<f32>,
-    scored: Vec<f32>,
+/// Answers to a level.
+pub(crate) struct Answers {
+    pub(crate) ids: Vec<i32>,
+    pub(crate) probabilities: Vec<f32>,
+    pub(crate) scored: Vec<f32>,
+}
+
+impl Answers {
+    pub(crate) fn view(&self) -> DraftAnswers<'_> {
+        DraftAnswers {
+            ids: &self.ids,
+            probabilities: &self.probabilities,
+            scored: &self.scored,
+        }
+    }
 }
 
 /// A drafter whose first level takes `first_ms`; a later one half of that.
@@ -71,23 +82,24 @@ impl Head {
         now_s: f64,
         elapsed_ms: f64,
     ) -> usize {
-        self.paths.clear();
+        self.begin();
         let mut num_levels = 0;
         while let Some(plan) = engine.draft_plan(now_s).unwrap() {
             num_levels += 1;
             assert_eq!(plan.level, num_levels);
             let answers = self.answer(&plan, model);
-            let answers = DraftAnswers {
-                ids: &answers.ids,
-                probabilities: &answers.probabilities,
-                scored: &answers.scored,
-            };
-            engine.draft_results(&answers, elapsed_ms).unwrap();
+            engine.draft_results(&answers.view(), elapsed_ms).unwrap();
         }
         num_levels
     }
 
-    fn answer(&mut self, plan: &DraftPlan, model: &mut FakeModel) -> Answers {
+    /// Begins a step.
+    pub(crate) fn begin(&mut self) {
+        self.paths.clear();
+    }
+
+    /// Answers the next level of a step.
+    pub(crate) fn answer(&mut self, plan: &DraftPlan, model: &mut FakeModel) -> Answers {
         model.move_keys(&plan.kv_move_src, &plan.kv_move_dst);
         assert!(plan.num_rows() > 0 && plan.row_index == self.paths.len());
         self.levels += 1;

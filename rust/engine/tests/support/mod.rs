@@ -14,3 +14,4 @@ pub(crate) mod playing;
 pub(crate) mod reference;
 pub(crate) mod scenario;
 pub(crate) mod simulation;
+pub(crate) mod text_head;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use super::text_head::TextHead;
 use spectrie_engine::{
     Clock, CostShape, Engine, EngineConfig, Load, Plan, Request, StepResults, TopTokens, Verdicts,
 };
@@ -209,6 +210,8 @@ pub(crate) struct Outcome {
     pub(crate) top_rows: usize,
     /// Numbers of the steps in which a request was asked for drafts.
     pub(crate) asked: Vec<usize>,
+    /// Tokens emitted before each step, and levels that a drafter was asked in it.
+    pub(crate) levels: Vec<(u64, usize)>,
     pub(crate) load: Load,
 }
 
@@ -230,6 +233,8 @@ pub(crate) struct Policy {
     pub(crate) draft_cost: fn(usize) -> DraftCost,
     /// What looking for the likeliest tokens after one row takes.
     pub(crate) top_ms: f64,
+    /// The drafter that the runner calls.
+    pub(crate) head: Option<TextHead>,
 }
 
 impl Policy {
@@ -242,6 +247,7 @@ impl Policy {
             device: Device::Rows(STEEP),
             draft_cost: |_| DraftCost::measured(),
             top_ms: 0.02,
+            head: None,
         }
     }
 }
@@ -259,6 +265,8 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
     let clock = Arc::new(SimulatedClock(Mutex::new((0.0, (policy.draft_cost)(0)))));
     let engine = Engine::with_clock(config, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
     policy.device.measure(&engine);
+    let drafter = policy.head.map(TextHead::info);
+    engine.set_drafter(drafter).unwrap();
     for (handle, text) in (0..).zip(texts) {
         let prompt = text[..text.len() - num_output].to_vec();
         let mut request = Request::new(handle, prompt, num_output as u32);
@@ -269,9 +277,22 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
     let mut owners: HashMap<i32, usize> = HashMap::new();
     let (mut counted_ms, mut top_rows, mut tokens) = (0.0, 0, 0);
     let (mut asked, mut calls) = (Vec::new(), 0);
+    let mut levels = Vec::new();
     for step in 0.. {
         let began_ms = clock.now_ms();
         clock.set_cost((policy.draft_cost)(step));
+        let mut num_levels = 0;
+        while let Some(head) = policy.head
+            && let Some(level) = engine.draft_plan(clock.now_ms() / 1e3).unwrap()
+        {
+            num_levels += 1;
+            let level_ms = head.milliseconds(&level);
+            clock.advance_ms(level_ms);
+            let text_of = |page: i32| texts[owners[&page]].as_slice();
+            let answers = head.answer(&level, text_of, VOCABULARY);
+            engine.draft_results(&answers.view(), level_ms).unwrap();
+        }
+        levels.push((tokens, num_levels));
         let Some(plan) = engine.plan(began_ms / 1e3).unwrap() else {
             break;
         };
@@ -334,6 +355,7 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
         tokens,
         top_rows,
         asked,
+        levels,
         load: engine.load(),
     }
 }

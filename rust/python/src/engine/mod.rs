@@ -135,6 +135,11 @@ impl Engine {
             .map_err(engine_error)
     }
 
+    fn set_drafter_upkeep(&self, py: Python<'_>, upkeep_ms: f64) -> PyResult<()> {
+        py.detach(|| self.engine.set_drafter_upkeep(upkeep_ms))
+            .map_err(engine_error)
+    }
+
     fn draft_plan(&self, py: Python<'_>, now_s: f64) -> PyResult<Option<DraftPlan>> {
         let plan = py
             .detach(|| self.engine.draft_plan(now_s))
@@ -156,6 +161,18 @@ impl Engine {
     ) -> PyResult<()> {
         let answers = GivenAnswers::new(&ids, &probabilities, &scored);
         py.detach(|| self.engine.draft_results(&answers.view(), elapsed_ms))
+            .map_err(engine_error)
+    }
+
+    fn feature_plan(&self, py: Python<'_>) -> PyResult<Option<DraftPlan>> {
+        let plan = py
+            .detach(|| self.engine.feature_plan())
+            .map_err(engine_error)?;
+        Ok(plan.map(DraftPlan))
+    }
+
+    fn features_copied(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.engine.features_copied())
             .map_err(engine_error)
     }
 

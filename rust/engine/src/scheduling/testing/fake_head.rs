@@ -6,7 +6,7 @@ use spectrie_types::seed::splitmix;
 
 use super::model::PAGE_SIZE;
 use super::run;
-use crate::plan::Plan;
+use crate::plan::{DraftPlan, Plan};
 use crate::scheduling::Scheduler;
 use crate::speculation::DrafterInfo;
 
@@ -63,6 +63,39 @@ impl FakeHead {
             self.store[to as usize] = self.store[from as usize];
         }
         self.num_from_pages += copies.len() as u64;
+    }
+
+    /// Copies alone, before another forward.
+    pub(super) fn keep(&mut self, plan: &DraftPlan) {
+        assert_eq!(plan.num_rows() + plan.kv_move_src.len(), 0);
+        self.copy([&[], &[]], &plan.feature_moves, &plan.feature_copies);
+    }
+
+    /// A level, which is given the features and keys of its requests' texts.
+    pub(super) fn level(&mut self, plan: &DraftPlan) {
+        let kv = [&*plan.kv_move_src, &*plan.kv_move_dst];
+        self.copy(kv, &plan.feature_moves, &plan.feature_copies);
+        for request in 0..plan.num_requests() {
+            let first = plan.page_indptr[request] as usize;
+            let slot = |index: usize| {
+                let page = plan.page_ids[first + index / PAGE_SIZE] as usize;
+                page * PAGE_SIZE + index % PAGE_SIZE
+            };
+            let kv_len = plan.request_kv_len[request] as usize;
+            let given = self.store[plan.request_feature[request] as usize];
+            assert_eq!(
+                given,
+                self.texts[slot(kv_len - 1)],
+                "another text's feature"
+            );
+            for index in 1..kv_len {
+                let slot = slot(index);
+                assert_eq!(
+                    self.keys[slot], self.texts[slot],
+                    "keys of {index} are wrong"
+                );
+            }
+        }
     }
 
     /// A forward, whose rows leave their features and the drafter's keys.
@@ -133,6 +166,17 @@ fn drafter() -> DrafterInfo {
 
 fn check_features(num_runs: u64, num_steps: usize) {
     let (counts, preemptions, _) = run(num_runs, num_steps, false, Some(&drafter()));
+    // A third of the engines leave drafts to the budget, and some of these buy none.
+    let steps = num_runs * num_steps as u64;
+    assert!(
+        counts.levels > steps / 20 && counts.deep_levels > steps / 200,
+        "{counts:?}"
+    );
+    assert!(
+        counts.features_kept > 0 && counts.heads_given_up > 0,
+        "{counts:?}"
+    );
+    assert!(counts.from_head > steps / 1000, "{counts:?}");
     let enough = num_runs * num_steps as u64 / 200;
     assert!(preemptions > enough / 20, "{preemptions}");
     assert!(counts.features_from_pages > enough, "{counts:?}");

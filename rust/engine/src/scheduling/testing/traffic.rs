@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, MemoryConfig};
-use spectrie_types::FinishKind;
 use spectrie_types::seed::splitmix;
+use spectrie_types::{FinishKind, Source};
 
 use super::dice::{Dice, STEP_S};
 use crate::clock::SystemClock;
@@ -19,11 +19,18 @@ use crate::scheduling::running::residents;
 use crate::scheduling::{Cancel, Scheduler};
 use crate::speculation::DrafterInfo;
 
+#[path = "counts.rs"]
+mod counts;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/expression.rs"]
 mod expression;
 #[path = "fake_head.rs"]
 mod fake_head;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../tests/support/head.rs"]
+mod head;
+#[path = "levels.rs"]
+mod levels;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/model.rs"]
 mod model;
@@ -31,7 +38,9 @@ mod model;
 #[path = "../../../tests/support/reference.rs"]
 mod reference;
 
+use counts::Counts;
 use fake_head::FakeHead;
+use head::{Head, Script};
 use model::{FakeModel, PAGE_SIZE, STRIDE};
 
 /// More are not held at once: waiting is bounded only where those who came before are.
@@ -52,8 +61,10 @@ struct Traffic {
     dice: Dice,
     scheduler: Scheduler,
     model: FakeModel,
-    /// In runs with a drafter.
+    /// In runs with a drafter, until it is given up.
     head: Option<FakeHead>,
+    /// What it answers.
+    answers: Head,
     held: BTreeMap<u64, Ticket>,
     num_handles: u64,
     step: usize,
@@ -66,19 +77,6 @@ struct Traffic {
     early: Option<(Plan, Vec<f32>)>,
     /// What the next call that may end requests ends.
     cancels: Vec<Cancel>,
-}
-
-/// Counts of events, to check that the traffic reached the intended cases.
-#[derive(Debug, Default)]
-struct Counts {
-    ended: u64,
-    by_deadline: u64,
-    shared_pages: u64,
-    copies: u64,
-    early_plans: u64,
-    features_from_pages: u64,
-    rows_again: u64,
-    longest_wait: usize,
 }
 
 impl Traffic {
@@ -96,6 +94,7 @@ impl Traffic {
         Self {
             model,
             head: drafter.map(|_| FakeHead::new(&scheduler)),
+            answers: Head::new(Script::Right),
             scheduler,
             dice,
             held: BTreeMap::new(),
@@ -204,7 +203,7 @@ impl Traffic {
             }
         } else {
             assert!(self.held.is_empty(), "nothing runs while requests wait");
-            self.head.iter_mut().for_each(FakeHead::disturb);
+            self.rest();
         }
         check_pages(&self.scheduler);
         for (handle, ticket) in &self.held {
@@ -219,6 +218,7 @@ impl Traffic {
         for cancel in std::mem::take(&mut self.cancels) {
             self.scheduler.cancel(&cancel, now_s);
         }
+        self.ask();
         let plan = self.scheduler.plan(now_s).unwrap();
         let ends = self.scheduler.take_outputs();
         self.take(ends, false);
@@ -346,16 +346,12 @@ fn run(
         let load = traffic.scheduler.load();
         assert_eq!((load.running, load.waiting, load.pages_used), (0, 0, 0));
         assert_eq!(traffic.counts.ended, traffic.num_handles);
-        all.ended += traffic.counts.ended;
-        all.by_deadline += traffic.counts.by_deadline;
-        all.shared_pages += traffic.counts.shared_pages;
-        all.copies += traffic.counts.copies;
-        all.early_plans += traffic.counts.early_plans;
-        if let Some(head) = traffic.head {
-            all.features_from_pages += head.num_from_pages;
-            all.rows_again += head.num_recomputed;
+        traffic.counts.from_head = load.accepted_by_source[Source::Head as usize];
+        if let Some(head) = &traffic.head {
+            traffic.counts.features_from_pages += head.num_from_pages;
+            traffic.counts.rows_again += head.num_recomputed;
         }
-        all.longest_wait = all.longest_wait.max(traffic.counts.longest_wait);
+        all.add(&traffic.counts);
         preemptions += load.preemptions;
         hits += load.prefix_hit_tokens;
     }

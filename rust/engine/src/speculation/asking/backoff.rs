@@ -66,6 +66,11 @@ impl Backoff {
         };
     }
 
+    /// Has the request asked in the next steps, as if it were new: a drafter found that it can be drafted for.
+    pub(crate) fn wake(&mut self) {
+        (self.advance, self.vain) = (ADVANCE, 0);
+    }
+
     /// Whether its drafts have lately saved what asking for them costs.
     pub(crate) fn has_earned(&self, cost_ms: f64) -> bool {
         self.earned_ms > 0.0 && self.earned_ms >= cost_ms

@@ -22,6 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) plain_ms: f64,
     /// How often the likeliest unsent token must come true to pay for its row.
     pub(crate) break_even: f64,
+    /// Whether a drafter of the runner's was tried in it while nobody else was asked.
+    pub(crate) has_probed: bool,
 }
 
 /// Owns the evidence of what drafts gain.
@@ -40,6 +42,11 @@ impl Gain {
         self.rests.may_ask(step, num_requests)
     }
 
+    /// See [`Rests::wake`].
+    pub(crate) fn wake(&mut self, step: u64, num_requests: usize, promise: f64) -> bool {
+        self.rests.wake(step, num_requests, promise)
+    }
+
     /// Notes an offer of the open step of which nothing was sent, and whether the model said its
     /// likeliest first token.
     pub(crate) fn note_unsent(&mut self, is_hit: bool) {
@@ -55,15 +62,18 @@ impl Gain {
         let (tokens, step_ms, upkeep_ms) = (one.num_tokens, one.milliseconds, one.upkeep_ms);
         self.trials.note(one.trial, tokens, step_ms, upkeep_ms);
         let is_offered = one.trial == Trial::Offered;
-        self.rests.note(&Sample {
-            step: one.step,
-            num_requests: one.num_requests,
-            is_offered,
-            num_tokens: tokens,
-            // Plain decoding needs no upkeep.
-            milliseconds: step_ms - if is_offered { 0.0 } else { upkeep_ms },
-            plain_ms: one.plain_ms,
-        });
+        // One with a level is no plain step.
+        if !one.has_probed {
+            self.rests.note(&Sample {
+                step: one.step,
+                num_requests: one.num_requests,
+                is_offered,
+                num_tokens: tokens,
+                // Plain decoding needs no upkeep.
+                milliseconds: step_ms - if is_offered { 0.0 } else { upkeep_ms },
+                plain_ms: one.plain_ms,
+            });
+        }
         let is_right = self.decisions.end_step(Some(&Step {
             trial: one.trial,
             num_requests: one.num_requests,

@@ -57,6 +57,12 @@ struct Rest {
     pause: u64,
     /// `None` while requests are asked.
     probe: Option<Probe>,
+    /// What steps that drafted emitted too little when the rest began, as a share of what they emitted.
+    lost: f64,
+    /// The first step in which a drafter's promise may bring a probe forward, and steps from one that did
+    /// not win to the next that may.
+    wakes_from: u64,
+    wake_pause: u64,
 }
 
 /// The next steps in which a resting engine asks requests all the same.
@@ -66,6 +72,8 @@ struct Probe {
     from: u64,
     left: u32,
     arm: Arm,
+    /// Whether a drafter's promise brought it forward.
+    is_woken: bool,
 }
 
 impl Default for Rest {
@@ -75,6 +83,9 @@ impl Default for Rest {
             plain: Arm::default(),
             pause: FIRST_PAUSE,
             probe: None,
+            lost: 0.0,
+            wakes_from: 0,
+            wake_pause: FIRST_PAUSE,
         }
     }
 }
@@ -84,6 +95,19 @@ impl Rests {
     pub(crate) fn may_ask(&self, step: u64, num_requests: usize) -> bool {
         let probe = &self.sizes[size_of(num_requests)].probe;
         probe.as_ref().is_none_or(|probe| step >= probe.from)
+    }
+
+    /// Brings the next probe forward to the step after `step`, because a drafter promises to add `promise`
+    /// tokens to each; false where that does not make up for what steps lost, such a promise was not kept
+    /// lately, or nobody rests.
+    pub(crate) fn wake(&mut self, step: u64, num_requests: usize, promise: f64) -> bool {
+        let rest = &mut self.sizes[size_of(num_requests)];
+        let may_win = promise > rest.lost && step >= rest.wakes_from;
+        let Some(probe) = rest.probe.as_mut().filter(|_| may_win) else {
+            return false;
+        };
+        (probe.from, probe.is_woken) = (step + 1, true);
+        true
     }
 
     /// Takes a step of decoding alone.
@@ -124,6 +148,7 @@ impl Rest {
             self.pause = FIRST_PAUSE;
         }
         if gain.high < LOSS {
+            self.lost = gain.ratio.recip() - 1.0;
             self.rest(step);
         }
     }
@@ -133,6 +158,7 @@ impl Rest {
             from: step + self.pause,
             left: PROBE_STEPS,
             arm: Arm::default(),
+            is_woken: false,
         });
         self.pause = (2 * self.pause).min(MAX_PAUSE);
     }
@@ -143,7 +169,14 @@ impl Rest {
             return;
         };
         self.offered = Arm::default();
-        if probe.arm.rate() <= self.plain.rate() {
+        let has_won = probe.arm.rate() > self.plain.rate();
+        if has_won {
+            self.wake_pause = FIRST_PAUSE;
+        } else if probe.is_woken {
+            self.wakes_from = step + self.wake_pause;
+            self.wake_pause = (2 * self.wake_pause).min(MAX_PAUSE);
+        }
+        if !has_won {
             self.rest(step);
         }
     }
@@ -191,6 +224,28 @@ mod tests {
         let steps = asked(&mut rests, 20_000..end + 1000, 8, 11.0);
         let after = steps.iter().filter(|&&step| step >= end).count();
         assert!(after >= 900, "{after} of 1000");
+    }
+
+    #[test]
+    fn a_drafters_promise_brings_a_probe_forward_and_broken_ones_ever_more_seldom() {
+        let mut rests = Rests::default();
+        asked(&mut rests, 1..20_000, 5, 14.0);
+        assert!(!rests.wake(20_000, 1, 9.0), "nobody rests there");
+        // Five tokens in 14 ms instead of four in ten.
+        assert!(!rests.wake(20_000, 4, 0.1), "too little");
+        // It promises every 64 steps, and drafts still lose.
+        let mut count = 0;
+        for step in (20_001..40_001).step_by(64) {
+            count += usize::from(rests.wake(step, 4, 0.2));
+            asked(&mut rests, step + 1..step + 64, 5, 14.0);
+        }
+        assert!((10..=40).contains(&count), "{count} of 312");
+        // One that is kept ends the rest.
+        let step = (40_001..60_000)
+            .find(|&step| rests.wake(step, 4, 0.2))
+            .unwrap();
+        let steps = asked(&mut rests, step + 1..step + 101, 8, 11.0);
+        assert!(steps.len() >= 94, "{}", steps.len());
     }
 
     #[test]

@@ -7,20 +7,15 @@ use spectrie_types::seed::splitmix;
 use super::super::gain::Arm;
 use super::info::DrafterInfo;
 use super::level_costs::LevelCosts;
+use super::probing::Probing;
 use crate::error::EngineError;
 use crate::output::Load;
 
 /// A level must promise this factor of what it costs: its promise is not better known than that.
 const HURDLE: f64 = 1.1;
 
-/// A drafter that was not asked for so many steps is asked about one node.
-const PROBE_EVERY: u64 = 64;
-
 /// Probes are about nodes where others leave at least this much.
 const LEAST_LEFT: f32 = 0.1;
-
-/// Probes that may follow one another as long as each finds more than the one before.
-const MAX_PROBES: u32 = 8;
 
 /// Tells steps held out from it from those held out from all drafts.
 const HOLDOUT_SALT: u64 = 0x4845_4144;
@@ -35,18 +30,25 @@ pub(in crate::speculation) struct Wish {
     pub(in crate::speculation) inquiry: Inquiry,
 }
 
+/// Why a level is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::speculation) enum Why {
+    /// Its answers promise more than they cost.
+    Pays,
+    /// The drafter sleeps, and is tried.
+    Probe,
+}
+
 /// Owns what levels cost, what asking gained, and when a drafter that sleeps is tried again.
 #[derive(Debug)]
 pub(crate) struct Heads {
     info: DrafterInfo,
     pub(in crate::speculation) costs: LevelCosts,
-    /// Steps without a question.
-    num_unasked: u64,
-    /// Probes in a row, and the share that the last one's node was expected to add.
-    probes: u32,
-    probed_share: f32,
-    /// Whether the last probe was expected to add no more than the one before.
-    was_dull: bool,
+    probing: Probing,
+    /// What it adds to every forward, asked or not.
+    upkeep_ms: f64,
+    /// What the step in the making takes without drafts.
+    step_ms: f64,
     /// Steps that may ask, and steps held out from that.
     arms: [Arm; 2],
     /// Whether the step in the making is held out from it.
@@ -61,15 +63,18 @@ impl Heads {
         Ok(Self {
             costs: LevelCosts::new(&info),
             info,
-            num_unasked: 0,
-            probes: 0,
-            probed_share: 0.0,
-            was_dull: false,
+            probing: Probing::default(),
+            upkeep_ms: 0.0,
+            step_ms: 0.0,
             arms: <_>::default(),
             is_held_out: false,
             levels_asked: 0,
             rows_asked: 0,
         })
+    }
+
+    pub(in crate::speculation) fn set_upkeep(&mut self, upkeep_ms: f64) {
+        self.upkeep_ms = upkeep_ms;
     }
 
     pub(in crate::speculation) fn source(&self) -> Source {
@@ -88,84 +93,131 @@ impl Heads {
         self.info.max_rows
     }
 
-    /// Begins step `step`; whether the drafter may be asked in it. One in `holdout_every` is held out.
-    pub(in crate::speculation) fn begin_step(&mut self, step: u64, holdout_every: u64) -> bool {
-        self.num_unasked += 1;
+    /// Begins step `step`, whose forward takes `step_ms` without drafts; whether the drafter may be asked in
+    /// it. One in `holdout_every` is held out.
+    pub(in crate::speculation) fn begin_step(
+        &mut self,
+        step: u64,
+        holdout_every: u64,
+        step_ms: f64,
+    ) -> bool {
+        self.probing.begin_step(step_ms);
+        self.step_ms = step_ms;
         self.is_held_out =
             holdout_every > 0 && splitmix(step ^ HOLDOUT_SALT).is_multiple_of(holdout_every);
         !self.is_held_out
     }
 
-    /// Whether it is tried in this step though nobody may have anything else to offer.
-    pub(in crate::speculation) fn is_probing(&self) -> bool {
-        let is_due = self.num_unasked > 0 && self.num_unasked.is_multiple_of(PROBE_EVERY);
-        !self.is_held_out && (is_due || (1..MAX_PROBES).contains(&self.probes))
+    /// Which of `num` that may be asked it is tried on in this step, though nobody may have anything else to
+    /// offer.
+    pub(in crate::speculation) fn probed(&mut self, num: usize, all_rest: bool) -> Option<usize> {
+        // Were it right about each, they would take no step more.
+        let could_pay = self.price_ms(1, num) < self.step_ms;
+        if self.is_held_out || !could_pay {
+            return None;
+        }
+        self.probing.choose(num, all_rest)
     }
 
-    /// The wishes that are worth a level, at most `most`, where an accepted token saves `ms_per_token`.
+    /// The wishes that are worth a level, at most `most`, where an accepted token saves `ms_per_token`; or one
+    /// to try it on. `None` when there is no level.
     pub(in crate::speculation) fn choose(
         &mut self,
         level: usize,
         mut wishes: Vec<Wish>,
         most: usize,
         ms_per_token: f64,
-    ) -> Vec<Wish> {
-        wishes.sort_by(|a, b| b.inquiry.gain.total_cmp(&a.inquiry.gain));
-        let (mut best, mut profit, mut worth) = (0, 0.0, 0.0);
+    ) -> Option<(Vec<Wish>, Why)> {
+        let best = self.best(level, &mut wishes, most, |wish| {
+            f64::from(wish.inquiry.gain) * ms_per_token
+        });
+        if best == 0 && level == 1 {
+            return self.try_one(wishes, most, ms_per_token);
+        }
+        if best == 0 {
+            return None;
+        }
+        self.probing.note_asked();
+        wishes.truncate(best);
+        self.note_level(best);
+        Some((wishes, Why::Pays))
+    }
+
+    /// One of the wishes of a first level, if it is due to be tried.
+    pub(in crate::speculation) fn try_one(
+        &mut self,
+        wishes: Vec<Wish>,
+        most: usize,
+        ms_per_token: f64,
+    ) -> Option<(Vec<Wish>, Why)> {
+        let wish = self.probe(wishes, most, ms_per_token)?;
+        self.note_level(1);
+        Some((vec![wish], Why::Probe))
+    }
+
+    fn note_level(&mut self, num_rows: usize) {
+        self.levels_asked += 1;
+        self.rows_asked += num_rows as u64;
+    }
+
+    /// What a level of so many rows must be worth.
+    pub(in crate::speculation) fn price_ms(&self, level: usize, num_rows: usize) -> f64 {
+        HURDLE * self.costs.milliseconds(level, num_rows)
+    }
+
+    /// How many of the wishes, the best first, earn most over what a level of them costs.
+    fn best(
+        &self,
+        level: usize,
+        wishes: &mut [Wish],
+        most: usize,
+        worth: impl Fn(&Wish) -> f64,
+    ) -> usize {
+        wishes.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+        let (mut best, mut profit, mut sum) = (0, 0.0, 0.0);
         for (index, wish) in wishes.iter().take(most).enumerate() {
-            worth += f64::from(wish.inquiry.gain) * ms_per_token;
-            let left = worth - HURDLE * self.costs.milliseconds(level, index + 1);
+            sum += worth(wish);
+            let left = sum - self.price_ms(level, index + 1);
             if left > profit {
                 (best, profit) = (index + 1, left);
             }
         }
-        if best > 0 {
-            self.probes = 0;
-            wishes.truncate(best);
-        } else if level == 1 {
-            self.probe(&mut wishes);
-        } else {
-            wishes.clear();
-        }
-        if !wishes.is_empty() {
-            self.num_unasked = 0;
-            self.levels_asked += 1;
-            self.rows_asked += wishes.len() as u64;
-        }
-        wishes
+        best
     }
 
-    /// Leaves one of the wishes where the drafter was not asked for long, or the last probe found more
-    /// than was expected.
-    fn probe(&mut self, wishes: &mut Vec<Wish>) {
+    /// The wish where others leave most, if the drafter is due to be tried, or the last probe found more than
+    /// was expected. None where it would not pay even if it were always right.
+    fn probe(&mut self, mut wishes: Vec<Wish>, most: usize, ms_per_token: f64) -> Option<Wish> {
         let left = |wish: &Wish| 1.0 - wish.inquiry.before;
-        let most_open =
-            (0..wishes.len()).max_by(|&a, &b| left(&wishes[a]).total_cmp(&left(&wishes[b])));
-        let wish = most_open.map(|index| wishes.swap_remove(index));
-        wishes.clear();
-        let Some(wish) = wish.filter(|wish| left(wish) >= LEAST_LEFT) else {
-            self.probes = 0;
-            return;
+        let could_pay = self.best(1, &mut wishes, most, |wish| {
+            f64::from(left(wish)) * ms_per_token
+        }) > 0;
+        let most_open = wishes.into_iter().next();
+        let wish = most_open.filter(|wish| could_pay && left(wish) >= LEAST_LEFT);
+        let Some(wish) = wish else {
+            self.probing.end();
+            return None;
         };
         let share = wish.inquiry.gain / left(&wish);
-        // Once it found more, one node where little is known of it does not end that.
-        let is_dull = share <= self.probed_share;
-        let may_go_on = !is_dull || (self.probes > 1 && !self.was_dull);
-        let goes_on = (1..MAX_PROBES).contains(&self.probes) && may_go_on;
-        if goes_on || self.num_unasked >= PROBE_EVERY {
-            self.probes = if goes_on { self.probes + 1 } else { 1 };
-            (self.probed_share, self.was_dull) = (share, goes_on && is_dull);
-            wishes.push(wish);
-        } else {
-            self.probes = 0;
-        }
+        self.probing.begin(share).then_some(wish)
     }
 
-    /// Takes a step, in which drafts were offered or not.
+    /// Notes what a probe took, drafts that heed its answer included.
+    pub(in crate::speculation) fn spend(&mut self, milliseconds: f64) {
+        self.probing.spend(milliseconds);
+    }
+
+    /// Takes a step, in which drafts were offered or not. Steps held out from it stand for those without it,
+    /// so they count less its upkeep.
     pub(crate) fn end_step(&mut self, is_offered: bool, num_tokens: u64, milliseconds: f64) {
         if is_offered {
             let arm = &mut self.arms[usize::from(self.is_held_out)];
-            arm.note(num_tokens as f64, milliseconds);
+            let upkeep_ms = if self.is_held_out {
+                self.upkeep_ms
+            } else {
+                0.0
+            };
+            arm.note(num_tokens as f64, (milliseconds - upkeep_ms).max(0.0));
         }
     }
 
@@ -217,9 +269,11 @@ mod tests {
 
     /// Wishes that are granted in steps whose plain forward takes 10 ms.
     fn granted(heads: &mut Heads, gains: &[f32]) -> usize {
-        heads.begin_step(1, 0);
+        heads.begin_step(1, 0, 10.0);
+        heads.probed(1, false);
         let wishes = gains.iter().map(|&gain| wish(gain, 0.05)).collect();
-        heads.choose(1, wishes, 64, 10.0).len()
+        let chosen = heads.choose(1, wishes, 64, 10.0);
+        chosen.map_or(0, |(wishes, _)| wishes.len())
     }
 
     #[test]
@@ -241,12 +295,19 @@ mod tests {
             .count();
         assert_eq!(asked, 10);
         for _ in 0..640 {
-            heads.begin_step(1, 0);
-            assert!(
-                heads
-                    .choose(1, vec![wish(0.001, 0.97)], 64, 10.0)
-                    .is_empty()
-            );
+            heads.begin_step(1, 0, 10.0);
+            heads.probed(1, false);
+            let chosen = heads.choose(1, vec![wish(0.001, 0.97)], 64, 10.0);
+            assert!(chosen.is_none());
+        }
+    }
+
+    #[test]
+    fn one_that_could_not_pay_if_it_were_always_right_is_not_tried() {
+        for (first_ms, is_tried) in [(6.0, true), (8.5, true), (9.0, false), (1e4, false)] {
+            let mut heads = heads(first_ms);
+            let asked = (0..100).any(|_| granted(&mut heads, &[0.01]) > 0);
+            assert_eq!(asked, is_tried, "{first_ms} ms");
         }
     }
 
@@ -269,12 +330,13 @@ mod tests {
         assert!(asked >= 6, "{asked}");
     }
 
-    #[test]
-    fn steps_held_out_tell_what_it_gains() {
+    /// The gain that is told of one that makes three tokens of two in steps of about 11 ms.
+    fn told(upkeep_ms: f64) -> f64 {
         let mut heads = heads(1.0);
+        heads.set_upkeep(upkeep_ms);
         let mut held_out = 0;
         for step in 0..4000 {
-            let may_ask = heads.begin_step(step, 100);
+            let may_ask = heads.begin_step(step, 100, 10.0);
             held_out += usize::from(!may_ask);
             let tokens = if may_ask { 3 } else { 2 };
             heads.end_step(true, tokens, 10.0 + (step % 3) as f64);
@@ -282,6 +344,13 @@ mod tests {
         assert!((20..70).contains(&held_out), "{held_out}");
         let mut load = Load::default();
         heads.report(&mut load);
-        assert!((load.head_gain.unwrap().ratio - 1.5).abs() < 0.1);
+        load.head_gain.unwrap().ratio
+    }
+
+    #[test]
+    fn steps_held_out_tell_what_it_gains_less_what_it_always_takes() {
+        assert!((told(0.0) - 1.5).abs() < 0.1);
+        let share = told(2.2) / told(0.0);
+        assert!((share - 0.8).abs() < 0.01, "{share}");
     }
 }

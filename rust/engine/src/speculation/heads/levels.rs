@@ -3,6 +3,7 @@
 use spectrie_trie::{Inquiry, MAX_NAMED};
 use spectrie_types::sizes::TOP_K;
 
+use super::heads::Why;
 use crate::error::EngineError;
 use crate::forward::DraftAnswers;
 
@@ -24,6 +25,7 @@ pub(crate) struct LevelRows {
     /// Number of the first row among all rows of this step.
     pub(crate) first: usize,
     pub(crate) rows: Vec<LevelRow>,
+    pub(in crate::speculation) why: Why,
 }
 
 /// The levels of one step so far.
@@ -37,6 +39,8 @@ pub(crate) struct Levels {
     pub(in crate::speculation) is_over: bool,
     /// For each request, the row of each answer that it has, by its number.
     pub(in crate::speculation) row_of: Vec<Vec<usize>>,
+    /// What answers that promised to pay took for each request, drafts that heed them included.
+    pub(in crate::speculation) took_ms: Vec<f64>,
 }
 
 impl Levels {

@@ -8,7 +8,8 @@ mod heads;
 mod info;
 mod level_costs;
 mod levels;
+mod probing;
 
-pub(super) use heads::{Heads, Wish};
+pub(super) use heads::{Heads, Why, Wish};
 pub use info::DrafterInfo;
 pub(super) use levels::{LevelRow, LevelRows, Levels, likeliest};

@@ -1,0 +1,40 @@
+//! What happened in random traffic.
+
+/// Counts of events, to check that the traffic reached the intended cases.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) ended: u64,
+    pub(super) by_deadline: u64,
+    pub(super) shared_pages: u64,
+    pub(super) copies: u64,
+    pub(super) early_plans: u64,
+    pub(super) features_from_pages: u64,
+    pub(super) features_kept: u64,
+    /// Levels, and those behind a first one.
+    pub(super) levels: u64,
+    pub(super) deep_levels: u64,
+    pub(super) heads_given_up: u64,
+    /// Tokens of a head that were accepted.
+    pub(super) from_head: u64,
+    pub(super) rows_again: u64,
+    pub(super) longest_wait: usize,
+}
+
+impl Counts {
+    /// Adds those of another engine.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.ended += other.ended;
+        self.by_deadline += other.by_deadline;
+        self.shared_pages += other.shared_pages;
+        self.copies += other.copies;
+        self.early_plans += other.early_plans;
+        self.features_from_pages += other.features_from_pages;
+        self.features_kept += other.features_kept;
+        self.levels += other.levels;
+        self.deep_levels += other.deep_levels;
+        self.heads_given_up += other.heads_given_up;
+        self.from_head += other.from_head;
+        self.rows_again += other.rows_again;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+    }
+}

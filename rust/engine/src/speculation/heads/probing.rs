@@ -1,0 +1,175 @@
+//! When a drafter that is not asked is tried all the same, and what that may take.
+
+/// Of requests that a drafter is not asked for, each is tried once in so many steps.
+const PROBE_EVERY: u64 = 64;
+
+/// Probes that may follow one another as long as each finds more than the one before.
+const MAX_PROBES: u32 = 8;
+
+/// Share of the time of steps that probes may take.
+const SHARE: f64 = 0.005;
+
+/// Steps after which there is a probe again, however long one took. A row of probes goes on into half of that
+/// debt.
+const MAX_DEBT_STEPS: f64 = 4096.0;
+
+/// Owns the turn of probes and their allowance.
+#[derive(Debug, Default)]
+pub(super) struct Probing {
+    /// Steps without a question.
+    num_unasked: u64,
+    /// Probes in a row, and the share that the last one's node was expected to add.
+    probes: u32,
+    share: f32,
+    /// Whether the last probe was expected to add no more than the one before.
+    was_dull: bool,
+    /// Which of those that may be asked is tried.
+    turn: usize,
+    /// Whether a row of probes may begin in this step.
+    is_due: bool,
+    /// What may be spent on probes; below 0 after those that took more than there was. `None` before the
+    /// first step.
+    allowance_ms: Option<f64>,
+    /// The debt that ends a row of probes.
+    most_debt_ms: f64,
+}
+
+impl Probing {
+    /// Begins a step whose forward takes `step_ms` without drafts.
+    pub(super) fn begin_step(&mut self, step_ms: f64) {
+        self.num_unasked += 1;
+        self.is_due = false;
+        let most = SHARE * PROBE_EVERY as f64 * step_ms;
+        let debt = SHARE * MAX_DEBT_STEPS * step_ms;
+        let left = self.allowance_ms.unwrap_or(most) + SHARE * step_ms;
+        self.allowance_ms = Some(left.clamp(-debt, most));
+        self.most_debt_ms = 0.5 * debt;
+    }
+
+    /// Which of `num` that may be asked this step is to try it on; `None` when it is not tried. While all rest,
+    /// one of them is tried in 64 steps.
+    pub(super) fn choose(&mut self, num: usize, all_rest: bool) -> Option<usize> {
+        let each = PROBE_EVERY.checked_div(num as u64)?.max(1);
+        let pause = if all_rest { PROBE_EVERY } else { each };
+        if !self.goes_on() {
+            let has_some = self.allowance_ms.is_some_and(|left| left > 0.0);
+            self.is_due = has_some && self.num_unasked.is_multiple_of(pause);
+            if !self.is_due {
+                return None;
+            }
+            self.turn = self.turn.wrapping_add(1);
+        }
+        Some(self.turn % num)
+    }
+
+    fn goes_on(&self) -> bool {
+        let may = self
+            .allowance_ms
+            .is_some_and(|left| left > -self.most_debt_ms);
+        may && (1..MAX_PROBES).contains(&self.probes)
+    }
+
+    /// Whether there is a probe about a node of which an answer should add `share` of what is left to add.
+    pub(super) fn begin(&mut self, share: f32) -> bool {
+        // Once it found more, one node where little is known of it does not end that.
+        let is_dull = share <= self.share;
+        let may_go_on = !is_dull || (self.probes > 1 && !self.was_dull);
+        let goes_on = self.goes_on() && may_go_on;
+        if !goes_on && !self.is_due {
+            self.end();
+            return false;
+        }
+        self.probes = if goes_on { self.probes + 1 } else { 1 };
+        (self.share, self.was_dull) = (share, goes_on && is_dull);
+        self.num_unasked = 0;
+        true
+    }
+
+    /// Ends a row of probes: it found nothing, or the drafter is asked for its answers' sake.
+    pub(super) fn end(&mut self) {
+        self.probes = 0;
+    }
+
+    /// Notes that the drafter was asked for its answers' sake.
+    pub(super) fn note_asked(&mut self) {
+        self.num_unasked = 0;
+        self.end();
+    }
+
+    /// Notes what a probe took.
+    pub(super) fn spend(&mut self, milliseconds: f64) {
+        self.allowance_ms = self.allowance_ms.map(|left| left - milliseconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probes in `steps` steps of 10 ms, each of which takes `ms` and finds more than the one before if
+    /// `finds_more`.
+    fn probes(ms: f64, steps: usize, finds_more: bool) -> usize {
+        let mut probing = Probing::default();
+        let mut share = 0.1;
+        let mut count = 0;
+        for _ in 0..steps {
+            probing.begin_step(10.0);
+            if probing.choose(1, false).is_some() && probing.begin(share) {
+                probing.spend(ms);
+                count += 1;
+                share += if finds_more { 0.001 } else { 0.0 };
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn probes_take_half_a_percent_of_the_time_at_most_and_cheap_ones_come_every_64_steps() {
+        assert_eq!(probes(0.5, 6400, false), 100);
+        for ms in [0.5, 2.0, 6.0, 50.0] {
+            for finds_more in [false, true] {
+                let count = probes(ms, 40_000, finds_more) as f64;
+                // Half a percent of all of it, what there is at first, and a row of probes too many.
+                let most = 2000.0 + 3.2 + f64::from(MAX_PROBES) * ms;
+                assert!(count * ms <= most, "{ms} ms: {count} probes");
+                assert!(count * ms >= 300.0, "{ms} ms: {count} probes");
+            }
+        }
+    }
+
+    #[test]
+    fn one_endless_probe_is_followed_by_another_some_day() {
+        let mut probing = Probing::default();
+        probing.begin_step(10.0);
+        probing.spend(1e9);
+        let waits = (0..10_000).take_while(|_| {
+            probing.begin_step(10.0);
+            probing.choose(1, false).is_none()
+        });
+        let waits = waits.count();
+        assert!((4000..4200).contains(&waits), "{waits}");
+    }
+
+    #[test]
+    fn requests_have_their_turns_and_a_row_of_probes_stays_with_one() {
+        let mut probing = Probing::default();
+        let mut share = 0.1;
+        let mut turns = Vec::new();
+        for _ in 0..64 * 4 {
+            probing.begin_step(10.0);
+            if let Some(index) = probing.choose(3, false) {
+                // Two find more, then one finds as much, and another less.
+                share += [0.1, 0.1, 0.0, 0.0][turns.len() % 4];
+                if probing.begin(share) {
+                    turns.push(index);
+                }
+            }
+        }
+        turns.dedup();
+        assert!(turns.len() >= 6, "{turns:?}");
+        assert!(
+            turns.windows(2).all(|pair| (pair[0] + 1) % 3 == pair[1]),
+            "{turns:?}"
+        );
+    }
+}
