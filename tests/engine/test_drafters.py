@@ -12,13 +12,16 @@ import pytest
 import torch
 
 from spectrie import _core
-from spectrie.model import Runner
+from spectrie.engine import idle_bigrams
+from spectrie.engine.idle_bigrams import IdleBigrams
+from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Answers
 from spectrie.types import Source
 from tests.engine.requests import request
-from tests.engine.running import MAX_ROWS, Kind, RunningLoop, load_tiny_runner
+from tests.engine.running import MAX_ROWS, WAIT_S, Kind, RunningLoop, load_tiny_runner
 from tests.model.drafters.heads import tiny_head_tensors, write_tiny_head
-from tests.tiny_model import VOCABULARY_SIZE
+from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
+from tests.waiting import wait_until
 
 PROMPT = [5, 6, 7]
 NUM_TOKENS = 120
@@ -207,3 +210,59 @@ def test_a_drafter_that_fails_in_the_native_loop_is_given_up_with_one_warning(
     assert [one.levelname for one in caplog.records] == ["WARNING"]
     assert "the drafter failed" in caplog.text
     assert runner.native.drafter_bytes is None
+
+
+def hits(runner: Runner, kind: Kind, drafts: bool) -> list[int]:
+    """Cached tokens of each of three like prompts, with a slice of bigrams after each."""
+    bigrams: list[IdleBigrams] = []
+    slices: list[bool] = []
+    wanted = [0]
+
+    def idle() -> bool:
+        if len(slices) < wanted[0]:
+            slices.append(bigrams[0].step())
+        return False
+
+    running = RunningLoop(runner, kind, idle, drafts=drafts, **ENGINE | {"chunk_tokens": MAX_ROWS})
+    bigrams.append(IdleBigrams(running.engine, runner))
+    found = []
+    for handle in range(1, 4):
+        before = running.engine.load().prefix_hit_tokens
+        running.submit(request(handle, range(5, 55), 1))
+        running.await_finish(handle)
+        found.append(running.engine.load().prefix_hit_tokens - before)
+        wanted[0] = handle
+        wait_until(lambda: len(slices) == wanted[0], WAIT_S, lambda: "no idle work")
+    running.close()
+    assert all(slices)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_a_hit_after_idle_work_is_as_long_as_without_a_drafter(
+    runner: Runner, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_bigrams, "SLICE_MS", 0.0)
+    found = []
+    for drafts in (False, True):
+        # Each computes the table anew.
+        monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / str(drafts)))
+        found.append(hits(runner, kind, drafts))
+    assert found[0] == found[1]
+    assert found[0] == [0, 48, 48]
+
+
+def test_beside_forwards_of_one_row_a_drafter_has_the_price_of_one_row(tmp_path: Path) -> None:
+    runner = load_runner(
+        write_tiny_model(tmp_path / "tiny"),
+        threads=1,
+        num_pages=16,
+        max_batch_rows=1,
+        drafter=write_tiny_head(tmp_path / "head"),
+    )
+    assert runner.drafter is not None
+    costs = runner.drafter.costs
+    assert costs.rows == [1]
+    assert costs.first_ms[0] > 0.0
+    # There is room for no second level.
+    assert costs.later_ms == costs.first_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,3 +49,38 @@ def test_a_drafter_of_another_model_is_refused_when_loaded(
         ModelError, match=r"fc\.weight has shape \(48, 128\), expected \(48, k \* 80\)"
     ):
         LLM(model, num_pages=8, drafter=str(head))
+
+
+def test_a_hit_with_a_head_computes_no_token_more_than_without(
+    tmp_path: Path, head: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    model = write_tiny_model(tmp_path / "tiny")
+    prompt = [5 + at * 7 % 200 for at in range(100)]
+    # The last one leaves the others within a page.
+    prompts = [prompt, prompt, prompt, [*prompt[:90], *range(300, 310)]]
+    found = []
+    for drafter in ("off", str(head)):
+        with LLM(model, dtype="float32", threads=1, num_pages=128, drafter=drafter) as llm:
+            # One after the other, with nothing to do in between.
+            answers = [llm.generate(prompt_token_ids=one, max_tokens=1) for one in prompts]
+        found.append([answer.usage.cached_tokens for answer in answers])
+    alone, with_head = found
+    assert alone[:3] == [0, 96, 96]
+    assert alone[3] >= 80
+    assert with_head[:3] == alone[:3]
+    # One more where a page is copied in part.
+    assert with_head[3] >= alone[3] - 1
+
+
+@pytest.mark.parametrize("options", [{"speculation": "off"}, {"max_draft_tokens": 0}])
+def test_no_drafter_is_loaded_where_nothing_is_drafted(
+    tmp_path: Path, head: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    model = write_tiny_model(tmp_path / "tiny")
+    for added, is_loaded in ((options, False), ({}, True)):
+        with LLM(model, threads=1, num_pages=16, drafter=str(head), **added) as llm:
+            native = llm._host.runner.native
+            # So forwards write no entries either.
+            assert native is not None and (native.drafter_bytes is not None) == is_loaded

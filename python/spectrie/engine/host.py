@@ -115,7 +115,7 @@ class EngineHost:
         from spectrie.engine.idle_bigrams import IdleBigrams
 
         options = self.options
-        drafts = options.max_draft_tokens > 0 and speculation(options, runner) != "off"
+        drafts = runner.can_speculate and _may_draft(options)
         if drafts and options.bigrams == "auto":
             self._bigrams = IdleBigrams(engine, runner)
 
@@ -187,6 +187,11 @@ def speculation(options: EngineOptions, runner: Runner) -> str:
     return options.speculation if runner.can_speculate else "off"
 
 
+def _may_draft(options: EngineOptions) -> bool:
+    """Returns whether a request may draft: in another mode it may ask for `auto`, but nothing overrules `off`."""
+    return options.speculation != "off" and options.max_draft_tokens > 0
+
+
 def overlaps(options: EngineOptions, runner: Runner) -> bool:
     """Returns whether insertion overlaps the forward: the option, or if the forward spares a core."""
     if options.overlap == "auto":
@@ -210,9 +215,13 @@ def _prepare(
     from spectrie import _core
     from spectrie.model import load_runner
 
+    choices = options.pick(MODEL)
+    if options.drafter != "off" and not _may_draft(options):
+        log.info("the drafter is not loaded: the engine drafts nothing")
+        choices["drafter"] = "off"
     runner = load_runner(
         folder,
-        **options.pick(MODEL),
+        **choices,
         max_batch_rows=options.max_batch_rows,
         progress=progress,
     )
@@ -258,5 +267,6 @@ def _prepare(
             later_ms=costs.later_ms,
             namespaces=drafter.namespaces,
         )
+        engine.set_drafter_upkeep(costs.upkeep_ms)
         log.info("drafter %s: %s", drafter.name, costs)
     return engine, runner

@@ -202,15 +202,18 @@ class Drafting:
         Takes about as long as 40 forwards. The result is kept on disk unless other processes keep the
         machine busy. Overwrites the cache's first pages: call it before serving.
         """
-        rows = [n for n in _ROWS if n <= self._max_rows // 2]
-        key = f"draft costs {rows} threads{threads} {self._digest} {self._info.arithmetic}"
+        # Two levels of one row, or the one level that there is room for.
+        rows = [n for n in _ROWS if n <= self._max_rows // 2] or [1]
+        has_later = self._max_rows > 1
+        kind = f"draft costs {rows}" if has_later else "draft cost of one row"
+        key = f"{kind} threads{threads} {self._digest} {self._info.arithmetic}"
         stored = measurements.get(f"{key} on {machine.cpu_class()}")
         if isinstance(stored, list) and len(stored) == 2 * len(rows) + 1:
             times = [float(value) for value in stored]
             return DraftCosts(rows, times[: len(rows)], times[len(rows) : -1], times[-1])
         busy = machine.is_busy()
         timer = _Timer(self, self._info, step)
-        both = [timer.levels(n) for n in rows]
+        both = [timer.levels(n, has_later=has_later) for n in rows]
         first = _ascending([one for one, _ in both])
         later = _ascending([other for _, other in both])
         upkeep = timer.upkeep(self._core)
@@ -235,8 +238,10 @@ class _Timer:
         kv_len = max(0, self._kv_len - rows + 1)
         return StepPlan.single([0] * rows, kv_len=kv_len, pages=self._pages, feature=self._store)
 
-    def levels(self, rows: int) -> tuple[float, float]:
-        """Returns the milliseconds of a first and a later level of so many rows."""
+    def levels(self, rows: int, *, has_later: bool) -> tuple[float, float]:
+        """Returns the milliseconds of a first and a later level of so many rows; twice those of a first one
+        where there is no room for another.
+        """
         requests = [(self._kv_len, self._store, self._pages)] * rows
         at = self._kv_len
         first = LevelPlan.of(requests, [(0, at, row, -1) for row in range(rows)])
@@ -252,8 +257,10 @@ class _Timer:
             start = time.perf_counter()
             self._drafting.draft(first)
             between = time.perf_counter()
-            self._drafting.draft(later)
-            times.append((between - start, time.perf_counter() - between))
+            if has_later:
+                self._drafting.draft(later)
+            first_s = between - start
+            times.append((first_s, time.perf_counter() - between if has_later else first_s))
         return min(one for one, _ in times) * 1e3, min(other for _, other in times) * 1e3
 
     def upkeep(self, core: _core.CpuDecoder) -> float:
