@@ -1649,8 +1649,9 @@ class Replay:
             else). In mode "auto".
         head_levels: Levels that a step asks for at most.
         head_rows: Nodes of a level that are asked about at most, those first that are expected to gain most.
-        head_least_gain: Nodes behind the last token that are expected to gain fewer accepted tokens are not
-            asked about, 0 to 1.
+        head_least_gain: Nodes that are expected to gain fewer accepted tokens are not asked about, 0 to 1.
+        head_probe_every: The last token is asked about all the same where so many steps, this one included,
+            did not ask; 1: in every step.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.
@@ -1675,6 +1676,7 @@ class Replay:
         head_levels: int = 5,
         head_rows: int = 4,
         head_least_gain: float = 0.02,
+        head_probe_every: int = 1,
     ) -> Self: ...
     def push(
         self,

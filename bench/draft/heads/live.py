@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bench.draft import trace
 from bench.draft.bigrams import FILE, read_bigrams
 from bench.draft.recording.answers import LEVELS, record_answers
@@ -33,6 +35,10 @@ _STEP_MS = 10.0
 _LEVEL_MS = 0.001
 _LEAST_GAIN = 0.001
 _MOST = 63
+_MIN_VALUE = 0.01
+"""What an engine never drafts for, however cheap rows are: less likely tokens."""
+_PROBE_EVERY = 64
+"""As an engine tries a head again that it no longer asks."""
 _ALLOWED = 0.02
 
 
@@ -125,15 +131,17 @@ def compare(
         ValueError: There is no drafter, or a text does not fit the cache.
     """
     engine = _engine(runner, recycle=recycle)
-    engine.set_bigrams(bigrams)
+    engine.set_bigrams(None if bigrams is None else _of_all(bigrams, runner.vocabulary_size))
     replay = _core.Replay(
         nodes=_NODES,
+        min_value=_MIN_VALUE,
         bigrams=bigrams,
         recycle=recycle,
         head="on",
         head_levels=LEVELS,
         head_rows=_MOST,
         head_least_gain=_LEAST_GAIN,
+        head_probe_every=_PROBE_EVERY,
     )
     served = [
         _serve(engine, runner, handle, prompt, max_tokens)
@@ -185,6 +193,13 @@ def _engine(runner: Runner, *, recycle: bool) -> _core.Engine:
         later_ms=levels_ms,
     )
     return engine
+
+
+def _of_all(bigrams: _core.Bigrams, vocabulary_size: int) -> _core.Bigrams:
+    """The table for the whole vocabulary; a trace's ends at the last token that it needs."""
+    ids, probabilities = bigrams.rows()
+    missing = ((0, vocabulary_size - len(ids)), (0, 0))
+    return _core.Bigrams(np.pad(ids, missing), np.pad(probabilities, missing))
 
 
 def _serve(

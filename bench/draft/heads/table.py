@@ -73,8 +73,8 @@ def run(files: Sequence[Path]) -> None:
         results[name] = compare(trace.read(source), answers)
     notes = [
         f"Accepted of drafted tokens per step at {NODES} draft nodes at most, each request alone, teacher-forced on"
-        f" frozen traces, with recorded answers of {', '.join(sorted(heads))}. Ours ask for 5 levels of up to 4"
-        " nodes that are expected to add 0.02 tokens. Answers are known along the recorded output alone: what the"
+        f" frozen traces, with recorded answers of {', '.join(sorted(heads))}. Ours ask in every step for 5 levels of up to"
+        " 4 nodes that are expected to add 0.02 tokens. Answers are known along the recorded output alone: what the"
         " head would have drafted elsewhere competes for no node, in none of these rows.",
         "",
         *_calibrations(results),

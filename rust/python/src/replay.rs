@@ -45,7 +45,8 @@ impl Replay {
                         corpus_ids=None, recycle=true, hints=true, max_depth=18,
                         memory_bytes=MEMORY_BYTES, costs=Vec::new(), bigrams=None, head="off",
                         head_levels=AskRule::default().levels, head_rows=AskRule::default().rows,
-                        head_least_gain=AskRule::default().least_gain))]
+                        head_least_gain=AskRule::default().least_gain,
+                        head_probe_every=AskRule::default().probe_every))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python class")]
     fn new(
         py: Python<'_>,
@@ -65,6 +66,7 @@ impl Replay {
         head_levels: usize,
         head_rows: usize,
         head_least_gain: f32,
+        head_probe_every: u64,
     ) -> PyResult<Self> {
         let config = ReplayConfig {
             draft: DraftConfig {
@@ -87,6 +89,7 @@ impl Replay {
                 levels: head_levels,
                 rows: head_rows,
                 least_gain: head_least_gain,
+                probe_every: head_probe_every,
             },
         };
         let replay = py.detach(|| {

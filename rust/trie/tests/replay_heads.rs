@@ -180,6 +180,17 @@ fn a_head_that_was_wrong_for_long_is_asked_on_and_found_right() {
     let report = replay(&with_head(HeadMode::On), &request);
     assert_eq!(report.head_answers, report.steps);
     assert!(report.accepted_tokens >= 28, "{}", report.accepted_tokens);
+    // A server that waits for 64 steps before it tries again finds out later.
+    let rarely = ReplayConfig {
+        ask: AskRule {
+            probe_every: 64,
+            ..AskRule::default()
+        },
+        ..with_head(HeadMode::On)
+    };
+    let later = replay(&rarely, &request);
+    assert!(later.head_answers < report.head_answers / 2);
+    assert!(later.accepted_tokens < report.accepted_tokens);
 }
 
 #[test]

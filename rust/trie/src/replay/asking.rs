@@ -38,17 +38,18 @@ impl FromStr for HeadMode {
 }
 
 /// The levels that a replay asks in each step. A server weighs what a level adds against its milliseconds; a replay
-/// knows no times, so it asks by this rule. It asks about the root in every step: what was wrong for long is found out
-/// again when it is right.
+/// knows no times, so it asks by this rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AskRule {
     /// Levels at most. Default 5.
     pub levels: usize,
     /// Nodes of a level at most, those first that are expected to gain most. Default 4.
     pub rows: usize,
-    /// Nodes below the root that are expected to gain fewer accepted tokens than this are not asked about.
-    /// Default 0.02.
+    /// Nodes that are expected to gain fewer accepted tokens than this are not asked about. Default 0.02.
     pub least_gain: f32,
+    /// The root is asked about whatever it is expected to gain where so many steps, this one included, did not ask:
+    /// so what was wrong for long is found right again. Default 1: in every step. A server waits for 64.
+    pub probe_every: u64,
 }
 
 impl Default for AskRule {
@@ -57,6 +58,7 @@ impl Default for AskRule {
             levels: 5,
             rows: 4,
             least_gain: 0.02,
+            probe_every: 1,
         }
     }
 }
@@ -84,9 +86,10 @@ impl Asking<'_> {
         tally: &mut Tally,
     ) -> DraftTree {
         let mut above = None;
+        let probes = tally.is_unasked(self.rule.probe_every);
         for level in 1..=self.rule.levels.min(rest.len()) {
             let mut wishes = drafter.frontier(level as u16);
-            wishes.retain(|wish| level == 1 || wish.gain >= self.rule.least_gain);
+            wishes.retain(|wish| wish.gain >= self.rule.least_gain || (level == 1 && probes));
             wishes.sort_by(|a, b| b.gain.total_cmp(&a.gain));
             wishes.truncate(self.rule.rows);
             if wishes.is_empty() {

@@ -19,6 +19,8 @@ pub(super) struct Tally {
     accepted: u64,
     by_source: [u64; Source::ALL.len()],
     bins: [Bin; BINS],
+    /// Steps that did not ask a head, up to and with the one in the making.
+    unasked: u64,
     head_levels: u64,
     head_rows: u64,
     pub(super) head_answers: u64,
@@ -69,8 +71,15 @@ impl Tally {
         }
     }
 
+    /// Begins a step that may ask a head; whether so many steps did not, this one included.
+    pub(super) fn is_unasked(&mut self, steps: u64) -> bool {
+        self.unasked += 1;
+        self.unasked >= steps
+    }
+
     /// Counts a level that asks about so many nodes.
     pub(super) fn ask(&mut self, rows: usize) {
+        self.unasked = 0;
         self.head_levels += 1;
         self.head_rows += rows as u64;
     }

@@ -126,7 +126,7 @@ def test_a_replay_reads_what_was_recorded_beside_its_trace(
     assert report_of(capsys, "--input", path) == before
     assert report_of(capsys, "--input", path, "--head", "off") == before
     mixed = report_of(capsys, "--input", path, "--head", "on", "--head-levels", "2")
-    assert mixed["head_levels"] > 0 and mixed["drafted_tokens"] > before["drafted_tokens"]
+    assert mixed["head_levels"] > 0 and mixed["drafted_tokens"] != before["drafted_tokens"]
     alone = report_of(capsys, "--input", path, "--head", "only")
     sources = alone["accepted_by_source"]
     assert sum(sources.values()) == sources["head"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.draft import trace
+from bench.draft.bigrams import FILE
 from bench.draft.recording.head_file import HeadAnswers, write_answers
 from bench.draft.trace import TOP_K, Request
 from bench.draft.tuning import fit
@@ -65,7 +66,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         source = folder / split / "chat.jsonl.xz"
         trace.write(source, requests)
         line = "[1, [2, 3, 4, 5, 6, 7, 8, 9], [0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1]]\n"
-        trace.write_lines(folder / split / fit.FILE, [line])
+        trace.write_lines(folder / split / FILE, [line])
         trace.write_sums(folder / split)
         answers = [boastful_head(one.output_ids, dice) for one in requests]
         write_answers(tmp_path / "answers" / split / "chat.head.jsonl.xz", source, {}, answers)
