@@ -129,11 +129,11 @@ class Replay:
         bigrams: The model's bigrams; None drafts without.
         head: Whether the recorded answers of a head are drafted from: "off", "on", or "only" (from nothing
             else). In mode "auto".
-        head_levels: Levels that a step asks for at most.
-        head_rows: Nodes of a level that are asked about at most, those first that are expected to gain most.
-        head_least_gain: Nodes that are expected to gain fewer accepted tokens are not asked about, 0 to 1.
+        head_levels: Levels that a step asks for at most, by default 5.
+        head_rows: Nodes of a level that are asked about at most, by default 4, those first that are expected to gain most.
+        head_least_gain: Nodes that are expected to gain fewer accepted tokens, by default 0.02, are not asked about; 0 to 1.
         head_probe_every: The last token is asked about all the same where so many steps, this one included,
-            did not ask; 1: in every step.
+            did not ask; 1, the default: in every step.
 
     Raises:
         ValueError: Naming the first value out of range, or the corpus that cannot be used.
@@ -155,10 +155,10 @@ class Replay:
         costs: Sequence[float] = ...,
         bigrams: Bigrams | None = None,
         head: str = "off",
-        head_levels: int = 5,
-        head_rows: int = 4,
-        head_least_gain: float = 0.02,
-        head_probe_every: int = 1,
+        head_levels: int = ...,
+        head_rows: int = ...,
+        head_least_gain: float = ...,
+        head_probe_every: int = ...,
     ) -> Self: ...
     def push(
         self,
