@@ -6,15 +6,17 @@ plain form.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
 from spectrie._core import Engine, Request
 from spectrie._proto import worker_pb2
-from spectrie_kernels import DrawRows, reference
+from spectrie_kernels import DrawRows, draw, reference
 
 VOCABULARY = 501
 STOP = 17
@@ -172,9 +174,9 @@ def drawn_by_the_engine(case: Case, row: NDArray[np.float32], engine: Engine) ->
     return output.token_ids[0] if output.token_ids else -1
 
 
-def test_the_engine_draws_the_tokens_of_the_plain_form() -> None:
+def drawn_rows(count: int) -> tuple[list[int], torch.Tensor, DrawRows]:
+    """The engine's tokens of random rows, their logits, and what decides them."""
     rng = np.random.default_rng(20)
-    count = 4_000
     cases = [Case.random(rng) for _ in range(count)]
     values = logits(rng, count)
     engine = Engine(
@@ -192,9 +194,24 @@ def test_the_engine_draws_the_tokens_of_the_plain_form() -> None:
         drawn_by_the_engine(case, row, engine) for case, row in zip(cases, values, strict=True)
     ]
     paths = [int(rng.integers(0, len(case.emitted) + 1)) for case in cases]
-    out = torch.empty(count, dtype=torch.int32)
-    tokens = (
-        reference.draw(torch.from_numpy(values), rows_of(cases, paths), out).clamp(min=-1).tolist()
-    )
-    assert drawn == tokens
+    return drawn, torch.from_numpy(values), rows_of(cases, paths)
+
+
+def test_the_engine_draws_the_tokens_of_the_plain_form() -> None:
+    drawn, values, rows = drawn_rows(10_000)
+    out = torch.empty(len(drawn), dtype=torch.int32)
+    assert drawn == reference.draw(values, rows, out).clamp(min=-1).tolist()
     assert len(set(drawn)) > 300
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_engine_draws_the_tokens_of_the_kernels() -> None:
+    drawn, values, rows = drawn_rows(10_000)
+    tensors = {
+        field.name: getattr(rows, field.name).cuda()
+        for field in dataclasses.fields(rows)
+        if field.name != "cuts"
+    }
+    tokens = draw(values.cuda(), dataclasses.replace(rows, **tensors))
+    assert drawn == tokens.clamp(min=-1).tolist()

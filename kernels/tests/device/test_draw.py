@@ -9,6 +9,14 @@ import pytest
 import torch
 
 from kernels.tests.sampling.draws import OPTIONS, draw_rows, logits
+from kernels.tests.sampling.test_distribution import (
+    DISTRIBUTIONS,
+    DRAWS,
+    MOST,
+    SCORES,
+    chi_square,
+    rows_of,
+)
 from spectrie_kernels import DrawRows, draw, draw_workspace, reference
 
 pytestmark = [
@@ -43,6 +51,13 @@ def test_tokens_are_those_of_the_plain_form(count: int, vocabulary: int) -> None
 @pytest.mark.parametrize("option", OPTIONS)
 def test_each_option_alone(option: str) -> None:
     agree(np.random.default_rng(len(option)), 512, 2_003, [option])
+
+
+@pytest.mark.parametrize("options", DISTRIBUTIONS, ids=str)
+def test_tokens_have_the_promised_probabilities(options: dict[str, float]) -> None:
+    values = torch.from_numpy(SCORES.astype(np.float32)).repeat(DRAWS, 1)
+    drawn = draw(values.cuda(), on_device(rows_of(options))).cpu().numpy()
+    assert chi_square(drawn, options) < MOST
 
 
 def test_given_room_it_can_be_captured() -> None:

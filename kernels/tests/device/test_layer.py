@@ -44,9 +44,8 @@ def moved(value: Any, device: str) -> Any:
     if isinstance(value, tuple):
         return tuple(moved(one, device) for one in value)
     if isinstance(value, PartialSums):
-        return PartialSums(
-            *(moved(one, device) for one in (value.values, value.bias)), value.pairwise
-        )
+        values, bias = (moved(one, device) for one in (value.values, value.bias))
+        return PartialSums(values, bias, value.pairwise)
     if isinstance(value, Case):
         named = {one.name: moved(getattr(value, one.name), device) for one in fields(value)}
         return replace(value, **named)

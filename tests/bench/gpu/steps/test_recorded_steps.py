@@ -83,7 +83,9 @@ def test_a_step_that_starts_early_takes_the_tokens_of_the_one_before(runner: Run
     tokens = launched.wait().tokens
     assert tokens is not None
     expected = runner.launch(after(int(tokens[0])), Wanted.LIKELIEST).wait().tokens
-    assert np.array_equal(early.wait().tokens, expected)
+    taken = early.wait().tokens
+    assert taken is not None and expected is not None
+    assert np.array_equal(taken, expected)
 
 
 def test_memory_of_steps_is_pinned_and_events_come(runner: Runner) -> None:
