@@ -128,7 +128,9 @@ class ExactSegments:
 
     def __call__(self, x: torch.Tensor, scratch: Scratch) -> torch.Tensor | PartialSums:
         rows, weight = x.shape[0], self.weight
-        tiles = LinearTiles.of(rows, weight.order, weight.values.element_size())
+        tiles = LinearTiles.of(
+            rows, weight.order, weight.values.element_size(), out_features=weight.out_features
+        )
         if not tiles.split:
             out = scratch.empty(self.name, (rows, weight.out_features), self.dtype)
             return spectrie_kernels.linear(x.contiguous(), weight, out, tiles=tiles)
