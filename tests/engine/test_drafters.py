@@ -160,7 +160,8 @@ def test_right_answers_are_accepted_and_save_steps(runner: Runner, temperature: 
     load = running.engine.load()
     running.close()
     assert running.tokens == alone.tokens
-    assert 2 * running.loop.steps < alone.loop.steps
+    # Not half: drafts that heed answers have a price, so levels are not bought to the last token.
+    assert 5 * running.loop.steps < 3 * alone.loop.steps
     assert load.head_levels == len(levels)
     assert max(levels) == 3
     assert load.accepted_by_source[Source.HEAD] > 0
