@@ -89,7 +89,8 @@ impl<E: Dtype> Layer<E> {
     /// All stages for `rows` of the batch, whose residual stream and delta begin the buffers.
     pub(crate) fn run(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: Range<usize>) {
         let x = self.enter(member, pass, rows.len());
-        self.run_from(member, pass, rows, x);
+        self.attend(member, pass, rows.clone(), x);
+        self.finish(member, pass, rows.len());
     }
 
     /// From the residual stream and delta to what the first product takes.
@@ -109,16 +110,10 @@ impl<E: Dtype> Layer<E> {
         unsafe { buffers.normed.read(0, rows * width) }
     }
 
-    /// All stages from the first product on; `x: [rows, inputs]`.
-    pub(crate) fn run_from(
-        &self,
-        member: &Member<'_>,
-        pass: &LayerPass<'_, E>,
-        rows: Range<usize>,
-        x: &[E],
-    ) {
-        let (split, buffers, count) = (pass.split, pass.buffers, rows.len());
-        self.attend(member, pass, rows, x);
+    /// All stages behind `attend`, for as many rows. Apart from it, since the norm between the halves writes
+    /// what `attend` may have been given to read.
+    pub(crate) fn finish(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, count: usize) {
+        let (split, buffers) = (pass.split, pass.buffers);
         split.gather(member, Whole::Attended, buffers.attended, count);
         self.project(member, pass, count);
         split.gather(member, Whole::Hidden, buffers.delta, count);
@@ -152,8 +147,14 @@ impl<E: Dtype> Layer<E> {
         member.barrier();
     }
 
-    /// From the input of the first product to the attended heads.
-    fn attend(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: Range<usize>, x: &[E]) {
+    /// From the input of the first product, `x: [rows, inputs]`, to the attended heads.
+    pub(crate) fn attend(
+        &self,
+        member: &Member<'_>,
+        pass: &LayerPass<'_, E>,
+        rows: Range<usize>,
+        x: &[E],
+    ) {
         let (buffers, count) = (pass.buffers, rows.len());
         let width = self.qkv.out_features();
         // SAFETY: only this product writes its output until the barrier.

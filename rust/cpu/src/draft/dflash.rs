@@ -148,7 +148,8 @@ impl<E: Dtype> Dflash<E> {
             member.barrier();
             // SAFETY: written before the barrier.
             let x = unsafe { buffers.normed.read(0, count * hidden) };
-            layer.run_from(member, &pass, run.rows.clone(), x);
+            layer.attend(member, &pass, run.rows.clone(), x);
+            layer.finish(member, &pass, count);
         }
         let masks = self.states_of_first();
         share_out(member, count / stride * masks, 4, |number| {

@@ -112,7 +112,8 @@ pub(crate) fn run_layers<E: Dtype>(
         if index + 1 == layers.len() && run.goal == Goal::Entries {
             layer.write_entries(member, &pass, run.rows.clone(), x);
         } else {
-            layer.run_from(member, &pass, run.rows.clone(), x);
+            layer.attend(member, &pass, run.rows.clone(), x);
+            layer.finish(member, &pass, count);
         }
     }
 }
