@@ -51,6 +51,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.timeout(900)
 def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> None:
     planted = tmp_path / "test_planted.py"
     planted.write_text(PLANTED, encoding="utf-8")
