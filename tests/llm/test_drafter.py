@@ -9,6 +9,7 @@ import pytest
 
 from spectrie.errors import ModelError
 from spectrie.llm import LLM
+from tests.model.drafters.asked import make_levels_cheap
 from tests.model.drafters.heads import write_tiny_head
 from tests.tiny_model import Shape, write_tiny_model
 
@@ -25,6 +26,7 @@ def test_answers_are_the_same_with_a_drafter(
     tmp_path: Path, head: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    make_levels_cheap(monkeypatch)
     model = write_tiny_model(tmp_path / "tiny")
     found = []
     for drafter in ("off", str(head)):
