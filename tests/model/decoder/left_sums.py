@@ -74,7 +74,7 @@ def logits(folder: Path, segments: Any) -> torch.Tensor:
 
 def main() -> None:
     """Computes the step in three ways."""
-    importlib.import_module("kernels.tests.quick_interpreter").hasten()
+    importlib.import_module("kernels.tests.quick_interpreter").hasten(finds_overflow=False)
     folder = Path(sys.argv[1])
     finished = logits(folder, ExactLinear)
     same = torch.equal(logits(folder, Counted), finished)
