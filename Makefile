@@ -72,7 +72,7 @@ bigrams: model  ## compute the model's bigrams (3 minutes, once)
 # Text of the benches must stay unseen: a head is measured on it.
 UNSEEN := $(wildcard bench/draft/traces/*.jsonl.xz bench/draft/tuning/traces/*/*.jsonl.xz bench/draft/recording/prompts/*.json)
 .PHONY: head
-head: model  ## train a head of the model on its own answers (under an hour on two cores); continues when stopped
+head: model  ## train a head of the model (an hour on two cores), continued when stopped; tools/ship_head.py ships it
 	@$(BIN)/spectrie train-head $(MODEL) --output heads/$(MODEL) --self-generate --prompts 3000 \
 	  $$(ls $(VENV)/lib/python3*/site-packages/networkx/algorithms/[a-c]*.py | sed 's/^/--data /') \
 	  --commit "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" --license "Apache-2.0 (the model's answers), BSD-3-Clause (networkx)" $(addprefix --unseen ,$(UNSEEN))
@@ -80,7 +80,7 @@ head: model  ## train a head of the model on its own answers (under an hour on t
 # ---- habits ----------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: model  ## build everything, fetch the model, stream answers with speculation off and on
+demo: model  ## build everything, fetch the model, stream answers with speculation off and on, and with a head if one ships
 	$(BIN)/spectrie demo $(MODEL)
 
 .PHONY: test

@@ -11,6 +11,8 @@ from spectrie.cli import main
 
 pytest.importorskip("torch")
 
+from spectrie.model.files.fingerprint import model_hash
+from spectrie.model.files.measurements import Measurements
 from tests.model.drafters.heads import head_tensors, write_head
 from tests.model.families import save_family
 
@@ -58,9 +60,28 @@ def test_a_head_that_does_not_fit_fails(
     assert found.startswith("FAIL") and "vocab_size is 201, expected 200, the target's" in found
 
 
+def test_a_head_that_ships_is_found_and_measured_when_asked_for(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spectrie.model.drafters.shipped.HEADS", tmp_path / "heads")
+    origin = json.dumps({"model_hash": model_hash(tiny, Measurements(None)), "namespaces": None})
+    write_head(tmp_path / "heads/tiny-eagle3", head_tensors(), origin=origin)
+    found = line(capsys, str(tiny))
+    assert found == "ok   tiny-eagle3, by --drafter auto, which measures it here too"
+    for name in ("auto", "tiny-eagle3"):
+        found = line(capsys, str(tiny), "--drafter", name)
+        assert found.startswith("ok   tiny-eagle3, eagle3 ")
+        assert "trained for this model" in found and " ms of upkeep a step" in found
+
+
 def test_without_a_head_or_a_model_nothing_is_loaded(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert line(capsys, str(tiny)) == "ok   none asked for: --drafter PATH checks one"
+    why = "the model has no layer for multi-token prediction, and no head ships for its weights"
+    assert line(capsys, str(tiny)) == f"ok   none: {why}; --drafter PATH checks one"
+    assert line(capsys, str(tiny), "--drafter", "auto") == f"note none: {why}"
+    none = "ok   none asked for: --drafter PATH checks one"
+    assert line(capsys, str(tiny), "--drafter", "off") == none
+    assert line(capsys, "smollm2-135m") == none
     found = line(capsys, "smollm2-135m", "--drafter", str(tmp_path / "nothing"))
     assert found.startswith("note") and "checked with a model that is stored" in found

@@ -11,6 +11,7 @@ from spectrie.model import load_runner, machine, resolve
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
 from spectrie.model.decoder.sizing import CacheSize
+from spectrie.model.drafters import shipped_heads
 from spectrie.model.files.weights import Weights
 from spectrie.model.plan import StepPlan
 from tests.model.stepping import in_pieces
@@ -87,6 +88,17 @@ def test_weights_take_little_more_memory_than_their_numbers(
     per_layer = (config.qkv_size + queries + 3 * config.intermediate_size) * config.hidden_size
     least = (numbers + config.num_layers * per_layer) * dtype.itemsize
     assert least <= decoder.num_bytes <= 1.02 * least
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in shipped_heads() if name.startswith("smollm2-135m-")]
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_head_that_ships_for_it_is_found_and_runs(folder: Path, name: str, dtype: str) -> None:
+    runner = load_runner(folder, dtype=dtype, num_pages=64, drafter="auto", device="cpu")
+    assert runner.drafter is not None, runner.why_no_drafter
+    assert (runner.drafter.name, runner.drafter.is_for_model) == (name, True)
+    assert runner.drafter.namespaces is None
 
 
 @pytest.mark.deep

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,23 @@ def test_wheels_hold_every_source_file_and_the_licences(checkout: Path) -> None:
     assert "spectrie/_core.abi3.so" in names
     licences = {Path(name).name for name in names if ".dist-info/licenses/" in name}
     assert licences >= {"LICENSE", "THIRD_PARTY_LICENSES.md"}
+
+
+def test_wheel_and_source_archive_hold_the_heads_that_ship(checkout: Path, tmp_path: Path) -> None:
+    files = [
+        path for path in (ROOT / "python/spectrie/model/sources/heads").rglob("*") if path.is_file()
+    ]
+    # There is one even while no head ships.
+    assert ROOT / "python/spectrie/model/sources/heads/README.md" in files
+    wheel = zipfile.ZipFile(next((checkout / "dist").glob("spectrie-*.whl")))
+    python = ROOT / ".venv/bin/python"
+    run(python, "-m", "maturin", "sdist", "--out", tmp_path, cwd=ROOT)
+    with tarfile.open(next(tmp_path.glob("spectrie-*.tar.gz"))) as archive:
+        for path in files:
+            assert wheel.read(str(path.relative_to(ROOT / "python"))) == path.read_bytes()
+            root = archive.getnames()[0].partition("/")[0]
+            stored = archive.extractfile(f"{root}/{path.relative_to(ROOT)}")
+            assert stored is not None and stored.read() == path.read_bytes()
 
 
 def test_base_install_imports_without_torch(base: Path, tmp_path: Path) -> None:

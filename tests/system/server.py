@@ -29,12 +29,13 @@ class Program:
 
     Args:
         arguments: What follows `spectrie` on the command line.
+        python: Folder of the package.
     """
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, python: Path = ROOT / "python") -> None:
         self._ready: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._lines: list[str] = []
-        path = os.pathsep.join([str(ROOT / "python"), str(ROOT / "kernels")])
+        path = os.pathsep.join([str(python), str(ROOT / "kernels")])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "spectrie", *arguments],
             stdin=subprocess.DEVNULL,
@@ -106,8 +107,14 @@ class Program:
             reader.join(5.0)
 
 
-def serve(model: Path, *arguments: str) -> Program:
-    """`spectrie serve` of a tiny model on free ports, small enough to run beside other tests."""
+def serve(model: Path, *arguments: str, python: Path = ROOT / "python") -> Program:
+    """`spectrie serve` of a tiny model on free ports, small enough to run beside other tests.
+
+    Args:
+        model: The model.
+        arguments: Further flags.
+        python: Folder of the package.
+    """
     return Program(
         "serve",
         str(model),
@@ -118,6 +125,7 @@ def serve(model: Path, *arguments: str) -> Program:
         "--kv-memory=64MiB",
         "--memory=16MiB",
         *arguments,
+        python=python,
     )
 
 

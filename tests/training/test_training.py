@@ -48,6 +48,8 @@ def test_a_head_is_trained_on_the_models_own_answers(
     shown = capsys.readouterr()
     assert shown.out.strip() == str(output)
     assert "right on held-out answers, by level" in shown.err
+    log = (tmp_path / "head.work/train.log").read_text()
+    assert log and set(log.splitlines()) <= set(shown.err.splitlines())
     config = json.loads((output / "config.json").read_text())
     origin = origin_of(output)
     assert config["architectures"] == ["LlamaForCausalLMEagle3"]

@@ -45,6 +45,7 @@ class CountingRunner:
     native = None
     device_shape = None
     drafter: DrafterInfo | None = None
+    why_no_drafter: str | None = None
 
     def __init__(self) -> None:
         self.gate: Callable[[], None] = lambda: None

@@ -193,6 +193,7 @@ class Hello(_message.Message):
     INSTANCE_FIELD_NUMBER: _builtins.int
     PROCESS_ID_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
+    DRAFTER_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     """Version of the worker's package."""
@@ -214,6 +215,10 @@ class Hello(_message.Message):
     def capacity(self) -> Global___Capacity: ...
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def drafter(self) -> Global___Drafter:
+        """The drafter beside the model; unset for none."""
+
     def __init__(
         self,
         *,
@@ -229,14 +234,41 @@ class Hello(_message.Message):
         instance: _builtins.str = ...,
         process_id: _builtins.int = ...,
         exact: _builtins.bool = ...,
+        drafter: Global___Drafter | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_drafter", b"_drafter", "capacity", b"capacity", "drafter", b"drafter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "eos_token_ids", b"eos_token_ids", "exact", b"exact", "features", b"features", "instance", b"instance", "model", b"model", "model_hash", b"model_hash", "numeric_fingerprint", b"numeric_fingerprint", "process_id", b"process_id", "protocol", b"protocol", "version", b"version", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_drafter", b"_drafter", "capacity", b"capacity", "drafter", b"drafter", "eos_token_ids", b"eos_token_ids", "exact", b"exact", "features", b"features", "instance", b"instance", "model", b"model", "model_hash", b"model_hash", "numeric_fingerprint", b"numeric_fingerprint", "process_id", b"process_id", "protocol", b"protocol", "version", b"version", "vocabulary_size", b"vocabulary_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__drafter: _TypeAlias = _typing.Literal["drafter"]  # noqa: Y015
+    _WhichOneofArgType__drafter: _TypeAlias = _typing.Literal["_drafter", b"_drafter"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__drafter) -> _WhichOneofReturnType__drafter | None: ...
+
+Global___Hello: _TypeAlias = Hello  # noqa: Y015
+
+@_typing.final
+class Drafter(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of its folder, or of the head that ships."""
+    kind: _builtins.str
+    """Such as eagle3."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Hello: _TypeAlias = Hello  # noqa: Y015
+Global___Drafter: _TypeAlias = Drafter  # noqa: Y015
 
 @_typing.final
 class Capacity(_message.Message):

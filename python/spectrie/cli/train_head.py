@@ -133,9 +133,5 @@ def run(args: argparse.Namespace) -> int:
         settings=settings,
     )
     head = train_head(recipe, print_progress)
-    print_progress(
-        f"right on held-out answers, by level: {head.held_out} "
-        f"({head.held_out.chain_length:.2f} tokens of a chain); {head.num_bytes / 1e6:.1f} MB"
-    )
     print(head.folder)
     return 0

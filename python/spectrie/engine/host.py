@@ -217,7 +217,7 @@ def _prepare(
 
     choices = options.pick(MODEL)
     if options.drafter != "off" and not _may_draft(options):
-        log.info("the drafter is not loaded: the engine drafts nothing")
+        log.info("no drafter: the engine drafts nothing")
         choices["drafter"] = "off"
     runner = load_runner(
         folder,
@@ -248,15 +248,31 @@ def _prepare(
     if runner.can_speculate:
         context = runner.measure_context_cost()
         engine.set_costs(*runner.measure_costs(), **dataclasses.asdict(context))
+    _add_drafter(engine, options, runner)
+    return engine, runner
+
+
+def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -> None:
+    """Makes the runner's drafter known to the engine, and says why there is none where one was looked for.
+
+    Raises:
+        ConfigError: More requests may run than the drafter that was named has room for.
+    """
+    # Measured here, where nobody is served yet.
     drafter = runner.drafter
+    num_running = max_running(options, runner)
+    if drafter is not None and num_running > drafter.max_requests:
+        message = (
+            f"max_running is {num_running}; allowed with a drafter: up to {drafter.max_requests}"
+        )
+        if options.drafter != "auto":
+            raise ConfigError(message)
+        runner.drop_drafter(message)
+        drafter = None
+    if runner.why_no_drafter is not None:
+        log.info("no drafter: %s", runner.why_no_drafter)
     if drafter is not None and runner.can_speculate:
-        # Measured here, where nobody is served yet.
         costs = drafter.costs
-        num_running = max_running(options, runner)
-        if num_running > drafter.max_requests:
-            raise ConfigError(
-                f"max_running is {num_running}; allowed with a drafter: up to {drafter.max_requests}"
-            )
         engine.set_drafter(
             source=Source.HEAD if drafter.needs_features else Source.DRAFT_MODEL,
             needs_features=drafter.needs_features,
@@ -269,4 +285,3 @@ def _prepare(
         )
         engine.set_drafter_upkeep(costs.upkeep_ms)
         log.info("drafter %s: %s", drafter.name, costs)
-    return engine, runner

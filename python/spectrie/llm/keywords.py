@@ -20,10 +20,11 @@ class EngineKeywords(TypedDict, total=False):
             another, which is checked at the start; not on several GPUs. `fast`: each token is the
             model's own draw, drafted or not, but answers may differ. `auto`: exact where that is
             possible, else fast with a warning.
-        drafter: Folder of a drafter that was trained for the model, such as an EAGLE-3 head, or a
-            model of the same tokenizer, named as MODEL is; mtp: the layer for multi-token
-            prediction in the model's own folder; auto: that layer if there is one; off: none. On a
-            CPU, in one process per worker. Tokens do not depend on it.
+        drafter: Folder of a drafter that was trained for the model, such as an EAGLE-3 head; the
+            name of a head that ships, such as smollm2-135m-eagle3; a model of the same tokenizer,
+            named as MODEL is; mtp: the layer for multi-token prediction in the model's own folder;
+            auto: that layer if there is one, else the head that ships for exactly these weights,
+            else none; off: none. On a CPU, in one process per worker. Tokens do not depend on it.
         threads: Threads per worker, or per rank of a worker. 1 or more. None: measured once.
         tensor_parallel: Processes (on GPUs: devices) that share the model of each worker; tokens do
             not depend on it. 1 or more processes.

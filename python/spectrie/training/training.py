@@ -67,7 +67,8 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
 
     Args:
         recipe: What to train.
-        report: Receives a line per stage and per look at held-out samples.
+        report: Receives a line per stage and per look at held-out samples, which `train.log` in the work folder
+            keeps too.
 
     Raises:
         ConfigError: The data, the folders or the recipe cannot be used.
@@ -77,6 +78,7 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
     target = Target(folder)
     identity = model_hash(folder, Measurements(None))
     claim(recipe, identity)
+    report = _logged(report, recipe.work / "train.log")
     samples = _bounded(recipe, target, _samples(recipe, folder, report), report)
     held_out = [index for index, sample in enumerate(samples) if _is_held_out(sample)]
     trained = [sample for index, sample in enumerate(samples) if index not in set(held_out)]
@@ -116,7 +118,22 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         "version": __version__,
     }
     size = export_head(head, recipe.output, dtype=torch.bfloat16, provenance=provenance)
+    report(
+        f"right on held-out answers, by level: {result} ({result.chain_length:.2f} tokens of a chain); "
+        f"{size / 1e6:.1f} MB"
+    )
     return TrainedHead(recipe.output, size, result, covered)
+
+
+def _logged(report: Report, path: Path) -> Report:
+    """Also appends every line to a file: all runs of one training."""
+
+    def line(text: str) -> None:
+        report(text)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+    return line
 
 
 def _samples(recipe: Recipe, folder: Path, report: Report) -> list[Sample]:

@@ -24,6 +24,7 @@ from spectrie.worker.session import Session
 if TYPE_CHECKING:
     from spectrie import _core
     from spectrie.engine.host import EngineHost
+    from spectrie.model import Runner
 
 __all__ = ["PROTOCOL", "RouterLink"]
 
@@ -189,6 +190,7 @@ class RouterLink:
                 instance=self._instance,
                 process_id=os.getpid(),
                 exact=runner.exact,
+                drafter=_drafter(runner),
             )
         )
         for chunk in artifact_chunks(host.folder):
@@ -200,3 +202,9 @@ class RouterLink:
             session = self._session
             if session is not None and self.welcomed.is_set():
                 session.beat()
+
+
+def _drafter(runner: Runner) -> worker_pb2.Drafter | None:
+    """Names the drafter beside the model."""
+    drafter = runner.drafter
+    return None if drafter is None else worker_pb2.Drafter(name=drafter.name, kind=drafter.kind)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from spectrie._proto import inference_pb2 as pb
@@ -11,6 +17,7 @@ from spectrie.cli.demo.prompts import PROMPTS
 from spectrie.printing.markdown import render_table
 from spectrie.types import Source
 from tests.client.scripted import Server, Step, delta, finished, started
+from tests.tiny_model import write_tiny_model
 
 
 def script_answers(server: Server, texts: list[str]) -> None:
@@ -57,6 +64,124 @@ def test_speculation_is_off_then_on_and_nothing_is_learnt(
     assert not any(wish.learn for wish in wishes)
     assert all(wish.HasField("learn") for wish in wishes)
     capsys.readouterr()
+
+
+class OwnServers:
+    """Stands for the servers that the demo starts: all are the scripted one."""
+
+    def __init__(self, server: Server, drafter: str | None) -> None:
+        self.server, self.drafter = server, drafter
+        self.arguments: list[list[str]] = []
+
+    @contextmanager
+    def running(self, arguments: list[str], _: Any) -> Iterator[dict[str, Any]]:
+        self.arguments.append(arguments)
+        drafter = None if "--drafter=off" in arguments else self.drafter
+        worker = {"dtype": "float32", "threads": 1, "drafter": drafter}
+        yield {"grpc": self.server.target, "workers": [worker]}
+
+    @property
+    def drafters(self) -> list[str]:
+        return [
+            one.removeprefix("--drafter=")
+            for arguments in self.arguments
+            for one in arguments
+            if one.startswith("--drafter")
+        ]
+
+
+@pytest.fixture
+def own(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., OwnServers]:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPECTRIE_DRAFTER", raising=False)
+
+    def make(texts: list[str], drafter: str | None = "tiny-eagle3, eagle3 00 ...") -> OwnServers:
+        own = OwnServers(server, drafter)
+        monkeypatch.setattr("spectrie.cli.demo.command.running", own.running)
+        script_answers(server, ["same"] * 2 * len(PROMPTS))
+        # The second server's warm-up, then its answers.
+        streams = server.script.streams
+        script_answers(server, texts)
+        server.script.streams = [*streams, *server.script.streams]
+        return own
+
+    return make
+
+
+def ship(model: Path, heads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a head ship for a model, which no server loads here."""
+    from spectrie.model.files.fingerprint import model_hash
+    from spectrie.model.files.measurements import Measurements
+    from tests.model.drafters.heads import write_head
+
+    origin = {"model_hash": model_hash(model, Measurements(None)), "namespaces": None}
+    write_head(heads / "tiny-eagle3", origin=json.dumps(origin))
+    monkeypatch.setattr("spectrie.model.drafters.shipped.HEADS", heads)
+
+
+def test_a_head_that_ships_answers_too_and_its_gain_is_shown(
+    own: Callable[..., OwnServers],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    servers = own(["same"] * len(PROMPTS))
+    model = write_tiny_model(tmp_path / "tiny")
+    ship(model, tmp_path / "heads", monkeypatch)
+    assert main(["demo", str(model), "--max-tokens", "4"]) == 0
+    assert servers.drafters == ["off", "auto"]
+    output = capsys.readouterr().out
+    assert "with tiny-eagle3 besides:" in output
+    assert output.count(" yes |") == 2 * len(PROMPTS)
+    assert output.count("--- speculation on, with tiny-eagle3") == len(PROMPTS)
+
+
+def test_without_a_head_there_is_no_second_server(
+    own: Callable[..., OwnServers],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    servers = own([])
+    ship(write_tiny_model(tmp_path / "other", seed=2), tmp_path / "heads", monkeypatch)
+    assert main(["demo", str(write_tiny_model(tmp_path / "tiny")), "--max-tokens", "4"]) == 0
+    assert servers.drafters == ["off"]
+    assert "besides" not in capsys.readouterr().out
+
+
+def test_a_drafter_that_is_named_answers_too_and_off_is_off(
+    own: Callable[..., OwnServers],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = write_tiny_model(tmp_path / "tiny")
+    ship(model, tmp_path / "heads", monkeypatch)
+    servers = own(["same", "more", "same"])
+    assert main(["demo", str(model), "--max-tokens", "4", "--drafter", "my-head"]) == 1
+    assert servers.drafters == ["off", "my-head"]
+    assert "depends on speculation: code" in capsys.readouterr().err
+    servers = own(["same"])
+    assert main(["demo", str(model), "--max-tokens", "4", "--drafter", "off"]) == 0
+    assert servers.drafters == ["off"]
+
+
+def test_a_server_that_takes_no_drafter_is_not_asked(
+    own: Callable[..., OwnServers],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = write_tiny_model(tmp_path / "tiny")
+    ship(model, tmp_path / "heads", monkeypatch)
+    servers = own([], drafter=None)
+    assert main(["demo", str(model), "--max-tokens", "4"]) == 0
+    assert servers.drafters == ["off", "auto"]
+    output = capsys.readouterr().out
+    assert "without a drafter: this server has none" in output and "besides" not in output
 
 
 def test_bad_length_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

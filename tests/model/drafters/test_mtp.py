@@ -13,6 +13,7 @@ import torch
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Target, read_drafter
+from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.drafter_loading import chosen_drafter
 from tests.model.drafters.fused import joined_answers
@@ -90,9 +91,15 @@ def test_auto_takes_the_layer_if_there_is_one_that_can_run(tiny: Path, tmp_path:
     assert named(load_runner(own, num_pages=8, drafter=own)) == "mtp"
     assert named(load_runner(own, num_pages=8)) is None
     assert named(load_runner(tiny, num_pages=8, drafter="auto")) is None
-    assert chosen_drafter("auto", own, "cpu", 1) == own
-    assert chosen_drafter("auto", own, "cpu", 2) is None
-    assert chosen_drafter("auto", own, "cuda", 1) is None
+    none = Measurements(None)
+    assert chosen_drafter("auto", own, "cpu", 1, none).folder == own
+    for device, ranks, where in (("cpu", 2, "2 processes"), ("cuda", 1, "a GPU")):
+        choice = chosen_drafter("auto", own, device, ranks, none)
+        assert choice.folder is None
+        assert choice.why_none == (
+            "the model's layer for multi-token prediction runs on a CPU, in one process, and this model "
+            f"runs on {where}"
+        )
     more = {"model.layers.3.mlp.gate.weight": torch.ones(4, HIDDEN)}
     save_model(deep, "deepseek", more)
     lines: list[str] = []

@@ -1,1 +1,1 @@
-"""`spectrie demo`: prompts with speculation off and on, side by side."""
+"""`spectrie demo`: prompts with speculation off and on, and with a drafter, side by side."""

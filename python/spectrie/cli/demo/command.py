@@ -1,38 +1,34 @@
-"""`spectrie demo`: the same prompts with speculation off and on, side by side."""
+"""`spectrie demo`: the same prompts with speculation off and on, and with a drafter, side by side."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import util
+from typing import Any
 
 from spectrie.cli.console.terminal import Painter
-from spectrie.cli.demo.prompts import PROMPTS, DemoPrompt
+from spectrie.cli.demo.asking import Answer, ask
+from spectrie.cli.demo.prompts import PROMPTS
+from spectrie.cli.demo.tables import Answers, conclude
 from spectrie.cli.flags import values
 from spectrie.cli.flags.options import add_options, options_of
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.client import Client
 from spectrie.errors import ConfigError
-from spectrie.printing.markdown import render_table
 from spectrie.supervise.command import running
-from spectrie.types import Completion, Delta, SpeculationOptions
 
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
 Starts a router and a worker on free ports, sends each prompt with speculation off, then on, and
-prints a table. The server learns nothing between the runs. Exits with 1 if any answer differs.
+prints a table. Where a head ships for MODEL, or --drafter names a drafter, a second server answers
+with it too. The servers learn nothing between the runs. Exits with 1 if any answer differs.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A completion and how quickly its tokens came."""
-
-    completion: Completion
-    tokens_per_second: float
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,141 +53,109 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--max-tokens: {error}") from None
     painter = Painter()
     if args.server:
-        return _show(args.server, max_tokens, painter)
+        return conclude(_off_and_on(args.server, max_tokens, painter), painter)
+    with _server(args.model, settings, "off") as facts:
+        answers = _off_and_on(facts["grpc"], max_tokens, painter)
+    wished = _wished(args.model, settings)
+    if wished is None:
+        return conclude(answers, painter)
+    with _server(args.model, settings, wished) as facts:
+        drafter = facts["workers"][0].get("drafter")
+        if drafter is None:
+            print("without a drafter: this server has none\n")
+            return conclude(answers, painter)
+        print(f"drafter: {drafter}\n")
+        name = drafter.split(",")[0]
+        added = _with_drafter(facts["grpc"], max_tokens, painter, name)
+    answers = [replace(one, drafter=more) for one, more in zip(answers, added, strict=True)]
+    return conclude(answers, painter, name)
+
+
+@contextmanager
+def _server(model: str, settings: Settings, drafter: str) -> Iterator[dict[str, Any]]:
+    """A router and a worker with a drafter; gives the facts of their ready line."""
     note = Painter(sys.stderr)
 
     def show(line: str) -> None:
         print(note.dim(line), file=sys.stderr, flush=True)
 
-    print(f"starting a router and a worker for {args.model} ...", flush=True)
+    beside = "" if drafter == "off" else f", with drafter {drafter}"
+    print(f"starting a router and a worker for {model}{beside} ...", flush=True)
     began = time.monotonic()
-    own = ["serve", args.model, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0"]
+    own = ["serve", model, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0", f"--drafter={drafter}"]
     with running([*own, *_flags(settings)], show) as facts:
         worker = facts["workers"][0]
         print(
             f"ready after {time.monotonic() - began:.1f} s:"
             f" {worker['dtype']}, {worker['threads']} threads\n"
         )
-        return _show(facts["grpc"], max_tokens, painter)
+        yield facts
 
 
 def _flags(settings: Settings) -> list[str]:
-    """The flags for `serve` of what was set for the demo."""
+    """The flags for `serve` of what was set for the demo, but for the drafter."""
     return [
         f"{option.flag}={settings[option.key]}"
         for option in options_of("demo")
-        if settings.origins[option.key] != "default" and settings[option.key] is not None
+        if option.key != "drafter"
+        and settings.origins[option.key] != "default"
+        and settings[option.key] is not None
     ]
 
 
-def _show(target: str, max_tokens: int, painter: Painter) -> int:
+def _wished(model: str, settings: Settings) -> str | None:
+    """The drafter of the second server; None for no such server."""
+    drafter: str = settings["drafter"]
+    if settings.origins["drafter"] == "default":
+        drafter = "auto"
+    if drafter == "off" or util.find_spec("torch") is None:
+        return None
+    if drafter != "auto":
+        return drafter
+    from spectrie.model import resolve as resolve_model
+    from spectrie.model.runner.drafter_loading import found_drafter
+
+    # The first server has fetched the model, and kept its hash.
+    return None if found_drafter(resolve_model(model).folder).folder is None else "auto"
+
+
+@contextmanager
+def _warm(target: str) -> Iterator[Client]:
     with Client(target) as client:
         # The first request of a server pays for what is made on first use.
         client.generate("Hello", max_tokens=4, temperature=0.0)
+        yield client
+
+
+def _off_and_on(target: str, max_tokens: int, painter: Painter) -> list[Answers]:
+    answers = []
+    with _warm(target) as client:
         if painter.enabled:
             print(painter.legend(), end="\n\n")
-        answers: list[tuple[DemoPrompt, Answer, Answer]] = []
         for prompt in PROMPTS:
             print(painter.bold(f"[{prompt.title}] {prompt.shown}"))
-            off = _ask(client, prompt, max_tokens, enabled=False, painter=painter)
-            on = _ask(client, prompt, max_tokens, enabled=True, painter=painter)
-            answers.append((prompt, off, on))
-    return _conclude(answers, painter)
-
-
-def _ask(
-    client: Client, prompt: DemoPrompt, max_tokens: int, *, enabled: bool, painter: Painter
-) -> Answer:
-    word = "on" if enabled else "off"
-    print(painter.dim(f"--- speculation {word}"), flush=True)
-    writer = _Writer(client, painter)
-    began = time.monotonic()
-    with client.stream(
-        **prompt.request,
-        max_tokens=max_tokens,
-        sources=True,
-        # Nothing is learnt: the second run must not profit from having seen the first one's answer.
-        speculation=SpeculationOptions(enabled=enabled, learn=False),
-    ) as stream:
-        for delta in stream:
-            writer.write(delta)
-        completion = stream.final()
-    seconds = completion.timing.decode_ns / 1e9 or time.monotonic() - began
-    print("\n", flush=True)
-    return Answer(completion, (completion.usage.completion_tokens - 1) / seconds)
-
-
-class _Writer:
-    """Prints the pieces of an answer, each token in the colour of its source."""
-
-    def __init__(self, client: Client, painter: Painter) -> None:
-        self._client = client
-        self._painter = painter
-        self._texts: dict[int, str] = {}
-
-    def write(self, delta: Delta) -> None:
-        """Prints one piece."""
-        print(self._coloured(delta), end="", flush=True)
-
-    def _coloured(self, delta: Delta) -> str:
-        if not self._painter.enabled or len(delta.sources) != len(delta.token_ids):
-            return delta.text
-        texts = [self._text_of(token) for token in delta.token_ids]
-        if "".join(texts) != delta.text:
-            # A character of several tokens, or a special one: the piece takes one colour.
-            return (
-                self._painter.source(delta.text, delta.sources[0]) if delta.sources else delta.text
+            off, on = (
+                ask(
+                    client,
+                    prompt,
+                    max_tokens,
+                    enabled=enabled,
+                    painter=painter,
+                    title=f"speculation {'on' if enabled else 'off'}",
+                )
+                for enabled in (False, True)
             )
-        pairs = groupby(zip(texts, delta.sources, strict=True), key=lambda pair: pair[1])
-        return "".join(
-            self._painter.source("".join(text for text, _ in group), source)
-            for source, group in pairs
-        )
-
-    def _text_of(self, token: int) -> str:
-        if token not in self._texts:
-            self._texts[token] = self._client.detokenize([token])
-        return self._texts[token]
+            answers.append(Answers(prompt.title, off, on))
+    return answers
 
 
-def _conclude(answers: list[tuple[DemoPrompt, Answer, Answer]], painter: Painter) -> int:
-    rows = []
-    differing = []
-    for prompt, off, on in answers:
-        identical = _essence(off.completion) == _essence(on.completion)
-        if not identical:
-            differing.append(prompt.title)
-        by_source = on.completion.speculation.accepted_by_source.items()
-        rows.append(
-            [
-                prompt.title,
-                str(on.completion.usage.completion_tokens),
-                f"{off.tokens_per_second:.1f}",
-                f"{on.tokens_per_second:.1f}",
-                f"{on.tokens_per_second / off.tokens_per_second:.2f}x",
-                f"{on.completion.speculation.tokens_per_step:.2f}",
-                ", ".join(f"{name} {count}" for name, count in by_source if count) or "none",
-                "yes" if identical else "NO",
-            ]
-        )
-    header = ["prompt", "tokens", "tok/s off", "tok/s on", "speed-up"]
-    header += ["tokens/step", "accepted from", "identical"]
-    print(render_table(header, rows))
-    if differing:
-        sys.stdout.flush()
-        message = f"the answer depends on speculation: {', '.join(differing)}"
-        print(f"spectrie: {message}; please report this", file=sys.stderr)
-        return 1
-    print(painter.dim("tok/s: decoding alone, as the server measured it"))
-    return 0
-
-
-def _essence(completion: Completion) -> tuple[object, ...]:
-    """What must not depend on speculation."""
-    usage = completion.usage
-    return (
-        completion.token_ids,
-        completion.text,
-        completion.finish_reason,
-        usage.completion_tokens,
-    )
+def _with_drafter(target: str, max_tokens: int, painter: Painter, name: str) -> list[Answer]:
+    answers = []
+    with _warm(target) as client:
+        for prompt in PROMPTS:
+            print(painter.bold(f"[{prompt.title}] {prompt.shown}"))
+            title = f"speculation on, with {name}"
+            answers.append(
+                ask(client, prompt, max_tokens, enabled=True, painter=painter, title=title)
+            )
+    return answers

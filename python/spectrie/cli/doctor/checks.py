@@ -21,13 +21,13 @@ from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
 __all__ = ["run_checks"]
 
 
-def run_checks(model: str, drafter: Path | None = None) -> Iterator[Check]:
+def run_checks(model: str, drafter: str | None = None) -> Iterator[Check]:
     """Runs every check, the quick ones first; none of them downloads or writes, but for a drafter's times,
     which are kept as at a start.
 
     Args:
         model: Name or folder of a model.
-        drafter: Folder of a drafter for it.
+        drafter: A drafter for it, as `--drafter` names it; None loads none.
     """
     steps: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("python", _python),

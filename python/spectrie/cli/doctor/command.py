@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from spectrie.cli.console.terminal import Painter
 from spectrie.cli.doctor.checks import run_checks
@@ -23,8 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter",
         metavar="PATH",
-        type=Path,
-        help="drafter to load beside the model and to measure [none]",
+        help="drafter to load beside the model and to measure, as of serve; auto: what it finds [none]",
     )
 
 

@@ -13,33 +13,47 @@ _NAME = "drafter"
 _PAGES = 64
 
 
-def check_drafter(drafter: Path | None, model: Path | None) -> Check:
+def check_drafter(drafter: str | None, model: Path | None) -> Check:
     """Loads a drafter beside its model, on the CPU, and measures it.
 
     Args:
-        drafter: Its folder; None if nobody asked.
+        drafter: As `--drafter` of a server; None if nobody asked, which loads nothing.
         model: The model's folder; None if it is not stored.
 
     Raises:
-        ModelError: The drafter cannot be read, or does not fit the model.
+        ModelError: The drafter was named and cannot be read, or does not fit the model.
     """
-    if drafter is None:
+    has_torch = util.find_spec("torch") is not None
+    if drafter == "off" or (drafter is None and not (has_torch and model)):
         return Check(_NAME, "ok", "none asked for: --drafter PATH checks one")
-    if util.find_spec("torch") is None:
+    if not has_torch:
         return Check(_NAME, "note", f"{drafter} is not checked without torch")
     if model is None:
         return Check(_NAME, "note", f"{drafter} is checked with a model that is stored")
+    if drafter is None:
+        return _found(model)
     from spectrie.model import load_runner
 
     runner = load_runner(model, device="cpu", num_pages=_PAGES, drafter=drafter)
     try:
-        info = runner.drafter
+        info, why_none = runner.drafter, runner.why_no_drafter
     finally:
         runner.close()
     if info is None:
-        return Check(_NAME, "fail", f"{drafter} was not loaded")
+        return Check(_NAME, "note", f"none: {why_none}")
     if info.is_for_model is False:
         return Check(
             _NAME, "note", f"{info.line}; tokens stay right, but few drafts may be accepted"
         )
     return Check(_NAME, "ok", info.line)
+
+
+def _found(model: Path) -> Check:
+    """What `auto` would take, without loading it."""
+    from spectrie.model.runner.drafter_loading import found_drafter
+
+    choice = found_drafter(model)
+    if choice.folder is None:
+        return Check(_NAME, "ok", f"none: {choice.why_none}; --drafter PATH checks one")
+    what = "the model's own layer" if choice.folder == model else choice.folder.name
+    return Check(_NAME, "ok", f"{what}, by --drafter auto, which measures it here too")

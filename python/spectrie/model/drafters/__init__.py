@@ -5,6 +5,7 @@ from spectrie.model.drafters.load import read_drafter
 from spectrie.model.drafters.mtp import layer_tensors
 from spectrie.model.drafters.origin import Origin
 from spectrie.model.drafters.plan import Answers, DraftPlan, LevelPlan
+from spectrie.model.drafters.shipped import ShippedHead, head_for, shipped_heads
 
 __all__ = [
     "Answers",
@@ -13,7 +14,10 @@ __all__ = [
     "Drafter",
     "LevelPlan",
     "Origin",
+    "ShippedHead",
     "Target",
+    "head_for",
     "layer_tensors",
     "read_drafter",
+    "shipped_heads",
 ]

@@ -8,7 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Measurements"]
+from spectrie.errors import ModelError
+from spectrie.model.files.store import cache_folder
+
+__all__ = ["Measurements", "open_measurements"]
 
 
 class Measurements:
@@ -53,6 +56,14 @@ class Measurements:
                 os.unlink(name)
         except OSError:
             self._path = None
+
+
+def open_measurements() -> Measurements:
+    """Returns those of the cache folder; without one they are kept in memory."""
+    try:
+        return Measurements(cache_folder() / "measurements.json")
+    except ModelError:
+        return Measurements(None)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Device and dtype that `auto` stands for on this machine."""
+"""Device, dtype and arithmetic that `auto` stands for on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from spectrie.errors import ConfigError
 from spectrie.model import gpu, machine
 
-__all__ = ["chosen_device", "chosen_dtype"]
+__all__ = ["chosen_arithmetic", "chosen_device", "chosen_dtype"]
 
 
 def chosen_device(name: str) -> str:
@@ -31,3 +31,31 @@ def chosen_dtype(name: str, device: str) -> torch.dtype:
     if name == "float16" and device == "cpu":
         raise ConfigError("dtype is 'float16'; allowed on a CPU: auto, float32, bfloat16")
     return dtypes[name]
+
+
+def chosen_arithmetic(name: str, device: str, ranks: int) -> tuple[str, str | None]:
+    """Returns `exact` or `fast`, before anything of the model is read, and why it is not the first where nobody
+    asked for the second."""
+    if name not in ("auto", "exact", "fast"):
+        raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: auto, exact, fast")
+    if name == "fast" or device == "cpu":
+        return "fast", None
+    what = _without_exact_form(ranks)
+    if what is None:
+        return "exact", None
+    if name == "auto":
+        return "fast", f"{what} has no exact form on a GPU yet"
+    raise ConfigError(
+        f"gpu_arithmetic is 'exact', which this build cannot compute on a GPU for {what}: choose 'fast' "
+        "(each token is the model's own draw, but equal requests and seeds may get different "
+        "answers), or device 'cpu', which is always exact"
+    )
+
+
+def _without_exact_form(ranks: int) -> str | None:
+    """Returns what keeps a model on GPUs from being exact, if anything does."""
+    if ranks > 1:
+        return "a model on several GPUs"
+    if gpu.compiler() is None:
+        return "a model without Triton (which is not installed)"
+    return None

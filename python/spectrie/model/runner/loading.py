@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,16 +20,15 @@ from spectrie.model.decoder.layout import HEAD
 from spectrie.model.decoder.sizing import BATCH_ROWS, GPU_BATCH_ROWS, CacheSize, size_cache
 from spectrie.model.drafters import layer_tensors
 from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
-from spectrie.model.files.measurements import Measurements
+from spectrie.model.files.measurements import Measurements, open_measurements
 from spectrie.model.files.random_weights import open_weights
-from spectrie.model.files.store import cache_folder
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.operators import OperatorSettings
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
-from spectrie.model.runner.choices import chosen_device, chosen_dtype
-from spectrie.model.runner.drafter_loading import beside, chosen_drafter, page_bytes, read_for
+from spectrie.model.runner.choices import chosen_arithmetic, chosen_device, chosen_dtype
+from spectrie.model.runner.drafter_loading import DrafterChoice, DrafterLoading, chosen_drafter
 from spectrie.model.runner.drafting import Drafting
 from spectrie.model.runner.info import RunnerInfo
 from spectrie.model.runner.runner import Runner
@@ -44,7 +43,7 @@ __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 class LoadOptions:
     """Options that must be equal on every rank of a model; see `spectrie.model.load_runner`. With an
     arithmetic that is `exact` or `fast`, `why_fast` says why it is not the first, if none was asked for by
-    name. A drafter that is not asked for is left out if it cannot be read."""
+    name. Several ranks have no drafter."""
 
     folder: Path
     dtype: str
@@ -55,8 +54,7 @@ class LoadOptions:
     kv_memory_bytes: int | None
     max_context: int | None
     max_batch_rows: int | None
-    drafter: Path | None = None
-    drafter_is_asked: bool = True
+    drafter: DrafterChoice = field(default_factory=DrafterChoice)
     why_fast: str | None = None
 
     @property
@@ -88,6 +86,7 @@ class Loaded:
         group: The ranks; None for a single one.
         differing: Names the products in which a row depends on the others, on a GPU that should be exact.
         drafting: A drafter beside the decoder.
+        why_no_drafter: Why `auto` put none there.
     """
 
     decoder: Decoder | CpuDecoder | Launcher
@@ -97,6 +96,7 @@ class Loaded:
     group: Group | None
     differing: Callable[[], list[str]] = list
     drafting: Drafting | None = None
+    why_no_drafter: str | None = None
 
 
 def load(
@@ -112,13 +112,13 @@ def load(
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
     device = chosen_device(options.device)
     dtype = str(chosen_dtype(options.dtype, device)).removeprefix("torch.")
-    options = replace(
-        options,
-        drafter=chosen_drafter(drafter, options.folder, device, tensor_parallel),
-        drafter_is_asked=drafter != "auto",
-    )
+    choice = chosen_drafter(drafter, options.folder, device, tensor_parallel, open_measurements())
+    options = replace(options, drafter=choice)
     is_asked = options.gpu_arithmetic == "exact"
-    options = _with_arithmetic(replace(options, dtype=dtype, device=device), tensor_parallel)
+    arithmetic, why_fast = chosen_arithmetic(options.gpu_arithmetic, device, tensor_parallel)
+    options = replace(
+        options, dtype=dtype, device=device, gpu_arithmetic=arithmetic, why_fast=why_fast
+    )
     if tensor_parallel == 1:
         runner = _load_alone(options, is_asked, progress)
     else:
@@ -142,6 +142,7 @@ def _load_alone(
         loaded.measurements,
         loaded.threads,
         drafting=loaded.drafting,
+        why_no_drafter=loaded.why_no_drafter,
     )
     if not (runner.exact and runner.info.on_gpu):
         return runner
@@ -178,14 +179,22 @@ def _load_ranks(
         )
     if options.device == "cuda" and gpu.count() < size:
         raise ConfigError(f"tensor_parallel is {size}, but torch sees {gpu.count()} CUDA devices")
-    ranks = Ranks(size, timeout_s, asdict(options) | {"folder": str(options.folder)})
+    arguments = asdict(options) | {"folder": str(options.folder)}
+    del arguments["drafter"]
+    ranks = Ranks(size, timeout_s, arguments)
     try:
         loaded = assemble(options, seat=ranks.seat, ready=ranks.wait_ready, progress=progress)
         if loaded.group is None or isinstance(loaded.decoder, Launcher):
             raise RankLost("rank 0 without a group")
         lead = LeadDecoder(loaded.decoder, loaded.group, ranks)
         return Runner(
-            lead, loaded.info, loaded.measurements, loaded.threads, lead.close, lead.check
+            lead,
+            loaded.info,
+            loaded.measurements,
+            loaded.threads,
+            lead.close,
+            lead.check,
+            why_no_drafter=loaded.why_no_drafter,
         )
     except BaseException:
         ranks.close(at_once=True)
@@ -221,7 +230,7 @@ def assemble(
     place = _Place(
         torch.device("cpu") if on_cpu else gpu.device(0 if seat is None else seat.rank),
         chosen_dtype(options.dtype, options.device),
-        _open_measurements(),
+        open_measurements(),
     )
     if options.threads is not None and options.threads < 1:
         raise ConfigError(f"threads is {options.threads}, expected at least 1")
@@ -239,26 +248,29 @@ def assemble(
         parts = DecoderWeights(config, weights, place.dtype, place.device, split, exact=exact_gpu)
     for_drafters = layer_tensors(weights, behind=config.num_layers)
     weights.check_all_taken([*for_drafters, *([HEAD] if config.tied_head else [])])
-    asked = options.drafter_is_asked
-    drafter = read_for(options.drafter, options.folder, config, weights, report, is_asked=asked)
+    drafter = DrafterLoading(options.drafter, report)
+    drafter.read(options.folder, config, weights)
     del weights
     ready()
     group = None if seat is None else Group(seat, place.device, options.batch_rows)
     partition = None if group is None else Partition(config, group)
-    cache = size_cache(
-        _with_all_heads(config, size),
-        itemsize=place.dtype.itemsize,
-        page_size=_core.CPU_PAGE_SIZE,
-        num_pages=options.num_pages,
-        memory_bytes=options.kv_memory_bytes,
-        max_context=options.max_context,
-        available_bytes=(
-            machine.available_memory_bytes() if on_cpu else gpu.free_bytes(place.device) * size
-        ),
-        on_gpu=not on_cpu,
-        batch_rows=options.batch_rows,
-        extra_page_bytes=page_bytes(drafter, config, place.dtype),
-    )
+    available = machine.available_memory_bytes() if on_cpu else gpu.free_bytes(place.device) * size
+
+    def sized(extra_page_bytes: int) -> CacheSize:
+        return size_cache(
+            _with_all_heads(config, size),
+            itemsize=place.dtype.itemsize,
+            page_size=_core.CPU_PAGE_SIZE,
+            num_pages=options.num_pages,
+            memory_bytes=options.kv_memory_bytes,
+            max_context=options.max_context,
+            available_bytes=available,
+            on_gpu=not on_cpu,
+            batch_rows=options.batch_rows,
+            extra_page_bytes=extra_page_bytes,
+        )
+
+    cache = drafter.sized(sized, config, place.dtype)
     if group is not None:
         # The ranks' free memory differs; rank 0's decides.
         cache = CacheSize(*group.agree([cache.num_pages, cache.bytes, cache.max_context]))
@@ -284,11 +296,13 @@ def assemble(
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
     info = _info(options, config, place, cache, size)
-    drafting = beside(decoder, options.drafter, drafter, info, place.measurements)
+    drafting = drafter.beside(decoder, info, place.measurements)
     differing: Callable[[], list[str]] = list
     if isinstance(parts, DecoderWeights):
         differing = partial(differing_products, parts)
-    return Loaded(decoder, info, place.measurements, team, group, differing, drafting)
+    return Loaded(
+        decoder, info, place.measurements, team, group, differing, drafting, drafter.why_none
+    )
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
@@ -316,49 +330,12 @@ def _gpu_settings(
     )
 
 
-def _open_measurements() -> Measurements:
-    try:
-        return Measurements(cache_folder() / "measurements.json")
-    except ModelError:
-        return Measurements(None)
-
-
 def _gpu_tile_rows(config: ModelConfig, dtype: torch.dtype) -> int:
     """Nodes of a tile of attention on a GPU."""
     group = config.num_heads // config.num_kv_heads
     heads = (config.num_heads, config.num_kv_heads)
     tiles = AttentionTiles.of(config.head_dim, dtype.itemsize, heads=heads)
     return tiles.heights(group, MAX_TREE_ROWS)[0] // group
-
-
-def _with_arithmetic(options: LoadOptions, ranks: int) -> LoadOptions:
-    """Returns options whose arithmetic is `exact` or `fast`, before anything of the model is read."""
-    name = options.gpu_arithmetic
-    if name not in ("auto", "exact", "fast"):
-        raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: auto, exact, fast")
-    if name == "fast" or options.device == "cpu":
-        return replace(options, gpu_arithmetic="fast")
-    what = _without_exact_form(ranks)
-    if what is None:
-        return replace(options, gpu_arithmetic="exact")
-    if name == "auto":
-        return replace(
-            options, gpu_arithmetic="fast", why_fast=f"{what} has no exact form on a GPU yet"
-        )
-    raise ConfigError(
-        f"gpu_arithmetic is 'exact', which this build cannot compute on a GPU for {what}: choose 'fast' "
-        "(each token is the model's own draw, but equal requests and seeds may get different "
-        "answers), or device 'cpu', which is always exact"
-    )
-
-
-def _without_exact_form(ranks: int) -> str | None:
-    """Returns what keeps a model on GPUs from being exact, if anything does."""
-    if ranks > 1:
-        return "a model on several GPUs"
-    if gpu.compiler() is None:
-        return "a model without Triton (which is not installed)"
-    return None
 
 
 def _info(

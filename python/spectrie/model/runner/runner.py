@@ -41,6 +41,7 @@ class Runner:
         close: Callable[[], None] = lambda: None,
         check: Callable[[], None] = lambda: None,
         drafting: Drafting | None = None,
+        why_no_drafter: str | None = None,
     ) -> None:
         """Takes a decoder whose cache is empty.
 
@@ -52,6 +53,7 @@ class Runner:
             close: Ends the processes that the decoder has started.
             check: Raises the error of the next forward if it can be detected without one.
             drafting: A drafter beside the decoder.
+            why_no_drafter: Why there is none, where none was named.
         """
         self._decoder = decoder
         self._measurements = measurements
@@ -60,6 +62,8 @@ class Runner:
         self._close = close
         self._check = check
         self._drafting = drafting
+        self.why_no_drafter = why_no_drafter
+        """Why there is no drafter, where none was named and one was looked for."""
         # Neither refers to this runner: a model that is dropped frees its device at once.
         self._time_of = StepTimer(decoder)
         self._costs = CostTimer(info, measurements, self._time_of, self._time_of.recorded_rows)
@@ -197,11 +201,18 @@ class Runner:
             raise ValueError("this runner has no drafter")
         return self._drafting.draft(plan)
 
-    def drop_drafter(self) -> None:
-        """Goes on without the drafter, and gives its memory back."""
+    def drop_drafter(self, why: str | None = None) -> None:
+        """Goes on without the drafter, and gives its memory back.
+
+        Args:
+            why: What `why_no_drafter` says from now on.
+        """
         if self._drafting is not None:
             self._drafting.close()
             self._drafting = None
+            self.why_no_drafter = why
+            # What was known about it.
+            self.__dict__.pop("drafter", None)
 
     @property
     def launches(self) -> bool:

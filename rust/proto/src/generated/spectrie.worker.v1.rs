@@ -84,6 +84,18 @@ pub struct Hello {
     /// Whether equal requests and seeds get equal answers, whatever else is computed.
     #[prost(bool, tag = "12")]
     pub exact: bool,
+    /// The drafter beside the model; unset for none.
+    #[prost(message, optional, tag = "13")]
+    pub drafter: ::core::option::Option<Drafter>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Drafter {
+    /// Name of its folder, or of the head that ships.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Such as eagle3.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Capacity {

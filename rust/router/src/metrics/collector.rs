@@ -12,13 +12,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use spectrie_proto::v1;
-use spectrie_proto::worker_v1::{Load, RequestStats};
+use spectrie_proto::worker_v1::{Drafter, Load, RequestStats};
 use spectrie_types::Source;
 
 use super::drafting::Drafting;
 use super::labels::{
-    Buckets, CauseLabel, ModelLabel, ReasonLabel, ResultLabels, RouteLabels, SECONDS, SourceLabels,
-    TOKEN_SECONDS, TOKENS, WorkerLabels, model_label, worker_labels,
+    Buckets, CauseLabel, DrafterLabels, ModelLabel, ReasonLabel, ResultLabels, RouteLabels,
+    SECONDS, SourceLabels, TOKEN_SECONDS, TOKENS, WorkerLabels, drafter_labels, model_label,
+    worker_labels,
 };
 use super::table::Registrar;
 use crate::error::RequestError;
@@ -37,6 +38,7 @@ pub struct Metrics {
     trie_bytes: Family<WorkerLabels, Gauge>,
     up: Family<WorkerLabels, Gauge>,
     exact: Family<WorkerLabels, Gauge>,
+    drafter: Family<DrafterLabels, Gauge>,
     step_age: Family<WorkerLabels, Amount>,
     requests: Family<RouteLabels, Counter>,
     rejected: Family<ReasonLabel, Counter>,
@@ -91,6 +93,7 @@ impl Metrics {
             trie_bytes: all.add("trie_bytes", Family::default()),
             up: all.add("worker_up", Family::default()),
             exact: all.add("worker_exact", Family::default()),
+            drafter: all.add("worker_drafter", Family::default()),
             step_age: all.add("worker_last_step_age_seconds", Family::default()),
             requests: {
                 let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
@@ -188,6 +191,18 @@ impl Metrics {
         if *joined > 1 {
             self.restarts.get_or_create(&model_label(model)).inc();
         }
+    }
+
+    /// Names the drafter beside a ready worker's model.
+    pub(crate) fn drafter_joined(&self, model: &str, worker: &str, drafter: &Drafter) {
+        let labels = drafter_labels(model, worker, drafter);
+        self.drafter.get_or_create(&labels).set(1);
+    }
+
+    /// Forgets the drafter of a worker that leaves.
+    pub(crate) fn drafter_left(&self, model: &str, worker: &str, drafter: &Drafter) {
+        let labels = drafter_labels(model, worker, drafter);
+        self.drafter.remove(&labels);
     }
 
     /// Forgets a worker's gauges: its id never comes back.

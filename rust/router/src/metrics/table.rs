@@ -14,6 +14,10 @@ pub const TABLE: &[(&str, &str)] = &[
         "1 if equal requests and seeds get equal answers, 0 with fast arithmetic",
     ),
     (
+        "worker_drafter",
+        "1 for the drafter beside the worker's model",
+    ),
+    (
         "worker_last_step_age_seconds",
         "Time since the worker's last step, 0 when idle",
     ),
@@ -193,7 +197,7 @@ mod tests {
     use std::time::Duration;
 
     use spectrie_proto::v1;
-    use spectrie_proto::worker_v1::{CalibrationBin, Load, RequestStats};
+    use spectrie_proto::worker_v1::{CalibrationBin, Drafter, Load, RequestStats};
 
     use super::super::Metrics;
     use super::*;
@@ -218,6 +222,11 @@ mod tests {
         };
         metrics.worker_joined("m", "w0", true);
         metrics.worker_joined("m", "w1", false);
+        let drafter = Drafter {
+            name: "small".into(),
+            kind: "eagle3".into(),
+        };
+        metrics.drafter_joined("m", "w1", &drafter);
         metrics.load("m", "w1", "process", &load);
         metrics.request("Generate", "Ok");
         metrics.rejected(&RequestError::invalid("field", "bad"));
@@ -254,7 +263,10 @@ mod tests {
             text.contains("spectrie_kv_usage_ratio{model=\"m\",worker=\"w1\"} 0.25"),
             "{text}"
         );
+        let named = "spectrie_worker_drafter{model=\"m\",worker=\"w1\",drafter=\"small\",kind=\"eagle3\"} 1";
+        assert!(text.contains(named), "{text}");
         metrics.worker_left("m", "w1", "process");
+        metrics.drafter_left("m", "w1", &drafter);
         assert!(!metrics.encode().1.contains("w1"));
     }
 

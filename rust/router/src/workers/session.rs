@@ -45,6 +45,11 @@ pub(crate) async fn run(
     context
         .metrics
         .worker_left(&hello.model, &worker.id, &hello.instance);
+    if let Some(drafter) = &hello.drafter {
+        context
+            .metrics
+            .drafter_left(&hello.model, &worker.id, drafter);
+    }
     if context.shutdown.is_cancelled() {
         tracing::info!(worker = %worker.id, "worker released");
     } else {
@@ -124,6 +129,11 @@ async fn load(
     context
         .metrics
         .worker_joined(&worker.hello.model, &worker.id, worker.hello.exact);
+    if let Some(drafter) = &worker.hello.drafter {
+        context
+            .metrics
+            .drafter_joined(&worker.hello.model, &worker.id, drafter);
+    }
     tracing::info!(worker = %worker.id, model = %worker.hello.model,
         fingerprint = %worker.hello.numeric_fingerprint, "worker ready");
     Ok(())

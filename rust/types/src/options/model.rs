@@ -33,9 +33,10 @@ rows! {
     /// warning.
     gpu_arithmetic = Value::text("auto") => machine(Kind::Choice(&["auto", "exact", "fast"]))
         .flag("gpu_arithmetic", RUNNERS);
-    /// Folder of a drafter that was trained for the model, such as an EAGLE-3 head, or a model of the same tokenizer,
-    /// named as MODEL is; mtp: the layer for multi-token prediction in the model's own folder; auto: that layer if
-    /// there is one; off: none.
+    /// Folder of a drafter that was trained for the model, such as an EAGLE-3 head; the name of a head that ships, such
+    /// as smollm2-135m-eagle3; a model of the same tokenizer, named as MODEL is; mtp: the layer for multi-token
+    /// prediction in the model's own folder; auto: that layer if there is one, else the head that ships for exactly
+    /// these weights, else none; off: none.
     ///
     /// On a CPU, in one process per worker. Tokens do not depend on it.
     drafter = Value::text("off") => machine(Kind::Text("PATH"))
