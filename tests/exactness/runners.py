@@ -89,6 +89,11 @@ class Gate:
             stack.enter_context(mock.patch.object(LLM, "_deliver", counting))
             yield
 
+    @property
+    def is_open(self) -> bool:
+        """Whether steps run."""
+        return self._open.is_set()
+
     def open(self) -> None:
         """Lets steps run. Until then requests gather, however slowly they are submitted."""
         self._open.set()

@@ -1,0 +1,119 @@
+"""A drafter of any kind changes no answer, however requests are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+
+from tests.exactness.comparison import same
+from tests.exactness.drafter_kinds import KINDS, LEARNT, write_drafter, write_model
+from tests.exactness.drafter_ways import (
+    AMPLE_PAGES,
+    COVERING,
+    DIMENSIONS,
+    FORMS,
+    FULL,
+    Found,
+    Way,
+    asks,
+    run,
+)
+from tests.exactness.matrix import Answer
+from tests.model.drafters.asked import make_levels_cheap
+
+Reference = Callable[[str], dict[str, list[Answer]]]
+
+
+@pytest.fixture(autouse=True)
+def _cheap(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    make_levels_cheap(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def drafters(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("drafters")
+    return {kind: write_drafter(kind, model, folder / kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def reference(model: Path) -> Reference:
+    """Gives the answers of a number format by plain decoding, those of both rounds."""
+
+    @cache
+    def answers(dtype: str) -> dict[str, list[Answer]]:
+        way = Way("off", dtype, 32, AMPLE_PAGES, "off", "native", 256, 1, "none")
+        return run(model, None, way, asks()).answers
+
+    return answers
+
+
+def check(found: Found, way: Way, expected: dict[str, list[Answer]]) -> None:
+    """Compares every answer, and sees that what could have changed them was there."""
+    differing = [
+        f"{name}[{index}]: {one} instead of {other}"
+        for name, answers in found.answers.items()
+        for index, (one, other) in enumerate(zip(answers, expected[name], strict=True))
+        if not same(one, other)
+    ]
+    assert differing == []
+    # Where the machine's time counts, random heads soon sleep.
+    assert found.levels > (100 if way.loop == "python" else 5)
+    assert found.cached_tokens > 0
+    assert found.accepted.total() > 0
+    if way.kind == "itself" and way.loop == "python" and way.memory == "none":
+        assert found.accepted["draft_model"] > 500
+    if way.max_running == 32 and way.num_pages == AMPLE_PAGES:
+        assert found.most_requests > 16
+    if way.num_pages != AMPLE_PAGES and way.max_running == 32:
+        assert found.preemptions > 0
+    if way.max_running == 1:
+        assert (found.preemptions, found.most_requests) == (0, 1)
+
+
+def test_every_two_values_come_together() -> None:
+    found = {
+        pair
+        for way in COVERING
+        for pair in combinations([(name, getattr(way, name)) for name in DIMENSIONS], 2)
+    }
+    for one, other in combinations(DIMENSIONS, 2):
+        for a, b in product(DIMENSIONS[one], DIMENSIONS[other]):
+            assert ((one, a), (other, b)) in found
+
+
+def test_reference_has_every_form_and_every_way_to_end(reference: Reference) -> None:
+    for dtype in ("float32", "bfloat16"):
+        answers = reference(dtype)
+        choices = [choice for one in answers.values() for choice in one]
+        assert {name.split()[-1] for name in answers} == set(FORMS)
+        assert len(choices) >= 2 * 32
+        assert {choice.finish_reason for choice in choices} == {"stop", "length"}
+        late = [one for name in answers if name.endswith("late") for one in answers[name]]
+        assert any(one.stop_text is not None for one in late)
+        assert {ask.options["namespace"] for ask in asks()} == {LEARNT, "client-b"}
+    assert reference("float32") != reference("bfloat16")
+
+
+@pytest.mark.parametrize("way", COVERING, ids=str)
+def test_answers_are_those_of_plain_decoding(
+    way: Way, model: Path, drafters: dict[str, Path], reference: Reference
+) -> None:
+    check(run(model, drafters[way.kind], way, asks()), way, reference(way.dtype))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("way", FULL, ids=str)
+def test_answers_are_those_of_plain_decoding_in_every_pair_of_each_kind(
+    way: Way, model: Path, drafters: dict[str, Path], reference: Reference
+) -> None:
+    check(run(model, drafters[way.kind], way, asks()), way, reference(way.dtype))
