@@ -6,7 +6,7 @@ import dataclasses
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
-from spectrie.model import Runner
-from spectrie.model.plan import PlanArrays, StepResult
 from spectrie.types import Completion, SpeculationOptions
 from tests.exactness.drafter_kinds import KINDS, LEARNT
 from tests.exactness.matrix import Answer, answer_of
 from tests.exactness.pairwise import cover
 from tests.exactness.runners import Gate
+from tests.model.drafters.asked import make_levels_pay
 from tests.tiny_model import VOCABULARY_SIZE
 
 __all__ = ["COVERING", "DIMENSIONS", "FULL", "Ask", "Found", "Way", "asks", "run"]
@@ -184,10 +185,7 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
         stack.enter_context(gate.installed())
         stack.enter_context(mock.patch("spectrie.llm.settings.EngineOptions", options))
         if way.loop == "python":
-            stack.enter_context(mock.patch.object(Runner, "native", property(lambda _: None)))
-            clock = _Clock()
-            stack.enter_context(mock.patch("spectrie.engine.python_steps.time", clock))
-            stack.enter_context(mock.patch.object(Runner, "step", clock.timed(Runner.step)))
+            make_levels_pay(stack.enter_context(pytest.MonkeyPatch.context()))
         llm = stack.enter_context(
             LLM(
                 model,
@@ -213,27 +211,6 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
                     cached += choice.usage.cached_tokens
         load = llm.load()
     return Found(answers, accepted, cached, load.preemptions, gate.most_requests, load.head_levels)
-
-
-class _Clock:
-    """The time of steps that are called from Python: forwards take 10 ms, and levels next to nothing."""
-
-    def __init__(self) -> None:
-        self._now_s = time.monotonic()
-
-    def monotonic(self) -> float:
-        """Seconds, in place of `time.monotonic`."""
-        self._now_s += 1e-6
-        return self._now_s
-
-    def timed(self, step: Callable[..., StepResult]) -> Callable[..., StepResult]:
-        """`step` of a runner, by this clock."""
-
-        def timed(runner: Runner, plan: PlanArrays) -> StepResult:
-            self._now_s += 0.01
-            return step(runner, plan)
-
-        return timed
 
 
 def _completions(llm: LLM, order: Sequence[Ask], gate: Gate) -> list[Completion]:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spectrie._core import Request
+from spectrie._proto import worker_pb2
+from spectrie.model import load_runner
+from tests.engine.running import RunningLoop
 from tests.exactness.comparison import same
 from tests.exactness.drafter_kinds import KINDS, LEARNT, write_drafter, write_model
 from tests.exactness.drafter_ways import (
@@ -117,3 +121,60 @@ def test_answers_are_those_of_plain_decoding_in_every_pair_of_each_kind(
     way: Way, model: Path, drafters: dict[str, Path], reference: Reference
 ) -> None:
     check(run(model, drafters[way.kind], way, asks()), way, reference(way.dtype))
+
+
+def resumed(
+    model: Path, drafter: Path | None, emitted: list[list[int]], count: int, dtype: str
+) -> list[list[int]]:
+    """The answers of three requests, up to `count` tokens, that go on behind what was emitted elsewhere."""
+    runner = load_runner(
+        model,
+        dtype=dtype,
+        threads=1,
+        num_pages=128,
+        max_batch_rows=64,
+        drafter="off" if drafter is None else drafter,
+    )
+    mode = "off" if drafter is None else "auto"
+    running = RunningLoop(
+        runner,
+        "native",
+        drafts=drafter is not None,
+        speculation=mode,
+        max_batch_rows=64,
+        drafting_cost_ms=0.01,
+    )
+    for handle, tokens in enumerate(emitted):
+        sampling = worker_pb2.SamplingParameters(
+            temperature=(0.0, 0.8, 1.1)[handle], top_p=1.0, repetition_penalty=1.1
+        )
+        start = worker_pb2.Start(
+            prompt_ids=[*range(20, 50), handle],
+            emitted_token_ids=tokens,
+            max_tokens=count,
+            sampling=sampling,
+            choice_seed=handle,
+            namespace=LEARNT,
+            ignore_eos=True,
+        )
+        running.submit(Request(start.SerializeToString(), handle=handle))
+    for handle in range(len(emitted)):
+        running.await_finish(handle)
+    levels = running.engine.load().head_levels
+    running.close()
+    assert (levels > 0) == (drafter is not None)
+    return [[*tokens, *running.tokens[handle]] for handle, tokens in enumerate(emitted)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_engine_without_the_drafter_goes_on_with_an_answer_and_back(
+    dtype: str, model: Path, drafters: dict[str, Path]
+) -> None:
+    none: list[list[int]] = [[], [], []]
+    expected = resumed(model, None, none, 60, dtype)
+    for kind, drafter in drafters.items():
+        begun = resumed(model, drafter, none, 23, dtype)
+        # What had reached the caller may end within what one step emitted.
+        seen = [tokens[:cut] for tokens, cut in zip(begun, (23, 10, 1), strict=True)]
+        plain = resumed(model, None, seen, 40, dtype)
+        assert resumed(model, drafter, plain, 60, dtype) == expected, kind
