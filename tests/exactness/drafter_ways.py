@@ -20,11 +20,11 @@ import pytest
 from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
 from spectrie.types import Completion, SpeculationOptions
-from tests.exactness.drafter_kinds import KINDS, LEARNT
 from tests.exactness.matrix import Answer, answer_of
 from tests.exactness.pairwise import cover
 from tests.exactness.runners import Gate
 from tests.model.drafters.asked import make_levels_pay
+from tests.model.drafters.kinds import KINDS, LEARNT
 from tests.tiny_model import VOCABULARY_SIZE
 
 __all__ = ["COVERING", "DIMENSIONS", "FULL", "Ask", "Found", "Way", "asks", "run"]
@@ -146,7 +146,7 @@ def asks() -> list[Ask]:
     own = [draw.choices(range(3, VOCABULARY_SIZE), k=count) for count in (5, 30, 70)]
     # Three begin alike, and one repeats itself.
     prompts = [(9,), shared, shared[:40] + own[0], shared + own[1], own[2], 12 * own[0]]
-    found = []
+    found: list[Ask] = []
     for form, options in FORMS.items():
         for index, prompt in enumerate(prompts):
             if (index + len(form)) % 3 == 0 and form not in ("greedy", "seeded"):

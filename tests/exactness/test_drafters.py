@@ -14,7 +14,6 @@ from spectrie._proto import worker_pb2
 from spectrie.model import load_runner
 from tests.engine.running import RunningLoop
 from tests.exactness.comparison import same
-from tests.exactness.drafter_kinds import KINDS, LEARNT, write_drafter, write_model
 from tests.exactness.drafter_ways import (
     AMPLE_PAGES,
     COVERING,
@@ -28,6 +27,7 @@ from tests.exactness.drafter_ways import (
 )
 from tests.exactness.matrix import Answer
 from tests.model.drafters.asked import make_levels_cheap
+from tests.model.drafters.kinds import KINDS, LEARNT, write_drafter, write_model
 
 Reference = Callable[[str], dict[str, list[Answer]]]
 
