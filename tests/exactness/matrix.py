@@ -129,6 +129,7 @@ class Outcome:
     cached_tokens: int
     preemptions: int
     most_requests: int
+    head_levels: int = 0
 
 
 REFERENCES = tuple(Combination(dtype=dtype) for dtype in DIMENSIONS["dtype"])
@@ -216,7 +217,7 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
         finally:
             gate.open()
         completions = list(asked)
-        preemptions = llm.load().preemptions
+        load = llm.load()
     choices = [choice for completion in completions for choice in completion.choices]
     by_source: dict[str, int] = {}
     for choice in choices:
@@ -229,8 +230,9 @@ def run(runners: Runners, combination: Combination, chosen: Sequence[Case]) -> O
         },
         accepted_by_source=by_source,
         cached_tokens=sum(choice.usage.cached_tokens for choice in choices),
-        preemptions=preemptions,
+        preemptions=load.preemptions,
         most_requests=gate.most_requests,
+        head_levels=load.head_levels,
     )
 
 

@@ -89,6 +89,11 @@ class Gate:
             stack.enter_context(mock.patch.object(LLM, "_deliver", counting))
             yield
 
+    @property
+    def is_open(self) -> bool:
+        """Whether steps run."""
+        return self._open.is_set()
+
     def open(self) -> None:
         """Lets steps run. Until then requests gather, however slowly they are submitted."""
         self._open.set()
@@ -113,10 +118,15 @@ class Runners:
     """The model in each number format and on several ranks, loaded when first asked for.
 
     A process can be a rank of one model at a time: another one on several ranks ends the last.
+
+    Args:
+        model: Folder of the model.
+        drafter: Folder of a drafter, which stands beside it on one rank.
     """
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, drafter: Path | None = None) -> None:
         self.model = model
+        self._drafter: Path | str = drafter or "off"
         self._single: dict[str, Runner] = {}
         self._ranks: tuple[tuple[str, int], Runner] | None = None
 
@@ -145,4 +155,5 @@ class Runners:
             num_pages=AMPLE_PAGES,
             max_context=MAX_CONTEXT,
             tensor_parallel=ranks,
+            drafter=self._drafter,
         )

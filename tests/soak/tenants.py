@@ -23,6 +23,7 @@ from spectrie._core import (
     GrammarCompiler,
     Plan,
     Request,
+    Source,
     StepOutput,
     Tokenizer,
     constraint_of,
@@ -74,9 +75,10 @@ class Traffic:
         tokenizer: Finds stop texts and compiles constraints.
         visitors: The share of requests, 0 to 1, of tenants that nobody saw before.
         overlap: Whether a thread learns while a forward runs.
+        drafter: Whether a drafter is asked, which knows the model.
     """
 
-    def __init__(self, tokenizer: Tokenizer, visitors: float, overlap: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, visitors: float, overlap: bool, drafter: bool) -> None:
         self._draw = random.Random(7)
         self._tokenizer = tokenizer
         self._visitors = visitors
@@ -116,6 +118,16 @@ class Traffic:
             np.array([0.6, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.01], dtype=np.float32),
             (self._vocabulary, 1),
         )
+        if drafter:
+            self.engine.set_costs([1, 64], [10.0, 20.0])
+            self.engine.set_drafter(
+                source=Source.HEAD,
+                max_levels=3,
+                max_rows=64,
+                rows=[1, 64],
+                first_ms=[0.01, 0.02],
+                later_ms=[0.01, 0.02],
+            )
 
     def run(self, requests: int, planted_bytes: int = 0) -> None:
         """Sends so many requests, in bursts, and returns when the last burst is under way.
@@ -147,6 +159,10 @@ class Traffic:
         if draw.random() < 0.05:
             text = draw.choices(range(3, self._vocabulary), k=60)
             engine.learn(f"tenant-{draw.randrange(TENANTS)}", text)
+        while (level := engine.draft_plan(self._now_s)) is not None:
+            ids = self._top_ids[level.row_token]
+            scored = np.full(len(level.scored_token), -3.0, dtype=np.float32)
+            engine.draft_results(ids, self._top_probabilities[level.row_token], scored, 0.01)
         plan = engine.plan(self._now_s)
         if plan is None:
             self._take(engine.take_outputs())
@@ -293,8 +309,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--every", type=int, default=40, help="requests from point to point")
     parser.add_argument("--visitors", type=float, default=0.0, help="share of new tenants")
     parser.add_argument("--overlap", action="store_true", help="learn on a thread of its own")
+    parser.add_argument("--drafter", action="store_true", help="ask a drafter too")
     options = parser.parse_args(arguments)
-    traffic = Traffic(Tokenizer.from_folder(options.folder), options.visitors, options.overlap)
+    tokenizer = Tokenizer.from_folder(options.folder)
+    traffic = Traffic(tokenizer, options.visitors, options.overlap, options.drafter)
     traffic.run(options.warm_up)
     traffic.drain()
     warm = traffic.engine.load()
@@ -313,6 +331,7 @@ def main(arguments: list[str]) -> int:
             "accepted_tokens": load.accepted_tokens - warm.accepted_tokens,
             "accepted_by_source": load.accepted_by_source,
             "preemptions": load.preemptions - warm.preemptions,
+            "head_levels": load.head_levels - warm.head_levels,
             "prefix_hit_tokens": load.prefix_hit_tokens - warm.prefix_hit_tokens,
             "left": load.running + load.waiting + load.pages_used,
         },

@@ -120,6 +120,30 @@ def test_a_new_tenant_with_each_request_leaves_nothing_behind(folder: Path) -> N
     check(run(folder, warm_up=WARM_UP, requests=REQUESTS, visitors=1.0), REQUESTS, visitors=1.0)
 
 
+def check_asked(found: dict[str, Any]) -> None:
+    """A drafter was asked, and right where nobody else knew."""
+    assert found["head_levels"] > 1000
+    assert found["accepted_by_source"][Source.HEAD] > 100
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("overlap", [False, True])
+def test_many_requests_with_a_drafter_leave_nothing_behind(folder: Path, overlap: bool) -> None:
+    options = {"overlap": True} if overlap else {}
+    found = run(
+        folder,
+        warm_up=WARM_UP,
+        requests=LONG_REQUESTS,
+        every=2000,
+        visitors=0.5,
+        drafter=True,
+        **options,
+    )
+    check(found, LONG_REQUESTS, 0.5)
+    check_asked(found)
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("overlap", [False, True])

@@ -14,6 +14,8 @@ import pytest
 
 from spectrie.engine.options import EngineOptions
 from spectrie.llm import LLM
+from tests.model.drafters.asked import make_levels_cheap
+from tests.model.drafters.heads import write_tiny_head
 from tests.soak.traffic import Traffic
 from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
@@ -79,7 +81,7 @@ def assert_closed(before: int) -> None:
     )
 
 
-def soak(folder: Path, seconds: float) -> None:
+def soak(folder: Path, seconds: float, drafter: Path | None = None) -> None:
     # With room for what they will grow by, requests would never lose their pages.
     options = partial(EngineOptions, lookahead_tokens=0)
     with (
@@ -93,6 +95,7 @@ def soak(folder: Path, seconds: float) -> None:
             memory_bytes=MEMORY_BYTES,
             # A forward of so small a model takes no longer than a draft.
             drafting_cost_ms=0.0,
+            drafter="off" if drafter is None else str(drafter),
         ) as llm,
         LLM(folder, dtype="float32", threads=1, num_pages=64, speculation=False) as alone,
     ):
@@ -113,6 +116,7 @@ def soak(folder: Path, seconds: float) -> None:
     assert grown <= GROWTH_BYTES
     # Without these nothing would have been tried.
     assert load.preemptions > 0
+    assert (load.head_levels > 0) == (drafter is not None)
     assert tally.cached_tokens > 0 and tally.accepted_tokens > 0
     assert all(tally.ends[how] > 0 for how in ("answered", "left", "late", "compared"))
 
@@ -125,3 +129,22 @@ def test_short_traffic_leaves_nothing_behind(folder: Path) -> None:
 @pytest.mark.timeout(7200)
 def test_long_traffic_leaves_nothing_behind(folder: Path) -> None:
     soak(folder, LONG_S)
+
+
+@pytest.fixture(params=["head", "itself"])
+def drafter(
+    request: pytest.FixtureRequest, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A random head, and the model itself."""
+    make_levels_cheap(monkeypatch)
+    return folder if request.param == "itself" else write_tiny_head(tmp_path / "head")
+
+
+def test_short_traffic_with_a_drafter_leaves_nothing_behind(folder: Path, drafter: Path) -> None:
+    soak(folder, SHORT_S / 3, drafter)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+def test_long_traffic_with_a_drafter_leaves_nothing_behind(folder: Path, drafter: Path) -> None:
+    soak(folder, LONG_S / 2, drafter)

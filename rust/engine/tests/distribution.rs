@@ -1,12 +1,13 @@
 //! Tokens sampled with speculation follow the exact distribution, option by option: chi-square over
-//! whole answers of a tiny model, drafted from right and from wrong memory.
+//! whole answers of a tiny model, drafted from right and from wrong memory, and by a drafter that is
+//! right about some tokens.
 
 #[cfg(test)]
 mod support;
 
 use spectrie_engine::Request;
 use spectrie_sampling::SamplingParameters;
-use support::distribution::{Case, NUM_TOKENS, check};
+use support::distribution::{Case, DraftsOf, NUM_TOKENS, check};
 
 /// Samples of each option: a second or less. The deep form takes a million.
 const SAMPLES: u64 = 20_000;
@@ -146,68 +147,67 @@ fn every_option() -> Case {
 #[test]
 fn temperature_samples_exactly() {
     for case in temperatures() {
-        check(&case, SAMPLES);
+        check(&case, SAMPLES, DraftsOf::Memory);
     }
 }
 
 #[test]
 fn top_k_samples_exactly() {
-    check(&top_k(), SAMPLES);
+    check(&top_k(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn top_p_samples_exactly() {
-    check(&top_p(), SAMPLES);
+    check(&top_p(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn min_p_samples_exactly() {
-    check(&min_p(), SAMPLES);
+    check(&min_p(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn typical_p_samples_exactly() {
-    check(&typical_p(), SAMPLES);
+    check(&typical_p(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn repetition_penalty_samples_exactly() {
-    check(&repetition_penalty(), SAMPLES);
+    check(&repetition_penalty(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn frequency_penalty_samples_exactly() {
-    check(&frequency_penalty(), SAMPLES);
+    check(&frequency_penalty(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn presence_penalty_samples_exactly() {
-    check(&presence_penalty(), SAMPLES);
+    check(&presence_penalty(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn logit_bias_samples_exactly() {
-    check(&logit_bias(), SAMPLES);
+    check(&logit_bias(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn bad_words_sample_exactly() {
-    check(&bad_words(), SAMPLES);
+    check(&bad_words(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn min_tokens_samples_exactly() {
-    check(&min_tokens(), SAMPLES);
+    check(&min_tokens(), SAMPLES, DraftsOf::Memory);
 }
 
 #[test]
 fn every_option_at_once_samples_exactly() {
-    check(&every_option(), SAMPLES);
+    check(&every_option(), SAMPLES, DraftsOf::Memory);
 }
 
-#[test]
-#[ignore = "deep"]
-fn a_million_samples_of_each_option_follow_the_exact_distribution() {
+/// Every case.
+fn cases() -> Vec<Case> {
     let single = [
         top_k(),
         top_p(),
@@ -221,7 +221,21 @@ fn a_million_samples_of_each_option_follow_the_exact_distribution() {
         min_tokens(),
         every_option(),
     ];
-    for case in temperatures().iter().chain(&single) {
-        check(case, DEEP_SAMPLES);
+    temperatures().into_iter().chain(single).collect()
+}
+
+#[test]
+fn with_a_drafter_every_option_samples_exactly() {
+    for case in cases() {
+        check(&case, SAMPLES, DraftsOf::Head);
+    }
+}
+
+#[test]
+#[ignore = "deep"]
+fn a_million_samples_of_each_option_follow_the_exact_distribution() {
+    for case in &cases() {
+        check(case, DEEP_SAMPLES, DraftsOf::Memory);
+        check(case, DEEP_SAMPLES, DraftsOf::Head);
     }
 }

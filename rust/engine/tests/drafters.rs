@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
 use spectrie_engine::{
-    CostShape, DraftAnswers, DrafterInfo, EngineConfig, EngineError, Plan, Request,
+    CostShape, DraftAnswers, DrafterInfo, Engine, EngineConfig, EngineError, Plan, Request,
 };
 use spectrie_types::{Source, SpeculationMode};
 use support::driver::{Driver, config, request};
@@ -29,14 +29,22 @@ fn cases(cases: u32, seed: u64) -> ProptestConfig {
 /// Levels that were asked.
 #[cfg(test)]
 fn check(scenario: &Scenario, script: Script) -> u64 {
+    check_disturbed(scenario, script, |_, _| ())
+}
+
+/// As [`check`]; `disturb` is called with the step before each level, while the step is in the making.
+#[cfg(test)]
+fn check_disturbed(scenario: &Scenario, script: Script, disturb: impl Fn(&Engine, usize)) -> u64 {
     let mut head = Head::new(script);
     let mut is_first = true;
+    let mut step = 0;
     let clock = std::sync::Arc::new(spectrie_engine::SystemClock::default());
     let seen = run_asking(scenario, clock, |engine, model, now_s| {
         if std::mem::take(&mut is_first) {
             engine.set_drafter(Some(drafter(0.01))).unwrap();
         }
-        head.ask(engine, model, now_s, 0.01);
+        head.ask_between(engine, model, now_s, 0.01, |engine| disturb(engine, step));
+        step += 1;
     });
     for visit in &scenario.visits {
         check_visit(scenario, visit, &seen[&visit.request.handle]);
@@ -62,6 +70,29 @@ proptest! {
     ) {
         scenario.config.overlap = true;
         check(&scenario, script);
+    }
+
+    #[test]
+    fn tokens_are_those_of_decoding_alone_whatever_is_called_between_levels(
+        mut scenario in scenario(SpeculationMode::Auto),
+        script in prop::sample::select(SCRIPTS.to_vec()),
+        overlap in any::<bool>(),
+    ) {
+        scenario.config.overlap = overlap;
+        check_disturbed(&scenario, script, |engine, step| {
+            for visit in &scenario.visits {
+                // One step before its own time, when the step that it is in is in the making.
+                if visit.cancelled_at_step == Some(step + 1) {
+                    engine.cancel(visit.request.handle, None, false);
+                }
+            }
+            if step % 5 == 0 {
+                engine.forget(["a", "b"][step / 5 % 2]).unwrap();
+            }
+            engine.learn("a", &[5, 6, 7, 8, step as u32 % 30]).unwrap();
+            let late = engine.scratch_pages(1);
+            assert!(matches!(late, Err(EngineError::LevelInFlight { .. })));
+        });
     }
 }
 

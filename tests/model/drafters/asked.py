@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,9 +11,10 @@ import pytest
 from spectrie import _core
 from spectrie.model import Runner
 from spectrie.model.drafters import Answers
+from spectrie.model.plan import PlanArrays, StepResult
 from spectrie.model.runner.drafting import DraftCosts, Drafting
 
-__all__ = ["Asked", "make_levels_cheap"]
+__all__ = ["Asked", "make_levels_cheap", "make_levels_pay"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,33 @@ def make_levels_cheap(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Runner, "measure_costs", lambda _: ([1, 64], [10.0, 20.0]))
     costs = DraftCosts([1, 64], [0.01, 0.02], [0.01, 0.02], 0.0)
     patch.setattr(Drafting, "measure", lambda *_: costs)
+
+
+def make_levels_pay(patch: pytest.MonkeyPatch) -> None:
+    """As `make_levels_cheap`, for good: steps are called from Python, by a clock whose forwards take 10 ms
+    and whose levels next to nothing, however long they take.
+    """
+    make_levels_cheap(patch)
+    clock, step = _Clock(), Runner.step
+
+    def timed(runner: Runner, plan: PlanArrays) -> StepResult:
+        clock.now_s += 0.01
+        return step(runner, plan)
+
+    patch.setattr(Runner, "native", property(lambda _: None))
+    patch.setattr(Runner, "step", timed)
+    patch.setattr("spectrie.engine.python_steps.time", clock)
+
+
+class _Clock:
+    """In place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.now_s = time.monotonic()
+
+    def monotonic(self) -> float:
+        self.now_s += 1e-6
+        return self.now_s
 
 
 class Asked:

@@ -140,7 +140,7 @@ impl Engine {
     /// and with a drafter what [`Self::feature_plan`] would have kept.
     ///
     /// # Errors
-    /// [`EngineError::PlanInFlight`] when the last plan was not committed.
+    /// [`EngineError::PlanInFlight`] when the last plan was not committed; [`EngineError::LevelInFlight`].
     pub fn scratch_pages(&self, count: usize) -> Result<Vec<u32>, EngineError> {
         let mut core = self.shared.core()?;
         let pages = core.scratch(count)?;

@@ -136,6 +136,7 @@ impl Scheduler {
     /// Up to `count` pages that hold nothing until the next plan.
     pub(crate) fn scratch(&mut self, count: usize) -> Result<Vec<u32>, EngineError> {
         self.flight.check_closed()?;
+        self.check_answered()?;
         Ok(self.cache.scratch(count))
     }
 

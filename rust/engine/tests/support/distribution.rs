@@ -3,9 +3,14 @@
 
 use std::collections::HashMap;
 
-use spectrie_engine::{Engine, EngineConfig, Plan, Request, StepResults, Verdicts};
+use spectrie_engine::{
+    CostShape, Engine, EngineConfig, Plan, Request, RequestStats, StepResults, Verdicts,
+};
 use spectrie_sampling::SamplingParameters;
-use spectrie_types::SpeculationMode;
+use spectrie_types::{Source, SpeculationMode};
+
+use super::head::drafter;
+use super::table_head::answer;
 
 /// Tokens of the model; 0 ends an answer.
 const VOCABULARY: usize = 12;
@@ -24,6 +29,15 @@ const SIGNIFICANCE: f64 = 1e-4;
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) request: Request,
+}
+
+/// Where drafts come from, right and wrong ones in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DraftsOf {
+    /// The likeliest answers, and the least likely ones, as text of two namespaces.
+    Memory,
+    /// A drafter that the runner calls.
+    Head,
 }
 
 /// Logits after a token at a position: all that the model knows.
@@ -141,17 +155,26 @@ fn keep_mass(kept: &mut Vec<(usize, f64)>, share: f64) {
     }
 }
 
-/// How often each answer came, drafted from the likeliest answers and from the least likely ones in
-/// turn.
-fn sample(case: &Case, exact: &HashMap<Vec<u32>, f64>, samples: u64) -> HashMap<Vec<u32>, u64> {
+/// An engine that drafts for requests of a case in one of two ways.
+fn engine(case: &Case, exact: &HashMap<Vec<u32>, f64>, drafts: DraftsOf) -> Engine {
     let engine = Engine::new(EngineConfig {
         eos_token_ids: vec![0],
         page_size: 4,
-        speculation: SpeculationMode::Prob,
+        speculation: match drafts {
+            DraftsOf::Memory => SpeculationMode::Prob,
+            DraftsOf::Head => SpeculationMode::Auto,
+        },
+        drafting_cost_ms: Some(0.0),
         memory_bytes: 4 << 20,
         ..EngineConfig::new(VOCABULARY, 256, 16, NUM_HELD as usize)
     })
     .unwrap();
+    if drafts == DraftsOf::Head {
+        let costs = engine.set_costs(&[1, 64], &[10.0, 11.0], CostShape::default());
+        costs.unwrap();
+        engine.set_drafter(Some(drafter(0.001))).unwrap();
+        return engine;
+    }
     let mut answers: Vec<Vec<u32>> = every_answer();
     let probability = |answer: &Vec<u32>| exact.get(answer).copied().unwrap_or(0.0);
     answers.sort_by(|a, b| probability(b).total_cmp(&probability(a)));
@@ -161,13 +184,24 @@ fn sample(case: &Case, exact: &HashMap<Vec<u32>, f64>, samples: u64) -> HashMap<
             engine.learn(namespace, &text).unwrap();
         }
     }
+    engine
+}
+
+/// How often each answer came.
+fn sample(
+    case: &Case,
+    exact: &HashMap<Vec<u32>, f64>,
+    samples: u64,
+    drafts: DraftsOf,
+) -> HashMap<Vec<u32>, u64> {
+    let engine = engine(case, exact, drafts);
     // Noise of its own, so that one unlucky case implies nothing about the others.
     let letters = case.name.bytes().map(u64::from);
     let first_seed = letters.fold(0, |seed, letter| (seed * 31 + letter) % (1 << 40));
     let mut outputs: HashMap<u64, Vec<u32>> = HashMap::new();
     let mut counts = HashMap::new();
-    let mut accepted = [0, 0];
-    let mut drafted = [0, 0];
+    // By memory.
+    let mut stats = [RequestStats::default(), RequestStats::default()];
     let (mut submitted, mut ended) = (0, 0);
     while ended < samples {
         while submitted < samples && submitted - ended < NUM_HELD {
@@ -178,6 +212,10 @@ fn sample(case: &Case, exact: &HashMap<Vec<u32>, f64>, samples: u64) -> HashMap<
             request.learn = false;
             engine.submit(request).unwrap();
             submitted += 1;
+        }
+        while let Some(level) = engine.draft_plan(0.0).unwrap() {
+            let answers = answer(&level, logits);
+            engine.draft_results(&answers.view(), 0.001).unwrap();
         }
         let plan = engine.plan(0.0).unwrap().unwrap();
         let values = forward(&plan);
@@ -190,9 +228,9 @@ fn sample(case: &Case, exact: &HashMap<Vec<u32>, f64>, samples: u64) -> HashMap<
             let answer = outputs.entry(output.handle).or_default();
             answer.extend(output.token_ids);
             if let Some(finish) = output.finish {
-                let memory = output.handle as usize % 2;
-                drafted[memory] += finish.stats.drafted_tokens;
-                accepted[memory] += finish.stats.accepted_tokens;
+                let sum = &mut stats[output.handle as usize % 2];
+                sum.drafted_tokens += finish.stats.drafted_tokens;
+                sum.accepted_tokens += finish.stats.accepted_tokens;
                 let answer = outputs.remove(&output.handle).unwrap();
                 *counts.entry(answer).or_insert(0) += 1;
                 ended += 1;
@@ -200,16 +238,25 @@ fn sample(case: &Case, exact: &HashMap<Vec<u32>, f64>, samples: u64) -> HashMap<
         }
     }
     // Without drafts that are taken and drafts that are not this would prove nothing.
-    let [right, wrong] = [0, 1].map(|memory| f64::from(accepted[memory]) / (samples / 2) as f64);
-    assert!(
-        drafted.iter().all(|&one| u64::from(one) > samples / 10),
-        "{drafted:?}"
-    );
-    assert!(
-        right > 0.1 && wrong < 0.8 * right,
-        "{}: {right} {wrong}",
-        case.name
-    );
+    let drafted = stats.each_ref().map(|one| u64::from(one.drafted_tokens));
+    let accepted = stats.each_ref().map(|one| u64::from(one.accepted_tokens));
+    assert!(drafted.iter().all(|&one| one > samples / 10), "{drafted:?}");
+    match drafts {
+        DraftsOf::Memory => {
+            let [right, wrong] = accepted.map(|count| count as f64 / (samples / 2) as f64);
+            let name = case.name;
+            assert!(
+                right > 0.1 && wrong < 0.8 * right,
+                "{name}: {right} {wrong}"
+            );
+        }
+        DraftsOf::Head => {
+            let of_head = engine.load().accepted_by_source[Source::Head as usize];
+            let num_drafted: u64 = drafted.iter().sum();
+            let is_mixed = of_head > samples / 10 && of_head < num_drafted * 9 / 10;
+            assert!(is_mixed, "{}: {of_head} of {num_drafted}", case.name);
+        }
+    }
     counts
 }
 
@@ -276,11 +323,11 @@ fn normal_tail(z: f64) -> f64 {
 }
 
 /// Asserts that answers that cannot come do not, and that the others come as often as they should.
-pub(crate) fn check(case: &Case, samples: u64) {
+pub(crate) fn check(case: &Case, samples: u64, drafts: DraftsOf) {
     let exact = exact(&case.request);
     let total: f64 = exact.values().sum();
     assert!((total - 1.0).abs() < 1e-9);
-    let counts = sample(case, &exact, samples);
+    let counts = sample(case, &exact, samples, drafts);
     for answer in counts.keys() {
         assert!(exact.contains_key(answer), "{}: {answer:?} came", case.name);
     }

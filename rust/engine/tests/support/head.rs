@@ -82,12 +82,25 @@ impl Head {
         now_s: f64,
         elapsed_ms: f64,
     ) -> usize {
+        self.ask_between(engine, model, now_s, elapsed_ms, |_| ())
+    }
+
+    /// As [`Self::ask`]; `disturb` is called before each answer.
+    pub(crate) fn ask_between(
+        &mut self,
+        engine: &Engine,
+        model: &mut FakeModel,
+        now_s: f64,
+        elapsed_ms: f64,
+        disturb: impl Fn(&Engine),
+    ) -> usize {
         self.begin();
         let mut num_levels = 0;
         while let Some(plan) = engine.draft_plan(now_s).unwrap() {
             num_levels += 1;
             assert_eq!(plan.level, num_levels);
             let answers = self.answer(&plan, model);
+            disturb(engine);
             engine.draft_results(&answers.view(), elapsed_ms).unwrap();
         }
         num_levels

@@ -14,4 +14,5 @@ pub(crate) mod playing;
 pub(crate) mod reference;
 pub(crate) mod scenario;
 pub(crate) mod simulation;
+mod table_head;
 pub(crate) mod text_head;

@@ -14,6 +14,10 @@ pub(super) struct Counts {
     pub(super) levels: u64,
     pub(super) deep_levels: u64,
     pub(super) heads_given_up: u64,
+    /// Steps of engines while they had a head.
+    pub(super) steps_with_head: u64,
+    /// Answers that were refused.
+    pub(super) refused_answers: u64,
     /// Tokens of a head that were accepted.
     pub(super) from_head: u64,
     pub(super) rows_again: u64,
@@ -33,6 +37,8 @@ impl Counts {
         self.levels += other.levels;
         self.deep_levels += other.deep_levels;
         self.heads_given_up += other.heads_given_up;
+        self.steps_with_head += other.steps_with_head;
+        self.refused_answers += other.refused_answers;
         self.from_head += other.from_head;
         self.rows_again += other.rows_again;
         self.longest_wait = self.longest_wait.max(other.longest_wait);

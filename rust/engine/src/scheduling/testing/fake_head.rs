@@ -1,11 +1,9 @@
 //! A runner of a drafter, of which only the places of things matter: the feature of a token is the hash
 //! of the text up to it, and so are the keys that the drafter has of it.
 
-use spectrie_types::Source;
 use spectrie_types::seed::splitmix;
 
 use super::model::PAGE_SIZE;
-use super::run;
 use crate::plan::{DraftPlan, Plan};
 use crate::scheduling::Scheduler;
 use crate::speculation::DrafterInfo;
@@ -21,6 +19,9 @@ pub(super) struct FakeHead {
     keys: Vec<u64>,
     store: Vec<u64>,
     last_forward: Vec<u64>,
+    pub(super) info: DrafterInfo,
+    /// Whether one of its levels may fail.
+    pub(super) may_fail: bool,
     /// Events, to check that the traffic reached them: features taken from a page, and rows computed
     /// again for theirs.
     pub(super) num_from_pages: u64,
@@ -32,7 +33,7 @@ fn after(text: u64, token: i32) -> u64 {
 }
 
 impl FakeHead {
-    pub(super) fn new(scheduler: &Scheduler) -> Self {
+    pub(super) fn new(scheduler: &Scheduler, info: DrafterInfo, may_fail: bool) -> Self {
         let config = scheduler.admission.config();
         let num_slots = config.num_pages * config.page_size;
         Self {
@@ -40,6 +41,8 @@ impl FakeHead {
             keys: vec![POISON - 1; num_slots],
             store: vec![POISON; config.num_pages + config.max_running],
             last_forward: Vec::new(),
+            info,
+            may_fail,
             num_from_pages: 0,
             num_recomputed: 0,
         }
@@ -52,6 +55,8 @@ impl FakeHead {
 
     /// What comes before every call.
     fn copy(&mut self, kv: [&[i32]; 2], moves: &[[i32; 2]], copies: &[[i32; 2]]) {
+        let num_ordered = moves.len() + copies.len();
+        assert!(self.info.needs_features || num_ordered == 0);
         for (&from, &to) in kv[0].iter().zip(kv[1]) {
             self.texts[to as usize] = self.texts[from as usize];
             self.keys[to as usize] = self.keys[from as usize];
@@ -82,12 +87,13 @@ impl FakeHead {
                 page * PAGE_SIZE + index % PAGE_SIZE
             };
             let kv_len = plan.request_kv_len[request] as usize;
-            let given = self.store[plan.request_feature[request] as usize];
-            assert_eq!(
-                given,
-                self.texts[slot(kv_len - 1)],
-                "another text's feature"
-            );
+            if self.info.needs_features {
+                let given = self.store[plan.request_feature[request] as usize];
+                let own = self.texts[slot(kv_len - 1)];
+                assert_eq!(given, own, "another text's feature");
+            } else {
+                assert_eq!(plan.request_feature[request], -1);
+            }
             for index in 1..kv_len {
                 let slot = slot(index);
                 assert_eq!(
@@ -118,6 +124,11 @@ impl FakeHead {
             };
             let text = after(before, plan.row_token[row]);
             self.texts[own] = text;
+            if !self.info.needs_features {
+                assert!(plan.request_feature.is_empty());
+                self.keys[own] = text;
+                continue;
+            }
             let given = match (plan.row_parent[row], plan.request_feature[request]) {
                 (-1, -1) => None,
                 (-1, known) => Some(self.store[known as usize]),
@@ -148,55 +159,4 @@ impl FakeHead {
 fn slot(plan: &Plan, request: usize, index: usize) -> usize {
     let page = plan.page_ids[plan.page_indptr[request] as usize + index / PAGE_SIZE];
     page as usize * PAGE_SIZE + index % PAGE_SIZE
-}
-
-/// A drafter that costs next to nothing.
-fn drafter() -> DrafterInfo {
-    DrafterInfo {
-        source: Source::Head,
-        needs_features: true,
-        max_levels: 3,
-        max_rows: 24,
-        rows: vec![1, 16],
-        first_ms: vec![0.01, 0.02],
-        later_ms: vec![0.01, 0.02],
-        namespaces: None,
-    }
-}
-
-fn check_features(num_runs: u64, num_steps: usize) {
-    let (counts, preemptions, _) = run(num_runs, num_steps, false, Some(&drafter()));
-    // A third of the engines leave drafts to the budget, and some of these buy none.
-    let steps = num_runs * num_steps as u64;
-    assert!(
-        counts.levels > steps / 20 && counts.deep_levels > steps / 200,
-        "{counts:?}"
-    );
-    assert!(
-        counts.features_kept > 0 && counts.heads_given_up > 0,
-        "{counts:?}"
-    );
-    assert!(counts.from_head > steps / 1000, "{counts:?}");
-    let enough = num_runs * num_steps as u64 / 200;
-    assert!(preemptions > enough / 20, "{preemptions}");
-    assert!(counts.features_from_pages > enough, "{counts:?}");
-    assert!(counts.rows_again > enough, "{counts:?}");
-}
-
-#[test]
-fn every_row_of_a_drafter_is_given_the_feature_of_its_true_parent() {
-    check_features(8, 250);
-}
-
-#[test]
-fn no_step_begins_before_the_features_that_a_drafter_takes_are_known() {
-    let (counts, ..) = run(4, 500, true, Some(&drafter()));
-    assert!(counts.ended > 50, "{counts:?}");
-    assert_eq!(counts.early_plans, 0);
-}
-
-#[test]
-#[ignore = "deep: minutes"]
-fn every_row_of_a_drafter_is_given_its_parents_feature_for_long() {
-    check_features(20, 5_000);
 }

@@ -1,14 +1,30 @@
-//! A drafter in random traffic: its levels, its failure, and forwards of others.
+//! A drafter in random traffic: its levels, what it answers, its failure, and forwards of others.
 
-use super::head::Script;
+use spectrie_types::Source;
+use spectrie_types::sizes::TOP_K;
+
+use super::head::{Answers, Script};
+use super::model::VOCABULARY;
 use super::{Traffic, check_pages};
+use crate::error::EngineError;
+
+/// What it answers most of the time is what the model says.
+const SCRIPTS: [Script; 6] = [
+    Script::Right,
+    Script::Right,
+    Script::Right,
+    Script::Wrong,
+    Script::Random,
+    Script::Nan,
+];
 
 impl Traffic {
     /// Some levels of the step, whose answers are anything; the head may fail at one.
     pub(super) fn ask(&mut self) {
         let now_s = self.now_s();
         self.answers.begin();
-        while let Some(head) = &mut self.head {
+        self.counts.steps_with_head += u64::from(self.head.is_some());
+        while self.head.is_some() {
             if self.dice.once_in(8) {
                 return;
             }
@@ -17,24 +33,27 @@ impl Traffic {
             };
             self.counts.levels += 1;
             self.counts.deep_levels += u64::from(level.level > 1);
-            let fails = !self.starts_early && self.dice.once_in(500);
+            self.check_asked();
+            let Some(head) = &mut self.head else { return };
+            let fails = head.may_fail && self.dice.once_in(100);
             // It may have copied before.
             if !fails || self.dice.once_in(2) {
                 head.level(&level);
-                let scripts = [Script::Right, Script::Right, Script::Wrong, Script::Random];
-                self.answers.script = scripts[self.dice.below(scripts.len())];
-                let answers = self.answers.answer(&level, &mut self.model);
+                self.answers.script = SCRIPTS[self.dice.below(SCRIPTS.len())];
+                let mut answers = self.answers.answer(&level, &mut self.model);
+                if self.dice.once_in(6) {
+                    repeat_first(&mut answers);
+                }
+                if fails || self.dice.once_in(20) {
+                    self.check_refusal(&answers);
+                }
                 if !fails {
                     let results = self.scheduler.draft_results(&answers.view(), 0.01);
                     results.unwrap();
                 }
             }
             if fails {
-                self.scheduler.draft_failed().unwrap();
-                self.counts.features_from_pages += head.num_from_pages;
-                self.counts.rows_again += head.num_recomputed;
-                self.head = None;
-                self.counts.heads_given_up += 1;
+                self.give_up();
             }
             check_pages(&self.scheduler);
         }
@@ -55,4 +74,73 @@ impl Traffic {
             head.disturb();
         }
     }
+
+    /// Notes what the head saw, once it answers no more.
+    pub(super) fn count_head(&mut self) {
+        if let Some(head) = self.head.take() {
+            self.counts.features_from_pages += head.num_from_pages;
+            self.counts.rows_again += head.num_recomputed;
+        }
+        let accepted = self.scheduler.load().accepted_by_source;
+        self.counts.from_head =
+            accepted[Source::Head as usize] + accepted[Source::DraftModel as usize];
+    }
+
+    fn give_up(&mut self) {
+        self.scheduler.draft_failed().unwrap();
+        self.count_head();
+        self.counts.heads_given_up += 1;
+        let again = self.scheduler.draft_failed();
+        assert!(matches!(again, Err(EngineError::NoLevel)));
+        assert_eq!(self.scheduler.draft_plan(self.now_s()), Ok(None));
+    }
+
+    /// Answers that do not fit are refused, and the level waits for others.
+    fn check_refusal(&mut self, answers: &Answers) {
+        let (mut ids, mut probabilities) = (answers.ids.clone(), answers.probabilities.clone());
+        match self.dice.below(3) {
+            0 => {
+                let index = self.dice.below(ids.len());
+                ids[index] = (VOCABULARY + self.dice.below(1000)) as i32;
+            }
+            1 => drop(ids.pop()),
+            _ => probabilities.push(0.5),
+        }
+        let wrong = Answers {
+            ids,
+            probabilities,
+            scored: answers.scored.clone(),
+        };
+        let refused = self.scheduler.draft_results(&wrong.view(), 0.01);
+        assert!(matches!(refused, Err(EngineError::Logits { .. })));
+        let early = self.scheduler.plan(self.now_s());
+        assert!(matches!(early, Err(EngineError::LevelInFlight { .. })));
+        self.counts.refused_answers += 1;
+    }
+
+    /// No request is asked about whose text the head did not learn, nor one behind its end.
+    fn check_asked(&self) {
+        let (Some(head), Some(prepared)) = (&self.head, &self.scheduler.prepared) else {
+            return;
+        };
+        let questions = prepared.questions.as_ref().unwrap();
+        for row in &questions.open().unwrap().rows {
+            let sequence = &self.scheduler.running[&prepared.decoding[row.candidate]];
+            let (named, own) = (head.info.namespaces.as_ref(), sequence.table.namespace());
+            assert!(named.is_none_or(|names| names.iter().any(|name| **name == **own)));
+            let depth = usize::from(row.inquiry.depth);
+            assert!(
+                depth + 1 < sequence.num_left(),
+                "row {depth} behind the end"
+            );
+        }
+    }
+}
+
+/// Names the first token eight times, and is sure of it each time.
+fn repeat_first(answers: &mut Answers) {
+    for row in answers.ids.chunks_mut(TOP_K) {
+        row.fill(row[0]);
+    }
+    answers.probabilities.fill(0.9);
 }

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use spectrie_trie::{DraftMemory, MemoryConfig};
+use spectrie_types::FinishKind;
 use spectrie_types::seed::splitmix;
-use spectrie_types::{FinishKind, Source};
 
 use super::dice::{Dice, STEP_S};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
+use crate::config::EngineConfig;
 use crate::costs::ForwardSize;
 use crate::forward::{StepResults, TopTokens, Verdicts};
-use crate::output::RequestOutput;
+use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::scheduling::flight::Work;
 use crate::scheduling::running::residents;
 use crate::scheduling::{Cancel, Scheduler};
-use crate::speculation::DrafterInfo;
 
 #[path = "counts.rs"]
 mod counts;
@@ -29,6 +29,8 @@ mod fake_head;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/support/head.rs"]
 mod head;
+#[path = "head_traffic.rs"]
+mod head_traffic;
 #[path = "levels.rs"]
 mod levels;
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -80,22 +82,23 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn new(seed: u64, drafter: Option<&DrafterInfo>) -> Self {
+    fn new(seed: u64) -> Self {
         let mut dice = Dice(splitmix(seed));
         let config = dice.config();
+        Self::of(dice, config, Arc::new(SystemClock::default()))
+    }
+
+    fn of(dice: Dice, config: EngineConfig, clock: Arc<dyn Clock>) -> Self {
         let memory = MemoryConfig {
             capacity_bytes: config.memory_bytes,
             ..MemoryConfig::default()
         };
         let memory = DraftMemory::new(memory).map(Arc::new).unwrap();
-        let (model, clock) = (FakeModel::new(config.num_pages), SystemClock::default());
-        let mut scheduler = Scheduler::new(config, Some(memory), Arc::new(clock)).unwrap();
-        scheduler.set_drafter(drafter.cloned()).unwrap();
         Self {
-            model,
-            head: drafter.map(|_| FakeHead::new(&scheduler)),
+            model: FakeModel::new(config.num_pages),
+            head: None,
             answers: Head::new(Script::Right),
-            scheduler,
+            scheduler: Scheduler::new(config, Some(memory), clock).unwrap(),
             dice,
             held: BTreeMap::new(),
             num_handles: 0,
@@ -296,7 +299,9 @@ impl Traffic {
         }
         assert!(num_chunk <= config.chunk_tokens);
         let price = scheduler.speculator.costs().milliseconds(size);
-        assert!(num_trees == 0 || num_chunk <= PAGE_SIZE || price <= config.max_step_ms);
+        // Paced work has a limit of its own.
+        let most_ms = config.max_step_ms.max(scheduler.pacing.longest_ms());
+        assert!(num_trees == 0 || num_chunk <= PAGE_SIZE || price <= most_ms);
         let mut holders: HashMap<u32, usize> = HashMap::new();
         for sequence in scheduler.running.values() {
             for &page in sequence.table.pages() {
@@ -321,17 +326,24 @@ fn check_pages(scheduler: &Scheduler) {
         .check(residents(&scheduler.running, |_| true), waiting);
 }
 
+/// Lets an engine come to its end, and adds what happened in it.
+fn end(mut traffic: Traffic, all: &mut Counts) -> Load {
+    while !traffic.held.is_empty() || traffic.early.is_some() {
+        traffic.step(false);
+    }
+    let load = traffic.scheduler.load();
+    assert_eq!((load.running, load.waiting, load.pages_used), (0, 0, 0));
+    assert_eq!(traffic.counts.ended, traffic.num_handles);
+    all.add(&traffic.counts);
+    load
+}
+
 /// Runs `num_runs` engines of different sizes for `num_steps` each, then lets them come to their end.
-fn run(
-    num_runs: u64,
-    num_steps: usize,
-    starts_early: bool,
-    drafter: Option<&DrafterInfo>,
-) -> (Counts, u64, u64) {
+fn run(num_runs: u64, num_steps: usize, starts_early: bool) -> (Counts, u64, u64) {
     let mut all = Counts::default();
     let (mut preemptions, mut hits) = (0, 0);
     for seed in 0..num_runs {
-        let mut traffic = Traffic::new(seed, drafter);
+        let mut traffic = Traffic::new(seed);
         if starts_early {
             // Nothing begins early while requests wait.
             traffic.starts_early = true;
@@ -340,18 +352,7 @@ fn run(
         for _ in 0..num_steps {
             traffic.step(true);
         }
-        while !traffic.held.is_empty() || traffic.early.is_some() {
-            traffic.step(false);
-        }
-        let load = traffic.scheduler.load();
-        assert_eq!((load.running, load.waiting, load.pages_used), (0, 0, 0));
-        assert_eq!(traffic.counts.ended, traffic.num_handles);
-        traffic.counts.from_head = load.accepted_by_source[Source::Head as usize];
-        if let Some(head) = &traffic.head {
-            traffic.counts.features_from_pages += head.num_from_pages;
-            traffic.counts.rows_again += head.num_recomputed;
-        }
-        all.add(&traffic.counts);
+        let load = end(traffic, &mut all);
         preemptions += load.preemptions;
         hits += load.prefix_hit_tokens;
     }
@@ -360,7 +361,7 @@ fn run(
 
 #[test]
 fn a_hundred_thousand_random_steps_keep_every_promise() {
-    let (counts, preemptions, hits) = run(20, 5_000, false, None);
+    let (counts, preemptions, hits) = run(20, 5_000, false);
     assert!(
         counts.ended > 10_000 && counts.by_deadline > 100,
         "{counts:?}"
@@ -374,7 +375,7 @@ fn a_hundred_thousand_random_steps_keep_every_promise() {
 
 #[test]
 fn a_hundred_thousand_random_steps_that_begin_early_keep_every_promise() {
-    let (counts, preemptions, _) = run(20, 5_000, true, None);
+    let (counts, preemptions, _) = run(20, 5_000, true);
     assert!(
         counts.ended > 5_000 && counts.by_deadline > 20 && counts.early_plans > 2_000,
         "{counts:?}"
@@ -385,7 +386,7 @@ fn a_hundred_thousand_random_steps_that_begin_early_keep_every_promise() {
 #[test]
 #[ignore = "deep: minutes"]
 fn two_million_random_steps_keep_every_promise() {
-    let (counts, preemptions, _) = run(200, 10_000, false, None);
+    let (counts, preemptions, _) = run(200, 10_000, false);
     assert!(
         counts.ended > 200_000 && preemptions > 10_000,
         "{counts:?} {preemptions}"

@@ -1,0 +1,127 @@
+//! Random traffic of engines with drafters of every kind.
+
+use std::sync::Arc;
+
+use spectrie_types::seed::splitmix;
+use spectrie_types::{Source, SpeculationMode};
+
+use super::counts::Counts;
+use super::fake_head::FakeHead;
+use super::{Traffic, end};
+use crate::clock::Ticking;
+use crate::config::EngineConfig;
+use crate::costs::{CostCurve, CostShape};
+use crate::scheduling::testing::dice::Dice;
+use crate::speculation::DrafterInfo;
+
+/// Steps of one engine.
+const STEPS: usize = 500;
+
+/// One that costs next to nothing: with features or without, for all namespaces or for one, of one row or of
+/// several levels.
+fn drafter(seed: u64) -> DrafterInfo {
+    let is_model = seed % 5 == 3;
+    let max_levels = [3, 3, 1, 6][seed as usize % 4];
+    DrafterInfo {
+        source: if is_model {
+            Source::DraftModel
+        } else {
+            Source::Head
+        },
+        needs_features: !is_model,
+        max_levels,
+        max_rows: [24, 24, 1, 64][seed as usize % 4],
+        rows: vec![1, 16],
+        first_ms: vec![0.01, 0.02],
+        later_ms: vec![0.01, 0.02],
+        namespaces: (seed % 3 == 1).then(|| vec!["a".to_owned()]),
+    }
+}
+
+impl Traffic {
+    /// As [`Traffic::new`], with a drafter, on a clock that makes each run the same.
+    fn with_head(seed: u64) -> Self {
+        let mut dice = Dice(splitmix(seed));
+        let given = dice.config();
+        let config = EngineConfig {
+            speculation: [SpeculationMode::Auto, given.speculation][usize::from(seed % 8 == 7)],
+            // In the others asking takes what the clock says, and requests rest from it.
+            drafting_cost_ms: (!seed.is_multiple_of(4)).then_some(0.0),
+            ..given
+        };
+        let mut traffic = Self::of(dice, config, Arc::new(Ticking::by(1)));
+        let costs = CostCurve::new(&[1, 64], &[10.0, 12.0], CostShape::default());
+        traffic.scheduler.set_costs(costs.unwrap());
+        let info = drafter(seed);
+        traffic.scheduler.set_drafter(Some(info.clone())).unwrap();
+        traffic.head = Some(FakeHead::new(&traffic.scheduler, info, seed % 6 == 5));
+        traffic
+    }
+}
+
+/// Runs engines of different sizes until so many of their steps had a drafter.
+fn check(num_steps: u64) {
+    let mut all = Counts::default();
+    let mut preemptions = 0;
+    for seed in 0.. {
+        let mut traffic = Traffic::with_head(seed);
+        for _ in 0..STEPS {
+            traffic.step(true);
+        }
+        while !traffic.held.is_empty() {
+            traffic.step(false);
+        }
+        traffic.count_head();
+        preemptions += end(traffic, &mut all).preemptions;
+        if all.steps_with_head >= num_steps {
+            break;
+        }
+    }
+    // Without these nothing would have been tried.
+    let is_many = |count: u64, share: u64| count > num_steps / share;
+    assert!(
+        is_many(all.levels, 3) && is_many(all.deep_levels, 10),
+        "{all:?}"
+    );
+    assert!(is_many(all.from_head, 100), "{all:?}");
+    assert!(
+        is_many(all.features_from_pages, 200) && is_many(all.rows_again, 200),
+        "{all:?}"
+    );
+    assert!(is_many(all.refused_answers, 200), "{all:?}");
+    assert!(
+        is_many(all.heads_given_up, 10_000) && all.features_kept > 0,
+        "{all:?}"
+    );
+    assert!(
+        is_many(all.ended, 10) && is_many(all.by_deadline, 1000),
+        "{all:?}"
+    );
+    assert!(is_many(preemptions, 4000), "{preemptions}");
+}
+
+#[test]
+fn ten_thousand_random_steps_with_drafters_keep_every_promise() {
+    check(10_000);
+}
+
+#[test]
+#[ignore = "deep: minutes"]
+fn a_hundred_thousand_random_steps_with_drafters_keep_every_promise() {
+    check(100_000);
+}
+
+#[test]
+fn no_step_begins_before_the_features_that_a_drafter_takes_are_known() {
+    for seed in [0, 1, 2, 4] {
+        let mut traffic = Traffic::with_head(seed);
+        (traffic.starts_early, traffic.arrival_steps) = (true, 15);
+        for _ in 0..STEPS {
+            traffic.step(true);
+        }
+        let mut counts = Counts::default();
+        end(traffic, &mut counts);
+        assert!(counts.ended > 10, "{counts:?}");
+        assert_eq!(counts.early_plans, 0);
+    }
+}
