@@ -20,6 +20,8 @@ def write(
     rows: Sequence[Sequence[str]],
     data: Any,
     notes: Sequence[str] = (),
+    *,
+    command: str | None = None,
 ) -> None:
     """Prints the table and writes `bench/results/<name>.json` and `.md`.
 
@@ -31,12 +33,13 @@ def write(
         rows: Cells, as text.
         data: Everything measured, for the JSON file.
         notes: Sentences under the table.
+        command: What took it; by default `python -m bench` with the name.
     """
     # Not above: older builds that are compared lack it.
     from spectrie.printing.markdown import render_table
 
     (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
-    command = f"python -m bench {name.partition('/')[0]}"
+    command = command or f"python -m bench {name.partition('/')[0]}"
     lines = [f"### {title}", "", render_table(header, rows), "", *notes]
     lines.append(f"{where(machine)}; `{command}`.")
     text = "\n".join(lines) + "\n"

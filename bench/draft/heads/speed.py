@@ -1,0 +1,211 @@
+"""Tokens per second with a drafter and without: `python -m bench.draft.heads.speed [--drafter PATH]`.
+
+Two engines on the same weights, in turn, each with what ships by default but for the drafter. What the server learns is
+left out, so that each answer meets the same memory; prompts are those of the reported traces, which no head has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from bench.draft import trace
+from bench.support import machine, report
+from bench.support.namespaces import fresh_namespace
+from bench.support.pairs import compare
+from spectrie.types import SpeculationOptions
+
+if TYPE_CHECKING:
+    from spectrie import LLM
+    from spectrie.options import GenerateOptions
+
+__all__ = ["run"]
+
+FLOORS = {"chat": 1.03, "human_eval_chat": 1.0, "edits": 0.99, "routing": 0.99, "random": 0.97}
+"""What the drafter must at least be worth."""
+_AT_A_TIME = (1, 8, 32)
+_RANDOM_PROMPT = 64
+_HEADER = ["text", "at a time", "with over without", "95 % interval", "floor", "identical"]
+_HEADER += ["accepted/step without", "with", "of it the drafter's"]
+_TEXTS = {
+    "chat": (1,),
+    "human_eval_chat": (1,),
+    "human_eval_raw": (1,),
+    "questions": (1,),
+    "edits": _AT_A_TIME,
+    "routing": _AT_A_TIME,
+    "random": (1, 8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request.
+
+    Attributes:
+        prompt_ids: Its prompt.
+        prediction_ids: What its answer may resemble.
+        temperature: That of its answer.
+    """
+
+    prompt_ids: list[int]
+    prediction_ids: list[int] | None = None
+    temperature: float = 0.0
+
+
+class Side:
+    """An engine, and what it answered."""
+
+    def __init__(self, llm: LLM, max_tokens: int) -> None:
+        self.llm = llm
+        self._max_tokens = max_tokens
+        self.answers: dict[int, list[tuple[int, ...]]] = {}
+        self.steps = self.accepted = self.of_drafter = 0
+
+    def rate(self, task: int, asks: Sequence[Ask]) -> float:
+        """Tokens per second of requests side by side, prompts included."""
+        namespace = fresh_namespace()
+
+        def answer(ask: Ask) -> Any:
+            options: GenerateOptions = {
+                "max_tokens": self._max_tokens,
+                "temperature": ask.temperature,
+                "seed": 5,
+                "namespace": namespace,
+                "speculation": SpeculationOptions(learn=False),
+            }
+            if ask.prediction_ids is not None:
+                options["prediction"] = ask.prediction_ids
+            return self.llm.generate(prompt_token_ids=ask.prompt_ids, **options)
+
+        began = perf_counter()
+        with ThreadPoolExecutor(len(asks)) as pool:
+            answers = list(pool.map(answer, asks))
+        seconds = perf_counter() - began
+        self.answers[task] = [answer.token_ids for answer in answers]
+        for one in answers:
+            self.steps += one.speculation.verify_steps
+            self.accepted += one.speculation.accepted_tokens
+            by_source = one.speculation.accepted_by_source
+            self.of_drafter += by_source.get("head", 0) + by_source.get("draft_model", 0)
+        return sum(len(answer.token_ids) for answer in answers) / seconds
+
+
+def main() -> None:
+    """Measures, and writes `bench/results/draft/head_speed.*`."""
+    parser = argparse.ArgumentParser(prog="python -m bench.draft.heads.speed", description=__doc__)
+    parser.add_argument("--drafter", default="auto", help="the drafter [auto]")
+    parser.add_argument("--model", default="smollm2-135m", help="model [smollm2-135m]")
+    parser.add_argument("--pairs", type=int, default=24, help="pairs of each text [24]")
+    parser.add_argument("--max-tokens", type=int, default=96, help="tokens per answer [96]")
+    parser.add_argument("--texts", nargs="+", choices=_TEXTS, default=list(_TEXTS), help="[all]")
+    args = parser.parse_args()
+    run(args.model, args.drafter, args.texts, pairs=args.pairs, max_tokens=args.max_tokens)
+
+
+def run(
+    model: str, drafter: str, texts: Sequence[str], *, pairs: int, max_tokens: int
+) -> dict[str, Any]:
+    """Measures each text at each number at a time, and writes the results.
+
+    Args:
+        model: The model, as `--model` names it.
+        drafter: The drafter, as `--drafter` names it.
+        texts: Names of traces, or `random`.
+        pairs: Pairs of samples of each.
+        max_tokens: Tokens per answer.
+    """
+    from spectrie import LLM
+
+    threads = len(os.sched_getaffinity(0))
+    rows, data = [], {}
+    options: dict[str, Any] = {"threads": threads, "num_pages": 2048}
+    with (
+        LLM(model, drafter="off", **options) as without,
+        LLM(model, drafter=drafter, **options) as beside,
+    ):
+        facts = machine.facts(threads=threads, dtype=without.dtype)
+        for text in texts:
+            for at_a_time in _TEXTS[text]:
+                one = _measure(
+                    Side(without, max_tokens), Side(beside, max_tokens), text, at_a_time, pairs
+                )
+                data[f"{text}, {at_a_time}"] = one
+                rows.append(_row(text, at_a_time, one))
+    notes = [
+        f"Tokens per second of whole requests, prompts included, {facts['dtype']}, {threads} threads, up to"
+        f" {max_tokens} tokens, greedy but for random words at temperature 1.5; drafter: {drafter}. Nothing is"
+        " learned from answers. Both drafts are what ships by default but for the drafter."
+    ]
+    report.write(
+        "draft/head_speed",
+        "Speed with a drafter over speed without",
+        facts,
+        _HEADER,
+        rows,
+        data,
+        notes,
+        command="python -m bench.draft.heads.speed",
+    )
+    return data
+
+
+def _measure(without: Side, beside: Side, text: str, at_a_time: int, pairs: int) -> dict[str, Any]:
+    tasks = _tasks(text, at_a_time)[:pairs]
+    # Both have then made what is made on first use.
+    for side in (without, beside):
+        side.rate(-1, tasks[0])
+    sides = [
+        [lambda side=side, n=n, asks=asks: side.rate(n, asks) for n, asks in enumerate(tasks)]
+        for side in (without, beside)
+    ]
+    comparison = compare(*sides, pairs=pairs, title=f"{text} x{at_a_time}")
+    same = sum(without.answers[n] == beside.answers[n] for n in range(len(tasks)))
+    return comparison.summary() | {
+        "identical": same,
+        "tasks": len(tasks),
+        "accepted_per_step": without.accepted / without.steps,
+        "accepted_per_step_with": beside.accepted / beside.steps,
+        "of_drafter_per_step": beside.of_drafter / beside.steps,
+    }
+
+
+def _tasks(text: str, at_a_time: int) -> list[list[Ask]]:
+    if text == "random":
+        draw = random.Random(11)
+        asks = [
+            Ask([draw.randrange(1000, 40000) for _ in range(_RANDOM_PROMPT)], temperature=1.5)
+            for _ in range(24 * at_a_time)
+        ]
+    else:
+        asks = [
+            Ask(list(one.prompt_ids), one.prediction_ids)
+            for one in trace.read(trace.TRACES / f"{text}.jsonl.xz")
+        ]
+    count = max(len(asks) // at_a_time, 1)
+    return [asks[n * at_a_time : (n + 1) * at_a_time] for n in range(count)]
+
+
+def _row(text: str, at_a_time: int, one: dict[str, Any]) -> list[str]:
+    floor = FLOORS.get(text)
+    return [
+        text,
+        str(at_a_time),
+        f"{one['ratio']:.3f}x",
+        f"{one['ratio_low']:.3f} to {one['ratio_high']:.3f}",
+        "" if floor is None else f"{floor:.2f}x",
+        f"{one['identical']} of {one['tasks']}",
+        f"{one['accepted_per_step']:.2f}",
+        f"{one['accepted_per_step_with']:.2f}",
+        f"{one['of_drafter_per_step']:.2f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()
