@@ -28,17 +28,18 @@ def exported(trainer: Trainer, folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def test_a_killed_training_ends_with_the_same_bytes(setting: Setting, tmp_path: Path) -> None:
-    whole = setting.trainer(setting.head(), SHORT, tmp_path / "whole.pt")
+def test_a_killed_training_ends_with_the_same_bytes(any_kind: Setting, tmp_path: Path) -> None:
+    folder = str(any_kind.target.folder)
+    whole = any_kind.trainer(any_kind.head_of_kind(), SHORT, tmp_path / "whole.pt")
     whole.run()
     child = subprocess.run(
-        [sys.executable, "-m", "tests.training.killed", str(setting.target.folder), str(tmp_path)],
+        [sys.executable, "-m", "tests.training.killed", folder, str(tmp_path), any_kind.kind],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
-    again = setting.trainer(setting.head(), SHORT, tmp_path / "killed.pt")
+    again = any_kind.trainer(any_kind.head_of_kind(), SHORT, tmp_path / "killed.pt")
     assert 0 < again.step < again.total_steps
     again.run()
     assert [look.step for look in again.looks] == [look.step for look in whole.looks]
@@ -62,12 +63,12 @@ def test_a_damaged_checkpoint_is_named(setting: Setting, tmp_path: Path) -> None
 
 
 def test_training_that_does_not_help_ends_early_with_the_best_weights(
-    setting: Setting, tmp_path: Path
+    any_kind: Setting, tmp_path: Path
 ) -> None:
     ruinous = replace(SHORT, learning_rate=30.0, warm_up=0.0, patience=1, evaluations=4)
-    head = setting.head()
+    head = any_kind.head_of_kind()
     before = {name: value.clone() for name, value in head.state_dict().items()}
-    trainer = setting.trainer(head, ruinous, tmp_path / "checkpoint.pt")
+    trainer = any_kind.trainer(head, ruinous, tmp_path / "checkpoint.pt")
     trainer.run()
     assert trainer.step < trainer.total_steps
     assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
