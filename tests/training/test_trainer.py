@@ -20,7 +20,7 @@ from spectrie.training.trainer import Trainer
 from tests.training import tiny
 from tests.training.conftest import Setting
 
-SHORT = TrainSettings(epochs=2, batch_tokens=1024, learning_rate=3e-3, evaluations=1)
+SHORT = TrainSettings(epochs=1, batch_tokens=1024, learning_rate=3e-3, evaluations=2)
 
 
 def exported(trainer: Trainer, folder: Path) -> bytes:
@@ -34,7 +34,7 @@ def test_a_killed_training_ends_with_the_same_bytes(any_kind: Setting, tmp_path:
     whole.run()
     child = subprocess.run(
         [sys.executable, "-m", "tests.training.killed", folder, str(tmp_path), any_kind.kind],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
     )
@@ -47,11 +47,11 @@ def test_a_killed_training_ends_with_the_same_bytes(any_kind: Setting, tmp_path:
 
 
 def test_a_checkpoint_of_other_settings_is_not_continued(setting: Setting, tmp_path: Path) -> None:
-    first = setting.trainer(setting.head(), replace(SHORT, epochs=1), tmp_path / "checkpoint.pt")
+    first = setting.trainer(setting.head(), SHORT, tmp_path / "checkpoint.pt")
     first.run()
-    other = replace(SHORT, epochs=1, learning_rate=1e-3)
+    other = replace(SHORT, learning_rate=1e-3)
     assert setting.trainer(setting.head(), other, tmp_path / "checkpoint.pt").step == 0
-    same = setting.trainer(setting.head(), replace(SHORT, epochs=1), tmp_path / "checkpoint.pt")
+    same = setting.trainer(setting.head(), SHORT, tmp_path / "checkpoint.pt")
     assert same.step == same.total_steps
 
 
@@ -77,7 +77,7 @@ def test_training_that_does_not_help_ends_early_with_the_best_weights(
 def test_copied_parts_move_less_at_first(setting: Setting, tmp_path: Path) -> None:
     head = setting.head()
     before = {name: value.detach().clone() for name, value in head.named_parameters()}
-    trainer = setting.trainer(head, replace(SHORT, evaluations=1), tmp_path / "checkpoint.pt")
+    trainer = setting.trainer(head, replace(SHORT, epochs=2), tmp_path / "checkpoint.pt")
     trainer.advance(1)
     moved = {
         name: float((value.detach() - before[name]).abs().max())
