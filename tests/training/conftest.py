@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from spectrie.training.features import FeatureCache
-from spectrie.training.kinds.eagle3 import Eagle3, default_taps
+from spectrie.training.kinds.base import Head
+from spectrie.training.kinds.eagle3 import Eagle3
+from spectrie.training.kinds.registry import KINDS
 from spectrie.training.settings import TrainSettings
 from spectrie.training.target import Target
 from spectrie.training.texts.samples import Sample
@@ -18,17 +20,30 @@ from tests.training.plain import PlainTarget
 
 TOP = 16
 HELD_OUT = 48
+LEVELS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A tiny target, and samples with features; the last are held out."""
+    """A tiny target, and samples with features for a kind of head; the last are held out."""
 
     target: Target
     samples: list[Sample]
     cache: FeatureCache
     vocabulary: torch.Tensor
     taps: tuple[int, ...]
+    kind: str
+
+    @classmethod
+    def of(cls, folder: Path, kind: str = "eagle3") -> Setting:
+        """Of the target in a folder; features that are not there yet are read."""
+        made, target = KINDS[kind], Target(folder)
+        samples, taps = tiny.samples(folder, 2, 400), made.taps(tiny.SHAPE.layers)
+        name = "cache of the final norm" if made.final_norm else "cache"
+        cache = FeatureCache(folder / name, samples, width=made.width(target), top=TOP)
+        cache.fill(PlainTarget(target, taps, TOP, final_norm=made.final_norm))
+        vocabulary = draft_vocabulary(samples, 256 if made.is_cut else 352, 352)
+        return cls(target, samples, cache, vocabulary, taps, kind)
 
     @property
     def held_out(self) -> range:
@@ -38,7 +53,11 @@ class Setting:
         torch.manual_seed(0)
         return Eagle3(self.target, self.taps, self.vocabulary, warm=warm)
 
-    def trainer(self, head: Eagle3, settings: TrainSettings, checkpoint: Path) -> Trainer:
+    def head_of_kind(self) -> Head:
+        torch.manual_seed(0)
+        return KINDS[self.kind].make(self.target, self.taps, self.vocabulary, LEVELS)
+
+    def trainer(self, head: Head, settings: TrainSettings, checkpoint: Path) -> Trainer:
         return Trainer(
             head,
             self.samples,
@@ -53,13 +72,15 @@ class Setting:
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("tiny")
-    target = tiny.trained_target(folder)
-    samples = tiny.samples(folder, 2, 400)
-    taps = default_taps(tiny.SHAPE.layers)
-    width = len(taps) * tiny.SHAPE.hidden
-    cache = FeatureCache(folder / "cache", samples, width=width, top=TOP)
-    cache.fill(PlainTarget(target, taps, TOP))
-    return Setting(target, samples, cache, draft_vocabulary(samples, 256, 352), taps)
+    tiny.trained_target(folder)
+    return Setting.of(folder)
+
+
+@pytest.fixture(params=sorted(KINDS))
+def any_kind(request: pytest.FixtureRequest, setting: Setting) -> Setting:
+    """The same target and samples, for each kind of head."""
+    kind: str = request.param
+    return Setting.of(setting.target.folder, kind)
 
 
 @pytest.fixture(autouse=True)

@@ -9,22 +9,14 @@ from pathlib import Path
 
 import torch
 
-from spectrie.training.features import FeatureCache
-from spectrie.training.kinds.eagle3 import default_taps
-from spectrie.training.target import Target
-from spectrie.training.vocabulary import draft_vocabulary
-from tests.training import tiny
-from tests.training.conftest import TOP, Setting
+from tests.training.conftest import Setting
 from tests.training.test_trainer import SHORT
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    folder, out = map(Path, sys.argv[1:])
-    samples = tiny.samples(folder, 2, 400)
-    taps = default_taps(tiny.SHAPE.layers)
-    cache = FeatureCache(folder / "cache", samples, width=len(taps) * tiny.SHAPE.hidden, top=TOP)
-    setting = Setting(Target(folder), samples, cache, draft_vocabulary(samples, 256, 352), taps)
-    trainer = setting.trainer(setting.head(), SHORT, out / "killed.pt")
+    folder, out, kind = sys.argv[1:]
+    setting = Setting.of(Path(folder), kind)
+    trainer = setting.trainer(setting.head_of_kind(), SHORT, Path(out) / "killed.pt")
     trainer.advance(trainer.total_steps // 2)
     trainer.save()
     trainer.advance(3)

@@ -35,11 +35,20 @@ def rotate(target: Target, x: torch.Tensor, positions: torch.Tensor) -> torch.Te
 class PlainTarget:
     """The target in float32 over whole texts: reads features without a cache."""
 
-    def __init__(self, target: Target, taps: Sequence[int], top: int, budget: int = 4096) -> None:
+    def __init__(
+        self,
+        target: Target,
+        taps: Sequence[int],
+        top: int,
+        budget: int = 4096,
+        *,
+        final_norm: bool = False,
+    ) -> None:
         self._target = target
         self._taps = tuple(taps)
         self._top = top
         self._budget = budget
+        self._final_norm = final_norm
         self._layers = [target.layer(index) for index in range(target.config.num_layers)]
 
     def __call__(self, texts: Iterable[Sequence[int]], /) -> Iterator[PlainFeatures]:
@@ -63,7 +72,8 @@ class PlainTarget:
             logits = final[row, rows] @ self._target.head.T
             found = logits.topk(self._top, -1)
             logs = found.values - logits.logsumexp(-1, keepdim=True)
-            features = torch.cat([outputs[tap][row, rows] for tap in self._taps], -1)
+            parts = [outputs[tap][row, rows] for tap in self._taps]
+            features = torch.cat([*parts, final[row, rows]] if self._final_norm else parts, -1)
             yield PlainFeatures(features.clone(), found.indices.int(), logs)
 
     def layers(self, tokens: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -10,32 +11,35 @@ from spectrie.model import load_runner
 from spectrie.training.batches import collate
 from spectrie.training.export import export_head
 from tests.model.drafters.session import Request, draft_path, feed
-from tests.training.conftest import Setting, Trained
+from tests.training.conftest import LEVELS, SETTINGS, Setting
 
 ROOTS = (5, 18, 33, 50)
-LEVELS = 3
 
 
 def test_a_runner_gives_the_guesses_of_the_trained_module(
-    setting: Setting, trained: Trained, tmp_path: Path
+    any_kind: Setting, tmp_path: Path
 ) -> None:
+    head = any_kind.head_of_kind()
+    any_kind.trainer(head, replace(SETTINGS, epochs=2), tmp_path / "checkpoint.pt").run()
     export_head(
-        trained.head,
+        head,
         tmp_path,
         dtype=torch.float32,
         provenance={"model_hash": "of a tiny target", "namespaces": None},
     )
     runner = load_runner(
-        setting.target.folder, dtype="float32", num_pages=16, drafter=tmp_path, threads=1
+        any_kind.target.folder, dtype="float32", num_pages=16, drafter=tmp_path, threads=1
     )
-    chosen = setting.held_out[:12]
-    batch = collate(setting.samples, setting.cache, chosen, LEVELS)
+    assert runner.drafter is not None
+    assert runner.drafter.kind == any_kind.kind
+    chosen = any_kind.held_out[:12]
+    batch = collate(any_kind.samples, any_kind.cache, chosen, LEVELS)
     with torch.no_grad():
-        _, guesses = trained.head.judged(batch)
+        _, guesses = head.judged(batch)
     length = batch.tokens.shape[1]
     right = total = 0
     for text, index in enumerate(chosen):
-        tokens = setting.samples[index].token_ids
+        tokens = any_kind.samples[index].token_ids
         for root in ROOTS:
             request = Request(runner, range(4))
             feed(request, tokens[:root], 16)

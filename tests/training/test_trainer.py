@@ -20,7 +20,7 @@ from spectrie.training.trainer import Trainer
 from tests.training import tiny
 from tests.training.conftest import Setting
 
-SHORT = TrainSettings(epochs=2, batch_tokens=1024, learning_rate=3e-3, evaluations=1)
+SHORT = TrainSettings(epochs=1, batch_tokens=1024, learning_rate=3e-3, evaluations=2)
 
 
 def exported(trainer: Trainer, folder: Path) -> bytes:
@@ -28,17 +28,18 @@ def exported(trainer: Trainer, folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def test_a_killed_training_ends_with_the_same_bytes(setting: Setting, tmp_path: Path) -> None:
-    whole = setting.trainer(setting.head(), SHORT, tmp_path / "whole.pt")
+def test_a_killed_training_ends_with_the_same_bytes(any_kind: Setting, tmp_path: Path) -> None:
+    folder = str(any_kind.target.folder)
+    whole = any_kind.trainer(any_kind.head_of_kind(), SHORT, tmp_path / "whole.pt")
     whole.run()
     child = subprocess.run(
-        [sys.executable, "-m", "tests.training.killed", str(setting.target.folder), str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "tests.training.killed", folder, str(tmp_path), any_kind.kind],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr
-    again = setting.trainer(setting.head(), SHORT, tmp_path / "killed.pt")
+    again = any_kind.trainer(any_kind.head_of_kind(), SHORT, tmp_path / "killed.pt")
     assert 0 < again.step < again.total_steps
     again.run()
     assert [look.step for look in again.looks] == [look.step for look in whole.looks]
@@ -46,11 +47,11 @@ def test_a_killed_training_ends_with_the_same_bytes(setting: Setting, tmp_path: 
 
 
 def test_a_checkpoint_of_other_settings_is_not_continued(setting: Setting, tmp_path: Path) -> None:
-    first = setting.trainer(setting.head(), replace(SHORT, epochs=1), tmp_path / "checkpoint.pt")
+    first = setting.trainer(setting.head(), SHORT, tmp_path / "checkpoint.pt")
     first.run()
-    other = replace(SHORT, epochs=1, learning_rate=1e-3)
+    other = replace(SHORT, learning_rate=1e-3)
     assert setting.trainer(setting.head(), other, tmp_path / "checkpoint.pt").step == 0
-    same = setting.trainer(setting.head(), replace(SHORT, epochs=1), tmp_path / "checkpoint.pt")
+    same = setting.trainer(setting.head(), SHORT, tmp_path / "checkpoint.pt")
     assert same.step == same.total_steps
 
 
@@ -62,12 +63,12 @@ def test_a_damaged_checkpoint_is_named(setting: Setting, tmp_path: Path) -> None
 
 
 def test_training_that_does_not_help_ends_early_with_the_best_weights(
-    setting: Setting, tmp_path: Path
+    any_kind: Setting, tmp_path: Path
 ) -> None:
     ruinous = replace(SHORT, learning_rate=30.0, warm_up=0.0, patience=1, evaluations=4)
-    head = setting.head()
+    head = any_kind.head_of_kind()
     before = {name: value.clone() for name, value in head.state_dict().items()}
-    trainer = setting.trainer(head, ruinous, tmp_path / "checkpoint.pt")
+    trainer = any_kind.trainer(head, ruinous, tmp_path / "checkpoint.pt")
     trainer.run()
     assert trainer.step < trainer.total_steps
     assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
@@ -76,7 +77,7 @@ def test_training_that_does_not_help_ends_early_with_the_best_weights(
 def test_copied_parts_move_less_at_first(setting: Setting, tmp_path: Path) -> None:
     head = setting.head()
     before = {name: value.detach().clone() for name, value in head.named_parameters()}
-    trainer = setting.trainer(head, replace(SHORT, evaluations=1), tmp_path / "checkpoint.pt")
+    trainer = setting.trainer(head, replace(SHORT, epochs=2), tmp_path / "checkpoint.pt")
     trainer.advance(1)
     moved = {
         name: float((value.detach() - before[name]).abs().max())

@@ -72,6 +72,28 @@ def test_a_head_is_trained_on_the_models_own_answers(
     assert (output / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "architecture"),
+    [
+        ("eagle2", "LlamaForCausalLMEagle"),
+        ("mtp", "MiMoMTPModel"),
+        ("dflash", "DFlashDraftModel"),
+    ],
+)
+def test_a_head_of_each_kind_is_one_command(
+    model: Path, tmp_path: Path, kind: str, architecture: str
+) -> None:
+    data, output = tmp_path / "text.txt", tmp_path / "head"
+    data.write_text("".join(f"def f{n}(x): return x + {n}\n" for n in range(500)))
+    assert train(model, output, "--data", str(data), "--kind", kind) == 0
+    config = json.loads((output / "config.json").read_text())
+    assert config["architectures"] == [architecture]
+    assert origin_of(output)["kind"] == kind
+    drafter = load_runner(model, num_pages=8, drafter=output).drafter
+    assert drafter is not None
+    assert (drafter.kind, drafter.is_for_model) == (kind, True)
+
+
 def test_data_and_its_namespace_are_named_in_the_head(model: Path, tmp_path: Path) -> None:
     data = tmp_path / "chats.jsonl"
     lines = [{"prompt": f"the {n} of", "answer": f"it is {n} on {n} as {n}"} for n in range(200)]
@@ -139,6 +161,8 @@ def test_wrong_uses_are_named(
     assert "--work" in message
     assert train(model, output, "--data", str(tmp_path / "none.jsonl")) == 2
     assert "cannot read" in capsys.readouterr().err
+    assert train(model, output, "--kind", "dflash", "--levels", "1", "--self-generate") == 2
+    assert "levels is 1; a head of kind dflash has at least 2" in capsys.readouterr().err
     assert train(model, output, "--kind", "eagle9", "--self-generate") == 2
     assert "eagle9" in capsys.readouterr().err
 

@@ -16,10 +16,21 @@ if TYPE_CHECKING:
     from spectrie.model import Runner
     from spectrie.model.drafters import Answers
 
-__all__ = ["LEVELS", "record_answers"]
+__all__ = ["LEVELS", "levels_of", "record_answers"]
 
 LEVELS = 5
-"""Levels that are recorded at each output token."""
+"""Levels that are recorded at each output token, by a drafter that answers so many."""
+
+
+def levels_of(runner: Runner) -> int:
+    """Levels that are recorded of a runner's drafter.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if runner.drafter is None:
+        raise ValueError("answers are recorded of a model with a drafter")
+    return min(LEVELS, runner.drafter.max_levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ class _Text:
 
     def __init__(self, runner: Runner, tokens: Sequence[int]) -> None:
         self._runner = runner
+        self._levels = levels_of(runner)
         self._tokens = tokens
         size = runner.page_size
         self._pages = list(range(-(-len(tokens) // size)))
@@ -80,7 +92,7 @@ class _Text:
         # By place, the number of its row on the level before.
         above: dict[int, int] = dict.fromkeys(range(len(places)), -1)
         num_rows = 0
-        for level in range(LEVELS):
+        for level in range(self._levels):
             # The last output token has nothing behind it.
             asked = [row for row in above if places[row].root + level < len(self._tokens) - 1]
             if not asked:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.draft.bigrams import FILE, read_bigrams
-from bench.draft.recording.answers import LEVELS, record_answers
+from bench.draft.recording.answers import levels_of, record_answers
 from bench.draft.recording.head_file import HeadAnswers, answers_for, lines_of, write_answers
 from spectrie import _core
 
@@ -80,7 +80,7 @@ def record_trace(runner: Runner, path: Path, out: Path, encode: Encode | None = 
         "drafter_hash": drafter.hash,
         "model_hash": runner.model_hash,
         "dtype": runner.dtype_name,
-        "levels": LEVELS,
+        "levels": levels_of(runner),
     }
     write_answers(out, path, facts, _answers(runner, path, encode))
 

@@ -25,10 +25,11 @@ Killed at any moment, the same command continues. A head is derived from its tex
 examples:
   spectrie train-head smollm2-135m --output head --self-generate
   spectrie train-head ./model --output head --data chats.jsonl --data src/app.py --namespace acme
+  spectrie train-head ./model --output block --kind dflash --levels 7 --data chats.jsonl
 """
 _DEFAULT_PROMPTS = 3000
 
-_KIND = values.choice("eagle3")
+_KIND = values.choice("eagle3", "eagle2", "mtp", "dflash")
 _COUNT = values.integer(0, 100_000)
 _LEVELS = values.integer(1, 7)
 _EPOCHS = values.integer(1, 100)
@@ -84,10 +85,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="answers, features and checkpoints, to continue from [OUTPUT.work]",
     )
-    add_value(parser, "levels", _LEVELS, 3, "levels of a draft to train")
+    add_value(
+        parser, "levels", _LEVELS, 3, "levels of a draft to train, or masks of a DFLASH block"
+    )
     add_value(parser, "epochs", _EPOCHS, 4, "maximum passes over the data")
     add_value(parser, "learning_rate", _RATE, 0.001, "highest learning rate")
-    add_value(parser, "vocabulary", _COUNT, 8192, "tokens that the head can name")
+    add_value(
+        parser, "vocabulary", _COUNT, 8192, "tokens that the head can name; a DFLASH head names all"
+    )
     add_value(parser, "answer_tokens", _TOKENS, 144, "longest answer")
     add_value(parser, "sample_tokens", _TOKENS, 512, "longest prompt with its answer")
     add_value(parser, "disk", values.size, "4GiB", "maximum size of the features on disk")

@@ -42,11 +42,13 @@ class Batch:
         tokens: int64 [texts, T], zeros behind a text's end.
         features: float32 [texts, T, width]; row `p` has the target's feature of row `p - 1`, row 0 zeros.
         levels: One entry per level.
+        seed: For what a head chooses at random in it.
     """
 
     tokens: torch.Tensor
     features: torch.Tensor
     levels: tuple[Level, ...]
+    seed: int = 0
 
 
 def batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
@@ -80,7 +82,12 @@ def _filled(order: Sequence[int], lengths: Sequence[int], max_tokens: int) -> li
 
 
 def collate(
-    samples: Sequence[Sample], cache: FeatureCache, chosen: Sequence[int], num_levels: int
+    samples: Sequence[Sample],
+    cache: FeatureCache,
+    chosen: Sequence[int],
+    num_levels: int,
+    *,
+    seed: int = 0,
 ) -> Batch:
     """Builds the batch of the `chosen` samples from their cached features."""
     longest = max(len(samples[index].token_ids) for index in chosen)
@@ -120,4 +127,4 @@ def collate(
         before = torch.zeros_like(here)
         before[:, 1:] = here[:, :-1]
         here = asked & before
-    return Batch(tokens, features, tuple(levels))
+    return Batch(tokens, features, tuple(levels), seed)

@@ -27,7 +27,8 @@ class Target:
         embedding: [vocabulary, hidden].
         head: [vocabulary, hidden]; the embedding, if it is tied.
         final_norm: [hidden].
-        rope: Fields of `config.json` that say how positions are rotated.
+        values: Its `config.json`.
+        rope: Fields of it that say how positions are rotated.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,9 +53,11 @@ class Target:
         self.head = self.embedding
         if not config.tied_head:
             self.head = self._weights.take(HEAD, shape).float()
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.values: dict[str, Any] = json.loads(
+            (folder / "config.json").read_text(encoding="utf-8")
+        )
         self.rope: dict[str, Any] = {
-            name: values[name] for name in _ROPE if values.get(name) is not None
+            name: self.values[name] for name in _ROPE if self.values.get(name) is not None
         }
         self.final_norm = self._weights.take(FINAL_NORM, (config.hidden_size,)).float()
 

@@ -193,7 +193,9 @@ class Trainer:
         return found - {0}
 
     def _batch(self, group: Sequence[int]) -> Batch:
-        return collate(self._samples, self._cache, group, self._settings.levels)
+        levels = self._settings.levels
+        # Equal steps choose equally, also behind a kill.
+        return collate(self._samples, self._cache, group, levels, seed=self.step)
 
     def _train(self, batch: Batch) -> float:
         settings = self._settings

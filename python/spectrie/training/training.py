@@ -21,7 +21,7 @@ from spectrie.model.runner.text_features import text_features
 from spectrie.training.evaluation import HeldOut
 from spectrie.training.export import export_head, samples_hash
 from spectrie.training.features import FeatureCache, Features, bytes_per_token
-from spectrie.training.kinds.registry import KINDS
+from spectrie.training.kinds.registry import KINDS, Kind
 from spectrie.training.recipe import Recipe, claim
 from spectrie.training.target import Target
 from spectrie.training.texts.code_prompts import function_chats
@@ -74,6 +74,12 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
         ConfigError: The data, the folders or the recipe cannot be used.
         ModelError: The model cannot be read, or no head can be trained for it.
     """
+    kind = KINDS[recipe.kind]
+    if recipe.settings.levels < kind.least_levels:
+        raise ConfigError(
+            f"levels is {recipe.settings.levels}; a head of kind {recipe.kind} has at least "
+            f"{kind.least_levels}"
+        )
     folder = resolve(recipe.model, report).folder
     target = Target(folder)
     identity = model_hash(folder, Measurements(None))
@@ -84,16 +90,16 @@ def train_head(recipe: Recipe, report: Report) -> TrainedHead:
     trained = [sample for index, sample in enumerate(samples) if index not in set(held_out)]
     if not held_out or not trained:
         raise ConfigError(f"{len(samples)} samples are too few to train on some and look at others")
-    kind = KINDS[recipe.kind]
     taps = kind.taps(target.config.num_layers)
-    cache = _features(recipe, folder, samples, taps, target.config.hidden_size)
-    vocabulary = draft_vocabulary(trained, recipe.vocabulary, target.config.vocabulary_size)
+    cache = _features(recipe, folder, samples, kind, target)
+    whole = target.config.vocabulary_size
+    vocabulary = draft_vocabulary(trained, recipe.vocabulary if kind.is_cut else whole, whole)
     covered = coverage([samples[index] for index in held_out], vocabulary)
     report(f"{len(vocabulary)} tokens can be named, {covered:.1%} of the held-out answers' tokens")
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.settings.seed)
-    head = kind.make(target, taps, vocabulary)
+    head = kind.make(target, taps, vocabulary, recipe.settings.levels)
     trainer = Trainer(
         head,
         samples,
@@ -197,8 +203,7 @@ def _answers(recipe: Recipe, folder: Path, chats: Sequence[Chat]) -> list[Sample
 
 def _bounded(recipe: Recipe, target: Target, samples: list[Sample], report: Report) -> list[Sample]:
     """The first samples whose features fit on the disk that is allowed."""
-    taps = KINDS[recipe.kind].taps(target.config.num_layers)
-    each = bytes_per_token(len(taps) * target.config.hidden_size, _TOP)
+    each = bytes_per_token(KINDS[recipe.kind].width(target), _TOP)
     ends = np.cumsum([len(sample.token_ids) for sample in samples]) * each
     fitting = int(np.searchsorted(ends, recipe.disk_bytes, side="right"))
     size = ends[fitting - 1] / 1e9 if fitting else 0.0
@@ -217,10 +222,10 @@ def _is_held_out(sample: Sample) -> bool:
 
 
 def _features(
-    recipe: Recipe, folder: Path, samples: Sequence[Sample], taps: Sequence[int], hidden: int
+    recipe: Recipe, folder: Path, samples: Sequence[Sample], kind: Kind, target: Target
 ) -> FeatureCache:
-    top = _TOP
-    cache = FeatureCache(recipe.work, samples, width=len(taps) * hidden, top=top)
+    top, taps = _TOP, kind.taps(target.config.num_layers)
+    cache = FeatureCache(recipe.work, samples, width=kind.width(target), top=top)
     if cache.num_done == len(samples):
         return cache
     longest = max(len(sample.token_ids) for sample in samples)
@@ -233,7 +238,7 @@ def _features(
     )
 
     def read(texts: Iterable[Sequence[int]]) -> Iterator[Features]:
-        yield from text_features(runner, texts, layers=taps, top=top)
+        yield from text_features(runner, texts, layers=taps, final_norm=kind.final_norm, top=top)
 
     try:
         cache.fill(read)

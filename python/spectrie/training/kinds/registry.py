@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from spectrie.training.kinds import eagle3
 from spectrie.training.kinds.base import Head
+from spectrie.training.kinds.dflash import Dflash
+from spectrie.training.kinds.eagle2 import Eagle2
+from spectrie.training.kinds.eagle3 import Eagle3, default_taps
+from spectrie.training.kinds.mtp import Mtp
 from spectrie.training.target import Target
 
 __all__ = ["KINDS", "Kind"]
@@ -20,11 +23,32 @@ class Kind:
 
     Attributes:
         taps: Layers whose outputs it takes, of a model with so many.
-        make: A head before training, of the target, the taps and its vocabulary.
+        make: A head before training, of the target, the taps, its vocabulary and the levels it is trained for.
+        final_norm: Whether it takes the output of the target's last norm, behind those layers.
+        is_cut: Whether its form can name some of the target's tokens only.
+        least_levels: Fewest levels that its form can have.
     """
 
     taps: Callable[[int], tuple[int, ...]]
-    make: Callable[[Target, Sequence[int], torch.Tensor], Head]
+    make: Callable[[Target, Sequence[int], torch.Tensor, int], Head]
+    final_norm: bool = False
+    is_cut: bool = True
+    least_levels: int = 1
+
+    def width(self, target: Target) -> int:
+        """Numbers of a feature."""
+        parts = len(self.taps(target.config.num_layers)) + self.final_norm
+        return parts * target.config.hidden_size
 
 
-KINDS: dict[str, Kind] = {"eagle3": Kind(eagle3.default_taps, eagle3.Eagle3)}
+def _no_layers(num_layers: int) -> tuple[int, ...]:
+    """The last norm's output is all that they take."""
+    return ()
+
+
+KINDS: dict[str, Kind] = {
+    "eagle3": Kind(default_taps, lambda target, taps, ids, _: Eagle3(target, taps, ids)),
+    "eagle2": Kind(_no_layers, lambda target, _, ids, __: Eagle2(target, ids), final_norm=True),
+    "mtp": Kind(_no_layers, lambda target, _, ids, __: Mtp(target, ids), final_norm=True),
+    "dflash": Kind(default_taps, Dflash, is_cut=False, least_levels=2),
+}

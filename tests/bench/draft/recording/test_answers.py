@@ -19,7 +19,8 @@ from spectrie.cli import main
 from spectrie.cli.replay.head_answers import answers_beside, open_answers
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
-from tests.model.drafters.heads import write_tiny_head
+from tests.model.drafters.dflash import DFLASH, block_tensors
+from tests.model.drafters.heads import write_head, write_tiny_head
 from tests.model.drafters.session import Request, draft_path, feed
 from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
 
@@ -49,6 +50,22 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
 def tokens() -> list[int]:
     drawn = np.random.default_rng(3).integers(0, VOCABULARY_SIZE, PROMPT + OUTPUT)
     return [int(token) for token in drawn]
+
+
+def test_a_drafter_is_asked_for_the_levels_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: list[int]
+) -> None:
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    sizes = {"hidden_size": 64, "vocab_size": VOCABULARY_SIZE, "num_target_layers": 2}
+    block = write_head(
+        tmp_path / "head", block_tensors(hidden=64), **(DFLASH | sizes | {"block_size": 4})
+    )
+    runner = load_runner(
+        write_tiny_model(tmp_path / "tiny"), num_pages=16, threads=1, drafter=block
+    )
+    names: list[list[int]] = [[] for _ in range(OUTPUT)]
+    recorded = record_answers(runner, tokens[:PROMPT], tokens[PROMPT:], names)
+    assert [len(levels) for levels in recorded[-4:]] == [3, 3, 2, 1]
 
 
 def test_answers_are_those_of_one_request_that_is_served(runner: Runner, tokens: list[int]) -> None:

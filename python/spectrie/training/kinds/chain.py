@@ -1,0 +1,168 @@
+"""Heads that continue from their own guesses through one decoder layer, as they are asked level by level.
+
+In training every level learns on the guesses of the level before (training-time test, EAGLE-3): a row of a later
+level attends to the true entries up to where its draft begins, then to the guessed ones of its own chain.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spectrie.training.batches import Batch
+from spectrie.training.kinds.target_head import PRODUCTS, TargetHead
+
+__all__ = ["ChainHead"]
+
+
+class ChainHead(TargetHead):
+    """Such a head. Keys and values of a row are those of its own position; row 0 has no entry."""
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    o_proj: nn.Linear
+    gate_proj: nn.Linear
+    up_proj: nn.Linear
+    down_proj: nn.Linear
+    post_attention_layernorm: nn.Parameter
+
+    def add_layer(self, inputs: int) -> None:
+        """Adds the layer's products; its attention takes rows of `inputs` numbers."""
+        for name, product in self.layer_products(inputs).items():
+            setattr(self, name, product)
+
+    @torch.no_grad()
+    def copy_products(self, layer: Mapping[str, torch.Tensor], names: Iterable[str]) -> None:
+        """Copies products from a layer of the target, as `Target.layer` gives it."""
+        for name in names:
+            getattr(self, name).weight.copy_(layer[f"{PRODUCTS[name]}.weight"])
+
+    @abstractmethod
+    def vectors(self, embedded: torch.Tensor) -> torch.Tensor:
+        """What it takes of token vectors, [N, hidden]."""
+
+    @abstractmethod
+    def first_state(self, features: torch.Tensor) -> torch.Tensor:
+        """The state of level 0 from the target's features: [N, width] to [N, hidden]."""
+
+    @abstractmethod
+    def joined(
+        self, vectors: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The residual stream before the layer, [N, hidden], and what its attention takes, [N, inputs]."""
+
+    @abstractmethod
+    def handed_on(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The state of a later level, from what the layer left at the row's parent."""
+
+    @abstractmethod
+    def named_by(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What the LM head takes, from what the layer left."""
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits over the draft vocabulary: [N, draft vocabulary]."""
+        return self.guess(self.named_by(hidden))
+
+    def losses(self, batch: Batch) -> list[torch.Tensor]:
+        return [
+            self.loss(level, self.logits(hidden))
+            for level, hidden in zip(batch.levels, self.hidden_states(batch), strict=True)
+        ]
+
+    def judged(self, batch: Batch) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        losses, guesses = [], []
+        for level, hidden in zip(batch.levels, self.hidden_states(batch), strict=True):
+            logits = self.logits(hidden)
+            losses.append(self.loss(level, logits))
+            guesses.append(self.vocabulary[logits.argmax(1)])
+        return losses, guesses
+
+    def layer_tensors(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The layer under the names that a decoder layer's have behind `prefix`."""
+        products = {
+            f"{prefix}{published}.weight": getattr(self, name).weight
+            for name, published in PRODUCTS.items()
+        }
+        norm = self.post_attention_layernorm
+        return products | {f"{prefix}post_attention_layernorm.weight": norm}
+
+    def hidden_states(self, batch: Batch) -> Iterator[torch.Tensor]:
+        """Yields what the layer leaves at the rows of each level, [N, hidden]."""
+        texts, length = batch.tokens.shape
+        positions = torch.arange(length).repeat(texts)
+        vectors = self.vectors(self._embedding[batch.tokens.flatten()])
+        streams, whole = self.joined(vectors, self.first_state(batch.features.flatten(0, 1)))
+        keys = self.turned(self.k_proj(whole), positions).view(texts, length, -1)
+        values = self.v_proj(whole).view(texts, length, -1)
+        own: list[tuple[torch.Tensor, torch.Tensor]] = []
+        hidden = streams
+        for number, level in enumerate(batch.levels):
+            rows = level.rows
+            if number == 0:
+                stream, inputs = streams[rows], whole[rows]
+            else:
+                state = self.handed_on(hidden[level.parents])
+                stream, inputs = self.joined(vectors[rows], state)
+                key = self.turned(self.k_proj(inputs), positions[rows])
+                own.append(
+                    (
+                        _spread(key, rows, texts, length),
+                        _spread(self.v_proj(inputs), rows, texts, length),
+                    )
+                )
+            query = self.turned(self.q_proj(inputs), positions[rows])
+            query = _spread(query, rows, texts, length)
+            attended = self._attend(query, keys, values, own).flatten(0, 1)[rows]
+            hidden = stream + self.o_proj(attended)
+            normed = self.normed(hidden, self.post_attention_layernorm)
+            gated = functional.silu(self.gate_proj(normed)) * self.up_proj(normed)
+            hidden = hidden + self.down_proj(gated)
+            yield hidden
+
+    def _attend(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        own: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    ) -> torch.Tensor:
+        """Attends from row `p` of a level to the true entries 1 .. `p - level`, then to the level's own
+        chain of guessed entries; all [texts, T, width]."""
+        config = self._config
+        texts, length = query.shape[:2]
+        level, group = len(own), config.num_heads // config.num_kv_heads
+
+        def heads(x: torch.Tensor) -> torch.Tensor:
+            return x.view(texts, length, -1, config.head_dim).transpose(1, 2)
+
+        def shared(x: torch.Tensor) -> torch.Tensor:
+            return heads(x).repeat_interleave(group, 1)
+
+        asked = heads(query) * config.head_dim**-0.5
+        rows = torch.arange(length)
+        sees = (rows[None, :] >= 1) & (rows[None, :] <= rows[:, None] - level)
+        scores = asked @ shared(keys).transpose(2, 3)
+        parts = [scores.float().masked_fill(~sees, float("-inf"))]
+        chain = []
+        for number, (key, value) in enumerate(own, 1):
+            # Entry of level `number` on the path to row p: at row p - (level - number).
+            back = level - number
+            parts.append((asked * shared(key.roll(back, 1))).sum(-1, keepdim=True).float())
+            chain.append(shared(value.roll(back, 1)))
+        # Rows that see nothing are never read; they must not become NaN.
+        weights = torch.cat(parts, dim=-1).clamp(min=-1e30).softmax(dim=-1)
+        found = weights[..., :length].to(values.dtype) @ shared(values)
+        for number, value in enumerate(chain):
+            found = found + weights[..., length + number, None].to(value.dtype) * value
+        return found.transpose(1, 2).reshape(texts, length, -1)
+
+
+def _spread(x: torch.Tensor, rows: torch.Tensor, texts: int, length: int) -> torch.Tensor:
+    """Puts [N, width] at their rows of [texts, T, width], zeros elsewhere."""
+    whole = x.new_zeros(texts * length, x.shape[1])
+    return whole.index_copy(0, rows, x).view(texts, length, -1)

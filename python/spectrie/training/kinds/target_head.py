@@ -1,0 +1,153 @@
+"""What heads take from their target: token vectors, LM head, rotation, and sizes of a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from spectrie.training.batches import Level
+from spectrie.training.kinds.base import Head
+from spectrie.training.target import Target
+
+__all__ = ["PRODUCTS", "TargetHead", "linear", "norm_weight"]
+
+PRODUCTS = {
+    **{f"{part}_proj": f"self_attn.{part}_proj" for part in "qkvo"},
+    **{f"{part}_proj": f"mlp.{part}_proj" for part in ("gate", "up", "down")},
+}
+"""Products of a layer: their names in a module, and in a file."""
+
+_NEW_STD = 0.02
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = False) -> nn.Linear:
+    """A new product, of small random numbers."""
+    made = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.normal_(made.weight, std=_NEW_STD)
+    if bias:
+        nn.init.zeros_(made.bias)
+    return made
+
+
+def norm_weight(width: int) -> nn.Parameter:
+    """Weights of a new norm: ones."""
+    return nn.Parameter(torch.ones(width))
+
+
+class TargetHead(Head):
+    """A head that reads tokens, names them and rotates positions as its target does.
+
+    Embedding and LM head are the target's own and stay as they are; they are not stored.
+    """
+
+    _embedding: torch.Tensor
+    _head: torch.Tensor
+    _places: torch.Tensor
+    _cosines: torch.Tensor
+    _sines: torch.Tensor
+
+    def __init__(
+        self, target: Target, taps: Sequence[int], vocabulary: torch.Tensor, *, ahead: int = 0
+    ) -> None:
+        """Takes what the target gives.
+
+        Args:
+            target: The model it drafts for.
+            taps: Layers, ascending.
+            vocabulary: Token ids it can name, ascending.
+            ahead: Positions behind the longest context that it rotates to.
+        """
+        super().__init__()
+        self._config = config = target.config
+        self._rope = target.rope
+        self.taps = tuple(taps)
+        places = torch.full((config.vocabulary_size,), -1, dtype=torch.int64)
+        places[vocabulary] = torch.arange(len(vocabulary))
+        cosines, sines = config.rope.tables(config.max_context + ahead)
+        for name, value in (
+            ("vocabulary", vocabulary),
+            ("_embedding", target.embedding),
+            ("_head", target.head[vocabulary]),
+            ("_places", places),
+            ("_cosines", cosines),
+            ("_sines", sines),
+        ):
+            self.register_buffer(name, value, persistent=False)
+
+    def layer_products(self, inputs: int) -> dict[str, nn.Linear]:
+        """New products of a layer whose attention takes rows of `inputs` numbers, by `PRODUCTS`' names."""
+        config = self._config
+        hidden, inner = config.hidden_size, config.intermediate_size
+        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        sizes = {"q": (inputs, queries), "k": (inputs, keys), "v": (inputs, keys)}
+        sizes |= {"o": (queries, hidden), "gate": (hidden, inner), "up": (hidden, inner)}
+        sizes |= {"down": (inner, hidden)}
+        return {f"{part}_proj": linear(*size) for part, size in sizes.items()}
+
+    def guess(self, state: torch.Tensor) -> torch.Tensor:
+        """Logits over the draft vocabulary by the target's LM head, float32."""
+        return functional.linear(state, self._head).float()
+
+    def loss(self, level: Level, logits: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy with the target's likeliest tokens, summed over the rows.
+
+        Tokens outside the draft vocabulary do not count, so a row counts as much as the head could know.
+        """
+        places = self._places[level.top_ids]
+        known = places >= 0
+        shares = level.top_probabilities * known
+        named = logits.gather(1, places.clamp(min=0))
+        return (shares.sum(1) * logits.logsumexp(1)).sum() - (shares * named).sum()
+
+    def normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Root mean square norm over the last dimension, float32."""
+        x = x.float()
+        mean = x.pow(2).mean(dim=-1, keepdim=True)
+        return x * torch.rsqrt(mean + self._config.norm_epsilon) * weight
+
+    def turned(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Applies rotary embedding to [N, heads * head_dim]."""
+        half = self._config.rope.rotated // 2
+        heads = x.view(len(x), -1, self._config.head_dim)
+        cosines = self._cosines[positions][:, None, :].to(x.dtype)
+        sines = self._sines[positions][:, None, :].to(x.dtype)
+        low, high, rest = heads[..., :half], heads[..., half : 2 * half], heads[..., 2 * half :]
+        turned = [low * cosines - high * sines, high * cosines + low * sines, rest]
+        return torch.cat(turned, dim=-1).flatten(1)
+
+    def cut(self) -> dict[str, torch.Tensor]:
+        """`d2t`, the offset of each named token's id, and `t2d`, which tokens are named."""
+        known = torch.zeros(self._config.vocabulary_size, dtype=torch.bool)
+        known[self.vocabulary] = True
+        return {"d2t": self.vocabulary - torch.arange(len(self.vocabulary)), "t2d": known}
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it names fewer tokens than the target."""
+        return len(self.vocabulary) < self._config.vocabulary_size
+
+    def fields(self, **own: Any) -> dict[str, Any]:
+        """Fields of `config.json` that heads with one of their own have, and those given."""
+        config = self._config
+        return {
+            "model_type": "llama",
+            "hidden_size": config.hidden_size,
+            "intermediate_size": config.intermediate_size,
+            "num_hidden_layers": 1,
+            "num_attention_heads": config.num_heads,
+            "num_key_value_heads": config.num_kv_heads,
+            "head_dim": config.head_dim,
+            "hidden_act": "silu",
+            "rms_norm_eps": config.norm_epsilon,
+            "max_position_embeddings": config.max_context,
+            **self._rope,
+            "vocab_size": config.vocabulary_size,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "tie_word_embeddings": False,
+            **own,
+        }

@@ -1,0 +1,28 @@
+"""All kinds of drafters, trained from nothing: each learns something, and text and drafter together beat either."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training.chain.conftest import Chain
+
+KINDS = ("eagle3", "eagle2", "mtp", "dflash", "draft_model")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trained_drafter_is_accepted_more_often_than_before_training(
+    chain: Chain, kind: str
+) -> None:
+    before, after = (chain.counts(one) for one in (chain.untrained(kind), chain.head(kind)))
+    print(f"{kind}: {before.alone:.3f} {before.right}, trained {after.alone:.3f} {after.right}")
+    assert after.alone > 1.5 * before.alone
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_and_a_drafter_are_accepted_more_often_than_either_alone(
+    chain: Chain, kind: str
+) -> None:
+    found, text = chain.counts(chain.head(kind)), chain.answered.replay("off")
+    print(f"{kind}: {found.alone:.3f} alone, {text:.3f} text, {found.mixed:.3f} mixed")
+    assert found.mixed > found.alone
+    assert found.mixed > text
