@@ -1,7 +1,7 @@
 """What others make of a head's recorded answers: EAGLE-2's tree, a chain, and n-grams with a head behind them.
 
-Answers are known along the recorded output alone. A path that it did not take has no children here, which
-nothing could accept, but which would compete for the nodes: so each of these accepts a little more than it would live.
+Answers are known along the recorded output alone. On a path that it did not take, a head is taken to be as sure as
+on the output at the same level: children of such paths compete for the nodes, and nothing accepts them.
 """
 
 from __future__ import annotations
@@ -70,18 +70,23 @@ class HeadTree(_Recorded):
         tokens: list[int] = []
         parents: list[int] = []
         values: list[float] = []
-        at, value = -1, 1.0
+        beams, at = [(-1, 1.0)], -1
         for level, (ids, probabilities, *_) in enumerate(levels[: self._levels]):
             first = len(tokens)
-            for token, probability in list(zip(ids, probabilities, strict=True))[: self._breadth]:
-                tokens.append(int(token))
-                parents.append(at)
-                values.append(value * probability)
-            # Only the path of the output has answers. All of this level's are among the best beams.
-            taken = [node for node in range(first, len(tokens)) if tokens[node] == path[level]]
-            if not taken:
+            for beam, value in beams:
+                for token, probability in list(zip(ids, probabilities, strict=True))[
+                    : self._breadth
+                ]:
+                    tokens.append(int(token))
+                    parents.append(beam)
+                    values.append(value * probability)
+            made = range(first, len(tokens))
+            best = sorted(made, key=lambda node: (-values[node], node))[: self._breadth]
+            beams = [(node, values[node]) for node in best]
+            # Behind the output's own path only, answers are known.
+            at = next((n for n in best if parents[n] == at and tokens[n] == path[level]), -1)
+            if at < 0:
                 break
-            at, value = taken[0], values[taken[0]]
         kept = sorted(range(len(tokens)), key=lambda node: (-values[node], node))[: self._nodes]
         numbers = {node: number for number, node in enumerate(sorted(kept))}
         # A child is worth no more than its parent and is made later, so parents are kept too.

@@ -32,9 +32,11 @@ def draft(rival: Rival, emitted: int) -> list[tuple[int, int]]:
 
 
 def test_a_tree_takes_the_largest_products_of_what_its_beams_say() -> None:
-    # 10 .6, 20 .3; behind 10: 21 .3, 11 .24; behind 11: 22 .216, 12 .024.
-    tree = draft(HeadTree(Setup(nodes=5), [ANSWERS]), 0)
-    assert tree == [(10, -1), (20, -1), (21, 0), (11, 0), (22, 3)]
+    # 10 .6, 20 .3; behind 10: 21 .3, 11 .24, behind 20: 21 .15, 11 .12; behind 21: 22 .27; behind 11: 22 .216.
+    tree = draft(HeadTree(Setup(nodes=6), [ANSWERS]), 0)
+    assert tree == [(10, -1), (20, -1), (21, 0), (11, 0), (22, 2), (22, 3)]
+    # What comes behind a wrong token is not known, and competes all the same.
+    assert draft(HeadTree(Setup(nodes=5), [ANSWERS]), 0) == tree[:5]
     assert draft(HeadTree(Setup(nodes=5), [ANSWERS], levels=1), 0) == [(10, -1), (20, -1)]
     # One beam of one child: 21 is not what comes, so nothing is known behind it.
     assert draft(HeadTree(Setup(), [ANSWERS], breadth=1), 0) == [(10, -1), (21, 0)]
