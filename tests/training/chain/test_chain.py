@@ -6,6 +6,9 @@ import pytest
 
 from tests.training.chain.conftest import Chain
 
+pytestmark = pytest.mark.timeout(900)
+"""The first test of a run trains the target."""
+
 KINDS = ("eagle3", "eagle2", "mtp", "dflash", "draft_model")
 
 

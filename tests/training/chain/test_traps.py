@@ -19,6 +19,9 @@ from tests.training.chain.conftest import Chain
 from tests.training.chain.judged import batch_of, judge
 from tests.training.chain.small_model import TARGET
 
+pytestmark = pytest.mark.timeout(900)
+"""The first test of a run trains the target."""
+
 Tensors = dict[str, torch.Tensor]
 LAST = TARGET.layers - 1
 
