@@ -14,6 +14,7 @@ from bench.against import run as against
 from bench.cpu import table as cpu
 from bench.draft import table
 from bench.draft.heads import table as heads
+from bench.draft.recording.head_file import ANSWERS, ENDING
 from bench.draft.recording.tasks import ROUTED
 from bench.hostile import run as hostile
 from bench.router import latency as router
@@ -52,10 +53,10 @@ def main() -> int:
     )
     parser.add_argument(
         "--head",
-        nargs="+",
+        nargs="*",
         type=Path,
         metavar="FILE",
-        help="for `draft`: compares a head's recorded answers instead of rivals",
+        help="for `draft`: compares a head's recorded answers instead of rivals [those of the head that ships]",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
@@ -80,7 +81,7 @@ def main() -> int:
     if args.head is not None:
         if args.benches != ["draft"]:
             parser.error("--head FILE ... goes with the bench `draft` alone")
-        heads.run(args.head)
+        heads.run(args.head or sorted((ANSWERS / "report").glob(f"*{ENDING}")))
         return 0
     wanted = args.benches or BENCHES
     if "against" in wanted and args.base is None:

@@ -1,4 +1,4 @@
-"""Compares drafts from recorded answers of a head: `python -m bench draft --head FILE ...`."""
+"""Compares drafts from recorded answers of a head: `python -m bench draft --head [FILE ...]`."""
 
 from __future__ import annotations
 

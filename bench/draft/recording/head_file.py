@@ -13,6 +13,7 @@ from typing import IO, Any
 from bench.draft.trace import write_lines
 
 __all__ = [
+    "ANSWERS",
     "ENDING",
     "FORMAT",
     "HeadAnswers",
@@ -26,6 +27,9 @@ HeadAnswers = list[list[list[list[Any]]]]
 """For each output token and level: likeliest ids, their probabilities, ids of tokens that the head was also
 asked about, theirs. Level 1 is what it drafts in place of the output token, level 2 what it drafts behind that
 token, and so on down the recorded output."""
+
+ANSWERS = Path(__file__).resolve().parents[1] / "heads" / "answers"
+"""Answers of the head that ships along the traces of each split, a folder each."""
 
 FORMAT = "spectrie head answers 1"
 ENDING = ".head.jsonl.xz"

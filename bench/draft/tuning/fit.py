@@ -4,10 +4,10 @@ They start at zero and are fitted to the traces of the split `tune`; what they a
 for the split `choose`, whose sources are others, as are those of what a bench reports. Equal traces
 give equal bytes. The result goes to `rust/trie/src/score/prior.bin` by default.
 
-With `--head FOLDER` what is believed of a head is fitted instead, above those weights, which stay as they are: how
+With `--head [FOLDER]` what is believed of a head is fitted instead, above those weights, which stay as they are: how
 its answers are weighed, and what they add. FOLDER holds its answers to traces of both splits, as
-`python -m bench.draft.recording.head` records them: FOLDER/tune/NAME.head.jsonl.xz and FOLDER/choose/... The result goes
-to `rust/trie/src/score/head_prior.bin` by default.
+`python -m bench.draft.recording.head` records them: FOLDER/tune/NAME.head.jsonl.xz and FOLDER/choose/... By default they
+are those of the head that ships. The result goes to `rust/trie/src/score/head_prior.bin` by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.draft import trace
 from bench.draft.bigrams import FILE, read_bigrams
 from bench.draft.corpora.corpus import CorpusLock
 from bench.draft.ours import build_corpus
-from bench.draft.recording.head_file import ENDING, read_answers
+from bench.draft.recording.head_file import ANSWERS, ENDING, read_answers
 from bench.draft.recording.tasks import FAMILIES
 from bench.draft.tuning.words import answer_words, request_words
 
@@ -43,7 +43,12 @@ def main() -> int:
         "--of", type=Path, metavar="WEIGHTS", help="only prints what these are worth"
     )
     parser.add_argument(
-        "--head", type=Path, metavar="FOLDER", help="fits a head's prior to answers in FOLDER"
+        "--head",
+        type=Path,
+        nargs="?",
+        const=ANSWERS,
+        metavar="FOLDER",
+        help="fits a head's prior to answers in FOLDER [those of the head that ships]",
     )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

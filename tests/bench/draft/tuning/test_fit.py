@@ -90,7 +90,7 @@ def test_a_boastful_head_is_believed_less(
     assert "all that was checked, without a head" in printed
     shipped = said_over_came(printed, "as shipped")
     fitted = said_over_came(printed, "as fitted")
-    assert shipped > 1.4 and 0.8 < fitted < 1.25
+    assert shipped > 1.25 and 0.8 < fitted < 1.25
     numbers = struct.unpack(f"<{NUM_WEIGHTS + NUM_SHARES}f", out.read_bytes())
     assert np.isfinite(numbers).all()
     # Of what others leave, it adds a fifth at first.
