@@ -1,7 +1,7 @@
 """Replays beside the engine that serves: `python -m bench.draft.heads.live --drafter PATH`.
 
 Both draft for the same answers by the same rule: rows and levels cost next to nothing, so all that may gain are bought.
-The replay lacks what the head would have answered on paths that the output did not take. An engine also recycles what
+The replay takes the head to be as sure on paths that the output did not take. An engine also recycles what
 the model said on such paths, which no trace holds, head or not; so both are compared without recycling, unless asked.
 """
 

@@ -74,9 +74,8 @@ def run(files: Sequence[Path]) -> None:
     notes = [
         f"Accepted of drafted tokens per step at {NODES} draft nodes at most, each request alone, teacher-forced on"
         f" frozen traces, with recorded answers of {', '.join(sorted(heads))}. Ours ask in every step for 5 levels of up to"
-        " 4 nodes that are expected to add 0.02 tokens. Answers are known along the recorded output alone. In EAGLE-2's"
-        " tree the head is as sure elsewhere as on the output, so that wrong paths compete for nodes; in ours they do not,"
-        " for which `python -m bench.draft.heads.live` tells what a live engine accepts less.",
+        " 4 nodes that are expected to add 0.02 tokens. Answers are known along the recorded output alone. Elsewhere the head"
+        " is taken to be as sure as there, in all rows, so that wrong paths compete for nodes.",
         "",
         *_calibrations(results),
         "",

@@ -23,7 +23,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use spectrie_trie::replay::{HeadMode, Replay, ReplayReport};
+use spectrie_trie::replay::{AskRule, HeadMode, Replay, ReplayReport};
 use spectrie_trie::{Bigrams, Corpus, HeadCounts, HeadPrior, Weights};
 
 use trace::{Rates, Trace, read};
@@ -189,7 +189,7 @@ fn check(
 ) -> Result<(), Box<dyn Error>> {
     let mut reports = Vec::new();
     for trace in checked {
-        let mut replay = trace.replay(head)?;
+        let mut replay = trace.replay(head, AskRule::default())?;
         for index in 0..trace.requests.len() {
             trace.push(&mut replay, index, weights, SERVING)?;
         }
@@ -219,7 +219,13 @@ fn order(traces: &[Trace]) -> Vec<(usize, usize)> {
 }
 
 fn replays(traces: &[Trace], head: HeadMode) -> Result<Vec<Replay>, Box<dyn Error>> {
-    traces.iter().map(|trace| trace.replay(head)).collect()
+    // Asked about whatever is drafted, so that nothing depends on what is believed of a head today.
+    let ask = AskRule {
+        rows: usize::MAX,
+        least_gain: 0.0,
+        ..AskRule::default()
+    };
+    traces.iter().map(|trace| trace.replay(head, ask)).collect()
 }
 
 /// The sum of some reports.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use spectrie_trie::replay::{
-    HeadAnswers, HeadEntry, HeadMode, Replay, ReplayConfig, ReplayRequest, TopEntries,
+    AskRule, HeadAnswers, HeadEntry, HeadMode, Replay, ReplayConfig, ReplayRequest, TopEntries,
 };
 use spectrie_trie::{Bigrams, Corpus, TokenId, Weights};
 use spectrie_types::sizes::TOP_K;
@@ -38,9 +38,11 @@ impl Trace {
         self.requests.iter().any(|request| request.head.is_some())
     }
 
-    pub(crate) fn replay(&self, head: HeadMode) -> Result<Replay, Box<dyn Error>> {
+    /// Begins a replay, which asks a head by `ask`.
+    pub(crate) fn replay(&self, head: HeadMode, ask: AskRule) -> Result<Replay, Box<dyn Error>> {
         let mut replay = Replay::new(ReplayConfig {
             head,
+            ask,
             ..ReplayConfig::default()
         })?;
         if let Some(corpus) = &self.corpus {

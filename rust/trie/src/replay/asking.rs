@@ -77,7 +77,8 @@ pub(super) struct Asking<'a> {
 
 impl Asking<'_> {
     /// Asks level by level, as the engine does; gives the last draft, `tree` if nothing was asked. `rest` is the output
-    /// still to come: answers are known along it alone.
+    /// still to come: answers are known along it alone. Elsewhere the head is taken to be as sure as on the output at
+    /// that level, so that wrong paths compete for nodes as they would live.
     pub(super) fn ask(
         self,
         drafter: &mut Drafter,
@@ -85,7 +86,7 @@ impl Asking<'_> {
         rest: &[TokenId],
         tally: &mut Tally,
     ) -> DraftTree {
-        let mut above = None;
+        let (mut above, mut is_on_output) = (None, true);
         let probes = tally.is_unasked(self.rule.probe_every);
         for level in 1..=self.rule.levels.min(rest.len()) {
             let mut wishes = drafter.frontier(level as u16);
@@ -96,18 +97,25 @@ impl Asking<'_> {
                 break;
             }
             tally.ask(wishes.len());
-            let taken = level.checked_sub(2).map(|before| rest[before]);
-            let on_path = wishes
-                .iter()
-                .find(|wish| wish.parent == above && taken.is_none_or(|token| token == wish.token));
-            let answer = self.answers.get(self.index, level);
-            let (Some(wish), Some(answer)) = (on_path, answer) else {
+            let Some(answer) = self.answers.get(self.index, level) else {
                 break;
             };
-            let known = |&token: &TokenId| Some((token, answer.probability(token)?));
-            let named = wish.named.iter().filter_map(known).collect();
-            above = Some(drafter.answer(wish, &answer.likeliest, named, Source::Head));
-            tally.head_answers += 1;
+            let taken = level.checked_sub(2).map(|before| rest[before]);
+            let mut known_above = None;
+            for wish in &wishes {
+                let is_taken = is_on_output
+                    && wish.parent == above
+                    && taken.is_none_or(|token| token == wish.token);
+                let known = |&token: &TokenId| Some((token, answer.probability(token)?));
+                let named = wish.named.iter().filter(|_| is_taken).filter_map(known);
+                let named = named.collect();
+                let asked = drafter.answer(wish, &answer.likeliest, named, Source::Head);
+                if is_taken {
+                    known_above = Some(asked);
+                    tally.head_answers += 1;
+                }
+            }
+            (above, is_on_output) = (known_above, known_above.is_some());
             tree = drafter.draft(self.max_nodes, self.min_value);
         }
         tree
