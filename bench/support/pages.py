@@ -17,7 +17,17 @@ README = ROOT / "README.md"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 IN_BENCHMARKS = (
-    *("cpu", "xeon/cpu", "speculation", "routing", "router", "draft/draft", "overlap", "gil/gil"),
+    *(
+        "cpu",
+        "xeon/cpu",
+        "speculation",
+        "routing",
+        "router",
+        "draft/draft",
+        "draft/heads",
+        "overlap",
+        "gil/gil",
+    ),
     "hostile/hostile",
 )
 """Results that the benchmarks page shows, in this order: losses included."""
