@@ -72,7 +72,7 @@ bigrams: model  ## compute the model's bigrams (3 minutes, once)
 # Text of the benches must stay unseen: a head is measured on it.
 UNSEEN := $(wildcard bench/draft/traces/*.jsonl.xz bench/draft/tuning/traces/*/*.jsonl.xz bench/draft/recording/prompts/*.json)
 .PHONY: head
-head: model  ## train a head of the model (an hour on two cores), continued when stopped; tools/ship_head.py ships it
+head: model  ## train a head of the model (an hour and a half on two cores), continued when stopped; tools/ship_head.py ships it
 	@$(BIN)/spectrie train-head $(MODEL) --output heads/$(MODEL) --self-generate --prompts 3000 \
 	  $$(ls $(VENV)/lib/python3*/site-packages/networkx/algorithms/[a-c]*.py | sed 's/^/--data /') \
 	  --commit "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" --license "Apache-2.0 (the model's answers), BSD-3-Clause (networkx)" $(addprefix --unseen ,$(UNSEEN))

@@ -88,6 +88,7 @@ def run(files: Sequence[Path]) -> None:
         [row for name, found in results.items() for row in _rows(name, found)],
         results,
         notes,
+        command="python -m bench draft --head",
     )
 
 
