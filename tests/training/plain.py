@@ -108,3 +108,32 @@ def decoder_layer(target: Target, layer: dict[str, torch.Tensor], x: torch.Tenso
     normed = norm(x, layer["post_attention_layernorm.weight"], config.norm_epsilon)
     gate, up = (normed @ layer[f"mlp.{part}_proj.weight"].T for part in ("gate", "up"))
     return x + (functional.silu(gate) * up) @ layer["mlp.down_proj.weight"].T
+
+
+def train(
+    target: Target, tensors: dict[str, torch.Tensor], batches: Sequence[torch.Tensor]
+) -> float:
+    """Trains the weights of a target in place, a step a batch of texts; returns the last loss."""
+    layers = [
+        {
+            name.removeprefix(prefix): value
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        }
+        for prefix in (f"model.layers.{index}." for index in range(target.config.num_layers))
+    ]
+    embedding = tensors["model.embed_tokens.weight"]
+    optimizer = torch.optim.AdamW(tensors.values(), lr=4e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=len(batches))
+    for batch in batches:
+        x = embedding[batch]
+        for weights in layers:
+            x = decoder_layer(target, weights, x)
+        x = norm(x, tensors["model.norm.weight"], target.config.norm_epsilon)
+        logits = x @ embedding.T
+        loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    return float(loss.detach())

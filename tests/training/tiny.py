@@ -8,13 +8,12 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from torch.nn import functional
 
 from spectrie.training.target import Target
 from spectrie.training.texts.prompts import varied_chats
 from spectrie.training.texts.samples import Sample
 from tests.tiny_model import Shape, write_tiny_model
-from tests.training.plain import decoder_layer, norm
+from tests.training.plain import train
 
 SHAPE = Shape(hidden=64, inner=160, layers=8)
 TEXT_TOKENS = 64
@@ -49,26 +48,10 @@ def trained_target(folder: Path) -> Target:
     }
     target = Target(folder)
     tokens = torch.tensor(texts(folder, 1, 4000))
-    optimizer = torch.optim.AdamW(tensors.values(), lr=4e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=_STEPS)
-    for _ in range(_STEPS):
-        batch = tokens[torch.randint(len(tokens), (_BATCH,), generator=generator)]
-        x = tensors["model.embed_tokens.weight"][batch]
-        for layer in range(SHAPE.layers):
-            prefix = f"model.layers.{layer}."
-            weights = {
-                name.removeprefix(prefix): value
-                for name, value in tensors.items()
-                if name.startswith(prefix)
-            }
-            x = decoder_layer(target, weights, x)
-        x = norm(x, tensors["model.norm.weight"], target.config.norm_epsilon)
-        logits = x @ tensors["model.embed_tokens.weight"].T
-        loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
+    batches = [
+        tokens[torch.randint(len(tokens), (_BATCH,), generator=generator)] for _ in range(_STEPS)
+    ]
+    loss = train(target, tensors, batches)
     save_file({name: value.detach() for name, value in tensors.items()}, path, {"format": "pt"})
-    print(f"tiny target: loss {float(loss.detach()):.2f}")
+    print(f"tiny target: loss {loss:.2f}")
     return Target(folder)

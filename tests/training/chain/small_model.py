@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch.nn import functional
 
 from spectrie.training.target import Target
-from tests.training.plain import decoder_layer, norm
+from tests.training.plain import train
 
 __all__ = ["DRAFT_MODEL", "TARGET", "SmallShape", "source", "write_model"]
 
@@ -152,27 +151,11 @@ def _learned(
     texts = tokenizer.encode_batch(list(source(is_unseen=False)))
     ids = torch.tensor([token for text in texts for token in text.ids])
     tensors = {name: value.clone().requires_grad_() for name, value in tensors.items()}
-    optimizer = torch.optim.AdamW(tensors.values(), lr=4e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=shape.steps)
     generator = torch.Generator().manual_seed(1)
-    for _ in range(shape.steps):
-        starts = torch.randint(len(ids) - _TOKENS, (_BATCH, 1), generator=generator)
-        batch = ids[starts + torch.arange(_TOKENS)]
-        x = tensors["model.embed_tokens.weight"][batch]
-        for layer in range(shape.layers):
-            prefix = f"model.layers.{layer}."
-            weights = {
-                name.removeprefix(prefix): value
-                for name, value in tensors.items()
-                if name.startswith(prefix)
-            }
-            x = decoder_layer(target, weights, x)
-        x = norm(x, tensors["model.norm.weight"], target.config.norm_epsilon)
-        logits = x @ tensors["model.embed_tokens.weight"].T
-        loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-    print(f"{shape}: loss {float(loss.detach()):.2f}")
+    starts = (
+        torch.randint(len(ids) - _TOKENS, (_BATCH, 1), generator=generator)
+        for _ in range(shape.steps)
+    )
+    loss = train(target, tensors, [ids[start + torch.arange(_TOKENS)] for start in starts])
+    print(f"{shape}: loss {loss:.2f}")
     return {name: value.detach() for name, value in tensors.items()}
