@@ -39,7 +39,7 @@ impl Scheduler {
             return None;
         }
         self.pacing.begin_step(now_s);
-        self.pacing.serve_others(plain.milliseconds(), now_s);
+        self.pacing.serve_others(plain.milliseconds(), 0, now_s);
         self.pacing.forgo();
         let plan_id = self.flight.number();
         for (key, _) in &rows {

@@ -1,5 +1,7 @@
 //! Which rows of which requests a step computes.
 
+use std::collections::HashSet;
+
 use super::pacing::Pacing;
 use super::step::{Chunks, Step};
 use crate::config::EngineConfig;
@@ -54,6 +56,7 @@ impl<'a> Composer<'a> {
     ) -> Composition {
         let wants = self.wants(&prefilling.regulars, &decoding.regulars, pacing);
         let serves_others = wants.iter().any(|one| !one.is_ahead && !one.is_large);
+        let num_ahead = num_ahead(&wants);
         let limit_ms = pacing.limit_ms(now_s).filter(|_| !serves_others);
         let is_paced = |one: &Want<'_>| {
             if serves_others {
@@ -80,7 +83,8 @@ impl<'a> Composer<'a> {
             limit_ms: limit_ms.unwrap_or(f64::INFINITY),
         };
         if serves_others {
-            composition.add_beside_others(&mut step, paced, pacing, now_s);
+            pacing.serve_others(step.milliseconds(), num_ahead, now_s);
+            composition.add_beside_others(&mut step, paced, pacing);
         } else if let Some(limit_ms) = limit_ms {
             add_within(&mut step, paced, limit_ms);
         }
@@ -161,10 +165,8 @@ impl Composition {
         step: &mut Step<'_>,
         paced: Vec<Want<'_>>,
         pacing: &mut Pacing,
-        now_s: f64,
     ) {
         let step_ms = step.milliseconds();
-        pacing.serve_others(step_ms, now_s);
         self.limit_ms = pacing.lengthened_ms(step_ms);
         if paced.is_empty() {
             pacing.forgo();
@@ -186,6 +188,13 @@ impl Composition {
         }
         self.paced.sort_unstable();
     }
+}
+
+/// Tenants that are ahead and want rows.
+fn num_ahead(wants: &[Want<'_>]) -> usize {
+    let ahead = wants.iter().filter(|one| one.is_ahead);
+    let tenants: HashSet<&str> = ahead.map(|one| &*one.sequence.tenant).collect();
+    tenants.len()
 }
 
 /// Adds parts until the step takes `limit_ms`.

@@ -8,7 +8,8 @@
 //! Beside others, large work comes in parts that about double an ordinary step at most, and what of it is
 //! of tenants that are ahead makes steps longer by a set part on average, however much of it waits: each
 //! part is paid for, by measured time, with what was saved up since the last one. Drafts of those who
-//! are ahead may take a step that much longer too. All else is scheduled as if there were no pacing, and
+//! are ahead may take a step that much longer too. Where they are few among many, whose equal share of the
+//! time is less than the set part, it is their share: they had it already. All else is scheduled as if there were no pacing, and
 //! nothing is paced that is alone. For a moment after the others were last served, steps without them
 //! stay short, so that the next one to come does not wait for a long one.
 
@@ -46,6 +47,10 @@ const ORDINARY: f64 = 1.5;
 /// Large work takes no step to more than so many times the usual time, if it has a choice.
 const LONGEST: f64 = 2.0;
 
+/// Those whose equal share of the time makes the steps of others longer by less than this part may add that
+/// much less. At the default of `max_slowdown` they add their share.
+const WHOLE_SHARE: f64 = 0.2;
+
 /// A step this short is not noticed by any reader, with or without large work in it.
 const UNNOTICED_MS: f64 = 5.0;
 
@@ -59,7 +64,9 @@ const LEAST_TENANTS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Pacing {
     max_step_ms: f64,
-    /// Part of the others' steps that may be added to them.
+    /// Part of the others' steps that may be added to them at most.
+    most_lengthening: f64,
+    /// The same beside those who are served now.
     lengthening: f64,
     /// What one received who always had its share.
     clock_ms: f64,
@@ -89,6 +96,7 @@ impl Pacing {
     pub(crate) fn new(config: &EngineConfig) -> Self {
         Self {
             max_step_ms: config.max_step_ms,
+            most_lengthening: config.max_slowdown - 1.0,
             lengthening: config.max_slowdown - 1.0,
             clock_ms: 0.0,
             forgiven_s: None,
@@ -164,9 +172,13 @@ impl Pacing {
         self.seen.count() > 1 && !self.is_ahead(tenant)
     }
 
-    /// Some who are not ahead are served by a step that takes so long without large work.
-    pub(crate) fn serve_others(&mut self, step_ms: f64, now_s: f64) {
+    /// Some who are not ahead are served by a step that takes so long without large work, beside so many
+    /// tenants that are.
+    pub(crate) fn serve_others(&mut self, step_ms: f64, num_ahead: usize, now_s: f64) {
         self.others_served_s = Some(now_s);
+        let num_others = self.seen.count().saturating_sub(num_ahead).max(1);
+        let share = num_ahead as f64 / num_others as f64;
+        self.lengthening = self.most_lengthening * (share / WHOLE_SHARE).min(1.0);
         if self.seen.count() > 1 {
             move_towards(&mut self.usual_ms.step, step_ms);
         }
