@@ -126,6 +126,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "end fairness outbox running",
         "composition flight priority",
         "batch queue",
+        "turns",
         "admission",
         "scheduler",
         "commit early",

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::fairness::{Bounds, FairShare, Place};
-use super::priority::{Awaited, Rank, prefill_order, victim};
+use super::fairness::{Bounds, FairShare};
+use super::priority::{Awaited, prefill_order};
 use super::queue::{Queue, Skipped};
-use super::running::{self, Obligations, Parties, Running, growth, residents};
+use super::running::{self, Parties, Running, growth, residents};
+use super::turns::{self, Lack, first_waiting, victim};
 use crate::cache::{Cache, CachedPrefix};
 use crate::config::EngineConfig;
 use crate::output::Load;
@@ -151,21 +152,22 @@ impl Admission {
         while skipped.len() <= MAX_PASSED_OVER {
             let as_guest = !skipped.tenants.is_empty();
             let rivals = running.values().filter(|one| as_guest || !one.is_guest);
-            if rivals.count() >= self.config.max_running {
-                break;
-            }
+            let has_place = rivals.count() < self.config.max_running;
             let guest_room = if as_guest {
                 self.guest_room(running, cache)
             } else {
                 0
             };
-            if as_guest && guest_room == 0 {
+            if as_guest && (guest_room == 0 || !has_place) {
                 break;
             }
-            let Some(rank) = self.next_waiting(&skipped, &obligations, now_s) else {
-                break;
-            };
+            let times = (self.config.age_s, now_s);
+            let first = first_waiting(&self.waiting, &self.share, &skipped, &obligations, times);
+            let Some(rank) = first else { break };
             let key = rank.key();
+            if !has_place && !self.give_turn(key, Lack::Place, running, cache, now_s) {
+                break;
+            }
             let waiting = self.waiting.get_mut(key);
             let Some(prefix) = waiting.map(|one| one.find_prefix(cache)) else {
                 break;
@@ -195,6 +197,9 @@ impl Admission {
                 self.make_room(key, prefix, running, cache, now_s)
             };
             let Some(prefix) = prefix else {
+                if !as_guest && self.give_turn(key, Lack::Pages, running, cache, now_s) {
+                    continue;
+                }
                 skipped.tenants.insert(tenant);
                 if self.backfills {
                     continue;
@@ -224,30 +229,25 @@ impl Admission {
         awaited
     }
 
-    /// The place of the waiting request that goes first.
-    fn next_waiting(
-        &self,
-        skipped: &Skipped,
-        obligations: &Obligations,
+    /// Sends one request back of a tenant that holds more than its part, where the waiting one has waited
+    /// for its turn; whether it did.
+    fn give_turn(
+        &mut self,
+        key: RequestKey,
+        lack: Lack,
+        running: &mut Running,
+        cache: &mut Cache,
         now_s: f64,
-    ) -> Option<Rank> {
-        let mut first: Option<(Place, Rank)> = None;
-        for (tenant, name) in self.share.in_order() {
-            // What running requests will take only moves a tenant back.
-            if first.is_some_and(|(first, _)| first < tenant) {
-                break;
-            }
-            let owed = obligations.get(name).copied().unwrap_or(0);
-            let place = tenant.after(owed);
-            if first.is_some_and(|(first, _)| first < place) {
-                continue;
-            }
-            let age_s = self.config.age_s;
-            if let Some(claim) = self.waiting.first_of(name, skipped, now_s, age_s) {
-                first = Some((place, Rank { tenant, claim }));
-            }
+    ) -> bool {
+        let limits = (&*self.config, &*cache);
+        let waiting = self.waiting.get(key);
+        let overtaken = waiting.and_then(|waiting| {
+            turns::overtaken(waiting, lack, running, &self.share, limits, now_s)
+        });
+        if let Some(overtaken) = overtaken {
+            self.let_go(overtaken, running, cache, now_s);
         }
-        first.map(|(_, rank)| rank)
+        overtaken.is_some()
     }
 
     /// Lets guests go until a waiting request fits, with room for it and all but them to grow; gives

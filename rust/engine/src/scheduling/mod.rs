@@ -16,6 +16,7 @@ mod running;
 mod scheduler;
 #[cfg(test)]
 mod testing;
+mod turns;
 
 pub(crate) use end::Cancel;
 pub(crate) use scheduler::Scheduler;
