@@ -651,7 +651,8 @@ class Engine:
             Above 0 milliseconds.
         max_slowdown: How many times as long tenants ahead of their share may make the steps of
             others, on average. Limits their long prompts, long contexts and drafts. More serves
-            these sooner. Above 1.
+            these sooner. Where those ahead are less than a sixth of all tenants, they may add less
+            in proportion. Above 1.
         age_s: Waiting time that raises a request by one priority level among those of its tenant.
             Above 0 seconds.
         speculation: How draft trees are grown, unless a request says otherwise. `auto`: calibrated

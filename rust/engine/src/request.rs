@@ -62,7 +62,7 @@ pub struct Request {
     pub deadline_s: Option<f64>,
     /// Larger runs first among the requests of a tenant; −100 to 100, what is beyond counts as that.
     pub priority: i32,
-    /// Whose fair share it takes; `None` = its namespace's.
+    /// Whose fair share it takes; `None` = its namespace's, that of `a` where it is `a/b`.
     pub tenant: Option<String>,
     /// How draft trees are grown; `None` = as the engine is set.
     pub speculation: Option<SpeculationMode>,

@@ -123,3 +123,19 @@ fn nobody_with_one_request_is_sent_back_for_another_with_one() {
     let sent_back = (1..9).map(|handle| driver.finishes[&handle].stats.preemptions);
     assert_eq!(sent_back.sum::<u32>(), 0);
 }
+
+#[test]
+fn parts_of_a_namespace_are_one_tenant() {
+    let mut driver = engine(4, 1000);
+    let in_namespace = |handle: u64, namespace: &str, num_tokens| Request {
+        tenant: None,
+        namespace: namespace.into(),
+        ..of_tenant("", handle, num_tokens)
+    };
+    for handle in 1..=4 {
+        driver.submit(in_namespace(handle, &format!("greedy/{handle}"), 600));
+    }
+    run_on(&mut driver, 20);
+    driver.submit(in_namespace(5, "other", 4));
+    assert!(steps_until_end(&mut driver, 5) <= SECOND + 6);
+}

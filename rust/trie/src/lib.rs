@@ -24,7 +24,7 @@ pub use draft::tree::{DraftNode, DraftTree};
 pub use error::TrieError;
 pub use namespaces::draft_memory::DraftMemory;
 pub use namespaces::insertion::Insertion;
-pub use namespaces::shared_trie::{NamespaceInfo, SharedTrie};
+pub use namespaces::shared_trie::{NamespaceInfo, SharedTrie, tenant_of};
 pub use namespaces::snapshot::info::SnapshotInfo;
 pub use score::head_gains::HeadCounts;
 pub use score::head_prior::HeadPrior;

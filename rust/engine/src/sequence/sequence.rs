@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use spectrie_sampling::TokenLogprobs;
+use spectrie_trie::tenant_of;
 use spectrie_types::{FinishKind, Source};
 
 use super::draw_state::DrawState;
@@ -72,7 +73,7 @@ impl Sequence {
         let tenant = request
             .tenant
             .take()
-            .map_or_else(|| Arc::clone(&namespace), Arc::from);
+            .map_or_else(|| Arc::from(tenant_of(&namespace)), Arc::from);
         request.prediction_ids = Vec::new();
         let (prompt, output) = tokens.split_at(num_prompt);
         let draws = DrawState::new(&mut request, prompt, output, eos_token_ids);

@@ -86,8 +86,8 @@ pub struct SharedTrie {
     learned: LearnedWeights,
 }
 
-/// Whose share a namespace of this name is within.
-pub(super) fn tenant_of(name: &str) -> &str {
+/// The tenant within whose share a namespace is that nobody said more of: that of `a/b` is `a`.
+pub fn tenant_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tenant, _)| tenant)
 }
 

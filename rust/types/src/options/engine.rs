@@ -83,7 +83,8 @@ options! {
         .flag("max_step_ms", WORKERS).flag_range(1.0, 60_000.0).unit("milliseconds");
     /// How many times as long tenants ahead of their share may make the steps of others, on average.
     ///
-    /// Limits their long prompts, long contexts and drafts. More serves these sooner.
+    /// Limits their long prompts, long contexts and drafts. More serves these sooner. Where those ahead are less
+    /// than a sixth of all tenants, they may add less in proportion.
     max_slowdown: f64 = 1.2 => scheduling(above(1.0, f64::INFINITY))
         .flag("max_slowdown", WORKERS).flag_range(1.01, 1000.0);
     /// Waiting time that raises a request by one priority level among those of its tenant.
