@@ -13,6 +13,8 @@ __all__ = ["Number", "best_rival", "interpolate", "numbers", "worst_calibration"
 
 Verdict = Literal["goal met", "floor met", "missed", "not measured"]
 _LEAST_TRIALS = 1000
+_LEAST_DRAFTED = 0.5
+"""Tokens per step below which curves are not compared: what is accepted of so few is rounded away."""
 _KINDS = (
     ("translation", "translation"),
     ("other languages", "languages"),
@@ -218,15 +220,21 @@ def _at_rows(
 
 
 def _subsets(results: Results) -> Number:
-    """All sources over some of them at as many drafted tokens, where that is least."""
+    """All sources over some of them at as many drafted tokens and every price, where that is least.
+
+    Ours is read from straight lines between its points, which lie a little below its curve.
+    """
     least, where = float("inf"), ""
     for trace, reports in results["alone"].items():
         curve = _curve(reports, OURS)
         for name in SUBSETS:
-            if name in reports and (accepted := reports[name]["accepted_per_step"]):
-                ours = _at(curve, reports[name]["drafted_per_step"])
-                if ours is not None and ours / accepted < least:
-                    least, where = ours / accepted, f"{trace}, {name.removeprefix(f'{OURS}, ')}"
+            for drafted, accepted in _curve(reports, name):
+                ours = _at(curve, drafted)
+                if drafted < _LEAST_DRAFTED or not accepted or ours is None:
+                    continue
+                if ours / accepted < least:
+                    part = name.removeprefix(f"{OURS}, ")
+                    least, where = ours / accepted, f"{trace}, {part}, at {drafted:.1f} drafted"
     what = "all sources over a part of them at equal drafted, least"
     return Number(what, 1.0, None, least if where else None, where, unit="x")
 

@@ -1,4 +1,7 @@
-"""What the model was asked for the traces of its own output: three splits of unlike sources."""
+"""What the model was asked for the traces of its own output: three splits of unlike sources.
+
+What is asked of a source, as to rename a function or to answer a question about a passage, is worded alike in all three.
+"""
 
 from __future__ import annotations
 

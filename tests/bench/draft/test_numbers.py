@@ -89,7 +89,11 @@ def test_a_part_of_the_sources_is_compared_at_as_many_drafted() -> None:
     reports[OURS_WITHOUT_BIGRAMS] = _report(1.8, 3.0)
     (line,) = [one for one in numbers(results, {}) if one.what.startswith("all sources over")]
     assert line.value == pytest.approx(1.5 / 1.8)
-    assert (line.ours, line.verdict) == ("warm, without bigrams", "missed")
+    assert (line.ours, line.verdict) == ("warm, without bigrams, at 3.0 drafted", "missed")
+    # Also where a part of them drafts less at a price.
+    reports[priced(0.2, OURS_WITHOUT_BIGRAMS)] = _report(1.6, 2.0)
+    (line,) = [one for one in numbers(results, {}) if one.what.startswith("all sources over")]
+    assert line.value == pytest.approx(1.25 / 1.6)
 
 
 def test_share_lost_to_distractors_is_a_share_of_the_gain() -> None:
