@@ -213,7 +213,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "error token",
         "config",
         "store",
-        "sources",
+        "budget sources",
         "score",
         "namespaces",
         "draft",

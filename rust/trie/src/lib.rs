@@ -5,6 +5,7 @@
 //! form one small tree that the model verifies in a single forward. A wrong draft costs time and
 //! never changes the output.
 
+mod budget;
 mod config;
 mod draft;
 mod error;

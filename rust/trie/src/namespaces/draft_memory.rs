@@ -1,6 +1,5 @@
 //! The draft memory of a worker: its namespaces under one byte budget.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use spectrie_types::{DropReason, NUM_DROP_REASONS};
 
-use crate::namespaces::pool::Pool;
+use crate::budget::pool::Pool;
+use crate::namespaces::roster::Roster;
 use crate::namespaces::snapshot::info::SnapshotInfo;
 use crate::namespaces::snapshot::load::take_in;
 use crate::namespaces::snapshot::turns::Turns;
@@ -38,9 +38,11 @@ pub struct DraftMemory {
 /// What is known by name.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    pub(super) namespaces: HashMap<String, Arc<SharedTrie>>,
-    /// Every trie made, also those that only a running request holds.
-    pub(super) made: Vec<Weak<SharedTrie>>,
+    pub(super) namespaces: Roster,
+    /// Every trie made, also those that only a running request holds, and some that are gone.
+    made: Vec<Weak<SharedTrie>>,
+    /// Tries that were left when those gone were last removed.
+    num_left: usize,
     /// In the order in which they were added.
     corpora: Vec<LoadedCorpus>,
     pub(super) bigrams: Option<Arc<Bigrams>>,
@@ -62,6 +64,20 @@ impl Held {
             .iter()
             .filter(|loaded| loaded.readers.include(namespace));
         readable.map(|loaded| Arc::clone(&loaded.corpus)).collect()
+    }
+
+    /// Notes a new trie. Each pays for two places to look through, so that none looks through all.
+    pub(super) fn note_made(&mut self, shared: &Arc<SharedTrie>) {
+        if self.made.len() > 2 * self.num_left {
+            self.made.retain(|made| made.strong_count() > 0);
+            self.num_left = self.made.len();
+        }
+        self.made.push(Arc::downgrade(shared));
+    }
+
+    #[cfg(test)]
+    pub(super) fn num_made(&self) -> usize {
+        self.made.len()
     }
 
     /// Hands the corpora to every namespace, also to those that only a running request holds.
@@ -106,7 +122,7 @@ impl DraftMemory {
 
     /// Every namespace, the one idle longest first.
     pub(super) fn oldest_first(&self) -> Vec<Arc<SharedTrie>> {
-        let mut tries: Vec<_> = self.held().namespaces.values().cloned().collect();
+        let mut tries: Vec<_> = self.held().namespaces.tries().cloned().collect();
         tries.sort_by_key(|shared| shared.last_used());
         tries
     }
@@ -291,7 +307,7 @@ impl DraftMemory {
     /// Returns the namespaces, sorted by name.
     pub fn namespaces(&self) -> Vec<NamespaceInfo> {
         let held = self.held();
-        let tries = held.namespaces.values();
+        let tries = held.namespaces.tries();
         let mut infos: Vec<_> = tries.map(|shared| shared.info()).collect();
         infos.sort_by(|a, b| a.name.cmp(&b.name));
         infos
@@ -337,7 +353,7 @@ impl DraftMemory {
     /// Returns the number of tokens in all namespaces.
     pub fn num_tokens(&self) -> u64 {
         let held = self.held();
-        let tries = held.namespaces.values();
+        let tries = held.namespaces.tries();
         tries.map(|shared| shared.info().num_tokens).sum()
     }
 

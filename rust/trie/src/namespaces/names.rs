@@ -1,12 +1,11 @@
 //! The namespaces of a draft memory, by name.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use spectrie_types::DropReason;
 
 use crate::SharedTrie;
-use crate::namespaces::draft_memory::{DraftMemory, Held};
+use crate::namespaces::draft_memory::DraftMemory;
 use crate::namespaces::shared_trie::tenant_of;
 
 impl DraftMemory {
@@ -38,44 +37,110 @@ impl DraftMemory {
         pushed_out: &mut Vec<Arc<SharedTrie>>,
     ) -> Arc<SharedTrie> {
         let mut held = self.held();
-        if let Some(shared) = held.namespaces.get(name) {
+        if let Some(shared) = held.namespaces.get(name).map(Arc::clone) {
             shared.touch();
-            if let Some(tenant) = tenant {
-                shared.set_tenant(tenant);
+            if let Some(tenant) = tenant
+                && held.namespaces.move_to(name, tenant)
+            {
+                shared.move_to(tenant);
             }
-            return Arc::clone(shared);
+            return shared;
         }
         let tenant = tenant.unwrap_or_else(|| tenant_of(name));
         while held.namespaces.len() >= self.config.max_namespaces {
-            let Some(idlest) = held.next_out(tenant) else {
+            let Some(idlest) = held.namespaces.next_out(tenant) else {
                 break;
             };
             pushed_out.extend(held.namespaces.remove(&idlest));
         }
-        let shared = SharedTrie::new(Arc::clone(&self.pool), name);
-        shared.set_tenant(tenant);
+        let shared = SharedTrie::new(Arc::clone(&self.pool), name, tenant);
         shared.set_corpora(held.corpora_of(name));
         shared.set_bigrams(held.bigrams.clone());
-        held.made.retain(|made| made.strong_count() > 0);
-        held.made.push(Arc::downgrade(&shared));
-        held.namespaces.insert(name.to_owned(), Arc::clone(&shared));
+        held.note_made(&shared);
+        held.namespaces.insert(name, tenant, Arc::clone(&shared));
         shared
     }
 }
 
-impl Held {
-    /// Which namespace makes room for another one of `tenant`.
-    fn next_out(&self, tenant: &str) -> Option<String> {
-        let mut counts: HashMap<Arc<str>, usize> = HashMap::from([(Arc::from(tenant), 1)]);
-        for shared in self.namespaces.values() {
-            *counts.entry(shared.tenant()).or_default() += 1;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryConfig;
+    use crate::store::grant::Room;
+
+    const ROUNDS: u64 = 200;
+
+    /// A block with its tables asks the budget some thirty times.
+    const MOST_LOOKS: u64 = 64 * ROUNDS;
+
+    /// A memory at its maximum of `count` namespaces; each `per_tenant` of them are one tenant's.
+    fn full(count: usize, per_tenant: usize) -> DraftMemory {
+        let memory = DraftMemory::new(MemoryConfig {
+            capacity_bytes: 1 << 30,
+            max_namespaces: count,
+        });
+        let memory = memory.unwrap();
+        for number in 0..count {
+            let tenant = (number / per_tenant).to_string();
+            memory.namespace_of(Some(&tenant), &number.to_string());
         }
-        let count = |shared: &SharedTrie| counts.get(&shared.tenant()).copied();
-        let most = self.namespaces.values().map(|shared| count(shared)).max()?;
-        let candidates = self.namespaces.iter();
-        let candidates = candidates.filter(|(_, shared)| count(shared) == most);
-        candidates
-            .min_by_key(|(_, shared)| (Arc::strong_count(shared) > 1, shared.last_used()))
-            .map(|(name, _)| name.clone())
+        memory
+    }
+
+    fn looked_at(memory: &DraftMemory) -> u64 {
+        memory.held().namespaces.looked_at() + memory.pool.looked_at()
+    }
+
+    /// How often one namespace is looked at while requests of known and new tenants begin, end and
+    /// ask for room.
+    fn looks(count: usize, per_tenant: usize) -> u64 {
+        let memory = full(count, per_tenant);
+        let before = looked_at(&memory);
+        for round in 0..ROUNDS {
+            let known = memory.namespace_of(None, &(count - 1).to_string());
+            let _grant = known.ask(64).unwrap();
+            let new = memory.namespace_of(Some("new"), &format!("new {round}"));
+            let _other = new.ask(64).unwrap();
+            new.insert(&[1, 2, 3]);
+        }
+        assert_eq!(memory.num_namespaces(), count);
+        looked_at(&memory) - before
+    }
+
+    #[test]
+    fn a_request_looks_at_as_few_of_many_namespaces_as_of_a_few() {
+        let tenants = [
+            (100, 1),
+            (10_000, 1),
+            (100, 10),
+            (10_000, 10),
+            (10_000, 10_000),
+        ];
+        for (count, per_tenant) in tenants {
+            let looks = looks(count, per_tenant);
+            assert!(looks <= MOST_LOOKS, "{looks} with {count} by {per_tenant}");
+        }
+    }
+
+    #[test]
+    fn namespaces_that_nobody_holds_leave_nothing_behind() {
+        let memory = full(10, 2);
+        assert_eq!(memory.pool.sizes(), [10, 5, 10]);
+        let held = memory.namespace("9");
+        for number in 0..10 {
+            memory.forget(&number.to_string()).unwrap();
+        }
+        assert_eq!(memory.pool.sizes(), [1, 1, 1], "a request has a share");
+        drop(held);
+        assert_eq!(memory.pool.sizes(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn few_places_of_tries_that_are_gone_are_kept() {
+        let memory = full(10, 1);
+        for number in 0..1_000 {
+            memory.namespace(&format!("new {number}"));
+        }
+        assert!(memory.held().num_made() <= 32);
     }
 }

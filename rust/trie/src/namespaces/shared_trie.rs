@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use spectrie_types::DropReason;
 
+use crate::budget::pool::{Pool, Tenant};
+use crate::budget::weights::MemberId;
 use crate::namespaces::document::Document;
-use crate::namespaces::last_use::LastUse;
-use crate::namespaces::pool::Pool;
 use crate::namespaces::rescue::Rescue;
 use crate::namespaces::upkeep::Upkeep;
 use crate::score::weights::LearnedWeights;
@@ -67,7 +67,6 @@ pub struct NamespaceInfo {
 #[derive(Debug)]
 pub struct SharedTrie {
     name: String,
-    tenant: RwLock<Arc<str>>,
     pub(super) pool: Arc<Pool>,
     writer: Mutex<Upkeep>,
     /// Held for as long as it takes to copy or swap one pointer, never during an insert.
@@ -78,7 +77,8 @@ pub struct SharedTrie {
     pub(super) account: Arc<Account>,
     /// The part that running requests own.
     pub(super) requests: Arc<Account>,
-    pub(super) last_use: LastUse,
+    /// What the pool knows it by.
+    pub(super) member: MemberId,
     accepted_tokens: AtomicU64,
     /// Why it was forgotten, if it was.
     forgotten: OnceLock<DropReason>,
@@ -86,50 +86,38 @@ pub struct SharedTrie {
     learned: LearnedWeights,
 }
 
-/// The tenant within whose share a namespace is that nobody said more of: that of `a/b` is `a`.
+/// The tenant within whose share a namespace is, unless somebody says otherwise: that of `a/b` is `a`.
 pub fn tenant_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tenant, _)| tenant)
 }
 
 impl SharedTrie {
-    /// An empty one. The tenant of `a/b` is `a`, until somebody says otherwise.
-    pub(crate) fn new(pool: Arc<Pool>, name: &str) -> Arc<Self> {
-        let account = pool.account();
-        let shared = Arc::new(Self {
-            name: name.to_owned(),
-            tenant: RwLock::new(Arc::from(tenant_of(name))),
-            requests: Account::within(&account),
-            account,
-            pool,
-            writer: Mutex::default(),
-            view: RwLock::default(),
-            rescue: Rescue::default(),
-            corpora: RwLock::default(),
-            bigrams: RwLock::default(),
-            last_use: LastUse::default(),
-            accepted_tokens: AtomicU64::new(0),
-            forgotten: OnceLock::new(),
-            recycled: GrowingTable::new(MAX_RECYCLED_KEYS),
-            learned: LearnedWeights::default(),
-        });
-        let tenant: Weak<Self> = Arc::downgrade(&shared);
-        shared.touch();
-        shared.pool.register(tenant);
-        shared
-    }
-
-    /// Whose share of the budget it is within.
-    pub(crate) fn tenant(&self) -> Arc<str> {
-        let tenant = self.tenant.read();
-        Arc::clone(&tenant.unwrap_or_else(PoisonError::into_inner))
+    /// An empty one, used now, within the share of `tenant`.
+    pub(crate) fn new(pool: Arc<Pool>, name: &str, tenant: &str) -> Arc<Self> {
+        Arc::new_cyclic(|handle: &Weak<Self>| {
+            let account = pool.account();
+            Self {
+                name: name.to_owned(),
+                requests: Account::within(&account),
+                account,
+                member: pool.join(tenant, Weak::clone(handle) as Weak<dyn Tenant>),
+                pool,
+                writer: Mutex::default(),
+                view: RwLock::default(),
+                rescue: Rescue::default(),
+                corpora: RwLock::default(),
+                bigrams: RwLock::default(),
+                accepted_tokens: AtomicU64::new(0),
+                forgotten: OnceLock::new(),
+                recycled: GrowingTable::new(MAX_RECYCLED_KEYS),
+                learned: LearnedWeights::default(),
+            }
+        })
     }
 
     /// Puts it within another tenant's share.
-    pub(crate) fn set_tenant(&self, tenant: &str) {
-        if *self.tenant() != *tenant {
-            let mut own = self.tenant.write().unwrap_or_else(PoisonError::into_inner);
-            *own = Arc::from(tenant);
-        }
+    pub(crate) fn move_to(&self, tenant: &str) {
+        self.pool.move_to(self.member, tenant);
     }
 
     /// Inserts one document; drafters find it from then on.
@@ -330,10 +318,16 @@ impl SharedTrie {
     }
 
     pub(crate) fn touch(&self) {
-        self.pool.touch(&self.last_use);
+        self.pool.touch(self.member);
     }
 
     pub(crate) fn last_used(&self) -> u64 {
-        self.last_use.tick()
+        self.pool.last_used(self.member)
+    }
+}
+
+impl Drop for SharedTrie {
+    fn drop(&mut self) {
+        self.pool.leave(self.member);
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use spectrie_types::DropReason;
 
-use crate::namespaces::last_use::LastUse;
-use crate::namespaces::pool::Tenant;
+use crate::budget::pool::Tenant;
+use crate::budget::weights::MemberId;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::store::grant::{Account, Grant, Room};
 
@@ -60,16 +60,12 @@ impl Tenant for SharedTrie {
         &self.account
     }
 
-    fn tenant(&self) -> Arc<str> {
-        self.tenant()
+    fn member(&self) -> MemberId {
+        self.member
     }
 
     fn requests(&self) -> &Arc<Account> {
         &self.requests
-    }
-
-    fn last_use(&self) -> &LastUse {
-        &self.last_use
     }
 
     fn surplus_bytes(&self) -> usize {

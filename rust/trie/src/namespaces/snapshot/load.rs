@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::namespaces::pool::Pool;
+use crate::budget::pool::Pool;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::namespaces::snapshot::folder::SnapshotFolder;
 use crate::namespaces::snapshot::info::SnapshotInfo;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use crate::TrieError;
-use crate::namespaces::pool::Pool;
+use crate::budget::pool::Pool;
 use crate::namespaces::snapshot::folder::{Found, SnapshotFolder};
 use crate::namespaces::snapshot::info::SnapshotInfo;
 use crate::namespaces::snapshot::load::{

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::TrieError;
-use crate::namespaces::pool::Pool;
+use crate::budget::pool::Pool;
 use crate::namespaces::shared_trie::SharedTrie;
 use crate::namespaces::snapshot::compaction::parts_to_rewrite;
 use crate::namespaces::snapshot::erase::{self, Erased};

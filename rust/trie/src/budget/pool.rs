@@ -1,5 +1,6 @@
 //! The byte budget that all namespaces share.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,22 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use spectrie_types::{DropReason, NUM_DROP_REASONS};
 
-use crate::namespaces::drops::Drops;
-use crate::namespaces::last_use::LastUse;
-use crate::namespaces::shares::{Holding, Shares};
+use crate::budget::block_sizes::{block_tokens, kept_bytes};
+use crate::budget::drops::Drops;
+use crate::budget::shares::{Holding, Shares};
+use crate::budget::weights::{MemberId, Standing, Weights};
 use crate::store::block::Block;
-use crate::store::block_shape::{MAX_BLOCK_TOKENS, MIN_BLOCK_TOKENS};
 use crate::store::grant::{Account, Grant};
-use crate::store::heads;
-
-/// Tokens of a namespace's first block, where its share allows.
-const FIRST_BLOCK_TOKENS: usize = 1 << 10;
-
-/// A namespace's text, and its share, are held in at least this many blocks, so that evicting one
-/// forgets a small part; and in at most so many, however small its share is.
-const BLOCKS_PER_TEXT: u64 = 16;
-const BLOCKS_PER_SHARE: usize = 8;
-const MOST_PER_TEXT: u64 = 1024;
 
 /// One part in this many is a reserve for running requests, so that a newcomer drafts from its own
 /// text however full the memory is.
@@ -39,12 +30,10 @@ const MAX_TIGHTENED: usize = 16;
 pub(crate) trait Tenant: fmt::Debug + Send + Sync {
     /// What it owns, with what its running requests own.
     fn account(&self) -> &Arc<Account>;
-    /// Whose share it is within.
-    fn tenant(&self) -> Arc<str>;
+    /// What [`Pool::join`] called it.
+    fn member(&self) -> MemberId;
     /// The part that its running requests own, which cannot be asked back.
     fn requests(&self) -> &Arc<Account>;
-    /// When it was last used.
-    fn last_use(&self) -> &LastUse;
     /// Bytes that it needs no more, and gives back as [`Tenant::tighten`] is called.
     fn surplus_bytes(&self) -> usize;
     /// Does a bounded part of what gives its surplus back, and says whether it could.
@@ -65,14 +54,22 @@ pub(crate) struct Pool {
     granting: Mutex<()>,
     drops: Drops,
     refused_grants: AtomicU64,
-    clock: AtomicU64,
-    given_bytes: AtomicU64,
-    tenants: Mutex<Vec<Weak<dyn Tenant>>>,
+    /// Held for as long as one change takes. Whoever has it takes no other lock and drops no tenant.
+    members: Mutex<Members>,
+}
+
+/// Everybody alive, also those that were forgotten while a request still holds them.
+#[derive(Debug)]
+struct Members {
+    weights: Weights,
+    /// In the order in which they joined.
+    tenants: BTreeMap<MemberId, Weak<dyn Tenant>>,
 }
 
 impl Pool {
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         let used = Arc::default();
+        let shared_bytes = capacity_bytes - capacity_bytes / RESERVE_PARTS;
         Self {
             capacity_bytes,
             reserve: Account::within(&used),
@@ -80,9 +77,10 @@ impl Pool {
             granting: Mutex::new(()),
             drops: Drops::default(),
             refused_grants: AtomicU64::new(0),
-            clock: AtomicU64::new(1),
-            given_bytes: AtomicU64::new(0),
-            tenants: Mutex::new(Vec::new()),
+            members: Mutex::new(Members {
+                weights: Weights::new(shared_bytes),
+                tenants: BTreeMap::new(),
+            }),
         }
     }
 
@@ -96,38 +94,62 @@ impl Pool {
         Account::within(&self.used)
     }
 
+    /// Takes in a namespace within the share of `tenant`, used now, until it leaves.
+    pub(crate) fn join(&self, tenant: &str, handle: Weak<dyn Tenant>) -> MemberId {
+        let mut members = self.members();
+        let id = members.weights.join(tenant);
+        members.tenants.insert(id, handle);
+        id
+    }
+
+    /// Notes that nobody holds a namespace any more.
+    pub(crate) fn leave(&self, id: MemberId) {
+        let mut members = self.members();
+        members.weights.leave(id);
+        members.tenants.remove(&id);
+    }
+
     /// Notes a use of a namespace.
-    pub(crate) fn touch(&self, last_use: &LastUse) {
-        let tick = self.clock.fetch_add(1, Relaxed);
-        last_use.set(tick, self.given_bytes.load(Relaxed));
+    pub(crate) fn touch(&self, id: MemberId) {
+        self.members().weights.touch(id);
     }
 
-    pub(crate) fn register(&self, tenant: Weak<dyn Tenant>) {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.push(tenant);
+    /// Grows with each use of any namespace: as it was when this one was last used.
+    pub(crate) fn last_used(&self, id: MemberId) -> u64 {
+        self.members().weights.last_used(id)
     }
 
-    /// Every tenant alive, also those that were forgotten while a request still holds them.
-    fn live(&self) -> Vec<Arc<dyn Tenant>> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        tenants.retain(|entry| entry.strong_count() > 0);
-        tenants.iter().filter_map(Weak::upgrade).collect()
+    /// Puts a namespace within another tenant's share.
+    pub(crate) fn move_to(&self, id: MemberId, tenant: &str) {
+        self.members().weights.move_to(id, tenant);
     }
 
-    fn holding(&self, tenant: &dyn Tenant) -> Holding {
-        let last_use = tenant.last_use();
-        let given_bytes = self.given_bytes.load(Relaxed);
-        Holding {
-            tenant: tenant.tenant(),
-            // What it will give back anyway must not cost it text.
-            bytes: tenant
-                .account()
-                .bytes()
-                .saturating_sub(tenant.surplus_bytes()),
-            idle_bytes: given_bytes.saturating_sub(last_use.given_bytes()),
-            last_used: last_use.tick(),
-            is_spent: false,
-        }
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often one namespace was looked at.
+    #[cfg(test)]
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.members().weights.looked_at()
+    }
+
+    /// How many namespaces, tenants and halvings to come are kept count of.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        self.members().weights.sizes()
+    }
+
+    /// Everybody alive.
+    fn live(&self) -> Vec<(Arc<dyn Tenant>, Standing)> {
+        let members = self.members();
+        let Members { weights, tenants } = &*members;
+        let alive = tenants.iter().filter_map(|(&id, handle)| {
+            // The standing first: a handle that is not used might be the last, and leave, which waits for us.
+            let standing = weights.standing(id)?;
+            Some((handle.upgrade()?, standing))
+        });
+        alive.collect()
     }
 
     fn reserve_bytes(&self) -> usize {
@@ -141,9 +163,7 @@ impl Pool {
 
     /// Bytes of `tenant` that nobody takes from it.
     pub(crate) fn share(&self, tenant: &dyn Tenant) -> usize {
-        let live = self.live();
-        let holdings: Vec<_> = live.iter().map(|one| self.holding(&**one)).collect();
-        Shares::new(self.shared_bytes(), &holdings).of(&self.holding(tenant))
+        self.members().weights.share(tenant.member())
     }
 
     /// Block number `id`, for a namespace whose blocks hold `tokens`, or `None` when the budget
@@ -168,8 +188,7 @@ impl Pool {
             self.refused_grants.fetch_add(1, Relaxed);
             return None;
         }
-        self.given_bytes.fetch_add(bytes as u64, Relaxed);
-        requester.last_use().add_given(bytes as u64);
+        self.members().weights.give(requester.member(), bytes);
         Some(Grant::new(bytes, requester.account()))
     }
 
@@ -247,12 +266,15 @@ impl Pool {
         if self.missing(bytes) == 0 {
             return true;
         }
-        let live = self.live();
-        let is_requester = |one: &Arc<dyn Tenant>| Arc::ptr_eq(one.account(), requester.account());
+        let (live, standings): (Vec<_>, Vec<_>) = self.live().into_iter().unzip();
+        let is_requester = |one: &Arc<dyn Tenant>| one.member() == requester.member();
         let Some(asking) = live.iter().position(is_requester) else {
             return false;
         };
-        let mut holdings: Vec<_> = live.iter().map(|one| self.holding(&**one)).collect();
+        let everybody = live.iter().zip(standings);
+        let mut holdings: Vec<_> = everybody
+            .map(|(one, standing)| Holding::new(standing, held_bytes(&**one)))
+            .collect();
         let mut shares = Shares::new(budget_bytes, &holdings);
         while let missing @ 1.. = self.missing(bytes) {
             let Some((giver, excess)) = shares.giver(&holdings, asking, bytes) else {
@@ -271,8 +293,7 @@ impl Pool {
                 _ => kept_bytes(holdings[giver].bytes - excess),
             };
             let given = live[giver].shrink(missing.min(excess), left_bytes, reason);
-            let left = self.holding(&*live[giver]).bytes;
-            shares.note(&mut holdings[giver], left);
+            shares.note(&mut holdings[giver], held_bytes(&*live[giver]));
             holdings[giver].is_spent = given == 0;
         }
         true
@@ -324,58 +345,8 @@ impl Pool {
     }
 }
 
-/// Bytes of a share that others leave: it may end within the last block that is given.
-fn kept_bytes(share_bytes: usize) -> usize {
-    let block = Block::bytes_for(MIN_BLOCK_TOKENS) + heads::bytes_for(MIN_BLOCK_TOKENS as u64);
-    (share_bytes - share_bytes / BLOCKS_PER_SHARE).saturating_sub(block)
-}
-
-/// Tokens of the next block of a namespace with `share_bytes` whose blocks hold `tokens`.
-fn block_tokens(tokens: u64, share_bytes: usize) -> usize {
-    let (block, heads) = (
-        Block::bytes_for(MAX_BLOCK_TOKENS),
-        heads::bytes_for(MAX_BLOCK_TOKENS as u64),
-    );
-    let bytes_per_token = (block + heads).div_ceil(MAX_BLOCK_TOKENS);
-    let most = (share_bytes / BLOCKS_PER_SHARE / bytes_per_token)
-        .clamp(MIN_BLOCK_TOKENS, MAX_BLOCK_TOKENS);
-    let wanted = (tokens / BLOCKS_PER_TEXT) as usize;
-    // The largest power of two that is not above either.
-    let tokens_of = |wanted: usize| 1 << wanted.ilog2();
-    let least = (tokens.div_ceil(MOST_PER_TEXT) as usize).next_power_of_two();
-    tokens_of(wanted.max(FIRST_BLOCK_TOKENS).min(most)).max(least.min(MAX_BLOCK_TOKENS))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_grow_with_the_text_up_to_an_eighth_of_the_share() {
-        assert_eq!(block_tokens(0, 256 << 20), 1 << 10);
-        assert_eq!(block_tokens(100_000, 256 << 20), 4 << 10);
-        assert_eq!(block_tokens(100_000_000, 4 << 30), 1 << 20);
-        assert_eq!(block_tokens(100_000, 64 << 10), 256);
-        assert_eq!(block_tokens(4_000_000, 256 << 10), 4 << 10, "not too many");
-        let most = block_tokens(100_000_000, 64 << 20);
-        let bytes = Block::bytes_for(most) + heads::bytes_for(most as u64);
-        assert!(bytes * BLOCKS_PER_SHARE <= 64 << 20);
-    }
-
-    #[test]
-    fn the_number_of_blocks_grows_with_the_logarithm_of_the_text() {
-        let blocks = |most: u64| {
-            let (mut tokens, mut blocks) = (0, 0);
-            while tokens < most {
-                tokens += block_tokens(tokens, 8 << 30) as u64;
-                blocks += 1;
-            }
-            blocks
-        };
-        assert_eq!(
-            (blocks(1 << 15), blocks(1 << 20), blocks(1 << 24)),
-            (32, 112, 176)
-        );
-        assert_eq!(blocks(100 << 20), 176 + 84, "of the largest size");
-    }
+/// Bytes that a tenant has, without those that it will give back anyway: they must not cost it text.
+fn held_bytes(tenant: &dyn Tenant) -> usize {
+    let bytes = tenant.account().bytes();
+    bytes.saturating_sub(tenant.surplus_bytes())
 }

@@ -5,22 +5,33 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The weight of a namespace in use. One that is idle has half of it for each time that the
-/// others were given as many bytes as the budget has, down to 1.
-const FULL_WEIGHT: u64 = 64;
+use crate::budget::weights::{FULL_WEIGHT, Standing, part_of, weight};
 
 /// What one namespace has, and since when nobody used it.
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
-    /// Whose it is: the namespaces of one tenant have one share together.
-    pub(super) tenant: Arc<str>,
+    standing: Standing,
     pub(super) bytes: usize,
-    /// Bytes given out, to anybody, since its last use.
-    pub(super) idle_bytes: u64,
-    /// Grows with each use of any namespace.
-    pub(super) last_used: u64,
     /// Whether it was asked in vain to give bytes back.
     pub(super) is_spent: bool,
+}
+
+impl Holding {
+    pub(super) fn new(standing: Standing, bytes: usize) -> Self {
+        Self {
+            standing,
+            bytes,
+            is_spent: false,
+        }
+    }
+
+    fn tenant(&self) -> &Arc<str> {
+        &self.standing.tenant
+    }
+
+    fn weight(&self, budget_bytes: u64) -> u64 {
+        weight(self.standing.idle_bytes, budget_bytes)
+    }
 }
 
 /// The shares of all tenants at one moment.
@@ -48,8 +59,8 @@ impl Shares {
         let budget_bytes = budget_bytes as u64;
         let mut tenants: HashMap<Arc<str>, Share> = HashMap::new();
         for one in holdings {
-            let weight = weight(one, budget_bytes);
-            let share = tenants.entry(Arc::clone(&one.tenant)).or_default();
+            let weight = one.weight(budget_bytes);
+            let share = tenants.entry(Arc::clone(one.tenant())).or_default();
             share.weight = share.weight.max(weight);
             share.parts += weight;
             share.bytes += one.bytes;
@@ -65,8 +76,14 @@ impl Shares {
     /// Bytes that nobody takes from the owner of `holding`.
     pub(super) fn of(&self, holding: &Holding) -> usize {
         let share = self.share_of(holding);
-        let weight = u128::from(weight(holding, self.budget_bytes));
-        (self.scaled(share) * weight / u128::from(share.parts.max(1)) / self.total()) as usize
+        let weight = holding.weight(self.budget_bytes);
+        part_of(
+            self.budget_bytes,
+            share.weight,
+            weight,
+            share.parts,
+            self.total_weight,
+        )
     }
 
     /// Bytes that nobody takes from its tenant.
@@ -75,7 +92,7 @@ impl Shares {
     }
 
     fn share_of(&self, holding: &Holding) -> Share {
-        let share = self.tenants.get(&holding.tenant).copied();
+        let share = self.tenants.get(holding.tenant()).copied();
         share.unwrap_or_default()
     }
 
@@ -89,7 +106,7 @@ impl Shares {
 
     /// Notes that the owner of `holding` has `bytes` now.
     pub(super) fn note(&mut self, holding: &mut Holding, bytes: usize) {
-        if let Some(share) = self.tenants.get_mut(&holding.tenant) {
+        if let Some(share) = self.tenants.get_mut(holding.tenant()) {
             share.bytes = (share.bytes + bytes).saturating_sub(holding.bytes);
         }
         holding.bytes = bytes;
@@ -99,7 +116,7 @@ impl Shares {
     pub(super) fn is_idle(&self, holding: &Holding) -> bool {
         let parts = u128::from(self.share_of(holding).parts);
         let active = self.scaled(self.share_of(holding)) * u128::from(FULL_WEIGHT);
-        weight(holding, self.budget_bytes) < FULL_WEIGHT
+        holding.weight(self.budget_bytes) < FULL_WEIGHT
             && holding.bytes as u128 * self.total() * parts <= active
     }
 
@@ -114,10 +131,10 @@ impl Shares {
         requester: usize,
         bytes: usize,
     ) -> Option<(usize, usize)> {
-        let grower = holdings.get(requester).map(|one| &one.tenant);
+        let grower = holdings.get(requester).map(Holding::tenant);
         let excess = |index: usize, one: &Holding| {
             let more = if index == requester { bytes } else { 0 };
-            let of_tenant = if grower == Some(&one.tenant) {
+            let of_tenant = if grower == Some(one.tenant()) {
                 bytes
             } else {
                 0
@@ -130,16 +147,16 @@ impl Shares {
         let above = holdings.iter().enumerate().filter_map(|(index, one)| {
             let counts = !one.is_spent || index == requester;
             let excess = excess(index, one).filter(|_| counts)?;
-            Some((excess, index != requester, Reverse(one.last_used), index))
+            Some((
+                excess,
+                index != requester,
+                Reverse(one.standing.last_used),
+                index,
+            ))
         });
         let (excess, .., index) = above.max()?;
         (!holdings[index].is_spent).then_some((index, excess))
     }
-}
-
-fn weight(holding: &Holding, budget_bytes: u64) -> u64 {
-    let times = holding.idle_bytes / budget_bytes.max(1);
-    FULL_WEIGHT >> times.min(u64::from(FULL_WEIGHT.ilog2()))
 }
 
 #[cfg(test)]
@@ -147,7 +164,10 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
 
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::budget::weights::{MemberId, Weights};
 
     /// What a tenant with one namespace has; no two are used at the same time.
     fn holding(bytes: usize, idle_bytes: u64) -> Holding {
@@ -157,13 +177,12 @@ mod tests {
     }
 
     fn of_tenant(tenant: &str, bytes: usize, idle_bytes: u64) -> Holding {
-        Holding {
+        let standing = Standing {
             tenant: Arc::from(tenant),
-            bytes,
             idle_bytes,
             last_used: 1_000_000 - idle_bytes,
-            is_spent: false,
-        }
+        };
+        Holding::new(standing, bytes)
     }
 
     #[test]
@@ -259,5 +278,111 @@ mod tests {
         assert_eq!(shares.of(&all[0]), 250);
         assert_eq!(shares.giver(&all, 2, 100), Some((2, 100)));
         assert_eq!(shares.giver(&all, 1, 101), Some((0, 1)));
+    }
+    #[derive(Clone, Copy, Debug)]
+    enum Change {
+        Join(u8),
+        Leave(usize),
+        Touch(usize),
+        Move(usize, u8),
+        Give(usize, usize),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        prop_oneof![
+            3 => (0_u8..6).prop_map(Change::Join),
+            1 => (0_usize..40).prop_map(Change::Leave),
+            3 => (0_usize..40).prop_map(Change::Touch),
+            1 => (0_usize..40, 0_u8..6).prop_map(|(one, to)| Change::Move(one, to)),
+            4 => (0_usize..40, 0_usize..900).prop_map(|(one, n)| Change::Give(one, n)),
+            1 => (0_usize..40, 0_usize..9_000).prop_map(|(one, n)| Change::Give(one, n)),
+        ]
+    }
+
+    /// What the weights are kept for, without them: everybody's standing, written down.
+    #[derive(Default)]
+    struct Model {
+        all: Vec<(MemberId, Standing)>,
+        uses: u64,
+    }
+
+    impl Model {
+        fn used(&mut self, tenant: Arc<str>) -> Standing {
+            self.uses += 1;
+            Standing {
+                tenant,
+                idle_bytes: 0,
+                last_used: self.uses,
+            }
+        }
+
+        /// Does the same to the weights.
+        fn apply(&mut self, change: Change, weights: &mut Weights) {
+            let at = |index: usize, all: &[_]| (!all.is_empty()).then(|| index % all.len());
+            match change {
+                Change::Join(tenant) => {
+                    let tenant = tenant.to_string();
+                    let standing = self.used(Arc::from(&*tenant));
+                    self.all.push((weights.join(&tenant), standing));
+                }
+                Change::Leave(index) => {
+                    if let Some(index) = at(index, &self.all) {
+                        weights.leave(self.all.remove(index).0);
+                    }
+                }
+                Change::Touch(index) => {
+                    if let Some(index) = at(index, &self.all) {
+                        let tenant = Arc::clone(&self.all[index].1.tenant);
+                        self.all[index].1 = self.used(tenant);
+                        weights.touch(self.all[index].0);
+                    }
+                }
+                Change::Move(index, tenant) => {
+                    if let Some(index) = at(index, &self.all) {
+                        let tenant = tenant.to_string();
+                        self.all[index].1.tenant = Arc::from(&*tenant);
+                        weights.move_to(self.all[index].0, &tenant);
+                    }
+                }
+                Change::Give(index, bytes) => {
+                    if let Some(receiver) = at(index, &self.all) {
+                        for (index, (_, standing)) in self.all.iter_mut().enumerate() {
+                            standing.idle_bytes += if index == receiver { 0 } else { bytes as u64 };
+                        }
+                        weights.give(self.all[receiver].0, bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn shares_that_are_kept_up_are_those_divided_anew(
+            changes in prop::collection::vec(change(), 1..200),
+            budget_bytes in prop_oneof![Just(0_usize), 1_usize..2_000, Just(1 << 40)],
+        ) {
+            let (mut model, mut weights) = (Model::default(), Weights::new(budget_bytes));
+            let looks_at_most = 10 * changes.len() as u64;
+            let mut looks = 0;
+            for change in changes {
+                let before = weights.looked_at();
+                model.apply(change, &mut weights);
+                looks += weights.looked_at() - before;
+                let standings = model.all.iter().map(|(_, standing)| standing.clone());
+                let holdings: Vec<_> = standings.map(|one| Holding::new(one, 0)).collect();
+                let shares = Shares::new(budget_bytes, &holdings);
+                for ((id, standing), holding) in model.all.iter().zip(&holdings) {
+                    prop_assert_eq!(weights.share(*id), shares.of(holding));
+                    prop_assert_eq!(weights.last_used(*id), standing.last_used);
+                    let kept = weights.standing(*id).unwrap();
+                    prop_assert_eq!(&kept.tenant, &standing.tenant);
+                    prop_assert_eq!(kept.idle_bytes, standing.idle_bytes);
+                }
+            }
+            prop_assert!(looks <= looks_at_most, "each use pays for six halvings");
+        }
     }
 }
