@@ -56,6 +56,7 @@ FIGURES = (
     Figure("longest plan or commit, 128k from the prefix cache, ms"),
     Figure("first token beside priority 100, s", 2.0, 1.1),
     Figure("admission beside 16,000 siblings, us", 30.0, 10.0),
+    Figure("start of a request after 1,000,000 tenants, us"),
     Figure("end of a request after 1,000,000 tenants, us", 10.0, 5.0),
     Figure("accepted after 64 unpredictable requests, over before", 0.8, 0.95, "more"),
     Figure("bytes of a second save of nothing new", 0.0, 0.0),
