@@ -239,12 +239,14 @@ def test_what_can_wait_is_done_after_a_rest_and_yields_to_work_at_once(
     monkeypatch.setattr(loop, "IDLE_WAIT_S", 0.01)
     done: list[str] = []
     slices = threading.Semaphore(0)
+    is_bound = threading.Event()
 
     def step(plan: Any) -> StepResult:
         done.append("step")
         return one_row()
 
     def idle() -> bool:
+        assert is_bound.wait(WAIT_S)
         done.append("slice")
         slices.release()
         if done.count("slice") == 3:
@@ -253,6 +255,7 @@ def test_what_can_wait_is_done_after_a_rest_and_yields_to_work_at_once(
         return done.count("slice") < 6
 
     harness = start(step, idle)
+    is_bound.set()
     for _ in range(6):
         assert slices.acquire(timeout=WAIT_S)
     assert done[:8] == ["slice"] * 3 + ["step"] * 2 + ["slice"] * 3

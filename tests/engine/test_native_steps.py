@@ -80,7 +80,7 @@ def test_steps_do_not_wait_for_a_slow_receiver_which_gets_everything_in_order(
     running.waits.clear()
     running.submit(request(2, PROMPT, 64, temperature=0.0))
     running.await_steps(128)
-    assert running.waits.is_set()
+    assert running.waits.wait(WAIT_S)
     assert 2 not in running.tokens
     running.gate.set()
     running.await_finish(2)
@@ -114,15 +114,25 @@ def test_a_loop_whose_steps_wait_for_room_can_be_stopped(
     running.gate.clear()
     running.submit(request(1, PROMPT, 64, temperature=0.0))
     running.await_steps(1 + MAX_BEHIND + 1)
+    stop, is_told = running.loop._steps.stop, threading.Event()  # type: ignore[union-attr]
+
+    def tell() -> None:
+        stop()
+        is_told.set()
+
+    running.loop._steps.stop = tell  # type: ignore[union-attr, method-assign]
     stopping = threading.Thread(target=running.loop.stop)
     stopping.start()
+    assert is_told.wait(WAIT_S)
     running.gate.set()
     stopping.join(WAIT_S)
     assert not stopping.is_alive()
     assert running.num_tokens == running.loop.steps < 64
 
 
-def test_the_receiver_may_stop_the_loop(runner: Runner) -> None:
+def test_the_receiver_may_stop_the_loop(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without room for more, steps are not done before the receiver comes to it.
+    monkeypatch.setattr(loop, "NativeSteps", partial(NativeSteps, max_behind=MAX_BEHIND))
     running = RunningLoop(runner, "native")
     deliver = running.loop._steps._deliver  # type: ignore[union-attr]
     stopped = threading.Event()

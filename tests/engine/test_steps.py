@@ -157,9 +157,10 @@ def test_what_can_wait_is_done_after_a_rest_and_yields_to_work(
 ) -> None:
     monkeypatch.setattr(loop, "IDLE_WAIT_S", 0.01)
     steps: list[int] = []
-    enough = threading.Event()
+    is_bound, enough = threading.Event(), threading.Event()
 
     def idle() -> bool:
+        assert is_bound.wait(WAIT_S)
         steps.append(one.loop.steps)
         if len(steps) == 3:
             # Comes while the slice is computed.
@@ -169,6 +170,7 @@ def test_what_can_wait_is_done_after_a_rest_and_yields_to_work(
         return len(steps) < 6
 
     one = start(idle=idle)
+    is_bound.set()
     assert enough.wait(WAIT_S)
     assert steps[:6] == [0, 0, 0, 2, 2, 2]
 
