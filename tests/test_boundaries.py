@@ -58,9 +58,11 @@ CORE = {
     "spectrie-text",
 }
 
-# Their files that read the time: of steps, of replays, and the date that a chat template may show.
+# Their files that read the time: of steps, of replays, of a grammar's compilation, and the date that a
+# chat template may show.
 CLOCKS = {
     "rust/engine/src/clock.rs",
+    "rust/sampling/src/grammar/background.rs",
     "rust/trie/src/replay/run.rs",
     "rust/text/src/template.rs",
 }

@@ -113,16 +113,28 @@ class GrammarCompiler:
     """
 
     def __new__(cls, tokenizer: Tokenizer, eos_token_ids: Sequence[int]) -> Self: ...
-    def compile(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar:
+    def compile(
+        self, kind: str, text: str | Sequence[str] | None = None, timeout_s: float | None = None
+    ) -> Grammar:
         """Compiles one constraint, in milliseconds or seldom seconds; releases the GIL.
+
+        At most four are compiled at once, on threads that give way to forwards; others wait in line.
 
         Args:
             kind: `json_schema`, `json_object` (no text), `regex`, `grammar` (Lark) or `choice`
                 (several texts).
             text: At most 64 KiB.
+            timeout_s: Longest time, waiting included. None: no limit.
 
         Raises:
             EngineError: It is over a limit, cannot be compiled, or no text meets it.
+            TimeoutError: `timeout_s` passed.
+        """
+    def cached(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar | None:
+        """The constraint if it was compiled lately; waits for nobody.
+
+        Raises:
+            EngineError: There is no constraint of this kind with so many texts.
         """
 
 @final
@@ -1108,7 +1120,7 @@ class RequestResolver:
         model: Its name in messages.
         vocabulary_size: Token ids are below this.
         max_context: Longest prompt plus answer, in tokens.
-        compile: Compiles a constraint: `(kind, text or texts)`.
+        compile: Compiles a constraint: `(kind, text or texts, seconds that it may take)`.
         speculate: Whether anything may be drafted.
         generation_config: The model's own numbers; None without the file.
     """
@@ -1120,7 +1132,7 @@ class RequestResolver:
         model: str,
         vocabulary_size: int,
         max_context: int,
-        compile: Callable[[str, str | list[str] | None], Grammar],
+        compile: Callable[[str, str | list[str] | None, float | None], Grammar],
         speculate: bool = True,
         generation_config: GenerationConfig | None = None,
     ) -> Self: ...
@@ -1144,6 +1156,7 @@ class RequestResolver:
         Raises:
             InvalidArgument: With every field that is not allowed.
             ModelError: A chat, and the model has no chat template.
+            DeadlineExceeded: The constraint was not compiled within `timeout`.
         """
 
 @final

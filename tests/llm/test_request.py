@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from spectrie import LLM, _core
-from spectrie.errors import InvalidArgument, ModelError
+from spectrie.errors import DeadlineExceeded, InvalidArgument, ModelError
 from spectrie.types import SpeculationOptions
 from tests.tiny_model import write_tiny_model
 
 
-def refuse(kind: str, text: str | list[str] | None) -> _core.Grammar:
+def refuse(kind: str, text: str | list[str] | None, timeout_s: float | None) -> _core.Grammar:
+    if text == "slow":
+        raise TimeoutError(f"{kind} took {timeout_s} s")
     raise _core.EngineError(f"{kind} cannot be used: {text}")
 
 
@@ -128,6 +130,25 @@ def test_unreadable_generation_config_is_an_error_that_names_it(
     path.write_bytes(content)
     with pytest.raises(ModelError, match=f"^{re.escape(str(path))}: "):
         LLM(tmp_path)
+
+
+def test_a_grammar_in_line_costs_at_most_the_requests_own_time(
+    tokenizer: _core.Tokenizer,
+) -> None:
+    with pytest.raises(DeadlineExceeded, match=r"no answer within 2.5 s") as caught:
+        resolver(tokenizer).resolve("one", None, None, {"regex": "slow", "timeout": 2.5})
+    assert caught.value.timeout_s == 2.5
+
+
+def test_a_grammar_is_known_once_it_was_compiled(tokenizer: _core.Tokenizer) -> None:
+    compiler = _core.GrammarCompiler(tokenizer, [2])
+    assert compiler.cached("regex", "[a-z]+") is None
+    # What is known takes no time, so that a limit of none holds.
+    compiler.compile("regex", "[a-z]+")
+    assert compiler.cached("regex", "[a-z]+") is not None
+    assert compiler.compile("regex", "[a-z]+", 0.0) is not None
+    with pytest.raises(_core.EngineError, match="kind of a constraint"):
+        compiler.cached("xml", "a")
 
 
 def test_generation_config_decides_what_a_request_leaves_open(

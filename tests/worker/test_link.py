@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from spectrie.engine.host import EngineHost
 from spectrie.engine.options import EngineOptions
 from spectrie.worker.config import LinkOptions
 from spectrie.worker.link import CHANNEL_OPTIONS, RouterLink
+from tests.tiny_model import write_tiny_tokenizer
 from tests.worker.scripted import EOS_ID, WAIT_S, CountingRunner, Hub
 
 
@@ -136,16 +137,24 @@ def test_barred_words_and_odd_masses_reach_the_engine(worker: Worker, hub: Hub) 
 
 
 class SlowGrammars:
-    """Compiles nothing, as slowly as a test wants."""
+    """Compiles nothing, as slowly as a test wants; knows what it compiled."""
 
-    def __init__(self) -> None:
-        self.may_end = threading.Event()
+    def __init__(
+        self, num_permits: int = 0, known: Mapping[str, _core.Grammar] | None = None
+    ) -> None:
+        self.permits = threading.Semaphore(num_permits)
+        self.began = threading.Semaphore(0)
         self.compiled: list[tuple[str, str | list[str] | None]] = []
+        self._known = known or {}
+
+    def cached(self, kind: str, text: str | list[str] | None) -> _core.Grammar | None:
+        return self._known.get(text) if isinstance(text, str) else None
 
     def compile(self, kind: str, text: str | list[str] | None) -> None:
         self.compiled.append((kind, text))
-        self.may_end.wait(WAIT_S)
-        if kind == "regex":
+        self.began.release()
+        assert self.permits.acquire(timeout=WAIT_S)
+        if text == "(a":
             raise _core.EngineError("regex cannot be used: unclosed group")
 
 
@@ -161,7 +170,7 @@ def test_nobody_waits_for_a_grammar_and_its_request_can_be_cancelled(
     hub.send(cancel=worker_pb2.Cancel(request_id="left"))
     hub.start("after")
     assert hub.outputs("after")[-1].finish == worker_pb2.FINISH_LENGTH
-    grammars.may_end.set()
+    grammars.permits.release(2)
     (output,) = hub.outputs("left")
     assert output.finish == worker_pb2.FINISH_CANCELLED
     hub.start("held", structured=worker_pb2.Structured(json_object=True))
@@ -172,11 +181,42 @@ def test_nobody_waits_for_a_grammar_and_its_request_can_be_cancelled(
     ]
 
 
+def test_a_known_grammar_and_another_tenants_pass_fifty_slow_ones(
+    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tokenizer = _core.Tokenizer.from_folder(str(write_tiny_tokenizer(tmp_path / "tiny")))
+    known = _core.GrammarCompiler(tokenizer, [2]).compile("regex", "[a-z ]*")
+    grammars = SlowGrammars(known={"known": known})
+    monkeypatch.setattr(worker.host, "grammars", grammars)
+
+    def start(name: str, tenant: str, regex: str) -> None:
+        hub.start(name, tenant=tenant, structured=worker_pb2.Structured(regex=regex))
+
+    for index in range(50):
+        start(f"slow-{index}", "slow", f"slow-{index}")
+    for _ in range(4):
+        assert grammars.began.acquire(timeout=WAIT_S)
+    start("known", "slow", "known")
+    assert hub.outputs("known")[-1].finish != worker_pb2.FINISH_NONE
+    start("other", "other", "other")
+    hub.send(cancel=worker_pb2.Cancel(request_id="slow-4"))
+    hub.start("fence")
+    hub.outputs("fence")
+    assert len(grammars.compiled) == 4
+    grammars.permits.release()
+    assert grammars.began.acquire(timeout=WAIT_S)
+    assert grammars.compiled[4:] == [("regex", "other")]
+    grammars.permits.release(1000)
+    assert hub.outputs("slow-49")[-1].finish == worker_pb2.FINISH_LENGTH
+    # One was cancelled in line: nobody waits for it.
+    assert len(grammars.compiled) == 50
+    assert ("regex", "slow-4") not in grammars.compiled
+
+
 def test_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason(
     worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grammars = SlowGrammars()
-    grammars.may_end.set()
+    grammars = SlowGrammars(num_permits=1)
     monkeypatch.setattr(worker.host, "grammars", grammars)
     hub.start("bad", structured=worker_pb2.Structured(regex="(a"))
     (output,) = hub.outputs("bad")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 
 from spectrie._proto import worker_pb2
-from spectrie.engine.grammars import Grammars
 from spectrie.engine.lazy_tokenizer import LazyTokenizer
 
 if TYPE_CHECKING:
     from spectrie import _core
 
 __all__ = [
+    "constraint_of",
     "engine_request",
     "finish_kind",
     "load_message",
@@ -28,11 +28,24 @@ __all__ = [
 _Message = TypeVar("_Message", bound=Message)
 
 
+def constraint_of(start: worker_pb2.Start) -> tuple[str, str | list[str] | None] | None:
+    """Kind and texts of what the answer is held to, as `Grammars` takes them; None if it is free.
+
+    Raises:
+        ValueError: This worker does not support the constraint's kind.
+    """
+    from spectrie import _core
+
+    if not start.HasField("structured"):
+        return None
+    return _core.constraint_of(worker_pb2.Start(structured=start.structured).SerializeToString())
+
+
 def engine_request(
     handle: int,
     start: worker_pb2.Start,
     speculate: bool,
-    grammars: Grammars,
+    grammar: _core.Grammar | None,
     tokenizer: LazyTokenizer,
 ) -> _core.Request:
     """Converts a `Start` to a request of the engine.
@@ -40,21 +53,16 @@ def engine_request(
     Without `speculate`, nothing is drafted, whatever the message requests. The deadline is converted
     from Unix time to this process's monotonic clock, on which steps run.
 
-    Compiles the constraint, which may take seconds, and opens the tokenizer if there are stop texts.
+    `grammar` is what its constraint compiles to. Opens the tokenizer if there are stop texts.
 
     Raises:
-        EngineError: A value is out of the engine's range, or the constraint cannot be compiled.
+        EngineError: A value is out of the engine's range.
         ModelError: There are stop texts, and the tokenizer cannot be opened.
-        ValueError: This worker does not support the constraint's kind.
     """
     from spectrie import _core
 
-    data = start.SerializeToString()
-    grammar = None
-    if start.HasField("structured") and (constraint := _core.constraint_of(data)):
-        grammar = grammars.compile(*constraint)
     return _core.Request(
-        data,
+        start.SerializeToString(),
         handle=handle,
         now_s=time.monotonic(),
         now_unix_s=time.time(),

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from spectrie._proto import worker_pb2
@@ -15,8 +15,9 @@ from spectrie.engine.grammars import Grammars
 from spectrie.engine.lazy_tokenizer import LazyTokenizer
 from spectrie.errors import SpectrieError
 from spectrie.worker.admin import AdminDesk
-from spectrie.worker.messages import engine_request, load_message, refusal
+from spectrie.worker.messages import constraint_of, engine_request, load_message, refusal
 from spectrie.worker.request_state import RequestState, learned, request_output
+from spectrie.worker.tenant_lines import TenantLines
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -26,6 +27,8 @@ __all__ = ["RequestHost", "Session"]
 log = logging.getLogger("spectrie.worker")
 
 LOAD_INTERVAL_S = 0.1
+# As many as the compiler runs at once.
+_COMPILING_THREADS = 4
 
 
 class RequestHost(Protocol):
@@ -45,7 +48,7 @@ class RequestHost(Protocol):
 
     @property
     def grammars(self) -> Grammars:
-        """Compiles the constraints of answers."""
+        """Compiles the constraints of answers, and knows recent ones."""
 
     @property
     def tokenizer(self) -> LazyTokenizer:
@@ -99,7 +102,7 @@ class Session:
         self._outbox: queue.SimpleQueue[_core.StepOutput | worker_pb2.WorkerMessage | None] = (
             queue.SimpleQueue()
         )
-        self._grammar_thread = ThreadPoolExecutor(1, thread_name_prefix="spectrie-grammar")
+        self._compiling = TenantLines(_COMPILING_THREADS, "spectrie-grammar")
         self._load_sent_s = 0.0
         self._lost_corpus_blocks = 0
         self._draining = False
@@ -151,7 +154,7 @@ class Session:
             self._by_name.clear()
         for handle in handles:
             self._host.cancel(handle)
-        self._grammar_thread.shutdown(wait=False, cancel_futures=True)
+        self._compiling.close()
 
     def messages(self) -> Iterator[worker_pb2.WorkerMessage]:
         """Yields the messages to the router until `close`."""
@@ -166,6 +169,8 @@ class Session:
                 yield from self._output_messages(item)
 
     def _start(self, start: worker_pb2.Start) -> None:
+        from spectrie import _core
+
         if self._draining:
             self._refuse(start, "the worker is draining and takes no new requests")
             return
@@ -173,23 +178,47 @@ class Session:
         with self._lock:
             self._by_handle[running.handle] = running
             self._by_name[start.request_id, start.attempt] = running
-        if start.HasField("structured") or (start.stop and not self._host.tokenizer.is_open):
+        try:
+            constraint = constraint_of(start)
+            grammar = self._host.grammars.cached(*constraint) if constraint else None
+        except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
+            self._end(running, str(error), worker_pb2.FINISH_INVALID)
+            return
+        if constraint and grammar is None:
             # Neither the reader nor the step loop may wait for a grammar or the tokenizer.
-            self._grammar_thread.submit(self._begin, running)
+            self._later(running, partial(self._host.grammars.compile, *constraint))
+        elif start.stop and not self._host.tokenizer.is_open:
+            self._later(running, lambda: grammar)
         else:
-            self._begin(running)
+            self._begin(running, grammar)
 
-    def _begin(self, running: RequestState) -> None:
-        """Submits a request to the engine after checking and compiling its options."""
+    def _later(self, running: RequestState, compiled: Callable[[], _core.Grammar | None]) -> None:
+        """Begins a request in its tenant's turn, if it is still wanted by then."""
         from spectrie import _core
 
+        def begin() -> None:
+            try:
+                with self._lock:
+                    is_wanted = not running.cancelled and running.handle in self._by_handle
+                grammar = compiled() if is_wanted else None
+            except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
+                self._end(running, str(error), worker_pb2.FINISH_INVALID)
+                return
+            self._begin(running, grammar)
+
         start = running.start
+        self._compiling.submit(start.tenant if start.HasField("tenant") else start.namespace, begin)
+
+    def _begin(self, running: RequestState, grammar: _core.Grammar | None) -> None:
+        """Submits a request to the engine after checking its options."""
+        from spectrie import _core
+
         try:
             request = engine_request(
                 running.handle,
-                start,
+                running.start,
                 self._host.can_speculate,
-                self._host.grammars,
+                grammar,
                 self._host.tokenizer,
             )
         except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:

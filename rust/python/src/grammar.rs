@@ -1,5 +1,9 @@
 //! Python face of the grammars of `spectrie-sampling`.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use spectrie_sampling as sampling;
 use spectrie_sampling::GrammarSpec;
@@ -52,19 +56,53 @@ impl GrammarCompiler {
         })
     }
 
-    #[pyo3(signature = (kind, text=None))]
-    fn compile(&self, py: Python<'_>, kind: &str, text: Option<Texts>) -> PyResult<Grammar> {
-        let texts = match text {
-            None => Vec::new(),
-            Some(Texts::One(text)) => vec![text],
-            Some(Texts::Many(texts)) => texts,
+    #[pyo3(signature = (kind, text=None, timeout_s=None))]
+    fn compile(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        text: Option<Texts>,
+        timeout_s: Option<f64>,
+    ) -> PyResult<Grammar> {
+        let spec = spec(kind, text)?;
+        let began = Instant::now();
+        let interrupt = Mutex::new(None);
+        let goes_on = || {
+            let late = timeout_s.is_some_and(|limit_s| began.elapsed().as_secs_f64() >= limit_s);
+            let error = if late {
+                let message = format!("{kind} was not compiled in time");
+                Some(PyTimeoutError::new_err(message))
+            } else {
+                Python::attach(|py| py.check_signals().err())
+            };
+            let goes_on = error.is_none();
+            *interrupt.lock().unwrap_or_else(PoisonError::into_inner) = error;
+            goes_on
         };
-        let spec = GrammarSpec::parse(kind, texts).map_err(engine_error)?;
-        let grammar = py
-            .detach(|| self.compiler.compile(&spec))
-            .map_err(engine_error)?;
-        Ok(Grammar { grammar })
+        let compiled = py.detach(|| self.compiler.compile_while(&spec, &goes_on));
+        match compiled {
+            Ok(grammar) => Ok(Grammar { grammar }),
+            Err(error) => Err(interrupt
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner)
+                .unwrap_or_else(|| engine_error(error))),
+        }
     }
+
+    #[pyo3(signature = (kind, text=None))]
+    fn cached(&self, kind: &str, text: Option<Texts>) -> PyResult<Option<Grammar>> {
+        let grammar = self.compiler.cached(&spec(kind, text)?);
+        Ok(grammar.map(|grammar| Grammar { grammar }))
+    }
+}
+
+fn spec(kind: &str, text: Option<Texts>) -> PyResult<GrammarSpec> {
+    let texts = match text {
+        None => Vec::new(),
+        Some(Texts::One(text)) => vec![text],
+        Some(Texts::Many(texts)) => texts,
+    };
+    GrammarSpec::parse(kind, texts).map_err(engine_error)
 }
 
 /// Adds this file's classes to the module.

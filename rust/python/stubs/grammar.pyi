@@ -22,14 +22,26 @@ class GrammarCompiler:
     """
 
     def __new__(cls, tokenizer: Tokenizer, eos_token_ids: Sequence[int]) -> Self: ...
-    def compile(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar:
+    def compile(
+        self, kind: str, text: str | Sequence[str] | None = None, timeout_s: float | None = None
+    ) -> Grammar:
         """Compiles one constraint, in milliseconds or seldom seconds; releases the GIL.
+
+        At most four are compiled at once, on threads that give way to forwards; others wait in line.
 
         Args:
             kind: `json_schema`, `json_object` (no text), `regex`, `grammar` (Lark) or `choice`
                 (several texts).
             text: At most 64 KiB.
+            timeout_s: Longest time, waiting included. None: no limit.
 
         Raises:
             EngineError: It is over a limit, cannot be compiled, or no text meets it.
+            TimeoutError: `timeout_s` passed.
+        """
+    def cached(self, kind: str, text: str | Sequence[str] | None = None) -> Grammar | None:
+        """The constraint if it was compiled lately; waits for nobody.
+
+        Raises:
+            EngineError: There is no constraint of this kind with so many texts.
         """

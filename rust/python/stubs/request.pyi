@@ -67,7 +67,7 @@ class RequestResolver:
         model: Its name in messages.
         vocabulary_size: Token ids are below this.
         max_context: Longest prompt plus answer, in tokens.
-        compile: Compiles a constraint: `(kind, text or texts)`.
+        compile: Compiles a constraint: `(kind, text or texts, seconds that it may take)`.
         speculate: Whether anything may be drafted.
         generation_config: The model's own numbers; None without the file.
     """
@@ -79,7 +79,7 @@ class RequestResolver:
         model: str,
         vocabulary_size: int,
         max_context: int,
-        compile: Callable[[str, str | list[str] | None], Grammar],
+        compile: Callable[[str, str | list[str] | None, float | None], Grammar],
         speculate: bool = True,
         generation_config: GenerationConfig | None = None,
     ) -> Self: ...
@@ -103,6 +103,7 @@ class RequestResolver:
         Raises:
             InvalidArgument: With every field that is not allowed.
             ModelError: A chat, and the model has no chat template.
+            DeadlineExceeded: The constraint was not compiled within `timeout`.
         """
 
 @final

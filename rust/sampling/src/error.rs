@@ -15,14 +15,9 @@ pub enum SamplingError {
         /// What is allowed.
         allowed: String,
     },
-    /// Too many grammars are compiled already.
-    #[error("the engine already holds {limit} {what}, its limit; try again later")]
-    Full {
-        /// What there is too much of.
-        what: &'static str,
-        /// The limit.
-        limit: usize,
-    },
+    /// Its caller stopped waiting for it.
+    #[error("the caller stopped waiting for the grammar")]
+    GivenUp,
     /// A constraint that cannot be compiled.
     #[error("{name} cannot be used: {reason}")]
     Grammar {

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTimeoutError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use spectrie_proto::worker_v1;
+use spectrie_proto::worker_v1::FinishKind;
 use spectrie_request as core;
 use spectrie_request::validate::check_request;
-use spectrie_request::{Caller, Model, Naming, SamplingDefaults, Violation};
+use spectrie_request::{Caller, Model, Naming, ResolvedRequest, SamplingDefaults, Violation};
 
 use super::choice::Choice;
 use super::defaults::GenerationConfig;
-use super::error::{invalid_argument, named, refused};
+use super::error::{ended_badly, invalid_argument, named, refused};
 use super::fields::Fields;
 use super::options::{GivenPrompt, read_request};
 use crate::errors::EngineError;
@@ -109,7 +111,7 @@ impl RequestResolver {
         if !self.speculate {
             resolved.speculation = Some(worker_v1::SpeculationMode::Off);
         }
-        let grammar = self.grammar(py, resolved.structured.clone())?;
+        let grammar = self.grammar(py, &resolved, timeout_s)?;
         let resolved = Arc::new(resolved);
         (0..resolved.num_choices)
             .map(|index| Choice::new(files, &resolved, index, grammar.as_ref(), timeout_s))
@@ -119,17 +121,18 @@ impl RequestResolver {
 }
 
 impl RequestResolver {
-    /// Compiles what the answer is held to.
+    /// Compiles what the answer is held to, within the request's time.
     fn grammar(
         &self,
         py: Python<'_>,
-        structured: Option<worker_v1::Structured>,
+        resolved: &ResolvedRequest,
+        timeout_s: Option<f64>,
     ) -> PyResult<Option<Py<Grammar>>> {
-        let Some(structured) = structured else {
+        let Some(structured) = resolved.structured.clone() else {
             return Ok(None);
         };
         let (kind, texts) = kind_and_texts(structured)?;
-        match self.compile.bind(py).call1((kind, texts)) {
+        match self.compile.bind(py).call1((kind, texts, timeout_s)) {
             Ok(grammar) => Ok(Some(grammar.cast_into::<Grammar>()?.unbind())),
             Err(error) if error.is_instance_of::<EngineError>(py) => {
                 let message = error.value(py).to_string();
@@ -137,6 +140,10 @@ impl RequestResolver {
                     .strip_prefix(&format!("{kind} "))
                     .unwrap_or(&message);
                 Err(invalid_argument(py, &[Violation::new(kind, message)]))
+            }
+            Err(error) if error.is_instance_of::<PyTimeoutError>(py) => {
+                let kind = FinishKind::FinishDeadline;
+                Err(ended_badly(py, kind, None, timeout_s, &resolved.request_id))
             }
             Err(error) => Err(error),
         }

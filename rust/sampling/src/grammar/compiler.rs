@@ -1,7 +1,7 @@
 //! Compiles constraints, within limits.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{fmt, thread};
 
@@ -9,8 +9,10 @@ use llguidance::ParserFactory;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::InferenceCapabilities;
 
+use super::background::{ThreadTime, give_way};
 use super::cache::Cache;
 use super::machine::{MAX_LEXER_STATES, MAX_MASK_WORK, Machine, brief};
+use super::turn::{ASK_EVERY, Turn, Turns};
 use super::vocabulary::{Encode, Vocabulary};
 use super::{Grammar, GrammarSpec};
 use crate::error::SamplingError;
@@ -25,10 +27,8 @@ const RULE_BYTES_PER_TEXT_BYTE: usize = 73;
 /// The same, whatever its text.
 const BASE_BYTES: usize = 10 << 10;
 
-/// Compilations at once, those given up on included; others wait for their turn.
-const MAX_COMPILING: usize = 4;
-
-/// How long one compilation may take. The library's own limits end nearly all in less than a second.
+/// How long one compilation may compute. The library's own limits end nearly all in less than a
+/// second. What it waits for a core does not count: its thread gives way to forwards.
 const MAX_COMPILE_TIME: Duration = Duration::from_secs(10);
 
 /// Stack of a compilation: the library recurses into nested rules, and the 64 KiB of a constraint
@@ -38,14 +38,13 @@ const STACK_BYTES: usize = 64 << 20;
 /// Compiles constraints for one vocabulary and keeps the last ones. Threads may share it.
 pub struct GrammarCompiler {
     shared: Arc<Shared>,
+    turns: Arc<Turns>,
     cache: Mutex<Cache<Grammar>>,
 }
 
 struct Shared {
     factory: ParserFactory,
     vocabulary: Arc<Vocabulary>,
-    num_compiling: Mutex<usize>,
-    turn_ended: Condvar,
 }
 
 impl GrammarCompiler {
@@ -102,31 +101,42 @@ impl GrammarCompiler {
             shared: Arc::new(Shared {
                 factory,
                 vocabulary: Arc::new(vocabulary),
-                num_compiling: Mutex::new(0),
-                turn_ended: Condvar::new(),
             }),
+            turns: Arc::default(),
             cache: Mutex::new(Cache::new(MAX_CACHED_BYTES)),
         })
     }
 
-    /// The grammar of `spec`, from the cache if it is there. Takes milliseconds to, seldom, seconds:
-    /// do not call it from the step loop.
+    /// The grammar of `spec`, from the cache if it is there. Takes milliseconds to, seldom, seconds,
+    /// and as long as it takes until fewer than four others compile: do not call it from the step
+    /// loop.
     ///
     /// # Errors
     /// [`SamplingError::Config`] for a constraint over a limit, [`SamplingError::Grammar`] for one that
-    /// cannot be compiled or that no text meets, [`SamplingError::Full`] when others have been
-    /// compiled for too long.
+    /// cannot be compiled or that no text meets.
     pub fn compile(&self, spec: &GrammarSpec) -> Result<Grammar, SamplingError> {
+        self.compile_while(spec, &|| true)
+    }
+
+    /// As [`Self::compile`], as long as `goes_on`, which is asked some twenty times a second.
+    ///
+    /// # Errors
+    /// Those of [`Self::compile`], and [`SamplingError::GivenUp`] where `goes_on` said no.
+    pub fn compile_while(
+        &self,
+        spec: &GrammarSpec,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Grammar, SamplingError> {
         spec.check()?;
         if let Some(grammar) = self.cached(spec) {
             return Ok(grammar);
         }
-        let turn = Turn::await_one(&self.shared)?;
+        let turn = Turn::await_one(&self.turns, goes_on).ok_or(SamplingError::GivenUp)?;
         // Of many who ask for the same at once, the first ones compile it.
         if let Some(grammar) = self.cached(spec) {
             return Ok(grammar);
         }
-        let grammar = compile_apart(spec, turn)?;
+        let grammar = compile_apart(&self.shared, spec, turn, goes_on)?;
         let rule_bytes = BASE_BYTES + spec.num_bytes() * RULE_BYTES_PER_TEXT_BYTE;
         let num_bytes = grammar.lexer_bytes() + rule_bytes;
         self.cache()
@@ -134,7 +144,8 @@ impl GrammarCompiler {
         Ok(grammar)
     }
 
-    fn cached(&self, spec: &GrammarSpec) -> Option<Grammar> {
+    /// The grammar of `spec` if it was compiled lately; waits for nobody.
+    pub fn cached(&self, spec: &GrammarSpec) -> Option<Grammar> {
         self.cache().get(spec)
     }
 
@@ -143,64 +154,50 @@ impl GrammarCompiler {
     }
 }
 
-/// Compiles on a thread of its own, whose stack is large and which can be given up on.
-fn compile_apart(spec: &GrammarSpec, turn: Turn) -> Result<Grammar, SamplingError> {
+/// Compiles on a thread of its own, whose stack is large, which gives way to forwards and which can be
+/// given up on.
+fn compile_apart(
+    shared: &Arc<Shared>,
+    spec: &GrammarSpec,
+    turn: Turn,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Grammar, SamplingError> {
     let refused = |reason: String| SamplingError::Grammar {
         name: spec.name(),
         reason,
     };
     let (sender, receiver) = mpsc::channel();
-    let wanted = spec.clone();
+    let time = Arc::new(OnceLock::new());
+    let (theirs, wanted, clock) = (Arc::clone(shared), spec.clone(), Arc::clone(&time));
     thread::Builder::new()
         .name("grammar".into())
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            let grammar = turn.0.compile(&wanted);
+            give_way();
+            clock.get_or_init(ThreadTime::of_this_thread);
+            let grammar = theirs.compile(&wanted);
             drop(turn);
-            // After its time limit, no request waits for it any more.
+            // Once it is given up on, no request waits for it any more.
             let _ = sender.send(grammar);
         })
         .map_err(|error| refused(format!("no thread to compile on: {error}")))?;
-    match receiver.recv_timeout(MAX_COMPILE_TIME) {
-        Ok(grammar) => grammar.map_err(refused),
-        Err(RecvTimeoutError::Timeout) => Err(refused(format!(
-            "compiling took more than {} s; simplify it",
-            MAX_COMPILE_TIME.as_secs()
-        ))),
-        Err(RecvTimeoutError::Disconnected) => Err(refused("the compiler failed".into())),
-    }
-}
-
-/// One of the compilations that may run at once; ends when dropped, by a panic too.
-struct Turn(Arc<Shared>);
-
-impl Turn {
-    /// Waits until fewer than [`MAX_COMPILING`] others compile, at most as long as one may take.
-    fn await_one(shared: &Arc<Shared>) -> Result<Self, SamplingError> {
-        let num_compiling = shared
-            .num_compiling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (mut num_compiling, waited) = shared
-            .turn_ended
-            .wait_timeout_while(num_compiling, MAX_COMPILE_TIME, |num| *num >= MAX_COMPILING)
-            .unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            return Err(SamplingError::Full {
-                what: "grammars in compilation",
-                limit: MAX_COMPILING,
-            });
+    loop {
+        match receiver.recv_timeout(ASK_EVERY) {
+            Ok(grammar) => return grammar.map_err(refused),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(refused("the compiler failed".into()));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
-        *num_compiling += 1;
-        Ok(Self(Arc::clone(shared)))
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let lock = self.0.num_compiling.lock();
-        *lock.unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.turn_ended.notify_one();
+        if !goes_on() {
+            return Err(SamplingError::GivenUp);
+        }
+        if time.get().map(ThreadTime::elapsed) > Some(MAX_COMPILE_TIME) {
+            return Err(refused(format!(
+                "compiling took more than {} s; simplify it",
+                MAX_COMPILE_TIME.as_secs()
+            )));
+        }
     }
 }
 
@@ -224,5 +221,58 @@ impl Shared {
 impl fmt::Debug for GrammarCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GrammarCompiler").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(target_os = "linux", not(miri)))]
+mod tests {
+    use super::super::background::tests::niceness;
+    use super::super::turn::MAX_COMPILING;
+    use super::*;
+
+    fn tokens() -> Vec<Vec<u8>> {
+        ["", "a", "b", "ab"].map(Into::into).to_vec()
+    }
+
+    #[test]
+    fn only_the_thread_that_compiles_gives_way() {
+        let before = niceness();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&seen);
+        let encode = move |_: &str| {
+            notes.lock().unwrap().push(niceness());
+            vec![3]
+        };
+        let compiler = GrammarCompiler::with_tokenizer(tokens(), &[0], encode).unwrap();
+        seen.lock().unwrap().clear();
+        compiler
+            .compile(&GrammarSpec::Choice(vec!["abab".into()]))
+            .unwrap();
+        let seen = seen.lock().unwrap();
+        assert!(!seen.is_empty());
+        assert!(
+            seen.iter().all(|&one| one == (before + 10).min(19)),
+            "{seen:?}"
+        );
+        assert_eq!(niceness(), before);
+    }
+
+    #[test]
+    fn what_is_cached_waits_for_nobody_and_what_is_not_until_it_is_given_up() {
+        let compiler = GrammarCompiler::new(tokens(), &[0]).unwrap();
+        let known = GrammarSpec::Regex("a+".into());
+        assert!(compiler.cached(&known).is_none());
+        compiler.compile(&known).unwrap();
+        let running: Vec<Turn> = (0..MAX_COMPILING)
+            .map(|_| Turn::await_one(&compiler.turns, &|| true).unwrap())
+            .collect();
+        assert!(compiler.cached(&known).is_some());
+        assert!(compiler.compile(&known).is_ok());
+        let other = GrammarSpec::Regex("b+".into());
+        let given_up = compiler.compile_while(&other, &|| false);
+        assert_eq!(given_up.unwrap_err(), SamplingError::GivenUp);
+        drop(running);
+        assert!(compiler.compile(&other).is_ok());
     }
 }

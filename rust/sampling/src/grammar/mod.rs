@@ -7,6 +7,7 @@
 //! far one gets within the library's limits depends on no other.
 
 mod allowed;
+mod background;
 mod cache;
 mod compiler;
 mod cursor;
@@ -14,6 +15,7 @@ mod machine;
 mod place;
 mod spec;
 mod state;
+mod turn;
 mod vocabulary;
 
 pub use allowed::AllowedTokens;
