@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from spectrie.errors import BatchFailed, ConfigError, DeadlineExceeded, InvalidArgument
 from spectrie.llm import LLM
@@ -108,6 +110,58 @@ def test_every_choice_of_every_prompt_of_a_list_is_given(llm: LLM) -> None:
         alone = llm.generate(text, n=3, max_tokens=4, seed=5)
         assert isinstance(answer, Completion)
         assert [c.token_ids for c in answer.choices] == [c.token_ids for c in alone.choices]
+
+
+@pytest.mark.parametrize("given", ["hi", {"role": "user", "content": "hi"}, ["hi"], 3])
+def test_what_is_no_chat_is_refused_with_what_is_one(llm: LLM, given: Any) -> None:
+    expected = r"allowed: a list of \{'role': ..., 'content': ...\}"
+    with pytest.raises(InvalidArgument, match=expected) as caught:
+        llm.chat(given)
+    assert repr(given) in str(caught.value)
+    assert [violation.field for violation in caught.value.field_violations] == ["messages"]
+
+
+@pytest.mark.parametrize("text", ["a", ["a"], []])
+@pytest.mark.parametrize("ids", [[1], [[1], [10**9]], []])
+def test_texts_and_token_ids_together_are_refused(llm: LLM, text: Any, ids: Any) -> None:
+    with pytest.raises(InvalidArgument, match="give exactly one of prompt, prompt_token_ids"):
+        llm.generate(text, prompt_token_ids=ids)
+
+
+def test_arrays_and_tensors_of_token_ids_count_as_lists(llm: LLM) -> None:
+    ids = [[3, 4, 5], [6, 7, 8]]
+    first, second = (
+        answer.token_ids for answer in llm.generate(prompt_token_ids=ids, max_tokens=4, seed=1)
+    )
+    one: list[Any] = [np.array(ids[0]), torch.tensor(ids[0]), list(np.array(ids[0]))]
+    one += [list(torch.tensor(ids[0])), tuple(ids[0]), np.array(ids[0], np.uint8)]
+    for given in one:
+        assert llm.generate(prompt_token_ids=given, max_tokens=4, seed=1).token_ids == first
+        with llm.stream(prompt_token_ids=given, max_tokens=4, seed=1) as stream:
+            assert stream.final().token_ids == first
+    both: list[Any] = [np.array(ids), torch.tensor(ids), list(np.array(ids)), [*map(tuple, ids)]]
+    for given in both:
+        answers = llm.generate(prompt_token_ids=given, max_tokens=4, seed=1)
+        assert [answer.token_ids for answer in answers] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("ids", "field"),
+    [
+        (np.array(3), "prompt_token_ids"),
+        (np.array([1.5]), "prompt_token_ids[0]"),
+        (np.array([-1, 2]), "prompt_token_ids[0]"),
+        ([[1], [2, 10**9]], "prompt_token_ids[1][1]"),
+        ([[1], 2], "prompt_token_ids[1]"),
+        (3, "prompt_token_ids"),
+    ],
+)
+def test_what_is_no_list_of_token_ids_is_refused_by_its_place(
+    llm: LLM, ids: Any, field: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        llm.generate(prompt_token_ids=ids)
+    assert [violation.field for violation in caught.value.field_violations] == [field]
 
 
 def test_another_on_error_is_refused(llm: LLM) -> None:

@@ -15,17 +15,15 @@ from spectrie.errors import (
     InvalidArgument,
     SpectrieError,
 )
+from spectrie.llm.prompts import Prompt
 from spectrie.llm.stream import LocalStream
 from spectrie.printing.progress import Progress
-from spectrie.types import Completion, Message
+from spectrie.types import Completion
 
 if TYPE_CHECKING:
     from spectrie import _core
 
-__all__ = ["OnError", "Prompt", "run"]
-
-Prompt = tuple[str | None, Sequence[int] | None, Sequence[Message] | None]
-"""Text, token ids or messages: exactly one of them."""
+__all__ = ["OnError", "run"]
 
 OnError = Literal["raise", "return"]
 """What a failed prompt of a list does."""

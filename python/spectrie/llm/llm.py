@@ -6,7 +6,7 @@ import atexit
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
@@ -18,8 +18,9 @@ from spectrie.errors import (
     SpectrieError,
 )
 from spectrie.llm import batch
-from spectrie.llm.batch import OnError, Prompt
+from spectrie.llm.batch import OnError
 from spectrie.llm.keywords import EngineKeywords
+from spectrie.llm.prompts import Prompt, given_chats, given_prompts
 from spectrie.llm.settings import engine_options, read_generation_config
 from spectrie.llm.stream import LocalStream
 from spectrie.options import GenerateOptions, check_names
@@ -206,7 +207,7 @@ class LLM:
 
         Args:
             prompt: Text, or a list of texts.
-            prompt_token_ids: Token ids instead, or a list of lists.
+            prompt_token_ids: Token ids instead, or a list of lists; arrays and tensors count as lists.
             n: Independent answers to each prompt, 1 to 8. Returns the first, with all of them as its
                 `choices`. Answer `i` has the seed `choice_seed(seed, i)`.
             progress: Whether to show a bar of finished prompts on stderr.
@@ -220,13 +221,7 @@ class LLM:
             BatchFailed: Some prompts of a list failed while they ran; it holds the other answers.
             SpectrieError: The one prompt failed.
         """
-        prompts: list[Prompt]
-        single = isinstance(prompt, str) or (prompt is None and _is_flat(prompt_token_ids))
-        if single:
-            prompts = [(prompt, prompt_token_ids, None)]  # type: ignore[list-item]
-        else:
-            prompts = [(text, None, None) for text in prompt or ()]
-            prompts += [(None, ids, None) for ids in prompt_token_ids or ()]  # type: ignore[misc]
+        prompts, single = given_prompts(prompt, prompt_token_ids)
         return self._run("generate", prompts, single, n, progress, on_error, options)
 
     @overload
@@ -285,9 +280,7 @@ class LLM:
             BatchFailed: As `generate`.
             SpectrieError: As `generate`.
         """
-        single = not messages or isinstance(messages[0], Mapping)
-        chats = [messages] if single else messages
-        prompts: list[Prompt] = [(None, None, chat) for chat in chats]  # type: ignore[misc]
+        prompts, single = given_chats(messages)
         return self._run("chat", prompts, single, n, progress, on_error, options)
 
     def _run(
@@ -378,7 +371,3 @@ class LLM:
             self._streams.clear()
         for stream in streams:
             stream.push(error)
-
-
-def _is_flat(ids: Sequence[int] | Sequence[Sequence[int]] | None) -> bool:
-    return ids is None or not ids or isinstance(ids[0], int)
