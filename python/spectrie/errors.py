@@ -9,6 +9,7 @@ __all__ = [
     "Aborted",
     "AlreadyExists",
     "BatchFailed",
+    "BatchInterrupted",
     "Cancelled",
     "ConfigError",
     "ConnectFailed",
@@ -37,7 +38,14 @@ __all__ = [
 
 
 class SpectrieError(Exception):
-    """Base of all Spectrie errors; `str()` returns a sentence to show to a user."""
+    """Base of all Spectrie errors; `str()` returns a sentence to show to a user.
+
+    Attributes:
+        finished_choices: Where `LLM` was asked for several answers to a prompt and one failed, the
+            `Completion` of each that did not.
+    """
+
+    finished_choices: tuple[object, ...] = ()
 
 
 class ConfigError(SpectrieError):
@@ -68,6 +76,19 @@ class BatchFailed(SpectrieError):
             f"{len(self.errors)} of {len(self.answers)} prompts failed; number {index} (from 0):"
             f" {first}"
         )
+
+
+class BatchInterrupted(KeyboardInterrupt):
+    """Ctrl-C while a list of prompts ran: what still ran was cancelled, and what was finished is here.
+
+    Attributes:
+        answers: For each prompt, in order, its `Completion`, its error, or None if it had neither yet.
+    """
+
+    def __init__(self, answers: Sequence[object]) -> None:
+        self.answers = tuple(answers)
+        ended = sum(answer is not None for answer in self.answers)
+        super().__init__(f"interrupted; {ended} of {len(self.answers)} prompts have ended")
 
 
 class RankLost(SpectrieError):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from spectrie.errors import BatchFailed, ConfigError, DeadlineExceeded, InvalidArgument
-from spectrie.llm import LLM
+from spectrie.errors import (
+    BatchFailed,
+    BatchInterrupted,
+    ConfigError,
+    DeadlineExceeded,
+    InvalidArgument,
+)
+from spectrie.llm import LLM, batch
+from spectrie.llm.stream import LocalStream
 from spectrie.types import Completion, Message
 from tests.tiny_model import write_tiny_model
+from tests.waiting import wait_until
 
 TEXTS = ["def a", "class the", "for it in", "return not"]
 TOO_LONG = "import " * 600
@@ -102,6 +110,126 @@ def test_a_list_of_chats_gives_the_answers_each_would_get_alone(llm: LLM) -> Non
         llm.chat([*chats, [{"role": "user"}]], max_tokens=8)  # type: ignore[list-item]
     (violation,) = caught.value.field_violations
     assert violation.field == "messages[4][0].content"
+
+
+class Troubled:
+    """Submits choices; what `trouble` says of a stream, by how many came before it, is put in its way."""
+
+    def __init__(self, llm: LLM, trouble: Callable[[int, LocalStream], None]) -> None:
+        self._submit = llm._submit
+        self._trouble = trouble
+        self.streams: list[LocalStream] = []
+
+    def __call__(self, choice: Any) -> LocalStream:
+        stream = self._submit(choice)
+        self._trouble(len(self.streams), stream)
+        self.streams.append(stream)
+        return stream
+
+
+def test_a_failed_choice_leaves_the_finished_ones_to_its_error(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = llm.generate(TEXTS[0], n=3, max_tokens=6, seed=5)
+
+    def fail(number: int, stream: LocalStream) -> None:
+        if number == 1:
+            stream._error = DeadlineExceeded("too late")
+
+    monkeypatch.setattr(llm, "_submit", Troubled(llm, fail))
+    with pytest.raises(DeadlineExceeded, match="too late") as caught:
+        llm.generate(TEXTS[0], n=3, max_tokens=6, seed=5)
+    assert caught.value.__cause__ is None
+    finished = [one for one in caught.value.finished_choices if isinstance(one, Completion)]
+    assert [one.index for one in finished] == [0, 2]
+    assert [one.token_ids for one in finished] == [
+        whole.choices[0].token_ids,
+        whole.choices[2].token_ids,
+    ]
+
+
+def test_an_interrupt_keeps_what_was_finished_and_cancels_the_rest(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [llm.generate(text, max_tokens=6, seed=1).token_ids for text in TEXTS]
+
+    def interrupt(number: int, stream: LocalStream) -> None:
+        def wait_for_others() -> Completion:
+            # The third is waited for when Ctrl-C comes; the last has ended by then.
+            last = submit.streams[3]
+            wait_until(last.is_over, 15, lambda: "the last answer does not end")
+            raise KeyboardInterrupt
+
+        if number == 2:
+            monkeypatch.setattr(stream, "final", wait_for_others)
+            monkeypatch.setattr(stream, "is_over", lambda: False)
+
+    submit = Troubled(llm, interrupt)
+    monkeypatch.setattr(llm, "_submit", submit)
+    with pytest.raises(BatchInterrupted, match="3 of 4 prompts have ended") as caught:
+        llm.generate(TEXTS, max_tokens=6, seed=1, on_error="return")
+    answers = caught.value.answers
+    assert answers[2] is None
+    assert [one.token_ids for one in answers if isinstance(one, Completion)] == [
+        *alone[:2],
+        alone[3],
+    ]
+    assert submit.streams[2]._cancelled
+
+
+@pytest.mark.parametrize("n", ["2", 0, 2.5])
+def test_a_bad_number_of_choices_is_each_prompts_error(llm: LLM, n: Any) -> None:
+    answers = llm.generate(TEXTS, n=n, on_error="return")
+    assert len(answers) == 4
+    for answer in answers:
+        assert isinstance(answer, InvalidArgument)
+        assert [violation.field for violation in answer.field_violations] == ["n"]
+
+
+def test_no_number_of_choices_is_one(llm: LLM) -> None:
+    answers = llm.generate(TEXTS, n=None, max_tokens=2, on_error="return")  # type: ignore[call-overload]
+    assert [len(answer.choices) for answer in answers] == [1, 1, 1, 1]
+
+
+def test_few_at_a_time_keep_the_order_and_the_place_of_every_failure(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = [f"{TEXTS[index % 4]} {'in ' * (index % 7)}" for index in range(50)]
+    bad = {0: TOO_LONG, 7: "", 8: TOO_LONG, 33: "", 49: TOO_LONG}
+    good = [index for index in range(50) if index not in bad]
+    alone = {index: llm.generate(prompts[index], max_tokens=3, seed=1).token_ids for index in good}
+    for index, text in bad.items():
+        prompts[index] = text
+    held: list[int] = []
+
+    def watch(number: int, stream: LocalStream) -> None:
+        held.append(1 + sum(not one._ended for one in submit.streams))
+        if number == 30:
+            stream._error = DeadlineExceeded("too late")
+
+    monkeypatch.setattr(batch, "_MAX_STREAMS", 2)
+    submit = Troubled(llm, watch)
+    monkeypatch.setattr(llm, "_submit", submit)
+    answers = llm.generate(prompts, max_tokens=3, seed=1, on_error="return")
+    assert (len(held), max(held)) == (45, 2)
+    late = good[30]
+    assert isinstance(answers[late], DeadlineExceeded)
+    for index, answer in enumerate(answers):
+        if index in bad:
+            assert isinstance(answer, InvalidArgument)
+        elif index != late:
+            assert isinstance(answer, Completion)
+            assert answer.token_ids == alone[index]
+    submit.streams.clear()
+    kept = [text for index, text in enumerate(prompts) if index not in bad]
+    with pytest.raises(
+        BatchFailed, match=r"1 of 45 prompts failed; number 30 \(from 0\)"
+    ) as caught:
+        llm.generate(kept, max_tokens=3, seed=1)
+    assert list(caught.value.errors) == [30]
+    assert [one.token_ids for one in caught.value.answers if isinstance(one, Completion)] == [
+        alone[index] for index in good if index != late
+    ]
 
 
 def test_every_choice_of_every_prompt_of_a_list_is_given(llm: LLM) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from spectrie.errors import (
     BatchFailed,
+    BatchInterrupted,
     ConfigError,
+    DeadlineExceeded,
     FieldViolation,
     InvalidArgument,
     SpectrieError,
@@ -44,7 +45,6 @@ def run(
     prompts: Sequence[Prompt],
     *,
     single: bool,
-    num_choices: int,
     progress: bool,
     on_error: OnError,
     resolve: Callable[[Prompt], list[_core.Choice]],
@@ -56,16 +56,16 @@ def run(
         label: Name of the call, for its bar.
         prompts: Of one call.
         single: Whether it is no list: its error is raised as it is.
-        num_choices: Of each prompt.
         progress: Whether to show a bar on stderr.
         on_error: Whether errors are raised, or returned in place.
-        resolve: Gives the choices of a prompt, or raises `InvalidArgument`.
+        resolve: Gives the choices of a prompt, or raises `InvalidArgument` or `DeadlineExceeded`.
         submit: Starts a choice.
 
     Raises:
         ConfigError: `on_error` is neither.
         InvalidArgument: Prompts are refused; none ran.
         BatchFailed: Some failed while they ran; it holds the answers of the others.
+        BatchInterrupted: Ctrl-C while a list ran; it holds the answers that were finished.
     """
     if on_error not in get_args(OnError):
         allowed = " or ".join(map(repr, get_args(OnError)))
@@ -81,17 +81,37 @@ def run(
         checked = _check(prompts, resolve, lambda now: show(0, f"{now}/{count} prompts checked"))
         if raises and (refused := _refusal(checked, single)):
             raise refused
-        answers: list[Completion | SpectrieError] = []
+        answers: dict[int, Completion | SpectrieError] = {}
+        running = _Running(checked, submit)
         num_tokens = 0
-        for answer in _answers(checked, num_choices, submit):
-            answers.append(answer)
-            if isinstance(answer, Completion):
-                num_tokens += sum(len(choice.token_ids) for choice in answer.choices)
-            show(len(answers), f"{len(answers)}/{count} prompts, {num_tokens} tokens")
+        try:
+            while (started := running.first()) is not None:
+                index, first = started
+                answers[index] = answer = _answer(first)
+                running.remove_first()
+                if isinstance(answer, Completion):
+                    num_tokens += sum(len(choice.token_ids) for choice in answer.choices)
+                show(len(answers), f"{len(answers)}/{count} prompts, {num_tokens} tokens")
+        except KeyboardInterrupt as interrupt:
+            if single:
+                raise
+            answers = running.finished() | answers
+            raise BatchInterrupted([answers.get(index) for index in range(count)]) from interrupt
+        finally:
+            running.cancel()
+    in_order = [answers[index] for index in range(count)]
+    if raises:
+        _raise_first(in_order, single)
+    return in_order
+
+
+def _raise_first(answers: Sequence[Completion | SpectrieError], single: bool) -> None:
     failed = next((one for one in answers if isinstance(one, SpectrieError)), None)
-    if raises and failed is not None:
-        raise failed if single else BatchFailed(answers) from failed
-    return answers
+    if failed is None:
+        return
+    if single:
+        raise failed
+    raise BatchFailed(answers) from failed
 
 
 def _check(
@@ -104,7 +124,7 @@ def _check(
     for prompt in prompts:
         try:
             checked.append(resolve(prompt))
-        except InvalidArgument as error:
+        except (InvalidArgument, DeadlineExceeded) as error:
             checked.append(error)
         show(len(checked))
     return checked
@@ -139,56 +159,83 @@ def _indexed(violation: FieldViolation, index: int) -> FieldViolation:
     return FieldViolation(f"{head}[{index}]{bracket}{place}{dot}{rest}", violation.description)
 
 
-def _answers(
-    checked: Sequence[_Checked], num_choices: int, submit: Callable[[_core.Choice], LocalStream]
-) -> Iterator[Completion | SpectrieError]:
-    """Yields the answers in order, each with all its choices, or its error in place.
+class _Running:
+    """The prompts of a call that run side by side, in order."""
 
-    Many prompts run concurrently. Leaving the iterator early cancels what still runs.
-    """
-    started: deque[list[LocalStream] | SpectrieError] = deque()
-    waiting = iter(checked)
-    try:
-        while True:
-            while len(started) * num_choices < _MAX_STREAMS and (one := next(waiting, None)):
-                started.append(one if isinstance(one, SpectrieError) else _start(one, submit))
-            if not started:
-                return
-            answer = _answer(started[0])
-            started.popleft()
-            yield answer
-    finally:
-        streams = (one for one in started if not isinstance(one, SpectrieError))
-        _cancel(itertools.chain.from_iterable(streams))
+    def __init__(
+        self, checked: Sequence[_Checked], submit: Callable[[_core.Choice], LocalStream]
+    ) -> None:
+        self._waiting = deque(enumerate(checked))
+        self._submit = submit
+        self._started: deque[tuple[int, list[LocalStream] | SpectrieError]] = deque()
+        self._num_streams = 0
+
+    def first(self) -> tuple[int, list[LocalStream] | SpectrieError] | None:
+        """Starts as many as may run, and gives the first with its index; None after the last."""
+        while self._waiting and self._num_streams < _MAX_STREAMS:
+            index, one = self._waiting[0]
+            started = one if isinstance(one, SpectrieError) else self._start(one)
+            self._started.append((index, started))
+            self._waiting.popleft()
+            self._num_streams += _num_streams(started)
+        return self._started[0] if self._started else None
+
+    def remove_first(self) -> None:
+        """Removes the first, which has its answer."""
+        _, first = self._started.popleft()
+        self._num_streams -= _num_streams(first)
+
+    def finished(self) -> dict[int, Completion | SpectrieError]:
+        """The answers of those which have ended, by index; waits for none."""
+        found = {}
+        for index, started in self._started:
+            is_over = isinstance(started, SpectrieError) or all(one.is_over() for one in started)
+            if is_over:
+                found[index] = _answer(started)
+        return found
+
+    def cancel(self) -> None:
+        """Stops all that still run."""
+        for _, started in self._started:
+            if not isinstance(started, SpectrieError):
+                _cancel(started)
+
+    def _start(self, choices: Sequence[_core.Choice]) -> list[LocalStream] | SpectrieError:
+        streams: list[LocalStream] = []
+        try:
+            for choice in choices:
+                streams.append(self._submit(choice))
+        except SpectrieError as error:
+            _cancel(streams)
+            return error
+        except BaseException:
+            _cancel(streams)
+            raise
+        return streams
 
 
-def _start(
-    choices: Sequence[_core.Choice], submit: Callable[[_core.Choice], LocalStream]
-) -> list[LocalStream] | SpectrieError:
-    streams: list[LocalStream] = []
-    try:
-        for choice in choices:
-            streams.append(submit(choice))
-    except SpectrieError as error:
-        _cancel(streams)
-        return error
-    except BaseException:
-        _cancel(streams)
-        raise
-    return streams
+def _num_streams(started: Sequence[LocalStream] | SpectrieError) -> int:
+    return 0 if isinstance(started, SpectrieError) else len(started)
 
 
 def _answer(started: Sequence[LocalStream] | SpectrieError) -> Completion | SpectrieError:
+    """The answer with all its choices; an error has the choices that were finished all the same."""
     if isinstance(started, SpectrieError):
         return started
-    try:
-        first, *others = [stream.final() for stream in started]
-    except SpectrieError as error:
-        _cancel(started)
-        return error
+    finals: list[Completion] = []
+    failed: SpectrieError | None = None
+    for stream in started:
+        try:
+            finals.append(stream.final())
+        except SpectrieError as error:
+            failed = failed or error
+    if failed is not None:
+        failed.finished_choices = tuple(finals)
+        return failed
+    first, *others = finals
     return dataclasses.replace(first, other_choices=tuple(others)) if others else first
 
 
-def _cancel(streams: Iterator[LocalStream] | Sequence[LocalStream]) -> None:
+def _cancel(streams: Sequence[LocalStream]) -> None:
     for stream in streams:
         stream.cancel()

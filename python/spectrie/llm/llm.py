@@ -76,7 +76,7 @@ class LLM:
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
-        self._error: SpectrieError | None = None
+        self._make_error: Callable[[], SpectrieError] | None = None
         self._host = EngineHost(
             resolved.folder,
             options=settings,
@@ -219,7 +219,8 @@ class LLM:
         Raises:
             InvalidArgument: An option or a prompt is not allowed; see its `field_violations`.
             BatchFailed: Some prompts of a list failed while they ran; it holds the other answers.
-            SpectrieError: The one prompt failed.
+            BatchInterrupted: Ctrl-C while a list ran; it holds the answers that were finished.
+            SpectrieError: The one prompt failed; of its `n` answers, `finished_choices` has the others.
         """
         prompts, single = given_prompts(prompt, prompt_token_ids)
         return self._run("generate", prompts, single, n, progress, on_error, options)
@@ -278,6 +279,7 @@ class LLM:
         Raises:
             InvalidArgument: As `generate`.
             BatchFailed: As `generate`.
+            BatchInterrupted: As `generate`.
             SpectrieError: As `generate`.
         """
         prompts, single = given_chats(messages)
@@ -298,7 +300,6 @@ class LLM:
             label,
             prompts,
             single=single,
-            num_choices=n,
             progress=progress,
             on_error=on_error,
             resolve=lambda prompt: self._resolver.resolve(*prompt, options, n),
@@ -329,8 +330,8 @@ class LLM:
         handle = next(self._handles)
         stream = LocalStream(choice, lambda: self._host.cancel(handle), model=self.model_name)
         with self._lock:
-            if self._error is not None:
-                raise self._error
+            if self._make_error is not None:
+                raise self._make_error()
             self._streams[handle] = stream
         try:
             self._host.submit(choice.request(handle, time.monotonic()))
@@ -344,7 +345,7 @@ class LLM:
         """Stops the model; running answers fail with `Cancelled`."""
         atexit.unregister(self._host.close)
         self._host.close()
-        self._fail_all(Cancelled("the model was closed"))
+        self._fail_all(lambda: Cancelled("the model was closed"))
 
     def __enter__(self) -> Self:
         return self
@@ -362,12 +363,14 @@ class LLM:
                 stream.push((output, index))
 
     def _die(self, error: BaseException) -> None:
-        self._fail_all(Internal(f"the model stopped working: {error}"))
+        message = f"the model stopped working: {error}"
+        self._fail_all(lambda: Internal(message))
 
-    def _fail_all(self, error: SpectrieError) -> None:
+    def _fail_all(self, make_error: Callable[[], SpectrieError]) -> None:
+        """Ends every answer with an error of its own."""
         with self._lock:
-            self._error = error
+            self._make_error = make_error
             streams = list(self._streams.values())
             self._streams.clear()
         for stream in streams:
-            stream.push(error)
+            stream.push(make_error())

@@ -89,6 +89,15 @@ class LocalStream(Iterator[Delta]):
             )
         return _completion(self._choice, self._end, self._model)
 
+    def is_over(self) -> bool:
+        """Whether `final` returns or fails at once; takes the steps that are here."""
+        while not self._ended:
+            try:
+                self._take(self._steps.get_nowait())
+            except queue.Empty:
+                return False
+        return True
+
     def __enter__(self) -> Self:
         return self
 
