@@ -9,7 +9,6 @@ use crate::scheduling::composition::Pacing;
 const STEPS: usize = 3_000;
 /// Steps after which everybody is known.
 const WARM: usize = 300;
-const NUM_OTHERS: usize = 20;
 /// One of the others asks every so many steps.
 const ASK_EVERY: usize = 10;
 
@@ -37,9 +36,9 @@ impl Story {
     }
 }
 
-/// Tenants ask for short answers in turn; a heavy one keeps up `num_heavy` requests of `heavy_tokens`
-/// tokens of prompt.
-fn play(max_slowdown: f64, num_heavy: usize, heavy_tokens: usize) -> Story {
+/// So many other tenants ask for short answers in turn; a heavy one keeps up `num_heavy` requests of
+/// `heavy_tokens` tokens of prompt.
+fn play(max_slowdown: f64, num_others: usize, num_heavy: usize, heavy_tokens: usize) -> Story {
     let mut world = World::new(config(max_slowdown));
     let mut story = Story {
         steps_ms: Vec::new(),
@@ -47,7 +46,7 @@ fn play(max_slowdown: f64, num_heavy: usize, heavy_tokens: usize) -> Story {
     };
     for number in 0..STEPS {
         if number % ASK_EVERY == 0 {
-            world.ask(&format!("other-{}", number / ASK_EVERY % NUM_OTHERS), 6, 8);
+            world.ask(&format!("other-{}", number / ASK_EVERY % num_others), 6, 8);
         }
         world.keep("heavy", num_heavy, heavy_tokens, 4);
         let ended = world.step();
@@ -62,9 +61,9 @@ fn play(max_slowdown: f64, num_heavy: usize, heavy_tokens: usize) -> Story {
 
 #[test]
 fn one_who_is_ahead_lengthens_the_steps_of_others_by_a_part_and_is_served() {
-    let calm = play(1.2, 0, 0);
-    let paced = play(1.2, 4, 400);
-    let unpaced = play(100.0, 4, 400);
+    let calm = play(1.2, 4, 0, 0);
+    let paced = play(1.2, 4, 4, 400);
+    let unpaced = play(100.0, 4, 4, 400);
     // A fifth more by its prompts; its own answers ride along at a millisecond a row.
     assert!(
         paced.mean_ms() < 1.3 * calm.mean_ms(),
@@ -78,9 +77,22 @@ fn one_who_is_ahead_lengthens_the_steps_of_others_by_a_part_and_is_served() {
 }
 
 #[test]
+fn one_who_is_ahead_of_many_lengthens_their_steps_by_its_equal_share() {
+    let calm = play(1.2, 40, 0, 0);
+    let paced = play(1.2, 40, 4, 400);
+    assert!(
+        paced.mean_ms() < 1.1 * calm.mean_ms(),
+        "{} {}",
+        paced.mean_ms(),
+        calm.mean_ms()
+    );
+    assert!(paced.heavy_ended >= 10, "{}", paced.heavy_ended);
+}
+
+#[test]
 fn a_tenant_whose_requests_are_like_those_of_others_is_not_paced() {
     // As many requests at once as fill the machine, but none is large.
-    let [paced, unpaced] = [1.2, 100.0].map(|max_slowdown| play(max_slowdown, 12, 6));
+    let [paced, unpaced] = [1.2, 100.0].map(|max_slowdown| play(max_slowdown, 20, 12, 6));
     assert_eq!(paced.heavy_ended, unpaced.heavy_ended);
     assert_eq!(paced.steps_ms, unpaced.steps_ms);
 }
