@@ -76,6 +76,8 @@ class LLM:
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
+        # Of the engine, which refuses more.
+        self._room = threading.Semaphore(settings.max_held)
         self._make_error: Callable[[], SpectrieError] | None = None
         self._host = EngineHost(
             resolved.folder,
@@ -325,20 +327,35 @@ class LLM:
         return self._submit(choice)
 
     def _submit(self, choice: _core.Choice) -> LocalStream:
+        """Starts a choice, once the engine has room for it beside those of all threads."""
         from spectrie import _core
 
+        self._room.acquire()
         handle = next(self._handles)
         stream = LocalStream(choice, lambda: self._host.cancel(handle), model=self.model_name)
-        with self._lock:
-            if self._make_error is not None:
-                raise self._make_error()
-            self._streams[handle] = stream
+        try:
+            with self._lock:
+                if self._make_error is not None:
+                    raise self._make_error()
+                self._streams[handle] = stream
+        except SpectrieError:
+            self._room.release()
+            raise
         try:
             self._host.submit(choice.request(handle, time.monotonic()))
-        except _core.EngineError as error:
-            with self._lock:
-                self._streams.pop(handle, None)
-            raise Internal(str(error)) from error
+        except BaseException as error:
+            self._remove(handle)
+            if isinstance(error, _core.EngineError):
+                raise Internal(str(error)) from error
+            raise
+        return stream
+
+    def _remove(self, handle: int) -> LocalStream | None:
+        """A stream that has ended, which makes room for another; None if it was removed before."""
+        with self._lock:
+            stream = self._streams.pop(handle, None)
+        if stream is not None:
+            self._room.release()
         return stream
 
     def close(self) -> None:
@@ -355,10 +372,11 @@ class LLM:
 
     def _deliver(self, output: _core.StepOutput) -> None:
         for index, (handle, finish) in enumerate(zip(output.handles, output.finishes, strict=True)):
-            with self._lock:
-                stream = (
-                    self._streams.get(handle) if finish is None else self._streams.pop(handle, None)
-                )
+            if finish is None:
+                with self._lock:
+                    stream = self._streams.get(handle)
+            else:
+                stream = self._remove(handle)
             if stream is not None:
                 stream.push((output, index))
 
@@ -370,7 +388,7 @@ class LLM:
         """Ends every answer with an error of its own."""
         with self._lock:
             self._make_error = make_error
-            streams = list(self._streams.values())
-            self._streams.clear()
-        for stream in streams:
-            stream.push(make_error())
+            handles = list(self._streams)
+        for handle in handles:
+            if (stream := self._remove(handle)) is not None:
+                stream.push(make_error())
