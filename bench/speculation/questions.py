@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bench.speculation.off_on import LOOKUP_TOKENS, Sample, measure_ours, measure_rival
 from bench.speculation.reader import Question, read
 from bench.support import machine, report
+from bench.support.pairs import Comparison
 from bench.support.rival import Rival
 from spectrie.printing.markdown import render_table
 
@@ -31,6 +33,9 @@ def run(
 
     Every turn is a prompt of its own, with the answers that the model gave before.
 
+    The rival runs once ours is closed: an idle engine would compute the model's bigrams on its cores. For
+    the same reason, and so that ours drafts from all of them throughout, they are computed first.
+
     Args:
         file: Spec-Bench's `question.jsonl`, or a file of ShareGPT.
         model: Name or folder of the model.
@@ -40,33 +45,38 @@ def run(
         dtype: Arithmetic of the weights.
 
     Raises:
-        ValueError: The file is in neither form, or no question fits into the model's context.
+        ValueError: `per_category` is below 1, the file is in neither form, or no question fits into the
+            model's context.
     """
     from spectrie import LLM
     from spectrie.model import resolve
 
+    if per_category < 1:
+        raise ValueError(f"--per-category: given {per_category}; allowed: 1 or more")
     questions = _first(read(file), per_category)
     folder = Path(resolve(model).folder)
-    rows: list[list[str]] = []
-    rival: Rival | None = None
+    _complete_bigrams(folder)
+    ours: dict[str, tuple[list[Sample], Comparison, dict[str, Any]]] = {}
     left_out = 0
     with LLM(folder, dtype=dtype, threads=threads) as llm:
         facts = machine.facts(threads=threads, dtype=llm.dtype)
         for category, chosen in questions.items():
             samples, too_long = _samples(llm, chosen, max_tokens)
             left_out += too_long
-            if not samples:
-                continue
-            on, counts = measure_ours(
-                llm, samples, pairs=len(samples), max_tokens=max_tokens, title=category
-            )
-            rival = rival or Rival(folder, facts["dtype"], threads)
-            lookup, _ = measure_rival(
-                rival, samples, pairs=len(samples), max_tokens=max_tokens, title=category
-            )
-            rows.append(_row(category, on.summary(), counts, lookup.summary()))
-    if not rows:
+            if samples:
+                on, counts = measure_ours(
+                    llm, samples, pairs=len(samples), max_tokens=max_tokens, title=category
+                )
+                ours[category] = samples, on, counts
+    if not ours:
         raise ValueError(f"{file}: no question fits into the context of {model}")
+    rows: list[list[str]] = []
+    rival = Rival(folder, facts["dtype"], threads)
+    for category, (samples, on, counts) in ours.items():
+        lookup, _ = measure_rival(
+            rival, samples, pairs=len(samples), max_tokens=max_tokens, title=category
+        )
+        rows.append(_row(category, on.summary(), counts, lookup.summary()))
     table = render_table(list(_HEADER), rows)
     text = (
         f"{table}\nWhole requests, prefill included, greedy, at most {max_tokens} tokens;"
@@ -77,6 +87,12 @@ def run(
     )
     print(text)
     return text
+
+
+def _complete_bigrams(folder: Path) -> None:
+    """Minutes for a model that was never served, seconds else."""
+    command = [sys.executable, "-m", "spectrie", "models", "bigrams", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _first(questions: Sequence[Question], per_category: int) -> dict[str, list[Question]]:
