@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod support;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
@@ -12,7 +14,7 @@ use spectrie_engine::{
 use spectrie_types::{Source, SpeculationMode};
 use support::driver::{Driver, config, request};
 use support::head::{Head, Script, drafter};
-use support::playing::{check_visit, run_asking};
+use support::playing::{StillClock, check_visit, run_asking};
 use support::scenario::{Scenario, scenario};
 
 const SCRIPTS: [Script; 4] = [Script::Right, Script::Wrong, Script::Random, Script::Nan];
@@ -38,8 +40,8 @@ fn check_disturbed(scenario: &Scenario, script: Script, disturb: impl Fn(&Engine
     let mut head = Head::new(script);
     let mut is_first = true;
     let mut step = 0;
-    let clock = std::sync::Arc::new(spectrie_engine::SystemClock::default());
-    let seen = run_asking(scenario, clock, |engine, model, now_s| {
+    // By the machine's, a hiccup would keep the drafter from being asked.
+    let seen = run_asking(scenario, Arc::new(StillClock), |engine, model, now_s| {
         if std::mem::take(&mut is_first) {
             engine.set_drafter(Some(drafter(0.01))).unwrap();
         }
@@ -113,11 +115,17 @@ fn random_traffic_asks_of_every_script() {
 /// An engine whose forwards take 10 ms and half of one for each further row, with a drafter if `first_ms` says so.
 #[cfg(test)]
 fn engine(first_ms: Option<f64>) -> Driver {
-    let driver = Driver::new(EngineConfig {
+    let config = EngineConfig {
         max_context: 4000,
         num_pages: 1200,
         ..config()
-    });
+    };
+    // By the machine's, a hiccup within a probe would keep the next one away.
+    let clock = Arc::new(StillClock);
+    let driver = Driver {
+        engine: Engine::with_clock(config.clone(), clock).unwrap(),
+        ..Driver::new(config)
+    };
     let costs = driver
         .engine
         .set_costs(&[1, 64], &[10.0, 40.0], CostShape::default());

@@ -8,7 +8,7 @@ use spectrie_types::FinishKind;
 use spectrie_types::seed::splitmix;
 
 use super::dice::{Dice, STEP_S};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Ticking};
 use crate::config::EngineConfig;
 use crate::costs::ForwardSize;
 use crate::forward::{StepResults, TopTokens, Verdicts};
@@ -85,7 +85,8 @@ impl Traffic {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(splitmix(seed));
         let config = dice.config();
-        Self::of(dice, config, Arc::new(SystemClock::default()))
+        // To half of the engines drafting takes no time, to the others a large part of a step.
+        Self::of(dice, config, Arc::new(Ticking::by(seed % 2)))
     }
 
     fn of(dice: Dice, config: EngineConfig, clock: Arc<dyn Clock>) -> Self {
