@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use rand::rngs::StdRng;
@@ -113,12 +113,17 @@ fn what_is_written_beside_a_saver_is_saved_then_or_the_next_time() {
     let memory = memory(&disk, 64 << 20);
     let done = AtomicBool::new(false);
     let documents: u32 = 400;
+    let half_written = Barrier::new(4);
     thread::scope(|scope| {
+        let (memory, half_written) = (&memory, &half_written);
         let writers: Vec<_> = (0..3)
             .map(|writer| {
                 let shared = memory.namespace("a");
                 scope.spawn(move || {
                     for number in 0..documents {
+                        if number == documents / 2 {
+                            half_written.wait();
+                        }
                         // Of its own tokens, in pieces that fill cells of older groups late.
                         let first = (writer * documents + number) * CYCLE;
                         let mut insertion = shared.begin();
@@ -131,18 +136,20 @@ fn what_is_written_beside_a_saver_is_saved_then_or_the_next_time() {
             })
             .collect();
         let saver = scope.spawn(|| {
-            let mut saves = 0;
+            save(memory);
+            half_written.wait();
+            let saved = save(memory);
             while !done.load(Ordering::Acquire) {
-                save(&memory);
-                saves += 1;
+                save(memory);
             }
-            saves
+            saved.num_tokens
         });
         for writer in writers {
             writer.join().unwrap();
         }
         done.store(true, Ordering::Release);
-        assert!(saver.join().unwrap() > 0);
+        let half = u64::from(3 * documents / 2 * 200);
+        assert!(saver.join().unwrap() >= half);
     });
     save(&memory);
     let again = self::memory(&disk, 64 << 20);
