@@ -20,6 +20,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model with a context so long that its answer outlasts what tests do meanwhile."""
+    return write_tiny_model(tmp_path_factory.mktemp("long") / "tiny", max_context=16384)
+
+
+@pytest.fixture(scope="session")
 def server(tiny: Path) -> Iterator[dict[str, Any]]:
     """Facts of a running server."""
     with serve(tiny) as program:

@@ -30,9 +30,9 @@ def test_start_up_tells_addresses_and_ends_with_the_ready_line(tiny: Path) -> No
 
 
 def test_killed_worker_ends_its_stream_with_retry_and_the_next_request_succeeds(
-    tiny: Path,
+    long: Path,
 ) -> None:
-    with serve(tiny) as program:
+    with serve(long) as program:
         facts = program.wait_ready()
         pid = facts["workers"][0]["pid"]
         with Client(facts["grpc"], max_retries=0) as client:
@@ -56,8 +56,8 @@ def test_ctrl_c_lets_a_running_answer_finish(tiny: Path) -> None:
         assert gone(facts["workers"][0]["pid"])
 
 
-def test_second_ctrl_c_stops_at_once(tiny: Path) -> None:
-    with serve(tiny) as program:
+def test_second_ctrl_c_stops_at_once(long: Path) -> None:
+    with serve(long) as program:
         facts = program.wait_ready()
         with Client(facts["grpc"], max_retries=0) as client:
             stream = client.stream("def", ignore_eos=True, speculation=False)

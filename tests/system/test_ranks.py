@@ -75,15 +75,19 @@ def assert_free(address: str) -> None:
 
 
 def test_two_ranks_serve_what_one_does_and_come_back_when_one_is_lost(
-    tiny: Path, scratch: Path, server: dict[str, Any]
+    long: Path, scratch: Path
 ) -> None:
-    with Client(server["grpc"]) as client:
-        expected = answers(client)
-    with serve(tiny, "--tensor-parallel=2") as program:
+    with serve(long) as program:
+        alone = program.wait_ready()
+        with Client(alone["grpc"]) as client:
+            expected = answers(client)
+        program.signal(signal.SIGTERM)
+        assert program.wait() == 0
+    with serve(long, "--tensor-parallel=2") as program:
         facts = program.wait_ready()
         (worker,) = facts["workers"]
         assert worker["ranks"] == 2
-        assert worker["numeric_fingerprint"] == server["workers"][0]["numeric_fingerprint"]
+        assert worker["numeric_fingerprint"] == alone["workers"][0]["numeric_fingerprint"]
         assert "1, 2 processes of 1 threads each" in program.output
         assert_serving(facts)
         rank = rank_of(program, worker["pid"])
