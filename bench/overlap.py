@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,10 @@ class Stopwatch:
     done: threading.Event = field(default_factory=threading.Event)
     native: None = None
     """The calls of a native loop could not be timed."""
+    device_shape: None = None
+    starts_early: bool = False
+    drafter: None = None
+    """As a model on one rank of a CPU: nothing is launched ahead, and no head drafts."""
     _gap: Gap = field(default_factory=Gap)
     _ended: float | None = None
     _ended_processor: float = 0.0
@@ -110,9 +115,9 @@ class Stopwatch:
         """Times a commit."""
         return self._commit(self.engine.commit_logits, arguments)
 
-    def commit_tokens(self, *arguments: Any) -> Any:
+    def commit_tokens(self, *arguments: Any, **options: Any) -> Any:
         """Times a commit."""
-        return self._commit(self.engine.commit_tokens, arguments)
+        return self._commit(partial(self.engine.commit_tokens, **options), arguments)
 
     def _commit(self, commit: Any, arguments: tuple[Any, ...]) -> Any:
         started = time.perf_counter()
