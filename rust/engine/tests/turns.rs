@@ -139,3 +139,45 @@ fn parts_of_a_namespace_are_one_tenant() {
     driver.submit(in_namespace(5, "other", 4));
     assert!(steps_until_end(&mut driver, 5) <= SECOND + 6);
 }
+
+#[test]
+fn who_goes_back_in_vain_goes_once() {
+    // The first takes two thirds of the pages and is never sent back; the second is, and there is no room even so.
+    let mut driver = engine(8, 180);
+    let long = |handle: u64, tenant: &str, num_prompt: u32, num_tokens| Request {
+        tenant: Some(tenant.into()),
+        ..request(
+            handle,
+            &vec![handle as u32 + 2; num_prompt as usize],
+            num_tokens,
+        )
+    };
+    driver.submit(long(1, "greedy", 470, 200));
+    driver.submit(long(2, "greedy", 36, 150));
+    run_on(&mut driver, 25);
+    driver.submit(long(3, "other", 200, 4));
+    run_on(&mut driver, 100);
+    assert!(!driver.finishes.contains_key(&3));
+    run_to_the_end(&mut driver);
+    assert_eq!(driver.finishes[&1].stats.preemptions, 0);
+    assert!(
+        driver.finishes[&2].stats.preemptions <= 3,
+        "{}",
+        driver.finishes[&2].stats.preemptions
+    );
+}
+
+#[test]
+fn one_with_something_running_is_no_obstacle() {
+    let mut driver = engine(4, 1000);
+    for handle in 1..4 {
+        driver.submit(of_tenant("greedy", handle, 600));
+    }
+    driver.submit(of_tenant("busy", 4, 600));
+    run_on(&mut driver, 20);
+    driver.submit(of_tenant("busy", 5, 600));
+    run_on(&mut driver, 5);
+    driver.submit(of_tenant("other", 9, 4));
+    let num_steps = steps_until_end(&mut driver, 9);
+    assert!(num_steps <= SECOND + 6, "{num_steps} steps");
+}

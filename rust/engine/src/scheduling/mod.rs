@@ -11,12 +11,10 @@ mod fairness;
 mod flight;
 mod outbox;
 mod priority;
-mod queue;
 mod running;
 mod scheduler;
 #[cfg(test)]
 mod testing;
-mod turns;
 
 pub(crate) use end::Cancel;
 pub(crate) use scheduler::Scheduler;

@@ -177,7 +177,7 @@ impl Scheduler {
             self.admission.admit(running, cache, now_s)
         };
         let prefilling = self.admission.prefill_order(running, &awaited, now_s);
-        // Guests may have been sent back, and even admitted anew.
+        // Some may have been sent back, and even admitted anew.
         let decoding = decoding.into_iter();
         let decoding = decoding.filter(|key| running.get(key).is_some_and(|one| one.decoding));
         let decoding = running::parties(running, decoding.collect());

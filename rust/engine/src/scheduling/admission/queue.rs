@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::priority::{Claim, clamped};
 use crate::request_key::RequestKey;
+use crate::scheduling::priority::{Claim, clamped};
 use crate::sequence::Sequence;
 
 #[derive(Debug, Default)]

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::fairness::{Bounds, FairShare};
-use super::priority::{Awaited, prefill_order};
 use super::queue::{Queue, Skipped};
-use super::running::{self, Parties, Running, growth, residents};
 use super::turns::{self, Lack, first_waiting, victim};
 use crate::cache::{Cache, CachedPrefix};
 use crate::config::EngineConfig;
 use crate::output::Load;
 use crate::request_key::RequestKey;
+use crate::scheduling::fairness::{Bounds, FairShare};
+use crate::scheduling::priority::{Awaited, prefill_order};
+use crate::scheduling::running::{self, Parties, Running, growth, residents};
 use crate::sequence::Sequence;
 
 /// Requests looked at in one step that wait for the prompt another one computes, or do not fit.
@@ -36,7 +36,9 @@ pub(crate) struct Admission {
     /// Whether a request lost its pages and none was admitted since.
     is_pressed: bool,
     /// Whether requests are admitted as guests; tests compare.
-    pub(super) backfills: bool,
+    pub(in crate::scheduling) backfills: bool,
+    /// Whether one was admitted in this step: what it copies may be filled by what another is yet to copy.
+    has_seated: bool,
     preemptions: u64,
     prefix_query_tokens: u64,
     prefix_hit_tokens: u64,
@@ -55,6 +57,7 @@ impl Admission {
             num_arrivals: 0,
             is_pressed: false,
             backfills: true,
+            has_seated: false,
             preemptions: 0,
             prefix_query_tokens: 0,
             prefix_hit_tokens: 0,
@@ -148,21 +151,19 @@ impl Admission {
             return awaited;
         }
         let mut skipped = Skipped::default();
+        self.has_seated = false;
         let mut obligations = running::obligations(running, self.config.lookahead_tokens);
         while skipped.len() <= MAX_PASSED_OVER {
             let as_guest = !skipped.tenants.is_empty();
             let rivals = running.values().filter(|one| as_guest || !one.is_guest);
             let has_place = rivals.count() < self.config.max_running;
-            let guest_room = if as_guest {
-                self.guest_room(running, cache)
-            } else {
-                0
-            };
-            if as_guest && (guest_room == 0 || !has_place) {
+            let guest_room = as_guest.then(|| self.guest_room(running, cache));
+            if guest_room.is_some_and(|room| room == 0 || !has_place) {
                 break;
             }
             let times = (self.config.age_s, now_s);
-            let first = first_waiting(&self.waiting, &self.share, &skipped, &obligations, times);
+            let who = (&skipped, &obligations, has_place);
+            let first = first_waiting(&self.waiting, &self.share, who, times);
             let Some(rank) = first else { break };
             let key = rank.key();
             if !has_place && !self.give_turn(key, Lack::Place, running, cache, now_s) {
@@ -176,9 +177,9 @@ impl Admission {
                 break;
             };
             let tenant = Arc::clone(&sequence.tenant);
-            let prefilling = running.iter().filter(|(_, one)| !one.decoding);
             // What guests compute may be gone before it is there.
-            let prefilling = prefilling.filter(|(_, one)| as_guest || !one.is_guest);
+            let counts = |one: &Sequence| !one.decoding && (as_guest || !one.is_guest);
+            let prefilling = running.iter().filter(|(_, one)| counts(one));
             let prefilling = prefilling.map(|(&key, one)| one.resident(key));
             let reusable = sequence.reusable();
             if let Some(other) = cache.computing(&sequence.table, reusable, &prefix, prefilling) {
@@ -189,17 +190,19 @@ impl Admission {
                 }
                 continue;
             }
-            let prefix = if as_guest {
+            let prefix = if let Some(guest_room) = guest_room {
                 let needed = cache.price(&prefix, sequence.tokens.len());
                 let growth = self.growth_beside(sequence, running, cache);
                 (needed + growth <= guest_room).then_some(prefix)
             } else {
-                self.make_room(key, prefix, running, cache, now_s)
+                let mut room = self.make_room(key, prefix, running, cache, now_s);
+                while room.is_none() && self.give_turn(key, Lack::Pages, running, cache, now_s) {
+                    let found = self.waiting.get_mut(key).map(|one| one.find_prefix(cache));
+                    room = found.and_then(|one| self.make_room(key, one, running, cache, now_s));
+                }
+                room
             };
             let Some(prefix) = prefix else {
-                if !as_guest && self.give_turn(key, Lack::Pages, running, cache, now_s) {
-                    continue;
-                }
                 skipped.tenants.insert(tenant);
                 if self.backfills {
                     continue;
@@ -214,6 +217,7 @@ impl Admission {
             // A guest that goes later in this step takes what was to be moved in its pages along.
             let others = residents(running, |one| as_guest || !one.is_guest);
             sequence.seat(key, cache, prefix, others);
+            self.has_seated = true;
             if let Some(num_cached) = sequence.note_cached() {
                 self.prefix_query_tokens += sequence.num_prompt() as u64;
                 self.prefix_hit_tokens += num_cached as u64;
@@ -230,7 +234,7 @@ impl Admission {
     }
 
     /// Sends one request back of a tenant that holds more than its part, where the waiting one has waited
-    /// for its turn; whether it did.
+    /// for its turn and none was seated yet; whether it did.
     fn give_turn(
         &mut self,
         key: RequestKey,
@@ -240,7 +244,7 @@ impl Admission {
         now_s: f64,
     ) -> bool {
         let limits = (&*self.config, &*cache);
-        let waiting = self.waiting.get(key);
+        let waiting = self.waiting.get(key).filter(|_| !self.has_seated);
         let overtaken = waiting.and_then(|waiting| {
             turns::overtaken(waiting, lack, running, &self.share, limits, now_s)
         });
@@ -311,11 +315,7 @@ impl Admission {
     }
 
     fn lookahead_tokens(&self) -> usize {
-        let times = if self.is_pressed {
-            PRESSED_LOOKAHEAD
-        } else {
-            1
-        };
+        let times = [1, PRESSED_LOOKAHEAD][usize::from(self.is_pressed)];
         times * self.config.lookahead_tokens
     }
 

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use super::fairness::{FairShare, Place};
-use super::priority::{Rank, clamped};
 use super::queue::{Queue, Skipped};
-use super::running::{Obligations, Running};
 use crate::cache::Cache;
 use crate::config::EngineConfig;
 use crate::request_key::RequestKey;
+use crate::scheduling::fairness::{FairShare, Place};
+use crate::scheduling::priority::{Rank, clamped};
+use crate::scheduling::running::{Obligations, Running, regulars};
 use crate::sequence::Sequence;
 
 /// Seconds that a tenant of which nothing runs waits for requests of those who hold more than their part.
@@ -24,12 +24,12 @@ pub(super) enum Lack {
     Pages,
 }
 
-/// The place of the waiting request that goes first.
+/// The place of the waiting request that goes first; where no place is left, among those of tenants of
+/// which nothing runs: others have none to gain. `obligations` has all of which something runs.
 pub(super) fn first_waiting(
     waiting: &Queue,
     share: &FairShare,
-    skipped: &Skipped,
-    obligations: &Obligations,
+    (skipped, obligations, has_place): (&Skipped, &Obligations, bool),
     (age_s, now_s): (f64, f64),
 ) -> Option<Rank> {
     let mut first: Option<(Place, Rank)> = None;
@@ -38,8 +38,11 @@ pub(super) fn first_waiting(
         if first.is_some_and(|(first, _)| first < tenant) {
             break;
         }
-        let owed = obligations.get(name).copied().unwrap_or(0);
-        let place = tenant.after(owed);
+        let owed = obligations.get(name).copied();
+        if owed.is_some() && !has_place {
+            continue;
+        }
+        let place = tenant.after(owed.unwrap_or(0));
         if first.is_some_and(|(first, _)| first < place) {
             continue;
         }
@@ -54,7 +57,8 @@ pub(super) fn first_waiting(
 /// most, of its requests the lowest priority, of these the last one to come. Never the one that came
 /// first of all that run: it always gets to its end, so everybody does.
 pub(super) fn victim(running: &Running, share: &FairShare) -> Option<RequestKey> {
-    victim_among(running, share, &Holdings::of(running), |_| true)
+    let held = pages(running.values().map(|one| &**one));
+    victim_among(running, share, &held, |_| true)
 }
 
 /// Who goes back to wait so that `waiting`, which lacks a place or pages, has its turn: one of a tenant
@@ -73,64 +77,59 @@ pub(super) fn overtaken(
     if is_served || waited_s < LONGEST_WAIT_S {
         return None;
     }
-    let holdings = Holdings::of(running);
-    let num_tenants = holdings.by_tenant.len() + 1;
+    // What guests hold counts as free already.
+    let mut num_running: HashMap<&str, usize> = HashMap::new();
+    for one in regulars(running) {
+        *num_running.entry(&*one.tenant).or_default() += 1;
+    }
+    let num_tenants = num_running.len() + 1;
     if cache.pages_for(waiting.tokens.len()) * num_tenants > config.num_pages {
         return None;
     }
-    victim_among(running, share, &holdings, |tenant| {
-        let num_requests = holdings.num_requests(tenant);
+    // One that goes back alone would have a turn as soon, and nobody would get on.
+    num_running.retain(|_, num| *num > 1);
+    let held = pages(regulars(running).filter(|one| num_running.contains_key(&*one.tenant)));
+    victim_among(running, share, &held, |one| {
+        let num_running = num_running.get(&*one.tenant).copied().unwrap_or(0);
         let holds_more = match lack {
-            Lack::Place => num_requests * num_tenants > config.max_running,
-            Lack::Pages => holdings.num_pages(tenant) * num_tenants > config.num_pages,
+            Lack::Place => num_running * num_tenants > config.max_running,
+            Lack::Pages => num_pages(&held, one) * num_tenants > config.num_pages,
         };
-        // One that goes back alone would have a turn as soon, and nobody would get on.
-        num_requests > 1 && holds_more
+        !one.is_guest && holds_more
     })
 }
 
-/// What the tenants of running requests hold.
-#[derive(Debug, Default)]
-struct Holdings<'a> {
-    /// Their requests and pages, those that several of a tenant's share once.
-    by_tenant: HashMap<&'a str, (usize, HashSet<u32>)>,
+/// The pages of each tenant's requests; those that several of them share are held once.
+type Held<'a> = HashMap<&'a str, HashSet<u32>>;
+
+fn pages<'a>(sequences: impl Iterator<Item = &'a Sequence>) -> Held<'a> {
+    let mut held = Held::new();
+    for one in sequences {
+        held.entry(&*one.tenant)
+            .or_default()
+            .extend(one.table.pages());
+    }
+    held
 }
 
-impl<'a> Holdings<'a> {
-    fn of(running: &'a Running) -> Self {
-        let mut holdings = Self::default();
-        for one in running.values() {
-            let (num_requests, pages) = holdings.by_tenant.entry(&one.tenant).or_default();
-            *num_requests += 1;
-            pages.extend(one.table.pages());
-        }
-        holdings
-    }
-
-    fn num_requests(&self, tenant: &str) -> usize {
-        self.by_tenant.get(tenant).map_or(0, |held| held.0)
-    }
-
-    fn num_pages(&self, tenant: &str) -> usize {
-        self.by_tenant.get(tenant).map_or(0, |held| held.1.len())
-    }
+fn num_pages(held: &Held<'_>, sequence: &Sequence) -> usize {
+    held.get(&*sequence.tenant).map_or(0, HashSet::len)
 }
 
 fn victim_among(
     running: &Running,
     share: &FairShare,
-    holdings: &Holdings<'_>,
-    may_lose: impl Fn(&str) -> bool,
+    held: &Held<'_>,
+    may_lose: impl Fn(&Sequence) -> bool,
 ) -> Option<RequestKey> {
     let elder = running.keys().min()?;
     let others = running.iter().filter(|(key, _)| *key != elder);
     others
-        .filter(|(_, one)| may_lose(&one.tenant))
+        .filter(|(_, one)| may_lose(one))
         .min_by_key(|(key, one)| {
-            let tenant = &*one.tenant;
             (
-                share.place(tenant).map(Place::rank),
-                Reverse((holdings.num_pages(tenant), tenant)),
+                share.place(&one.tenant).map(Place::rank),
+                Reverse((num_pages(held, one), &*one.tenant)),
                 clamped(one.request.priority),
                 Reverse(**key),
             )

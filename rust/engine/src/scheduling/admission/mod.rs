@@ -1,0 +1,8 @@
+//! Who waits, who is admitted, and who goes back to wait.
+
+#[expect(clippy::module_inception, reason = "it is what the room is about")]
+mod admission;
+mod queue;
+mod turns;
+
+pub(super) use admission::Admission;
