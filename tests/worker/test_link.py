@@ -150,7 +150,9 @@ class SlowGrammars:
     def cached(self, kind: str, text: str | list[str] | None) -> _core.Grammar | None:
         return self._known.get(text) if isinstance(text, str) else None
 
-    def compile(self, kind: str, text: str | list[str] | None) -> None:
+    def compile(
+        self, kind: str, text: str | list[str] | None, timeout_s: float | None = None
+    ) -> None:
         self.compiled.append((kind, text))
         self.began.release()
         assert self.permits.acquire(timeout=WAIT_S)

@@ -338,7 +338,7 @@ class LLM:
                 if self._make_error is not None:
                     raise self._make_error()
                 self._streams[handle] = stream
-        except SpectrieError:
+        except BaseException:
             self._room.release()
             raise
         try:

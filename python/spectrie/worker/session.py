@@ -29,6 +29,8 @@ log = logging.getLogger("spectrie.worker")
 LOAD_INTERVAL_S = 0.1
 # As many as the compiler runs at once.
 _COMPILING_THREADS = 4
+_LONGEST_COMPILING_S = 120.0
+"""Of a grammar, with what it waits for others; the engine's own limit counts its computing alone."""
 
 
 class RequestHost(Protocol):
@@ -186,7 +188,8 @@ class Session:
             return
         if constraint and grammar is None:
             # Neither the reader nor the step loop may wait for a grammar or the tokenizer.
-            self._later(running, partial(self._host.grammars.compile, *constraint))
+            compiled = partial(self._host.grammars.compile, *constraint, _LONGEST_COMPILING_S)
+            self._later(running, compiled)
         elif start.stop and not self._host.tokenizer.is_open:
             self._later(running, lambda: grammar)
         else:
@@ -201,13 +204,21 @@ class Session:
                 with self._lock:
                     is_wanted = not running.cancelled and running.handle in self._by_handle
                 grammar = compiled() if is_wanted else None
+            except TimeoutError:
+                message = (
+                    f"the grammar was not compiled within {_LONGEST_COMPILING_S:g} s, beside others"
+                    " that take long; try again later or simplify it"
+                )
+                self._end(running, message, worker_pb2.FINISH_REFUSED)
+                return
             except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
                 self._end(running, str(error), worker_pb2.FINISH_INVALID)
                 return
             self._begin(running, grammar)
 
         start = running.start
-        self._compiling.submit(start.tenant if start.HasField("tenant") else start.namespace, begin)
+        tenant = start.tenant if start.HasField("tenant") else start.namespace.partition("/")[0]
+        self._compiling.submit(tenant, begin)
 
     def _begin(self, running: RequestState, grammar: _core.Grammar | None) -> None:
         """Submits a request to the engine after checking its options."""

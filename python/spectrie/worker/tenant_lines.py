@@ -40,8 +40,8 @@ class TenantLines:
             self._lines.setdefault(tenant, deque()).append(job)
             if self._num_threads == self._max_threads:
                 return
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
             self._num_threads += 1
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def close(self) -> None:
         """Drops the jobs that wait; those that run go on."""
@@ -53,7 +53,9 @@ class TenantLines:
         while (job := self._next()) is not None:
             try:
                 job()
-            except Exception:
+            except (
+                BaseException
+            ):  # a panic of the core is no Exception, and must not end the thread
                 log.exception("a job of %s failed", self._name)
 
     def _next(self) -> Callable[[], None] | None:
