@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import spectrie.model
 from spectrie import _core
 from spectrie._proto import worker_pb2
-from spectrie.engine.host import EngineHost
-from spectrie.engine.options import EngineOptions
-from spectrie.worker.config import LinkOptions
-from spectrie.worker.link import CHANNEL_OPTIONS, RouterLink
+from spectrie.worker.link import CHANNEL_OPTIONS
 from tests.tiny_model import write_tiny_tokenizer
-from tests.worker.scripted import EOS_ID, WAIT_S, CountingRunner, Hub
-
-
-class Worker:
-    """A host and its link, without a process around them."""
-
-    def __init__(self, folder: Path, target: str, token: str | None = None) -> None:
-        self.link = RouterLink(
-            LinkOptions(target=target, token=token, backoff_s=0.05, max_backoff_s=0.1), "counting"
-        )
-        self.host = EngineHost(
-            folder,
-            options=EngineOptions(holdout_every=0),
-            deliver=self.link.deliver,
-            on_death=lambda error: None,
-        )
-        self.link.start(self.host)
-
-    @property
-    def runner(self) -> Any:
-        return self.host.runner
-
-    def close(self) -> None:
-        self.link.close()
-        self.host.close()
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        spectrie.model, "load_runner", lambda *_, **__: CountingRunner(), raising=False
-    )
-    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "tokenizer.json").write_text("{}")
-    return tmp_path
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    hub = Hub()
-    yield hub
-    hub.close()
-
-
-@pytest.fixture
-def worker(folder: Path, hub: Hub) -> Iterator[Worker]:
-    worker = Worker(folder, hub.target, token="s3cret")
-    assert hub.connected.acquire(timeout=15)
-    yield worker
-    worker.close()
+from tests.worker.linked import Gate, Worker
+from tests.worker.scripted import EOS_ID, WAIT_S, Hub
 
 
 def test_greeting_is_hello_then_artifacts_then_ready(worker: Worker, hub: Hub) -> None:
@@ -246,26 +193,6 @@ def test_requests_run_side_by_side_and_end_once_each(worker: Worker, hub: Hub) -
     assert tokens == {
         name: [index + 1 + k for k in range(index + 1)] for index, name in enumerate(names)
     }
-
-
-class Gate:
-    """Holds the forward until opened, `steps` at a time."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._permits = threading.Semaphore(0)
-        self._runner = worker.runner
-        self._runner.gate = self._wait
-
-    def _wait(self) -> None:
-        assert self._permits.acquire(timeout=15)
-
-    def let(self, steps: int) -> None:
-        for _ in range(steps):
-            self._permits.release()
-
-    def open(self) -> None:
-        self._runner.gate = lambda: None
-        self.let(1000)
 
 
 def test_cancel_is_acknowledged_and_counts_what_is_kept(worker: Worker, hub: Hub) -> None:

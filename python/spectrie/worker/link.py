@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +54,24 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
 class RouterLink:
     """Keeps an `EngineHost` connected to a router.
 
-    If a connection breaks, its requests are cancelled, since no client waits for them any more.
+    If a connection breaks, or a message of the router cannot be handled, the requests of the connection
+    are cancelled, since no client waits for them any more.
 
     Args:
         options: Address of the router, and pauses between dials.
         model_name: Name of the model for clients.
+        on_death: Receives the exception that ended a thread of the link, which then reconnects no more.
     """
 
-    def __init__(self, options: LinkOptions, model_name: str) -> None:
+    def __init__(
+        self,
+        options: LinkOptions,
+        model_name: str,
+        on_death: Callable[[BaseException], None],
+    ) -> None:
         self._options = options
         self._model_name = model_name
+        self._on_death = on_death
         self._instance = uuid.uuid4().hex
         self._handles = itertools.count(1)
         self._session: Session | None = None
@@ -82,11 +90,8 @@ class RouterLink:
         """
         fingerprint = host.tokenizer_fingerprint or host.runner.model_hash
         desk = AdminDesk(host.engine, state_folder, fingerprint)
-        self._thread = threading.Thread(
-            target=self._run, args=(host, desk), name="spectrie-link", daemon=True
-        )
-        self._thread.start()
-        threading.Thread(target=self._beat, name="spectrie-beats", daemon=True).start()
+        self._thread = self._started("spectrie-link", lambda: self._run(host, desk))
+        self._started("spectrie-beats", self._beat)
 
     def deliver(self, output: _core.StepOutput) -> None:
         """Receives a step's output; must return at once."""
@@ -121,21 +126,43 @@ class RouterLink:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
 
+    def _started(self, name: str, loop: Callable[[], None]) -> threading.Thread:
+        """Starts a thread whose death is reported: without it the worker would live on, deaf."""
+
+        def run() -> None:
+            try:
+                loop()
+            except BaseException as error:  # a panic of the core is no Exception
+                log.critical("the thread %s died", name, exc_info=True)
+                self._on_death(error)
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return thread
+
     def _run(self, host: EngineHost, desk: AdminDesk) -> None:
         pause_s = self._options.backoff_s
         while not self._closing.is_set():
-            if self._connect(host, desk):
+            began_s = time.monotonic()
+            ended_well = self._connect(host, desk)
+            # A fault that each connection meets again must not find the shortest pause each time.
+            if ended_well or time.monotonic() - began_s > self._options.max_backoff_s:
                 pause_s = self._options.backoff_s
             if self._closing.wait(pause_s):
                 return
             pause_s = min(pause_s * 2, self._options.max_backoff_s)
 
     def _connect(self, host: EngineHost, desk: AdminDesk) -> bool:
-        """Serves one connection to its end; returns whether the router had accepted this worker."""
+        """Serves one connection to its end.
+
+        Returns:
+            Whether the router had accepted this worker, and all that it sent was handled.
+        """
         session = Session(host, lambda: next(self._handles), self._greeting(host), desk)
         if self._draining:
             session.drain()
         self._session = session
+        is_faulty = False
         try:
             with grpc.insecure_channel(self._options.target, options=CHANNEL_OPTIONS) as channel:
                 stub = worker_pb2_grpc.WorkerHubStub(channel)
@@ -147,12 +174,15 @@ class RouterLink:
             log.warning("the router closed the connection; dialling again")
         except grpc.RpcError as error:
             self._report(error)
+        except Exception:
+            is_faulty = True
+            log.exception("the connection to the router failed inside this worker; dialling again")
         finally:
             self._session = None
             session.close()
         joined = self.welcomed.is_set()
         self.welcomed.clear()
-        return joined
+        return joined and not is_faulty
 
     def _report(self, error: grpc.RpcError) -> None:
         if self._closing.is_set():

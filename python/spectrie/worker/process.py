@@ -90,7 +90,7 @@ def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | Non
         died.set()
         signals.drain.set()
 
-    link = RouterLink(options.link, options.link.model_name or resolved.name)
+    link = RouterLink(options.link, options.link.model_name or resolved.name, on_death)
     state_folder = None if options.engine.state_dir is None else Path(options.engine.state_dir)
     with (
         claimed(state_folder),
