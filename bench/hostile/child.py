@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bench.hostile.tenants import (
     ANSWER_TOKENS,
+    NAMES,
     PAUSE_S,
     Asked,
     Hostile,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOSTILE", "Options", "main"]
 
-HOSTILE = 3
+HOSTILE = len(NAMES)
 MOST_FILLS, FILLED = 16, 0.9
 FILL_NUMBER = 1_000_000
 """Of the first prompt that fills pages: none of the hostile tenant's."""
@@ -52,6 +53,7 @@ class Options:
         temperature: Of every second tenant's answers.
         slow_answers: Questions of one more tenant, which reads slowly.
         least_answered: Answers of each hostile tenant before the run may end.
+        longest_wait_s: For them, after the last answer of the others.
     """
 
     model: str
@@ -67,6 +69,7 @@ class Options:
     temperature: float = 0.0
     slow_answers: int = 0
     least_answered: int = 0
+    longest_wait_s: float = 3_000.0
 
 
 class Memory:
@@ -119,9 +122,8 @@ def main(options: Options) -> None:
                 three.keep_up()
 
         tokens, asked = _run(llm, options, beside)
-        while three is not None and _goes_on(three, options.least_answered):
-            beside()
-            time.sleep(PAUSE_S)
+        answered = {} if three is None else dict(three.answered)
+        waited_s = 0.0 if three is None else _wait(three, options, beside)
         load = llm.load()
         print(
             json.dumps(
@@ -134,7 +136,9 @@ def main(options: Options) -> None:
                     "draft_bytes": memory.draft_bytes,
                     "rest_bytes_before": memory.rest_bytes_before,
                     "rest_bytes": memory.rest_bytes,
-                    "answered": [] if three is None else three.answered,
+                    "answered_meanwhile": answered,
+                    "answered": {} if three is None else three.answered,
+                    "waited_s": waited_s,
                     "errors": [] if three is None else three.errors,
                     "prompt_tokens": load.prompt_tokens,
                     "accepted_tokens": load.accepted_tokens,
@@ -146,9 +150,16 @@ def main(options: Options) -> None:
             three.stop()
 
 
-def _goes_on(three: Hostile, least_answered: int) -> bool:
-    """Whether a hostile tenant still waits for answers; where requests fail, they may never come."""
-    return min(three.answered) < least_answered and not three.errors
+def _wait(three: Hostile, options: Options, beside: Callable[[], None]) -> float:
+    """Waits for answers of each hostile tenant, and gives the seconds; where requests fail, they may never come."""
+    began_s = time.monotonic()
+    while True:
+        waited_s = time.monotonic() - began_s
+        is_done = min(three.answered.values()) >= options.least_answered
+        if is_done or three.errors or waited_s >= options.longest_wait_s:
+            return waited_s
+        beside()
+        time.sleep(PAUSE_S)
 
 
 def _run(

@@ -6,16 +6,19 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
 from bench.hostile.child import HOSTILE, Options
-from bench.hostile.tenants import ANSWER_TOKENS, AT_ONCE, UNREAD_TOKENS
+from bench.hostile.tenants import ANSWER_TOKENS, AT_ONCE, NAMES, UNREAD_TOKENS
 from bench.support import machine, report
 
-__all__ = ["both", "percentile", "run", "table"]
+__all__ = ["both", "note", "percentile", "run", "table"]
 
 TENANTS, ROUNDS, SECONDS = 200, 2, 120.0
+LEAST_ANSWERED, LONGEST_WAIT_S = 1, 600.0
+"""A prompt of 8k beside the other hostile tenants takes minutes on two cores that others share."""
 RATIO, MEMORY, GROWTH = 1.2, 1.05, 1.1
 """What the 99th percentiles, draft memory over its budget and the process may grow to."""
 _HEADER = ("what", "all behave", "three hostile", "ratio", "limit", "verdict")
@@ -23,28 +26,67 @@ _HEADER = ("what", "all behave", "three hostile", "ratio", "limit", "verdict")
 
 def run(model: str, *, threads: int, tenants: int = TENANTS, seconds: float = SECONDS) -> None:
     """Measures both runs and writes `bench/results/hostile/`."""
-    calm, hostile = both(
-        Options(
-            model=model,
-            threads=threads,
-            tenants=tenants,
-            rounds=ROUNDS,
-            seconds=seconds,
-        )
+    options = Options(
+        model=model,
+        threads=threads,
+        tenants=tenants,
+        rounds=ROUNDS,
+        seconds=seconds,
+        least_answered=LEAST_ANSWERED,
+        longest_wait_s=LONGEST_WAIT_S,
     )
+    calm, hostile = both(options)
     facts = machine.facts(threads=threads, dtype=calm["dtype"])
-    notes = [
-        f"{tenants} tenants through `spectrie.LLM`, each asks {ROUNDS} times for {ANSWER_TOKENS} tokens, evenly over"
-        f" {seconds:g} s. Three of them keep up {AT_ONCE} requests each instead: one fills the context at priority"
-        " 100, one sends grammars of thousands of states, one never reads answers of"
-        f" {UNREAD_TOKENS} tokens; in the run beside it they do as the others. Figures are of the other"
-        f" {tenants - HOSTILE}. Times are taken where tokens arrive in the process: {len(calm['first_ms'])}"
-        f" first tokens. Key/value cache {calm['kv_bytes'] >> 20} MiB, touched before; draft memory"
-        f" {calm['draft_budget'] >> 20} MiB. {sum(hostile['answered'])} requests of the three were answered."
-    ]
     data = {"calm": _without_tokens(calm), "hostile": _without_tokens(hostile)}
     rows = [list(row) for row in table(calm, hostile)]
+    notes = [note(options, calm, hostile)]
     report.write("hostile/hostile", "Hostile tenants", facts, list(_HEADER), rows, data, notes)
+
+
+def note(options: Options, calm: dict[str, Any], hostile: dict[str, Any]) -> str:
+    """The sentences under the table: what was asked, and which hostile requests were answered."""
+    first, second, third = NAMES
+    return (
+        f"{options.tenants} tenants through `spectrie.LLM`, each asks {options.rounds} times for {ANSWER_TOKENS}"
+        f" tokens, evenly over {options.seconds:g} s. Three of them keep up {AT_ONCE} requests each instead:"
+        f" `{first}` fills the context at priority 100, `{second}` sends grammars of thousands of states,"
+        f" `{third}` never reads answers of {UNREAD_TOKENS} tokens; in the run beside it they do as the others."
+        f" Figures are of the other {options.tenants - HOSTILE}. Times are taken where tokens arrive in the"
+        f" process: {len(calm['first_ms'])} first tokens. Key/value cache {calm['kv_bytes'] >> 20} MiB, touched"
+        f" before; draft memory {calm['draft_budget'] >> 20} MiB. {_answered(options, hostile)}"
+    )
+
+
+def _answered(options: Options, hostile: dict[str, Any]) -> str:
+    """Which hostile requests were answered, and what the run waited for."""
+    meanwhile, answered, errors = (
+        hostile[key] for key in ("answered_meanwhile", "answered", "errors")
+    )
+    least = options.least_answered
+    text = (
+        "Hostile requests answered until the last answer of the others:"
+        f" {_counts(meanwhile, meanwhile)}."
+    )
+    if _short(meanwhile, least):
+        text += (
+            f" The hostile run, and its look at memory, went on for {hostile['waited_s']:.0f} s, until each"
+            f" should have {least}: {_counts(answered, answered)}."
+        )
+    if short := _short(answered, least):
+        end = "when requests failed" if errors else f"at its bound of {options.longest_wait_s:g} s"
+        text += f" It ended {end}, without enough answers: {_counts(answered, short)}."
+    if errors:
+        text += f" Hostile requests that failed: {len(errors)}, the first with: {errors[0]}."
+    return text
+
+
+def _short(answered: dict[str, int], least: int) -> list[str]:
+    """The hostile tenants with fewer answers."""
+    return [name for name, count in answered.items() if count < least]
+
+
+def _counts(answered: dict[str, int], names: Iterable[str]) -> str:
+    return ", ".join(f"{answered[name]} of `{name}`" for name in names)
 
 
 def both(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:

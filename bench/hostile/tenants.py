@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from spectrie import LLM, _core
     from spectrie.llm.stream import LocalStream
 
-__all__ = ["Asked", "Hostile", "Neighbours", "SlowReader", "filling"]
+__all__ = ["NAMES", "Asked", "Hostile", "Neighbours", "SlowReader", "filling"]
 
+NAMES = ("fills", "constrains", "never-reads")
+"""The hostile tenants: of prompts that fill the context, of large grammars, of answers that stay unread."""
 AT_ONCE = 4
 """Requests that each hostile tenant keeps up."""
 UNREAD_TOKENS = 512
@@ -75,28 +77,29 @@ class Hostile:
         self._llm = llm
         self._prompt_tokens = prompt_tokens
         self._number = itertools.count()
-        self._ask = (self._fill, self._constrain, self._leave_unread)
-        self._running: list[deque[Asked]] = [deque() for _ in self._ask]
-        self.answered = [0 for _ in self._ask]
-        """Answers that ended, of the one that fills the context, the one with grammars and the one that never reads."""
+        self._ask = dict(zip(NAMES, (self._fill, self._constrain, self._leave_unread), strict=True))
+        self._running: dict[str, deque[Asked]] = {name: deque() for name in NAMES}
+        self.answered = dict.fromkeys(NAMES, 0)
+        """Answers that ended, of each."""
         self.errors: list[str] = []
         """Why others of their requests failed."""
 
     def keep_up(self) -> None:
         """Sends a request for each that ended."""
-        for number, (ask, running) in enumerate(zip(self._ask, self._running, strict=True)):
+        for name, running in self._running.items():
             for asked in [one for one in running if one.has_ended]:
                 running.remove(asked)
                 if asked.error is None:
-                    self.answered[number] += 1
+                    self.answered[name] += 1
                 else:
                     self.errors.append(asked.error)
             while len(running) < AT_ONCE:
-                running.append(Asked.of(self._llm, **ask(next(self._number))))
+                options = self._ask[name](next(self._number))
+                running.append(Asked.of(self._llm, namespace=name, **options))
 
     def stop(self) -> None:
         """Cancels what still runs."""
-        for asked in itertools.chain.from_iterable(self._running):
+        for asked in itertools.chain.from_iterable(self._running.values()):
             asked.stream.cancel()
 
     def _fill(self, number: int) -> dict[str, Any]:
@@ -104,7 +107,6 @@ class Hostile:
             "prompt_token_ids": filling(self._llm, self._prompt_tokens, number),
             "max_tokens": ANSWER_TOKENS,
             "priority": 100,
-            "namespace": "fills",
         }
 
     def _constrain(self, number: int) -> dict[str, Any]:
@@ -113,7 +115,6 @@ class Hostile:
             "prompt": "abcdefgh",
             "regex": f"({letters})Z",
             "max_tokens": 256,
-            "namespace": "constrains",
         }
 
     def _leave_unread(self, number: int) -> dict[str, Any]:
@@ -121,7 +122,6 @@ class Hostile:
             "prompt": f"Number {number} is",
             "max_tokens": UNREAD_TOKENS,
             "ignore_eos": True,
-            "namespace": "never-reads",
         }
 
 
