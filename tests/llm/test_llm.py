@@ -75,6 +75,13 @@ def test_a_closed_model_that_nobody_holds_is_freed(folder: Path) -> None:
     assert closed() is None
 
 
+def test_threads_of_the_process_take_turns_as_before(folder: Path) -> None:
+    before_s = sys.getswitchinterval()
+    with LLM(folder, dtype="float32", threads=1, num_pages=128) as llm:
+        llm.generate(PROMPT, max_tokens=4)
+        assert sys.getswitchinterval() == before_s
+
+
 def test_model_is_named_after_its_folder(llm: LLM, folder: Path) -> None:
     assert llm.model_path == folder
     assert llm.model_name == "tiny"
