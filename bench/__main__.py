@@ -58,6 +58,12 @@ def main() -> int:
         metavar="FILE",
         help="for `draft`: compares a head's recorded answers instead of rivals [those of the head that ships]",
     )
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="FILE",
+        help="for `draft`: replays nothing, sets an earlier draft.json beside the last one's figures",
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
         "--questions",
@@ -82,6 +88,11 @@ def main() -> int:
         if args.benches != ["draft"]:
             parser.error("--head FILE ... goes with the bench `draft` alone")
         heads.run(args.head or sorted((ANSWERS / "report").glob(f"*{ENDING}")))
+        return 0
+    if args.before is not None:
+        if args.benches != ["draft"]:
+            parser.error("--before FILE goes with the bench `draft` alone")
+        table.beside(args.before)
         return 0
     wanted = args.benches or BENCHES
     if "against" in wanted and args.base is None:

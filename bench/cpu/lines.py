@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.support.pairs import Comparison, median_interval
+from bench.support.pairs import Comparison, median_interval, shown_interval
 
 __all__ = ["Line", "against_rival", "cost_line", "from_comparison", "limit_line"]
 
@@ -68,7 +68,7 @@ class Line:
     def cells(self) -> list[str]:
         """The cells of the table."""
         sign = "≤ " if self.at_most else ""
-        spread = "" if self.interval is None else "-".join(f"{x:.2f}" for x in self.interval)
+        spread = "" if self.interval is None else shown_interval(*self.interval, self.value)
         return [
             self.what,
             self.theirs,

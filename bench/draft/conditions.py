@@ -63,8 +63,11 @@ CONDITIONS: tuple[Condition, ...] = (
         ("human_eval_chat", "human_eval_raw"),
         corpora=("corpus",),
         rivals=WITH_CORPUS,
+        prices=PRICES,
     ),
-    Condition("online", "finished requests teach the next", ("routing",), online=True),
+    Condition(
+        "online", "finished requests teach the next", ("routing",), online=True, prices=PRICES
+    ),
     Condition("no_corpus", "no corpus, files teach later ones", ("code",), online=True, rivals=()),
     Condition(
         "distractors",

@@ -40,6 +40,8 @@ class Number:
         value: What came out, in the terms of the floor; None if it was not measured.
         ours: What ours did, as shown.
         rival: What the best rival did, as shown.
+        equal: Ours from text alone over the best rival that drafts from text, at as many drafted tokens, as
+            shown.
         unit: `x` for ratios.
         smaller: Whether smaller is better.
     """
@@ -50,6 +52,7 @@ class Number:
     value: float | None
     ours: str = ""
     rival: str = ""
+    equal: str = ""
     unit: str = ""
     smaller: bool = False
 
@@ -71,7 +74,7 @@ class Number:
         if self.value is not None and self.value >= 1000:
             value = f"{self.value:,.0f}"
         floor = f"{bound}{self.floor:g}{self.unit}"
-        return [self.what, floor, goal, value, self.ours, self.rival, self.verdict]
+        return [self.what, floor, goal, value, self.ours, self.rival, self.equal, self.verdict]
 
 
 def numbers(results: Results, memory: dict[str, float]) -> list[Number]:
@@ -174,7 +177,8 @@ def _beside(
     ours = reports[OURS]["accepted_per_step"]
     name, best = best_rival(reports)
     value = ours / best if best else None
-    return Number(what, floor, goal, value, _of(reports, OURS), _of(reports, name), "x")
+    equal = _equal(reports, name)
+    return Number(what, floor, goal, value, _of(reports, OURS), _of(reports, name), equal, "x")
 
 
 def _accepted(
@@ -183,7 +187,8 @@ def _accepted(
     reports = results[condition][trace]
     ours = reports[OURS]["accepted_per_step"]
     name, _ = best_rival(reports)
-    return Number(what, floor, goal, ours, _of(reports, OURS), _of(reports, name))
+    equal = _equal(reports, name)
+    return Number(what, floor, goal, ours, _of(reports, OURS), _of(reports, name), equal)
 
 
 def _curve(reports: dict[str, dict[str, Any]], ours: str) -> list[tuple[float, float]]:
@@ -201,22 +206,50 @@ def _at(curve: Sequence[tuple[float, float]], drafted: float) -> float | None:
     return interpolate(curve, min(drafted, max(x for x, _ in curve)))
 
 
+@dataclass(frozen=True, slots=True)
+class _TextAlone:
+    """Ours from text alone beside the best rival that drafts from text, where we draft as much as it does."""
+
+    name: str
+    accepted: float
+    drafted: float
+    ours: float | None
+
+    @classmethod
+    def of(cls, reports: dict[str, dict[str, Any]]) -> _TextAlone | None:
+        """None where no such rival accepted anything."""
+        texts = {name: report for name, report in reports.items() if name != _READS_LOGITS}
+        name, accepted = best_rival(texts)
+        if not accepted:
+            return None
+        drafted = reports[name]["drafted_per_step"]
+        form = OURS_PLAIN if OURS_PLAIN in reports else OURS
+        return cls(name, accepted, drafted, _at(_curve(reports, form), drafted))
+
+
+def _equal(reports: dict[str, dict[str, Any]], best: str) -> str:
+    """The cell of a line that compares all our sources; it names the rival unless that is `best`."""
+    found = _TextAlone.of(reports)
+    if found is None or found.ours is None:
+        return ""
+    who = "" if found.name == best else f" {found.name}"
+    beside = f"{found.ours:.3f} to {found.accepted:.3f} of {found.drafted:.1f}{who}"
+    return f"{found.ours / found.accepted:.3g}x: {beside}"
+
+
 def _at_rows(
     results: Results, what: str, condition: str, trace: str, floor: float, goal: float
 ) -> Number:
     """Ours over the best rival, both from text alone, at as many drafted tokens as the rival's."""
-    reports = results[condition][trace]
-    ours = OURS_PLAIN if OURS_PLAIN in reports else OURS
-    texts = {name: report for name, report in reports.items() if name != _READS_LOGITS}
-    name, best = best_rival(texts)
     what = f"{what}, at the best rival's drafted"
-    if not best:
+    found = _TextAlone.of(results[condition][trace])
+    if found is None:
         return Number(what, floor, goal, None, unit="x")
-    drafted = reports[name]["drafted_per_step"]
-    accepted = _at(_curve(reports, ours), drafted)
-    shown = "" if accepted is None else f"{accepted:.3f} of {drafted:.1f}"
-    value = None if accepted is None else accepted / best
-    return Number(what, floor, goal, value, shown, f"{best:.3f} of {drafted:.1f} {name}", "x")
+    shown, value = "", None
+    if found.ours is not None:
+        shown, value = f"{found.ours:.3f} of {found.drafted:.1f}", found.ours / found.accepted
+    theirs = f"{found.accepted:.3f} of {found.drafted:.1f} {found.name}"
+    return Number(what, floor, goal, value, shown, theirs, unit="x")
 
 
 def _subsets(results: Results) -> Number:
@@ -225,7 +258,12 @@ def _subsets(results: Results) -> Number:
     Ours is read from straight lines between its points, which lie a little below its curve.
     """
     least, where = float("inf"), ""
-    for trace, reports in results["alone"].items():
+    places = [
+        (trace if condition == "alone" else f"{trace} ({condition})", reports)
+        for condition, traces in results.items()
+        for trace, reports in traces.items()
+    ]
+    for place, reports in places:
         curve = _curve(reports, OURS)
         for name in SUBSETS:
             for drafted, accepted in _curve(reports, name):
@@ -234,7 +272,7 @@ def _subsets(results: Results) -> Number:
                     continue
                 if ours / accepted < least:
                     part = name.removeprefix(f"{OURS}, ")
-                    least, where = ours / accepted, f"{trace}, {part}, at {drafted:.1f} drafted"
+                    least, where = ours / accepted, f"{place}, {part}, at {drafted:.1f} drafted"
     what = "all sources over a part of them at equal drafted, least"
     return Number(what, 1.0, None, least if where else None, where, unit="x")
 
@@ -257,7 +295,7 @@ def _frontier(results: Results, what: str, rival: str, floor: float, goal: float
     ours = interpolate(_curve(reports, OURS), drafted)
     value = ours / accepted if ours and accepted else None
     shown = "" if ours is None else f"{ours:.3f} at {drafted:.1f}"
-    return Number(what, floor, goal, value, shown, f"{accepted:.3f} {rival}", "x")
+    return Number(what, floor, goal, value, shown, f"{accepted:.3f} {rival}", unit="x")
 
 
 def _distractors(results: Results) -> Number:

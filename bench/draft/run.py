@@ -23,7 +23,7 @@ from bench.draft.rivals.contenders import Contender
 from bench.draft.trace import TRACES, Request
 from bench.draft.walk import replay
 
-__all__ = ["OURS", "OURS_PLAIN", "SUBSETS", "Results", "priced", "run_all"]
+__all__ = ["OURS", "OURS_PLAIN", "SUBSETS", "Results", "has_prompt_rows", "priced", "run_all"]
 
 OURS = "spectrie"
 """With the options that ship."""
@@ -70,11 +70,19 @@ def _condition(
     ours = partial(_ours, traces, condition, files)
     jobs: dict[str, Callable[[], dict[str, Any]]] = {OURS: ours}
     forms = {OURS: ours}
-    if any(request.topk for requests in traces.values() for request in requests):
-        jobs[OURS_PROMPTS] = partial(ours, recycle="all")
-        jobs[OURS_WITHOUT_BIGRAMS] = partial(ours, bigrams=False)
-        jobs[OURS_WITHOUT_RECYCLED] = partial(ours, recycle="off")
-        jobs[OURS_PLAIN] = forms[OURS_PLAIN] = partial(ours, bigrams=False, recycle="off")
+    answered = {name: requests for name, requests in traces.items() if requests[0].topk}
+    if answered:
+        # The text of files is drafted from text alone as it is.
+        part = partial(_ours, answered, condition, files)
+        forms |= {
+            OURS_WITHOUT_BIGRAMS: partial(part, bigrams=False),
+            OURS_WITHOUT_RECYCLED: partial(part, recycle="off"),
+            OURS_PLAIN: partial(part, bigrams=False, recycle="off"),
+        }
+    jobs |= forms
+    prompted = {name: requests for name, requests in traces.items() if has_prompt_rows(requests)}
+    if prompted:
+        jobs[OURS_PROMPTS] = partial(_ours, prompted, condition, files, recycle="all")
     for price in condition.prices:
         for name, form in forms.items():
             jobs[priced(price, name)] = partial(form, price=price)
@@ -84,8 +92,21 @@ def _condition(
         print(f"  {number}/{len(jobs)} {name}", file=sys.stderr, flush=True)
         reports = _in_child(job)
         for trace_name in traces:
-            found[trace_name][name] = reports.get(trace_name, reports)
+            if trace_name in reports:
+                found[trace_name][name] = reports[trace_name]
+            elif "absent" in reports:
+                found[trace_name][name] = reports
     return found
+
+
+def has_prompt_rows(requests: list[Request]) -> bool:
+    """Whether a trace knows what the model answered inside of prompts, not behind them alone."""
+    return any(
+        ids
+        for request in requests
+        if request.topk is not None
+        for ids, _ in request.topk[: len(request.prompt_ids) - 1]
+    )
 
 
 def _ours(

@@ -11,14 +11,19 @@ from typing import Any
 from bench.draft.conditions import CONDITIONS
 from bench.draft.figure import draw
 from bench.draft.numbers import numbers
-from bench.draft.run import Results, run_all
+from bench.draft.run import OURS, OURS_PLAIN, Results, run_all
 from bench.support import machine, report
 from spectrie.printing.markdown import render_table
 
-__all__ = ["everything", "run"]
+__all__ = ["beside", "everything", "run"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_HEADER = ["", "floor", "goal", "value", "ours", "best rival", "verdict"]
+_HEADER = [
+    *("", "floor", "goal", "value", "ours", "best rival"),
+    *("text alone, at the rival's drafted", "verdict"),
+]
+_RENAMED = {"spectrie, nothing of the model's": OURS_PLAIN}
+"""Names of drafters in earlier results."""
 _COLUMNS = (
     ("accepted/step", "accepted_per_step", 3),
     ("drafted/step", "drafted_per_step", 2),
@@ -42,8 +47,9 @@ def run(model: str) -> None:
         "Accepted of drafted tokens per step at 16 draft nodes at most, teacher-forced on frozen traces"
         " (`bench/draft/traces`), with the options that ship: where the model answered, its top-8 is"
         " recycled after the tokens of the answer, and what it says after one token alone is known."
-        " `text only` leaves out both, `at the best rival's drafted` reads our curve over the price"
-        " where we draft as many tokens as the rival does. Times of rivals include the call from"
+        " `text only` and `text alone` leave out both. `at the rival's drafted` reads our curve over"
+        " the price where we draft as many tokens as the best rival does that drafts from text, and"
+        " says ours to the rival's. Times of rivals include the call from"
         " Python."
         " Every contender: [all.md](all.md).",
         "",
@@ -61,6 +67,40 @@ def run(model: str) -> None:
     )
     draw(results, report.RESULTS / "draft/curve.svg")
     (report.RESULTS / "draft/all.md").write_text(everything(results, facts), encoding="utf-8")
+
+
+def beside(before: Path) -> None:
+    """Writes `bench/results/draft/before.md`: every replay of an earlier `draft.json` beside the last one's."""
+    files = (before, report.RESULTS / "draft/draft.json")
+    earlier, later = (json.loads(path.read_text(encoding="utf-8")) for path in files)
+    rows = []
+    for condition in CONDITIONS:
+        for trace in condition.traces:
+            now = later["results"]["replays"][condition.name][trace]
+            then = earlier["results"]["replays"].get(condition.name, {}).get(trace, {})
+            then = {_RENAMED.get(name, name): one for name, one in then.items()}
+            rows += [
+                [f"{trace}: {condition.title}", name, _counts(then.get(name)), _counts(one)]
+                for name, one in now.items()
+                if "absent" not in one and name in then | {OURS: one, OURS_PLAIN: one}
+            ]
+    text = [
+        "# Drafts before and after",
+        "",
+        f"Accepted of drafted tokens per step. Before: commit {earlier['machine']['commit']}, whose"
+        f" `{OURS}` recycled what the model answered inside of prompts, which never shipped. After:"
+        f" commit {later['machine']['commit']}. Nothing stands where a replay is new.",
+        "",
+        render_table(["trace", "drafter", "before", "after"], rows),
+        "",
+    ]
+    (report.RESULTS / "draft/before.md").write_text("\n".join(text), encoding="utf-8")
+
+
+def _counts(one: dict[str, Any] | None) -> str:
+    if one is None or "absent" in one:
+        return ""
+    return f"{one['accepted_per_step']:.3f} of {one['drafted_per_step']:.1f}"
 
 
 def everything(results: Results, facts: dict[str, Any]) -> str:

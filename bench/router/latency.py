@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.support import builds, machine, report
-from bench.support.pairs import median_interval
+from bench.support.pairs import median_interval, shown_interval
 from spectrie.client import Client
 
 __all__ = ["Ways", "run"]
@@ -50,7 +50,12 @@ def run(model: str) -> None:
     routed = sorted(value for one in latencies["routed"] for value in one)
     direct = sorted(value for one in latencies["direct"] for value in one)
     verdict = "met" if low <= FLOOR_US else "not met"
-    row = [f"{added:.0f} us", f"{low:.0f}-{high:.0f}", _percentiles(direct), _percentiles(routed)]
+    row = [
+        f"{added:.0f} us",
+        shown_interval(low, high, added, 0),
+        _percentiles(direct),
+        _percentiles(routed),
+    ]
     header = ["added p50", "95 %", "direct p50/p90/p99 us", "routed p50/p90/p99 us", "floor"]
     data = {"added_us": added, "low_us": low, "high_us": high, "verdict": verdict}
     data |= {"floor_us": FLOOR_US, "rounds": ROUNDS, "tokens": TOKENS, "latencies_us": latencies}

@@ -13,6 +13,7 @@ from bench.draft.corpora.corpus import CorpusLock
 from bench.draft.ours import build_corpus
 from bench.speculation.off_on import LOOKUP_TOKENS, Sample, measure_ours, measure_rival
 from bench.support import machine, report
+from bench.support.pairs import shown_interval
 from bench.support.prompt_ids import prompt_ids
 from bench.support.prompts import Kind, load
 from bench.support.rival import Rival
@@ -90,7 +91,7 @@ def _row(kind: Kind, ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
         f"{ours['base_median']:.1f}",
         f"{ours['ours_median']:.1f}",
         f"{ours['ratio']:.2f}x",
-        f"{ours['ratio_low']:.2f}-{ours['ratio_high']:.2f}",
+        shown_interval(ours["ratio_low"], ours["ratio_high"], ours["ratio"]),
         f"{ours['tokens_per_step']:.2f}",
         f"{ours['accepted_per_step']:.2f}",
         f"{ours['identical']}/{ours['prompts']}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bench.speculation.off_on import LOOKUP_TOKENS, Sample, measure_ours, measure_rival
 from bench.speculation.reader import Question, read
 from bench.support import machine, report
-from bench.support.pairs import Comparison
+from bench.support.pairs import Comparison, shown_interval
 from bench.support.rival import Rival
 from spectrie.printing.markdown import render_table
 
@@ -134,7 +134,7 @@ def _row(
         f"{ours['base_median']:.1f}",
         f"{ours['ours_median']:.1f}",
         f"{ours['ratio']:.2f}x",
-        f"{ours['ratio_low']:.2f}-{ours['ratio_high']:.2f}",
+        shown_interval(ours["ratio_low"], ours["ratio_high"], ours["ratio"]),
         f"{counts['tokens_per_step']:.2f}",
         f"{counts['identical']}/{counts['prompts']}",
         f"{lookup['base_median']:.1f}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import sys
@@ -11,7 +12,7 @@ from typing import Literal
 
 from bench.support.machine import foreign_cores
 
-__all__ = ["Comparison", "compare", "median_interval"]
+__all__ = ["Comparison", "compare", "median_interval", "shown_interval"]
 
 Verdict = Literal["met", "not met", "not decided"]
 
@@ -19,6 +20,10 @@ MAX_FOREIGN_CORES = 0.2
 """A sample during which others used more than this many cores is dropped and taken again."""
 MIN_PAIRS = 20
 """Fewer pairs decide nothing."""
+WIDE = 0.05
+"""Share of the median beyond which an end of its interval is called wide."""
+MOST_PAIRS = 100
+"""As many are taken where they can narrow a wide interval enough."""
 _RETRIES = 3
 _RESAMPLES = 4000
 
@@ -83,19 +88,22 @@ def compare(
     title: str,
     alone: bool = True,
 ) -> Comparison:
-    """Takes `pairs` pairs of samples; every other pair begins with ours.
+    """Takes `pairs` pairs of samples, and more, round by round, where the interval is wide but 100 can narrow it.
+
+    Every other pair begins with ours.
 
     Args:
         base: One sample each when called, giving a rate; used in turn.
         ours: Likewise; entry i is compared with entry i of `base`.
-        pairs: How many pairs.
+        pairs: How many pairs at least; exactly as many where they are fewer than 20.
         title: Shown with the progress, on stderr.
         alone: Whether samples are taken again during which others used cores.
     """
     first: list[float] = []
     second: list[float] = []
     dropped = disturbed = 0
-    for number in range(pairs):
+    number = 0
+    while number < pairs or _helps_more(first, second, pairs, len(base)):
         task = number % len(base)
         for attempt in range(_RETRIES):
             # Swapped in the second round through the tasks too, so that each sees both orders.
@@ -111,12 +119,43 @@ def compare(
         first.append(rates[0])
         second.append(rates[1])
         print(
-            f"  {title}: pair {number + 1}/{pairs}  {rates[0]:.1f} -> {rates[1]:.1f}"
+            f"  {title}: pair {number + 1}/{max(pairs, number + 1)}  {rates[0]:.1f} -> {rates[1]:.1f}"
             f"  ({rates[1] / rates[0]:.2f}x)",
             file=sys.stderr,
             flush=True,
         )
+        number += 1
     return Comparison(tuple(first), tuple(second), dropped, disturbed)
+
+
+def _helps_more(
+    first: Sequence[float], second: Sequence[float], pairs: int, num_tasks: int
+) -> bool:
+    """Whether a wide interval may become narrow with 100 pairs: it shrinks as the root of their number.
+
+    Every task has its turn before this is asked again.
+    """
+    taken = len(first)
+    if pairs < MIN_PAIRS:
+        return False
+    if taken > pairs and taken % num_tasks:
+        return True
+    if taken + num_tasks > MOST_PAIRS:
+        return False
+    ratios = [b / a for a, b in zip(first, second, strict=True)]
+    share = _half_width(*median_interval(ratios), statistics.median(ratios))
+    return WIDE < share <= WIDE * math.sqrt(MOST_PAIRS / taken)
+
+
+def _half_width(low: float, high: float, middle: float) -> float:
+    """The farther end of an interval, as a share of the median."""
+    return max(high - middle, middle - low) / abs(middle) if middle else math.inf
+
+
+def shown_interval(low: float, high: float, middle: float, digits: int = 2) -> str:
+    """The interval as a table shows it, called wide where an end is over 5 % from the median."""
+    wide = ", wide" if _half_width(low, high, middle) > WIDE else ""
+    return f"{low:.{digits}f}-{high:.{digits}f}{wide}"
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:

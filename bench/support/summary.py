@@ -7,6 +7,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from bench.support.pairs import shown_interval
+
 __all__ = ["HEADER", "rows"]
 
 HEADER = ("what", "rival", "ours", "ratio (95 %)")
@@ -58,7 +60,7 @@ def _rates(what: str, measured: dict[str, Any] | None, rival: str) -> list[str] 
         what,
         f"{measured['base_median']:.1f} tok/s {rival}",
         f"{measured['ours_median']:.1f} tok/s",
-        f"{measured['ratio']:.2f}x ({low:.2f}-{high:.2f})",
+        f"{measured['ratio']:.2f}x ({shown_interval(low, high, measured['ratio'])})",
     ]
 
 

@@ -37,10 +37,10 @@ def test_verdict_needs_a_narrow_interval_on_the_right_side(one: Line, verdict: s
 def test_cost_is_the_median_of_ratios_taken_side_by_side() -> None:
     one = cost_line("rows", [1.0, 2.0, 1.0], [1.5, 3.2, 1.4], floor=1.6, goal=1.3)
     assert one.value == pytest.approx(1.5)
-    assert one.cells()[3:] == ["1.5x", "1.40-1.60", "≤ 1.6x", "≤ 1.3x", "floor met"]
+    assert one.cells()[3:] == ["1.5x", "1.40-1.60, wide", "≤ 1.6x", "≤ 1.3x", "floor met"]
 
 
 def test_a_share_of_the_limit_is_the_median_of_those_of_the_samples() -> None:
     one = limit_line("reads", "limit", "ours", [0.7, 0.6, 0.9], floor=0.6, goal=0.8)
-    assert one.cells()[3:7] == ["70%", "0.60-0.90", "60%", "80%"]
+    assert one.cells()[3:7] == ["70%", "0.60-0.90, wide", "60%", "80%"]
     assert one.data["shares"] == [0.7, 0.6, 0.9]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,7 +19,9 @@ from bench.draft.numbers import (
     numbers,
     worst_calibration,
 )
-from bench.draft.run import OURS, OURS_PLAIN, OURS_WITHOUT_BIGRAMS, Results, priced
+from bench.draft.run import OURS, OURS_PLAIN, OURS_WITHOUT_BIGRAMS, Results, has_prompt_rows, priced
+from bench.draft.trace import Request
+from bench.support import report
 
 
 def _report(accepted: float, drafted: float, **more: Any) -> dict[str, Any]:
@@ -76,6 +79,21 @@ def test_equal_rows_are_read_off_the_curve_of_what_drafts_from_text_alone() -> N
     assert line.verdict == "goal met"
 
 
+def test_lines_of_all_sources_show_text_alone_beside_the_best_text_rival() -> None:
+    results = _results()
+    reports = results["online"]["routing"]
+    reports[OURS_PLAIN] = _report(1.4, 10.0)
+    reports[priced(0.1, OURS_PLAIN)] = _report(1.0, 6.0)
+    found = {line.what: line for line in numbers(results, {})}
+    cell = "1.2x: 1.200 to 1.000 of 8.0"
+    assert found["routing, online"].equal == cell
+    assert found["routing, online"].cells()[6] == cell
+    # A rival that reads logits is no rival of text; then the cell names who is.
+    reports["Token Recycling"] = _report(9.0, 16.0)
+    found = {line.what: line for line in numbers(results, {})}
+    assert found["routing, online"].equal == f"{cell} Arctic tree, factor 4, min 0.1"
+
+
 def test_a_rival_that_drafts_more_than_ours_meets_the_end_of_our_curve() -> None:
     results = _results()
     results["alone"]["code"]["Arctic tree, factor 4, min 0.1"] = _report(1.6, 17.0)
@@ -90,10 +108,14 @@ def test_a_part_of_the_sources_is_compared_at_as_many_drafted() -> None:
     (line,) = [one for one in numbers(results, {}) if one.what.startswith("all sources over")]
     assert line.value == pytest.approx(1.5 / 1.8)
     assert (line.ours, line.verdict) == ("warm, without bigrams, at 3.0 drafted", "missed")
-    # Also where a part of them drafts less at a price.
-    reports[priced(0.2, OURS_WITHOUT_BIGRAMS)] = _report(1.6, 2.0)
+    # In every condition.
+    results["online"]["routing"][OURS_WITHOUT_BIGRAMS] = _report(1.9, 3.0)
     (line,) = [one for one in numbers(results, {}) if one.what.startswith("all sources over")]
-    assert line.value == pytest.approx(1.25 / 1.6)
+    assert line.ours == "routing (online), without bigrams, at 3.0 drafted"
+    # Also where a part of them drafts less at a price.
+    reports[priced(0.2, OURS_WITHOUT_BIGRAMS)] = _report(1.7, 2.0)
+    (line,) = [one for one in numbers(results, {}) if one.what.startswith("all sources over")]
+    assert line.value == pytest.approx(1.25 / 1.7)
 
 
 def test_share_lost_to_distractors_is_a_share_of_the_gain() -> None:
@@ -133,6 +155,46 @@ def test_verdicts_turn_where_smaller_is_better() -> None:
 def test_line_is_followed_only_between_its_ends() -> None:
     assert interpolate([(4, 2.0), (0, 1.0)], 1) == pytest.approx(1.25)
     assert interpolate([(1, 1.0), (4, 2.0)], 5) is None
+
+
+def test_earlier_figures_stand_beside_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    (tmp_path / "draft").mkdir()
+    old = {
+        "alone": {
+            "chat": {
+                OURS: _report(1.0, 15.0),
+                "spectrie, nothing of the model's": _report(0.5, 9.0),
+            }
+        }
+    }
+    for name, commit, replays in (
+        ("draft/draft.json", "new", _results()),
+        ("old.json", "old", old),
+    ):
+        content = {"machine": {"commit": commit}, "results": {"replays": replays}}
+        (tmp_path / name).write_text(json.dumps(content))
+    table.beside(tmp_path / "old.json")
+    text = (tmp_path / "draft/before.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if "|" in line
+    ]
+    assert ["chat: each request alone", OURS, "1.000 of 15.0", "2.000 of 16.0"] in rows
+    # A trace that is new has nothing before, and no rivals.
+    maths = [row for row in rows if row[0] == "maths: each request alone"]
+    assert maths == [["maths: each request alone", OURS, "", "2.000 of 16.0"]]
+    assert "Before: commit old" in text and "After: commit new" in text
+
+
+def test_traces_that_know_answers_inside_of_prompts_are_told_from_others() -> None:
+    after = Request([1, 2, 3], [4], topk=[([], []), ([], []), ([4], [0.5]), ([5], [0.5])])
+    inside = Request([1, 2, 3], [4], topk=[([2], [0.5]), ([], []), ([4], [0.5]), ([5], [0.5])])
+    assert not has_prompt_rows([after, Request([1, 2], [3])])
+    assert has_prompt_rows([after, inside])
 
 
 def test_table_and_figure_hold_every_contender(tmp_path: Path) -> None:

@@ -67,5 +67,5 @@ def test_a_row_shows_both_rates_and_the_ratio_with_its_interval(tmp_path: Path) 
     measured |= {"ratio": 2.1, "ratio_low": 2.0, "ratio_high": 2.25}
     content = {"results": {"chat": {"spectrie": measured}}}
     (tmp_path / "speculation.json").write_text(json.dumps(content))
-    row = ["chat, speculation on", "10.0 tok/s off", "21.0 tok/s", "2.10x (2.00-2.25)"]
+    row = ["chat, speculation on", "10.0 tok/s off", "21.0 tok/s", "2.10x (2.00-2.25, wide)"]
     assert summary.rows(tmp_path) == [row]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from bench.support import pairs
-from bench.support.pairs import Comparison, compare, median_interval
+from bench.support.pairs import Comparison, compare, median_interval, shown_interval
 
 
 def comparison(*ratios: float) -> Comparison:
@@ -66,3 +68,36 @@ def test_a_pair_that_is_always_disturbed_is_kept_and_counted(
     monkeypatch.setattr(pairs, "foreign_cores", lambda action: (action(), 0.9))
     found = compare([lambda: 1.0], [lambda: 2.0], pairs=1, title="t")
     assert (found.dropped, found.disturbed) == (4, 1)
+
+
+def taken(monkeypatch: pytest.MonkeyPatch, num_pairs: int, rates: list[float]) -> int:
+    """How many pairs are taken of a contender that gives these rates over and over, beside a rate of 1."""
+    monkeypatch.setattr(pairs, "foreign_cores", lambda action: (action(), 0.0))
+    ours = itertools.cycle(rates)
+    found = compare([lambda: 1.0], [lambda: next(ours)], pairs=num_pairs, title="t")
+    return len(found.ratios)
+
+
+def test_more_pairs_are_taken_where_they_can_narrow_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert taken(monkeypatch, 24, [1.0, 1.02]) == 24
+    assert 24 < taken(monkeypatch, 24, [0.9, 0.95, 1.0, 1.05, 1.12]) < 100
+    assert taken(monkeypatch, 24, [1.0, 3.0]) == 24, "a hundred would not do"
+    assert taken(monkeypatch, 6, [0.9, 0.95, 1.0, 1.05, 1.12]) == 6, "a quick look"
+
+
+def test_tasks_have_as_many_samples_each_when_more_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pairs, "foreign_cores", lambda action: (action(), 0.0))
+    rates = [[1.0], [0.93], [1.09]]
+    ours = [lambda rate=rate: rate[0] for rate in rates]
+    found = compare([lambda: 1.0] * 3, ours, pairs=21, title="t")
+    assert len(found.ratios) > 21 and len(found.ratios) % 3 == 0
+
+
+def test_an_interval_is_called_wide_beyond_five_percent() -> None:
+    assert shown_interval(0.96, 1.04, 1.0) == "0.96-1.04"
+    assert shown_interval(0.94, 1.05, 1.0) == "0.94-1.05, wide"
+    assert shown_interval(40.0, 60.0, 50.0, 0) == "40-60, wide"

@@ -104,6 +104,18 @@ def test_a_boastful_head_is_believed_less(
     assert out.read_bytes() == written
 
 
+@pytest.mark.deep
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="fits in Rust")
+def test_what_ships_is_what_the_committed_traces_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Minutes: every trace of the split `tune` is replayed many times."""
+    out = tmp_path / "prior.bin"
+    monkeypatch.setattr("sys.argv", ["fit", str(out)])
+    assert fit.main() == 0
+    assert out.read_bytes() == (ROOT / "rust/trie/src/score/prior.bin").read_bytes()
+
+
 def said_over_came(printed: str, how: str) -> float:
     (line,) = (line for line in printed.splitlines() if f"all that was checked, {how}" in line)
     return float(line.partition("said / came ")[2].partition(":")[0])
