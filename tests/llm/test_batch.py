@@ -77,11 +77,11 @@ def test_what_fails_while_it_runs_leaves_the_answers_of_the_others(
     submit = llm._submit
     calls: list[int] = []
 
-    def fail_third(choice: Any) -> Any:
+    def fail_third(choice: Any, began_s: float) -> Any:
         calls.append(len(calls))
         if len(calls) == 3:
             raise DeadlineExceeded("too late")
-        return submit(choice)
+        return submit(choice, began_s)
 
     monkeypatch.setattr(llm, "_submit", fail_third)
     with pytest.raises(BatchFailed, match="1 of 4 prompts failed; number 2") as caught:
@@ -120,8 +120,8 @@ class Troubled:
         self._trouble = trouble
         self.streams: list[LocalStream] = []
 
-    def __call__(self, choice: Any) -> LocalStream:
-        stream = self._submit(choice)
+    def __call__(self, choice: Any, began_s: float) -> LocalStream:
+        stream = self._submit(choice, began_s)
         self._trouble(len(self.streams), stream)
         self.streams.append(stream)
         return stream
@@ -146,6 +146,31 @@ def test_a_failed_choice_leaves_the_finished_ones_to_its_error(
         whole.choices[0].token_ids,
         whole.choices[2].token_ids,
     ]
+
+
+def test_a_choice_that_cannot_start_leaves_the_finished_ones_to_its_error(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = llm.generate(TEXTS[0], n=3, max_tokens=6, seed=5)
+
+    def fail(number: int, stream: LocalStream) -> None:
+        if number == 0:
+            wait_until(stream.is_over, 15, lambda: "the first answer does not end")
+        if number == 1:
+            # What had not ended when the third failed.
+            monkeypatch.setattr(stream, "is_over", lambda: False)
+        if number == 2:
+            stream.cancel()
+            raise DeadlineExceeded("no room")
+
+    submit = Troubled(llm, fail)
+    monkeypatch.setattr(llm, "_submit", submit)
+    with pytest.raises(DeadlineExceeded, match="no room") as caught:
+        llm.generate(TEXTS[0], n=3, max_tokens=6, seed=5)
+    (finished,) = caught.value.finished_choices
+    assert isinstance(finished, Completion)
+    assert (finished.index, finished.token_ids) == (0, whole.token_ids)
+    assert submit.streams[1]._cancelled
 
 
 def test_an_interrupt_keeps_what_was_finished_and_cancels_the_rest(

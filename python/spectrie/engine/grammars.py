@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ class Grammars:
         Args:
             kind: `json_schema`, `json_object`, `regex`, `grammar` or `choice`.
             text: Its text or texts; None for `json_object`.
-            timeout_s: Longest time, waiting included. None: no limit.
+            timeout_s: Longest time, with waiting and the making of the compiler. None: no limit.
 
         Raises:
             EngineError: It exceeds a limit, cannot be compiled, or no text satisfies it.
@@ -50,10 +51,13 @@ class Grammars:
         """
         from spectrie import _core
 
+        began_s = time.monotonic()
         with self._lock:
             if self._compiler is None:
                 tokenizer = self._open_tokenizer()
                 self._compiler = _core.GrammarCompiler(tokenizer, self._eos_token_ids)
+        if timeout_s is not None:
+            timeout_s -= time.monotonic() - began_s
         return self._compiler.compile(kind, text, timeout_s)
 
     def cached(self, kind: str, text: str | list[str] | None) -> _core.Grammar | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
@@ -29,12 +30,27 @@ __all__ = ["OnError", "run"]
 OnError = Literal["raise", "return"]
 """What a failed prompt of a list does."""
 
-_Checked = list["_core.Choice"] | SpectrieError
-"""The choices of a prompt, or why there are none."""
+Resolve = Callable[[Prompt, float], list["_core.Choice"]]
+"""Gives the choices of a prompt whose time began then, or raises `InvalidArgument` or `DeadlineExceeded`."""
+
+Submit = Callable[["_core.Choice", float], LocalStream]
+"""Starts a choice of a prompt whose time began then."""
 
 _PROMPT_FIELDS = ("prompt", "prompt_token_ids", "messages")
 _NAMED = 8
 """Refused prompts that an error describes; it counts the others."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ready:
+    """A prompt that may be started: its choices, and the seconds of its time that were spent on them."""
+
+    choices: Sequence[_core.Choice]
+    spent_s: float
+
+
+_Checked = _Ready | SpectrieError
+"""A prompt, or why it cannot be started."""
 
 # Concurrent choices of one call: enough to keep any engine full, and far below its limit.
 _MAX_STREAMS = 1024
@@ -47,8 +63,8 @@ def run(
     single: bool,
     progress: bool,
     on_error: OnError,
-    resolve: Callable[[Prompt], list[_core.Choice]],
-    submit: Callable[[_core.Choice], LocalStream],
+    resolve: Resolve,
+    submit: Submit,
 ) -> list[Completion | SpectrieError]:
     """Checks all prompts, runs them, and returns their answers in order.
 
@@ -58,8 +74,8 @@ def run(
         single: Whether it is no list: its error is raised as it is.
         progress: Whether to show a bar on stderr.
         on_error: Whether errors are raised, or returned in place.
-        resolve: Gives the choices of a prompt, or raises `InvalidArgument` or `DeadlineExceeded`.
-        submit: Starts a choice.
+        resolve: See `Resolve`; times are on the clock of `time.monotonic`.
+        submit: See `Submit`.
 
     Raises:
         ConfigError: `on_error` is neither.
@@ -116,14 +132,16 @@ def _raise_first(answers: Sequence[Completion | SpectrieError], single: bool) ->
 
 def _check(
     prompts: Sequence[Prompt],
-    resolve: Callable[[Prompt], list[_core.Choice]],
+    resolve: Resolve,
     show: Callable[[int], None],
 ) -> list[_Checked]:
     """Resolves every prompt; nothing runs yet."""
     checked: list[_Checked] = []
     for prompt in prompts:
+        began_s = time.monotonic()
         try:
-            checked.append(resolve(prompt))
+            choices = resolve(prompt, began_s)
+            checked.append(_Ready(choices, time.monotonic() - began_s))
         except (InvalidArgument, DeadlineExceeded) as error:
             checked.append(error)
         show(len(checked))
@@ -162,9 +180,7 @@ def _indexed(violation: FieldViolation, index: int) -> FieldViolation:
 class _Running:
     """The prompts of a call that run side by side, in order."""
 
-    def __init__(
-        self, checked: Sequence[_Checked], submit: Callable[[_core.Choice], LocalStream]
-    ) -> None:
+    def __init__(self, checked: Sequence[_Checked], submit: Submit) -> None:
         self._waiting = deque(enumerate(checked))
         self._submit = submit
         self._started: deque[tuple[int, list[LocalStream] | SpectrieError]] = deque()
@@ -200,13 +216,17 @@ class _Running:
             if not isinstance(started, SpectrieError):
                 _cancel(started)
 
-    def _start(self, choices: Sequence[_core.Choice]) -> list[LocalStream] | SpectrieError:
+    def _start(self, ready: _Ready) -> list[LocalStream] | SpectrieError:
+        # Its time stood still while others of the list were checked and answered.
+        began_s = time.monotonic() - ready.spent_s
         streams: list[LocalStream] = []
         try:
-            for choice in choices:
-                streams.append(self._submit(choice))
+            for choice in ready.choices:
+                streams.append(self._submit(choice, began_s))
         except SpectrieError as error:
+            finished = [stream for stream in streams if stream.is_over()]
             _cancel(streams)
+            error.finished_choices = tuple(_finals(finished)[0])
             return error
         except BaseException:
             _cancel(streams)
@@ -222,18 +242,24 @@ def _answer(started: Sequence[LocalStream] | SpectrieError) -> Completion | Spec
     """The answer with all its choices; an error has the choices that were finished all the same."""
     if isinstance(started, SpectrieError):
         return started
-    finals: list[Completion] = []
-    failed: SpectrieError | None = None
-    for stream in started:
-        try:
-            finals.append(stream.final())
-        except SpectrieError as error:
-            failed = failed or error
+    finals, failed = _finals(started)
     if failed is not None:
         failed.finished_choices = tuple(finals)
         return failed
     first, *others = finals
     return dataclasses.replace(first, other_choices=tuple(others)) if others else first
+
+
+def _finals(streams: Sequence[LocalStream]) -> tuple[list[Completion], SpectrieError | None]:
+    """Waits for all; returns the whole answers, and the error of the first that failed."""
+    finals: list[Completion] = []
+    failed: SpectrieError | None = None
+    for stream in streams:
+        try:
+            finals.append(stream.final())
+        except SpectrieError as error:
+            failed = failed or error
+    return finals, failed
 
 
 def _cancel(streams: Sequence[LocalStream]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
-from spectrie.engine.grammars import Grammars
 from spectrie.engine.host import EngineHost
 from spectrie.errors import (
     Cancelled,
@@ -21,6 +20,8 @@ from spectrie.llm import batch
 from spectrie.llm.batch import OnError
 from spectrie.llm.keywords import EngineKeywords
 from spectrie.llm.prompts import Prompt, given_chats, given_prompts
+from spectrie.llm.resolver import Resolver
+from spectrie.llm.room import Room
 from spectrie.llm.settings import engine_options, read_generation_config
 from spectrie.llm.stream import LocalStream
 from spectrie.options import GenerateOptions, check_names
@@ -76,8 +77,7 @@ class LLM:
         self._handles = itertools.count(1)
         self._lock = threading.Lock()
         self._streams: dict[int, LocalStream] = {}
-        # Of the engine, which refuses more.
-        self._room = threading.Semaphore(settings.max_held)
+        self._room = Room(settings.max_held)
         self._make_error: Callable[[], SpectrieError] | None = None
         self._host = EngineHost(
             resolved.folder,
@@ -89,26 +89,12 @@ class LLM:
         # A step must not run while the interpreter takes torch down.
         atexit.register(self._host.close)
         try:
-            self._resolver = self._open_resolver(generation_config)
+            self._resolver = Resolver(
+                self._host.runner, self.tokenizer, self.model_name, generation_config
+            )
         except BaseException:
             self.close()
             raise
-
-    def _open_resolver(
-        self, generation_config: _core.GenerationConfig | None
-    ) -> _core.RequestResolver:
-        from spectrie import _core
-
-        runner, tokenizer = self._host.runner, self.tokenizer
-        return _core.RequestResolver(
-            tokenizer,
-            model=self.model_name,
-            vocabulary_size=runner.vocabulary_size,
-            max_context=runner.max_context,
-            speculate=runner.can_speculate,
-            compile=Grammars(lambda: tokenizer, runner.eos_token_ids).compile,
-            generation_config=generation_config,
-        )
 
     @property
     def max_context(self) -> int:
@@ -216,7 +202,10 @@ class LLM:
             on_error: What a failed prompt of a list does. `raise` raises `InvalidArgument` before any
                 prompt runs, or `BatchFailed` once all others have their answers. `return` puts its
                 error in the place of its answer.
-            options: See `GenerateOptions`; they apply to every prompt of a list.
+            options: See `GenerateOptions`; they apply to every prompt of a list. `timeout` is each
+                prompt's own: it counts while the prompt is checked, its grammar included, and from
+                where it is started, while it waits for room and is answered. In between, while
+                others of the list are checked and started, it does not count.
 
         Raises:
             InvalidArgument: An option or a prompt is not allowed; see its `field_violations`.
@@ -276,7 +265,7 @@ class LLM:
             n: Independent answers, as in `generate`.
             progress: As in `generate`.
             on_error: As in `generate`.
-            options: See `GenerateOptions`.
+            options: See `GenerateOptions`; of a list, as in `generate`.
 
         Raises:
             InvalidArgument: As `generate`.
@@ -304,7 +293,7 @@ class LLM:
             single=single,
             progress=progress,
             on_error=on_error,
-            resolve=lambda prompt: self._resolver.resolve(*prompt, options, n),
+            resolve=lambda prompt, began_s: self._resolver.resolve(prompt, options, n, began_s),
             submit=self._submit,
         )
         return answers[0] if single else answers  # type: ignore[return-value]
@@ -321,16 +310,20 @@ class LLM:
 
         Raises:
             InvalidArgument: An option or the prompt is not allowed; see its `field_violations`.
+            DeadlineExceeded: `timeout` passed before its grammar was compiled, or while it waited for
+                room. Later, reading raises it.
         """
+        began_s = time.monotonic()
         check_names(options)
-        (choice,) = self._resolver.resolve(prompt, prompt_token_ids, messages, options, 1)
-        return self._submit(choice)
+        given = (prompt, prompt_token_ids, messages)
+        (choice,) = self._resolver.resolve(given, options, 1, began_s)
+        return self._submit(choice, began_s)
 
-    def _submit(self, choice: _core.Choice) -> LocalStream:
-        """Starts a choice, once the engine has room for it beside those of all threads."""
+    def _submit(self, choice: _core.Choice, began_s: float) -> LocalStream:
+        """Starts a choice of a request that began at `began_s`, once the engine has room for it."""
         from spectrie import _core
 
-        self._room.acquire()
+        self._room.enter(choice, began_s)
         handle = next(self._handles)
         stream = LocalStream(choice, lambda: self._host.cancel(handle), model=self.model_name)
         try:
@@ -339,10 +332,10 @@ class LLM:
                     raise self._make_error()
                 self._streams[handle] = stream
         except BaseException:
-            self._room.release()
+            self._room.leave()
             raise
         try:
-            self._host.submit(choice.request(handle, time.monotonic()))
+            self._host.submit(choice.request(handle, began_s))
         except BaseException as error:
             self._remove(handle)
             if isinstance(error, _core.EngineError):
@@ -355,7 +348,7 @@ class LLM:
         with self._lock:
             stream = self._streams.pop(handle, None)
         if stream is not None:
-            self._room.release()
+            self._room.leave()
         return stream
 
     def close(self) -> None:
