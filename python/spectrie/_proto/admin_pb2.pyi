@@ -367,7 +367,9 @@ class ForgetNamespaceRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     name: _builtins.str
-    """Tenant of an API key, or `default` without keys, as returned by ListNamespaces."""
+    """As returned by ListNamespaces: the tenant of an API key, or `default` without keys; `TENANT/NAME`, or
+    without keys `NAME`, where a client named it.
+    """
     def __init__(
         self,
         *,

@@ -571,7 +571,9 @@ class Start(_message.Message):
     prompt_logprobs: _builtins.int
     """The same for the tokens of the prompt."""
     tenant: _builtins.str
-    """The tenant whose share of the worker it uses; the namespace's when absent."""
+    """The tenant whose share of the worker it uses. When absent, what the namespace has before its first
+    slash, or all of it.
+    """
     skip_special_tokens: _builtins.bool
     """Whether the names of special tokens are no part of the text."""
     @_builtins.property

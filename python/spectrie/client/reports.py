@@ -46,7 +46,8 @@ class NamespaceReport:
     """A namespace's learned text, summed over workers; each holds text of all workers.
 
     Attributes:
-        name: Tenant of an API key; `default` without keys.
+        name: Tenant of an API key, or `default` without keys; `TENANT/NAME`, or without keys `NAME`,
+            where a client named it.
         num_tokens: Tokens held.
         bytes: Draft memory in use.
         accepted_tokens: Draft tokens from it that the model accepted.

@@ -1411,7 +1411,8 @@ pub struct ListNamespacesResponse {
 pub struct ForgetNamespaceRequest {
     #[prost(string, optional, tag = "1")]
     pub model: ::core::option::Option<::prost::alloc::string::String>,
-    /// Tenant of an API key, or `default` without keys, as returned by ListNamespaces.
+    /// As returned by ListNamespaces: the tenant of an API key, or `default` without keys; `TENANT/NAME`, or
+    /// without keys `NAME`, where a client named it.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
 }

@@ -241,7 +241,8 @@ pub struct Start {
     /// No constraint when absent.
     #[prost(message, optional, tag = "20")]
     pub structured: ::core::option::Option<Structured>,
-    /// The tenant whose share of the worker it uses; the namespace's when absent.
+    /// The tenant whose share of the worker it uses. When absent, what the namespace has before its first
+    /// slash, or all of it.
     #[prost(string, optional, tag = "21")]
     pub tenant: ::core::option::Option<::prost::alloc::string::String>,
     /// Stop texts, for the worker to end the answer at; a worker that does not know them is cancelled.
