@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -12,9 +10,8 @@ import pytest
 from spectrie import _core
 from spectrie._proto import worker_pb2
 from spectrie.worker.link import CHANNEL_OPTIONS
-from tests.tiny_model import write_tiny_tokenizer
 from tests.worker.linked import Gate, Worker
-from tests.worker.scripted import EOS_ID, WAIT_S, Hub
+from tests.worker.scripted import EOS_ID, Hub
 
 
 def test_greeting_is_hello_then_artifacts_then_ready(worker: Worker, hub: Hub) -> None:
@@ -81,101 +78,6 @@ def test_barred_words_and_odd_masses_reach_the_engine(worker: Worker, hub: Hub) 
     output = hub.outputs("odd")[-1]
     assert output.finish == worker_pb2.FINISH_INVALID
     assert "typical_p" in output.message
-
-
-class SlowGrammars:
-    """Compiles nothing, as slowly as a test wants; knows what it compiled."""
-
-    def __init__(
-        self, num_permits: int = 0, known: Mapping[str, _core.Grammar] | None = None
-    ) -> None:
-        self.permits = threading.Semaphore(num_permits)
-        self.began = threading.Semaphore(0)
-        self.compiled: list[tuple[str, str | list[str] | None]] = []
-        self._known = known or {}
-
-    def cached(self, kind: str, text: str | list[str] | None) -> _core.Grammar | None:
-        return self._known.get(text) if isinstance(text, str) else None
-
-    def compile(
-        self, kind: str, text: str | list[str] | None, timeout_s: float | None = None
-    ) -> None:
-        self.compiled.append((kind, text))
-        self.began.release()
-        assert self.permits.acquire(timeout=WAIT_S)
-        if text == "(a":
-            raise _core.EngineError("regex cannot be used: unclosed group")
-
-
-def test_nobody_waits_for_a_grammar_and_its_request_can_be_cancelled(
-    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grammars = SlowGrammars()
-    monkeypatch.setattr(worker.host, "grammars", grammars)
-    choice = worker_pb2.Structured(choice=worker_pb2.Choices(texts=["a", "b"]))
-    hub.start("left", structured=choice)
-    hub.start("quick")
-    assert hub.outputs("quick")[-1].finish == worker_pb2.FINISH_LENGTH
-    hub.send(cancel=worker_pb2.Cancel(request_id="left"))
-    hub.start("after")
-    assert hub.outputs("after")[-1].finish == worker_pb2.FINISH_LENGTH
-    grammars.permits.release(2)
-    (output,) = hub.outputs("left")
-    assert output.finish == worker_pb2.FINISH_CANCELLED
-    hub.start("held", structured=worker_pb2.Structured(json_object=True))
-    assert hub.outputs("held")[-1].finish == worker_pb2.FINISH_LENGTH
-    assert grammars.compiled == [
-        ("choice", ["a", "b"]),
-        ("json_object", None),
-    ]
-
-
-def test_a_known_grammar_and_another_tenants_pass_fifty_slow_ones(
-    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tokenizer = _core.Tokenizer.from_folder(str(write_tiny_tokenizer(tmp_path / "tiny")))
-    known = _core.GrammarCompiler(tokenizer, [2]).compile("regex", "[a-z ]*")
-    grammars = SlowGrammars(known={"known": known})
-    monkeypatch.setattr(worker.host, "grammars", grammars)
-
-    def start(name: str, tenant: str, regex: str) -> None:
-        hub.start(name, tenant=tenant, structured=worker_pb2.Structured(regex=regex))
-
-    for index in range(50):
-        start(f"slow-{index}", "slow", f"slow-{index}")
-    for _ in range(4):
-        assert grammars.began.acquire(timeout=WAIT_S)
-    start("known", "slow", "known")
-    assert hub.outputs("known")[-1].finish != worker_pb2.FINISH_NONE
-    start("other", "other", "other")
-    hub.send(cancel=worker_pb2.Cancel(request_id="slow-4"))
-    hub.start("fence")
-    hub.outputs("fence")
-    assert len(grammars.compiled) == 4
-    grammars.permits.release()
-    assert grammars.began.acquire(timeout=WAIT_S)
-    assert grammars.compiled[4:] == [("regex", "other")]
-    grammars.permits.release(1000)
-    assert hub.outputs("slow-49")[-1].finish == worker_pb2.FINISH_LENGTH
-    # One was cancelled in line: nobody waits for it.
-    assert len(grammars.compiled) == 50
-    assert ("regex", "slow-4") not in grammars.compiled
-
-
-def test_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason(
-    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grammars = SlowGrammars(num_permits=1)
-    monkeypatch.setattr(worker.host, "grammars", grammars)
-    hub.start("bad", structured=worker_pb2.Structured(regex="(a"))
-    (output,) = hub.outputs("bad")
-    assert output.finish == worker_pb2.FINISH_INVALID
-    assert output.message == "regex cannot be used: unclosed group"
-    hub.start("unknown", structured=worker_pb2.Structured())
-    (output,) = hub.outputs("unknown")
-    assert output.finish == worker_pb2.FINISH_INVALID
-    assert "does not know" in output.message
-    assert worker.link.num_running == 0
 
 
 def test_requests_run_side_by_side_and_end_once_each(worker: Worker, hub: Hub) -> None:

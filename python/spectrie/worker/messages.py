@@ -18,6 +18,7 @@ __all__ = [
     "constraint_of",
     "engine_request",
     "finish_kind",
+    "is_overdue",
     "load_message",
     "message_of",
     "prompt_logprobs",
@@ -39,6 +40,11 @@ def constraint_of(start: worker_pb2.Start) -> tuple[str, str | list[str] | None]
     if not start.HasField("structured"):
         return None
     return _core.constraint_of(worker_pb2.Start(structured=start.structured).SerializeToString())
+
+
+def is_overdue(start: worker_pb2.Start) -> bool:
+    """Whether the deadline of a `Start` has passed."""
+    return start.HasField("deadline_ms") and start.deadline_ms <= time.time() * 1e3
 
 
 def engine_request(
@@ -100,7 +106,7 @@ def prompt_logprobs(
 
 
 def refusal(
-    start: worker_pb2.Start, message: str, finish: worker_pb2.FinishKind.ValueType
+    start: worker_pb2.Start, message: str | None, finish: worker_pb2.FinishKind.ValueType
 ) -> worker_pb2.RequestOutput:
     """Returns the answer to a `Start` that never reached the engine."""
     return worker_pb2.RequestOutput(

@@ -15,7 +15,13 @@ from spectrie.engine.grammars import Grammars
 from spectrie.engine.lazy_tokenizer import LazyTokenizer
 from spectrie.errors import SpectrieError
 from spectrie.worker.admin import AdminDesk
-from spectrie.worker.messages import constraint_of, engine_request, load_message, refusal
+from spectrie.worker.messages import (
+    constraint_of,
+    engine_request,
+    is_overdue,
+    load_message,
+    refusal,
+)
 from spectrie.worker.request_state import RequestState, learned, request_output
 from spectrie.worker.tenant_lines import TenantLines
 
@@ -31,6 +37,7 @@ LOAD_INTERVAL_S = 0.1
 _COMPILING_THREADS = 4
 _LONGEST_COMPILING_S = 120.0
 """Of a grammar, with what it waits for others; the engine's own limit counts its computing alone."""
+_CANCELLED_BEFORE = "cancelled before it began"
 
 
 class RequestHost(Protocol):
@@ -188,6 +195,7 @@ class Session:
             return
         if constraint and grammar is None:
             # Neither the reader nor the step loop may wait for a grammar or the tokenizer.
+            # Not only until its deadline: who asks again finds it compiled.
             compiled = partial(self._host.grammars.compile, *constraint, _LONGEST_COMPILING_S)
             self._later(running, compiled)
         elif start.stop and not self._host.tokenizer.is_open:
@@ -200,10 +208,10 @@ class Session:
         from spectrie import _core
 
         def begin() -> None:
+            if not self._is_wanted(running):
+                return
             try:
-                with self._lock:
-                    is_wanted = not running.cancelled and running.handle in self._by_handle
-                grammar = compiled() if is_wanted else None
+                grammar = compiled()
             except TimeoutError:
                 message = (
                     f"the grammar was not compiled within {_LONGEST_COMPILING_S:g} s, beside others"
@@ -219,6 +227,21 @@ class Session:
         start = running.start
         tenant = start.tenant if start.HasField("tenant") else start.namespace.partition("/")[0]
         self._compiling.submit(tenant, begin)
+
+    def _is_wanted(self, running: RequestState) -> bool:
+        """Whether a request that waited is to go on; ends one that was cancelled or has no time left."""
+        with self._lock:
+            is_awaited = self._by_handle.get(running.handle) is running
+            is_cancelled = running.cancelled
+        if not is_awaited:
+            return False
+        if is_cancelled:
+            self._end(running, _CANCELLED_BEFORE, worker_pb2.FINISH_CANCELLED)
+        elif is_overdue(running.start):
+            self._end(running, None, worker_pb2.FINISH_DEADLINE)
+        else:
+            return True
+        return False
 
     def _begin(self, running: RequestState, grammar: _core.Grammar | None) -> None:
         """Submits a request to the engine after checking its options."""
@@ -245,10 +268,10 @@ class Session:
             self._end(running, str(error), worker_pb2.FINISH_REFUSED)
             return
         if is_awaited:
-            self._end(running, "cancelled before it began", worker_pb2.FINISH_CANCELLED)
+            self._end(running, _CANCELLED_BEFORE, worker_pb2.FINISH_CANCELLED)
 
     def _end(
-        self, running: RequestState, reason: str, finish: worker_pb2.FinishKind.ValueType
+        self, running: RequestState, reason: str | None, finish: worker_pb2.FinishKind.ValueType
     ) -> None:
         """Ends a request that the engine does not hold."""
         self._forget(running)
@@ -276,7 +299,7 @@ class Session:
     def _refuse(
         self,
         start: worker_pb2.Start,
-        reason: str,
+        reason: str | None,
         finish: worker_pb2.FinishKind.ValueType = worker_pb2.FINISH_REFUSED,
     ) -> None:
         output = refusal(start, reason, finish)
