@@ -16,12 +16,26 @@ from spectrie.types import Source
 from tests.tiny_model import VOCABULARY_SIZE, write_tiny_model
 from tests.waiting import wait_until
 
-__all__ = ["MAX_ROWS", "WAIT_S", "Kind", "RunningLoop", "load_tiny_runner"]
+__all__ = [
+    "FORWARD_MS",
+    "LEVEL_MS",
+    "MAX_ROWS",
+    "WAIT_S",
+    "Kind",
+    "RunningLoop",
+    "load_tiny_runner",
+]
 
 WAIT_S = 30.0
 
 MAX_ROWS = 16
 """Rows of a forward: the engine plans more for a longer prompt, and the forward fails."""
+
+FORWARD_MS = [1, 64], [10.0, 40.0]
+"""What a forward beside a drafter is said to take, by rows."""
+
+LEVEL_MS = [1, MAX_ROWS], [0.01, 0.02]
+"""The same of a drafter's level."""
 
 Kind = Literal["native", "python"]
 
@@ -103,14 +117,15 @@ class RunningLoop:
     def _set_drafter(self, runner: Runner, max_rows: int) -> None:
         assert runner.drafter is not None
         # As if forwards were slow and levels next to nothing: the loop is shown, not the price.
-        self.engine.set_costs([1, 64], [10.0, 40.0])
+        self.engine.set_costs(*FORWARD_MS)
+        rows, level_ms = LEVEL_MS
         self.engine.set_drafter(
             source=Source.HEAD,
             max_levels=min(3, runner.drafter.max_levels),
             max_rows=max_rows,
-            rows=[1, MAX_ROWS],
-            first_ms=[0.01, 0.02],
-            later_ms=[0.01, 0.02],
+            rows=rows,
+            first_ms=level_ms,
+            later_ms=level_ms,
         )
 
     def submit(self, request: _core.Request) -> None:
