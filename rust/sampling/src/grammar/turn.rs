@@ -31,28 +31,20 @@ impl Turn {
     /// Waits in line until fewer than [`MAX_COMPILING`] others compile; None if `goes_on` says no
     /// before.
     pub(super) fn await_one(turns: &Arc<Turns>, goes_on: &dyn Fn() -> bool) -> Option<Self> {
+        let ticket = Ticket::take(turns);
         let mut state = turns.state();
-        let ticket = state.num_tickets;
-        state.num_tickets += 1;
-        state.line.push_back(ticket);
         loop {
-            if state.num_compiling < MAX_COMPILING && state.line.front() == Some(&ticket) {
-                state.line.pop_front();
+            if state.num_compiling < MAX_COMPILING && state.line.front() == Some(&ticket.number) {
                 state.num_compiling += 1;
-                // There may be room for the next one, too.
-                turns.changed.notify_all();
                 return Some(Self(Arc::clone(turns)));
             }
             let waited = turns.changed.wait_timeout(state, ASK_EVERY);
             // It may take locks of its own.
             drop(waited.unwrap_or_else(PoisonError::into_inner));
-            let goes_on = goes_on();
-            state = turns.state();
-            if !goes_on {
-                state.line.retain(|other| *other != ticket);
-                turns.changed.notify_all();
+            if !goes_on() {
                 return None;
             }
+            state = turns.state();
         }
     }
 }
@@ -61,6 +53,31 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.state().num_compiling -= 1;
         self.0.changed.notify_all();
+    }
+}
+
+/// A place in the line; given up when dropped, by a panic of the one who waits too.
+struct Ticket<'a> {
+    turns: &'a Turns,
+    number: u64,
+}
+
+impl<'a> Ticket<'a> {
+    fn take(turns: &'a Turns) -> Self {
+        let mut state = turns.state();
+        let number = state.num_tickets;
+        state.num_tickets += 1;
+        state.line.push_back(number);
+        Self { turns, number }
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turns.state();
+        state.line.retain(|other| *other != self.number);
+        // There may be room for the next one.
+        self.turns.changed.notify_all();
     }
 }
 
@@ -119,6 +136,22 @@ mod tests {
         assert_eq!(num_asked.into_inner(), 4);
         assert!(turns.state().line.is_empty());
         drop(running);
+        assert_eq!(turns.state().num_compiling, 0);
+    }
+
+    #[test]
+    fn who_panics_while_it_waits_leaves_the_line_to_the_others() {
+        let turns = Arc::new(Turns::default());
+        let running: Vec<Turn> = (0..MAX_COMPILING).map(|_| take(&turns)).collect();
+        let theirs = Arc::clone(&turns);
+        let thread =
+            thread::spawn(move || Turn::await_one(&theirs, &|| panic!("a caller")).is_some());
+        assert!(thread.join().is_err());
+        assert!(turns.state().line.is_empty());
+        drop(running);
+        let turn = Turn::await_one(&turns, &|| false);
+        assert!(turn.is_some());
+        drop(turn);
         assert_eq!(turns.state().num_compiling, 0);
     }
 }
