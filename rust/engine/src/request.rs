@@ -13,6 +13,10 @@ pub trait StopFinder: fmt::Debug + Send + Sync {
     /// the tokens it took belong to the answer.
     fn push(&mut self, tokens: &[u32]) -> Option<usize>;
 
+    /// How many of the tokens it took belong to the answer, whatever follows: what comes behind them may
+    /// lie behind a stop text that is not known yet.
+    fn num_certain(&self) -> usize;
+
     /// Another one that took the same tokens.
     fn boxed_clone(&self) -> Box<dyn StopFinder>;
 }

@@ -185,6 +185,10 @@ impl StopFinder for After {
         (self.0 == 0).then_some(3)
     }
 
+    fn num_certain(&self) -> usize {
+        3
+    }
+
     fn boxed_clone(&self) -> Box<dyn StopFinder> {
         Box::new(self.clone())
     }

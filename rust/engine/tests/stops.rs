@@ -3,10 +3,13 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{CostShape, EngineConfig, Request, StopFinder};
+use spectrie_engine::{
+    CostShape, EngineConfig, Plan, Request, StepResults, StopFinder, TopTokens, Verdicts,
+};
+use spectrie_types::sizes::TOP_K;
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, request};
-use support::model::PAGE_SIZE;
+use support::model::{PAGE_SIZE, STRIDE};
 
 const PROMPT: [u32; 5] = [3, 4, 5, 6, 7];
 const NUM_TOKENS: usize = 40;
@@ -23,6 +26,10 @@ impl StopFinder for After {
     fn push(&mut self, tokens: &[u32]) -> Option<usize> {
         self.seen += tokens.len();
         (self.seen >= self.count + self.delay).then_some(self.count)
+    }
+
+    fn num_certain(&self) -> usize {
+        self.seen.min(self.count)
     }
 
     fn boxed_clone(&self) -> Box<dyn StopFinder> {
@@ -91,6 +98,94 @@ fn nothing_behind_a_stop_is_emitted_counted_learnt_or_kept() {
                 cached + 2 * PAGE_SIZE > PROMPT.len() + count,
                 "{case}: {cached}"
             );
+        }
+    }
+}
+
+#[test]
+fn however_late_a_stop_is_known_nothing_behind_it_is_learnt() {
+    let whole = {
+        let mut driver = driver();
+        driver.submit(request(1, &PROMPT, 90));
+        driver.run();
+        driver.tokens[&1].clone()
+    };
+    for (count, delay) in [(1, 80), (3, 64), (3, 65), (20, 66)] {
+        let mut driver = driver();
+        driver.submit(Request {
+            stops: Some(stopped(count, delay)),
+            ..request(1, &PROMPT, 90)
+        });
+        driver.run();
+        assert_eq!(driver.tokens[&1], whole[..count + delay]);
+        let learnt = driver.engine.namespaces()[0].num_tokens;
+        assert_eq!(learnt as usize, PROMPT.len() + count, "{count} and {delay}");
+    }
+    // The answer is over before it is known.
+    let mut driver = driver();
+    driver.submit(Request {
+        stops: Some(stopped(10, 80)),
+        ..request(1, &PROMPT, 30)
+    });
+    driver.run();
+    assert_eq!(driver.finishes[&1].kind, FinishKind::Length);
+    let learnt = driver.engine.namespaces()[0].num_tokens;
+    assert_eq!(learnt as usize, PROMPT.len() + 10);
+}
+
+/// Ends a step. The model says `secret` behind the first `end` tokens of `text`, and nowhere else.
+fn commit_with_secret(driver: &mut Driver, plan: &Plan, text: &[u32], end: usize, secret: i32) {
+    let logits = driver.forward(plan);
+    let (mut ids, probabilities) = driver.model.top(plan);
+    for (&row, ids) in plan.top_rows.iter().zip(ids.chunks_mut(TOP_K)) {
+        let position = plan.row_position[row as usize] as usize;
+        let is_text = text.get(position) == Some(&(plan.row_token[row as usize] as u32));
+        if is_text && position + 1 >= end {
+            ids[0] = secret;
+            ids[1..].fill(-1);
+        } else if let Some(index) = ids.iter().position(|&id| id == secret) {
+            ids[index..].fill(-1);
+        }
+    }
+    let results = StepResults {
+        verdicts: Verdicts::Logits {
+            values: &logits,
+            num_rows: plan.num_samples(),
+            row_stride: STRIDE,
+        },
+        top: Some(TopTokens {
+            ids: &ids,
+            probabilities: &probabilities,
+        }),
+    };
+    let engine = &driver.engine;
+    engine.commit(plan.plan_id, &results, 1.0, 0.0).unwrap();
+}
+
+#[test]
+fn what_the_model_says_behind_a_stop_is_not_recycled() {
+    let whole = whole();
+    let text = [&PROMPT[..], &whole].concat();
+    let secret = (1..40).find(|id| !text.contains(id)).unwrap() as i32;
+    for (count, delay) in (1..30).flat_map(|count| [(count, 0), (count, 3)]) {
+        let end = PROMPT.len() + count;
+        let mut driver = driver();
+        driver.submit(Request {
+            stops: Some(stopped(count, delay)),
+            prediction_ids: whole.clone(),
+            ..request(1, &PROMPT, NUM_TOKENS as u32)
+        });
+        while let Some(plan) = driver.plan() {
+            commit_with_secret(&mut driver, &plan, &text, end, secret);
+        }
+        // What follows each of the tokens that lay behind, and the last one before.
+        for behind in end..end + 8 {
+            driver.submit(request(behind as u64, &text[..behind], 3));
+            let case = format!("{count} and {delay}: {behind}");
+            while let Some(plan) = driver.plan() {
+                assert!(!plan.row_token.contains(&secret), "{case}");
+                commit_with_secret(&mut driver, &plan, &text, usize::MAX, secret);
+            }
         }
     }
 }

@@ -12,6 +12,10 @@ impl StopFinder for Stops {
         self.0.push(tokens).keep_tokens
     }
 
+    fn num_certain(&self) -> usize {
+        self.0.num_certain()
+    }
+
     fn boxed_clone(&self) -> Box<dyn StopFinder> {
         Box::new(self.clone())
     }

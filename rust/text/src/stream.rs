@@ -97,6 +97,14 @@ impl TextStream {
         }
     }
 
+    /// How many of the tokens pushed so far belong to the answer, whatever follows. Byte tokens show
+    /// their text, and the stop string in it, only when another kind of token comes.
+    pub fn num_certain(&self) -> usize {
+        let undecided = self.run.first().map(|&(_, num_tokens)| num_tokens);
+        let stopped = self.stopped.as_ref().map(|&(_, num_tokens)| num_tokens);
+        stopped.or(undecided).unwrap_or(self.num_tokens)
+    }
+
     /// Returns the text that was held back; nothing after a stop string.
     pub fn finish(&mut self) -> String {
         let mut text = String::new();

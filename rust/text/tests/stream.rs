@@ -127,6 +127,30 @@ fn a_stop_string_in_a_run_of_byte_tokens_keeps_its_last_byte() {
 }
 
 #[test]
+fn tokens_are_certain_where_no_stop_string_can_end_before_them_any_more() {
+    let tokenizer = common::byte_fallback();
+    let mut ids: Vec<u32> = "x🙂yz".bytes().map(|byte| 3 + u32::from(byte)).collect();
+    ids.push(tokenizer.token_id("ND").unwrap());
+    for (stop, last) in [("🙂", 5), ("z", 7), ("none", 8)] {
+        let mut stream = TextStream::new(&tokenizer, &[stop.to_owned()], true).unwrap();
+        assert_eq!(stream.num_certain(), 0);
+        let certain: Vec<usize> = ids
+            .iter()
+            .map(|&id| {
+                stream.push(&[id]);
+                stream.num_certain()
+            })
+            .collect();
+        assert_eq!(certain, [1, 1, 1, 1, 1, 1, 1, last], "{stop}");
+    }
+    let tokenizer = common::byte_level();
+    let mut stream = TextStream::new(&tokenizer, &["aab".to_owned()], true).unwrap();
+    stream.push(&[u32::from(b'a'), u32::from(b'a')]);
+    // Those that may begin a stop string belong to the answer as it does.
+    assert_eq!(stream.num_certain(), 2);
+}
+
+#[test]
 fn after_a_stop_string_nothing_more_comes() {
     let tokenizer = common::byte_level();
     let end = tokenizer.token_id("END").unwrap();

@@ -6,8 +6,16 @@ use crate::forward::TopTokens;
 use crate::request_key::RequestKey;
 use crate::speculation::{Drafting, SentTree};
 
-/// A row's token and the one before it.
-type Pair = (Option<u32>, u32);
+/// What is known of a row after which the likeliest tokens are.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// The token before its own.
+    before: Option<u32>,
+    last: u32,
+    /// Which token of prompt ++ output it answers; where its own is not part of them, the last row above
+    /// it whose token is.
+    answer: usize,
+}
 
 /// One request's share of a step's feedback.
 #[derive(Debug)]
@@ -15,15 +23,15 @@ pub(crate) struct Share {
     pub(crate) key: RequestKey,
     /// Its rows after which the likeliest tokens are known, among those of the step.
     rows: Range<usize>,
-    /// Where the tokens of these rows are in [`Feedback::pairs`].
-    first_pair: usize,
+    /// Where these rows are in [`Feedback::known`].
+    first_known: usize,
 }
 
 /// What the model gave after the rows of a step, and who learns from it.
 #[derive(Debug, Default)]
 pub(crate) struct Feedback {
     waiting: Vec<Share>,
-    pairs: Vec<Pair>,
+    known: Vec<Row>,
     ids: Vec<i32>,
     probabilities: Vec<f32>,
 }
@@ -33,7 +41,7 @@ impl Feedback {
     pub(crate) fn new(top: Option<TopTokens<'_>>) -> Self {
         let mut feedback = Self::default();
         if let Some(top) = top {
-            feedback.pairs.reserve(top.num_rows());
+            feedback.known.reserve(top.num_rows());
             feedback.ids.extend_from_slice(top.ids);
             feedback.probabilities.extend_from_slice(top.probabilities);
         }
@@ -63,12 +71,22 @@ impl Feedback {
         cached: &[u32],
         rows: Range<usize>,
     ) -> Share {
+        let first_known = self.known.len();
         let known = cached.len() - rows.len()..cached.len();
-        let before = |index: usize| index.checked_sub(1).map(|index| cached[index]);
-        self.share(key, rows, known.map(|index| (before(index), cached[index])))
+        self.known.extend(known.map(|index| Row {
+            before: index.checked_sub(1).map(|index| cached[index]),
+            last: cached[index],
+            answer: index + 1,
+        }));
+        Share {
+            key,
+            rows,
+            first_known,
+        }
     }
 
-    /// The share of a tree whose root is the token at `base` of `tokens`, rows accepted or not.
+    /// The share of a tree whose root is the token at `base` of `tokens`, those of its forward among
+    /// them, rows accepted or not.
     pub(crate) fn of_tree(
         &mut self,
         key: RequestKey,
@@ -77,43 +95,42 @@ impl Feedback {
         tree: &SentTree,
         rows: Range<usize>,
     ) -> Share {
-        let token = |row: usize| match row {
-            0 => tokens[base],
-            row => tree.node(row).token,
-        };
-        let before = |row: usize| match row {
-            0 => base.checked_sub(1).map(|index| tokens[index]),
-            row => Some(token(tree.parent(row))),
-        };
-        let known = 0..rows.len();
-        self.share(key, rows, known.map(|row| (before(row), token(row))))
-    }
-
-    fn share(
-        &mut self,
-        key: RequestKey,
-        rows: Range<usize>,
-        pairs: impl Iterator<Item = Pair>,
-    ) -> Share {
-        let first_pair = self.pairs.len();
-        self.pairs.extend(pairs);
+        let first_known = self.known.len();
+        self.known.extend((!rows.is_empty()).then(|| Row {
+            before: base.checked_sub(1).map(|index| tokens[index]),
+            last: tokens[base],
+            answer: base + 1,
+        }));
+        for row in 1..rows.len() {
+            let (node, parent) = (tree.node(row), self.known[first_known + tree.parent(row)]);
+            let index = base + usize::from(node.depth);
+            let is_text = parent.answer == index && tokens.get(index) == Some(&node.token);
+            self.known.push(Row {
+                before: Some(parent.last),
+                last: node.token,
+                answer: parent.answer + usize::from(is_text),
+            });
+        }
         Share {
             key,
             rows,
-            first_pair,
+            first_known,
         }
     }
 
-    /// Lets a request learn what the model gave, and what came of its last draft.
-    pub(crate) fn teach(&self, share: &Share, drafting: &mut Drafting) {
+    /// Lets a request learn what the model gave, and what came of its last draft. Rows count that answer
+    /// one of the first `num_certain` tokens of prompt ++ output: a stop text may cut the others.
+    pub(crate) fn teach(&self, share: &Share, num_certain: usize, drafting: &mut Drafting) {
         let top = TopTokens {
             ids: &self.ids,
             probabilities: &self.probabilities,
         };
         if !self.ids.is_empty() {
-            let pairs = &self.pairs[share.first_pair..];
-            for (row, &(before, last)) in share.rows.clone().zip(pairs) {
-                top.with_row(row, |tokens| drafting.recycle(before, last, tokens));
+            let known = share.rows.clone().zip(&self.known[share.first_known..]);
+            for (index, row) in known.filter(|(_, row)| row.answer < num_certain) {
+                top.with_row(index, |tokens| {
+                    drafting.recycle(row.before, row.last, tokens)
+                });
             }
         }
         drafting.train();

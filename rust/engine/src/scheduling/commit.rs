@@ -159,7 +159,7 @@ impl Scheduler {
             feedback.push(share);
             return Some(output);
         };
-        feedback.teach(&share, &mut sequence.drafting);
+        feedback.teach(&share, sequence.num_certain(), &mut sequence.drafting);
         let ended = self.release(part.key, sequence, end, now_s);
         Some(RequestOutput {
             finish: ended.finish,

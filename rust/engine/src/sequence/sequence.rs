@@ -214,6 +214,13 @@ impl Sequence {
         self.stopped_at
     }
 
+    /// Tokens of prompt ++ output that no stop text cuts which is found later; of a request without any
+    /// more than there are.
+    pub(crate) fn num_certain(&self) -> usize {
+        let stops = self.stops.as_ref();
+        stops.map_or(usize::MAX, |stops| self.num_prompt + stops.num_certain())
+    }
+
     /// Why the answer ends after its tokens so far, if it does.
     pub(crate) fn ending(&self) -> Option<FinishKind> {
         if self.stopped_at.is_some() {
@@ -312,10 +319,11 @@ impl Sequence {
     }
 
     /// Tokens that are worth learning of an answer that ends: the prompt and `keep_tokens` output
-    /// tokens, or all.
+    /// tokens, or all; none that may lie behind a stop text.
     pub(crate) fn num_kept(&self, keep_tokens: Option<u32>) -> usize {
         let kept = keep_tokens.map_or(usize::MAX, |kept| kept as usize);
-        self.num_prompt + kept.min(self.num_output())
+        let kept = self.num_prompt + kept.min(self.num_output());
+        kept.min(self.num_certain())
     }
 
     /// The end of this request; `keep_tokens` output tokens count, or all.
@@ -363,9 +371,11 @@ impl Sequence {
 impl Learner for Sequence {
     fn learn(&mut self, feedback: &Feedback, share: &Share) {
         self.feed();
-        feedback.teach(share, &mut self.drafting);
+        let num_certain = self.num_certain();
+        feedback.teach(share, num_certain, &mut self.drafting);
         let num_computed = self.num_computed();
-        self.drafting.teach_running(&self.tokens[..num_computed]);
+        self.drafting
+            .teach_running(&self.tokens[..num_computed], num_certain);
     }
 
     fn end(mut self: Box<Self>, num_kept: Option<usize>) -> Option<Box<Self>> {

@@ -284,9 +284,11 @@ impl Drafting {
     }
 
     /// Teaches the namespace what of `tokens`, computed so far, can no longer be cut: prompt tokens
-    /// at once, output some tokens later. What is too much for one time is left to the next.
-    pub(crate) fn teach_running(&mut self, tokens: &[u32]) {
+    /// at once, output some tokens later, and none but the first `num_certain`. What is too much for one
+    /// time is left to the next.
+    pub(crate) fn teach_running(&mut self, tokens: &[u32], num_certain: usize) {
         let certain = tokens.len().saturating_sub(KEPT_BACK_TOKENS);
+        let certain = certain.min(num_certain);
         let prompt = tokens.len().min(self.num_prompt);
         self.teach(&tokens[..certain.max(prompt)]);
     }
