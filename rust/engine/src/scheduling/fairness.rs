@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Most tenants without requests whose lead is remembered; the smallest lead is forgotten first.
@@ -191,6 +192,21 @@ impl FairShare {
     /// The tenants that compete, those who are behind first.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (Place, &Arc<str>)> {
         self.competing.iter().map(|(&place, name)| (place, name))
+    }
+
+    /// The same, from the first one behind `last` on and around to it.
+    pub(crate) fn in_order_after(
+        &self,
+        last: Option<Place>,
+    ) -> impl Iterator<Item = (Place, &Arc<str>)> {
+        let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let before = last.map(|last| self.competing.range(..=last));
+        let around = before.into_iter().flatten();
+        let all = self
+            .competing
+            .range((behind, Bound::Unbounded))
+            .chain(around);
+        all.map(|(&place, name)| (place, name))
     }
 
     /// The place of a tenant that competes.

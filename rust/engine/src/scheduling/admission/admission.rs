@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::queue::{Queue, Skipped};
+use super::room::{GUESTS_LEAVE, Room};
+use super::round::{MAX_IN_ROUND, MAX_PASSED_OVER, Round};
 use super::turns::{self, Lack, first_waiting, victim};
 use crate::cache::{Cache, CachedPrefix};
 use crate::config::EngineConfig;
@@ -14,22 +16,13 @@ use crate::scheduling::priority::{Awaited, prefill_order};
 use crate::scheduling::running::{self, Parties, Running, growth, residents};
 use crate::sequence::Sequence;
 
-/// Requests looked at in one step that wait for the prompt another one computes, or do not fit.
-const MAX_PASSED_OVER: usize = 64;
-
-/// After a request lost its pages, the next one is admitted where the others have room to grow so
-/// many times as far as usual: else it would soon lose them again.
-const PRESSED_LOOKAHEAD: usize = 2;
-
-/// Guests leave one page in so many to drafts and kept prefixes.
-const GUESTS_LEAVE: usize = 8;
-
 /// Owns who waits, what each tenant was served, and whether memory is short.
 #[derive(Debug)]
 pub(crate) struct Admission {
     config: Arc<EngineConfig>,
     waiting: Queue,
     share: FairShare,
+    round: Round,
     /// Of every request that has not ended, by handle.
     keys: HashMap<u64, RequestKey>,
     num_arrivals: u64,
@@ -53,6 +46,7 @@ impl Admission {
             }),
             config,
             waiting: Queue::default(),
+            round: Round::default(),
             keys: HashMap::new(),
             num_arrivals: 0,
             is_pressed: false,
@@ -138,7 +132,7 @@ impl Admission {
     /// One that does not fit waits until its pages come together. Meanwhile the first of other tenants
     /// are admitted behind it as guests, where they fit beside all others. It counts their room as its
     /// own, and they lose it as soon as it fits: so it is admitted in the step in which it would be
-    /// without them.
+    /// without them. Far behind it, a few tenants are looked at in each step, in turn.
     pub(crate) fn admit(
         &mut self,
         running: &mut Running,
@@ -153,17 +147,24 @@ impl Admission {
         let mut skipped = Skipped::default();
         self.has_seated = false;
         let mut obligations = running::obligations(running, self.config.lookahead_tokens);
-        while skipped.len() <= MAX_PASSED_OVER {
-            let as_guest = !skipped.tenants.is_empty();
+        while skipped.len() <= MAX_PASSED_OVER + MAX_IN_ROUND {
+            let in_round = skipped.len() > MAX_PASSED_OVER;
+            let as_guest = in_round || !skipped.tenants.is_empty();
             let rivals = running.values().filter(|one| as_guest || !one.is_guest);
             let has_place = rivals.count() < self.config.max_running;
-            let guest_room = as_guest.then(|| self.guest_room(running, cache));
-            if guest_room.is_some_and(|room| room == 0 || !has_place) {
+            let guest_room = as_guest.then(|| self.room().of_guest(running, cache));
+            let has_room = guest_room.is_none_or(|room| room > 0 && has_place && self.backfills);
+            if !has_room {
                 break;
             }
             let times = (self.config.age_s, now_s);
-            let who = (&skipped, &obligations, has_place);
-            let first = first_waiting(&self.waiting, &self.share, who, times);
+            let (waiting, share) = (&self.waiting, &self.share);
+            let first = if in_round {
+                self.round.next(waiting, share, &mut skipped, times)
+            } else {
+                let who = (&skipped, &obligations, has_place);
+                first_waiting(waiting, share, who, times)
+            };
             let Some(rank) = first else { break };
             let key = rank.key();
             if !has_place && !self.give_turn(key, Lack::Place, running, cache, now_s) {
@@ -192,7 +193,7 @@ impl Admission {
             }
             let prefix = if let Some(guest_room) = guest_room {
                 let needed = cache.price(&prefix, sequence.tokens.len());
-                let growth = self.growth_beside(sequence, running, cache);
+                let growth = self.room().growth_beside(sequence, running, cache);
                 (needed + growth <= guest_room).then_some(prefix)
             } else {
                 let mut room = self.make_room(key, prefix, running, cache, now_s);
@@ -204,10 +205,7 @@ impl Admission {
             };
             let Some(prefix) = prefix else {
                 skipped.tenants.insert(tenant);
-                if self.backfills {
-                    continue;
-                }
-                break;
+                continue;
             };
             let Some(mut sequence) = self.waiting.admit(key, now_s) else {
                 break;
@@ -267,8 +265,9 @@ impl Admission {
     ) -> Option<CachedPrefix> {
         let sequence = self.waiting.get(key)?;
         let num_tokens = sequence.tokens.len();
+        let room = self.room();
         let growth =
-            self.growth_of_regulars(running, cache) + self.growth_beside(sequence, running, cache);
+            room.growth_of_regulars(running, cache) + room.growth_beside(sequence, running, cache);
         let lent = cache.held_alone(running::guests(running).map(|one| &one.table));
         let num_new = cache.pages_for(num_tokens) - cache.num_held_of(&prefix, &lent);
         if num_new + growth > cache.num_available() + lent.len() {
@@ -286,37 +285,11 @@ impl Admission {
         Some(prefix)
     }
 
-    /// Pages that a further guest may take: everybody else keeps room to grow, and for drafts, and the
-    /// rows of a step.
-    fn guest_room(&self, running: &Running, cache: &Cache) -> usize {
-        let num_rows = self.config.chunk_tokens + running.len() + 1;
-        if num_rows > self.config.max_batch_rows {
-            return 0;
+    fn room(&self) -> Room<'_> {
+        Room {
+            config: &self.config,
+            is_pressed: self.is_pressed,
         }
-        let guests = running::guests(running);
-        let kept = growth(guests, self.config.lookahead_tokens, cache)
-            + self.growth_of_regulars(running, cache)
-            + self.config.num_pages / GUESTS_LEAVE;
-        cache.num_available().saturating_sub(kept)
-    }
-
-    /// Pages that those who run in their turn may need, as far as one looks ahead.
-    fn growth_of_regulars(&self, running: &Running, cache: &Cache) -> usize {
-        growth(running::regulars(running), self.lookahead_tokens(), cache)
-    }
-
-    /// Pages that a waiting request may need beyond those for its tokens; none if it would be alone.
-    fn growth_beside(&self, sequence: &Sequence, running: &Running, cache: &Cache) -> usize {
-        if running::regulars(running).next().is_none() {
-            return 0;
-        }
-        let own = growth(std::iter::once(sequence), self.lookahead_tokens(), cache);
-        own - cache.pages_for(sequence.tokens.len())
-    }
-
-    fn lookahead_tokens(&self) -> usize {
-        let times = [1, PRESSED_LOOKAHEAD][usize::from(self.is_pressed)];
-        times * self.config.lookahead_tokens
     }
 
     /// Sends guests back until everybody else has room to grow, and for drafts.
@@ -324,7 +297,7 @@ impl Admission {
         while let Some(last) = running::last_guest(running) {
             let guests = running::guests(running);
             let needed = growth(guests, 0, cache)
-                + self.growth_of_regulars(running, cache)
+                + self.room().growth_of_regulars(running, cache)
                 + self.config.num_pages / GUESTS_LEAVE;
             if needed <= cache.num_available() {
                 return;

@@ -3,6 +3,8 @@
 #[expect(clippy::module_inception, reason = "it is what the room is about")]
 mod admission;
 mod queue;
+mod room;
+mod round;
 mod turns;
 
 pub(super) use admission::Admission;
