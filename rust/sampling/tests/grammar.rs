@@ -1,7 +1,7 @@
-//! What lexers take while answers go on under grammars made to make them large.
+//! What lexers and tables take while answers go on under grammars made to make them large.
 
 use spectrie_sampling::{
-    AllowedTokens, Grammar, GrammarCompiler, GrammarCursor, GrammarSpec, GrammarState,
+    AllowedTokens, Grammar, GrammarCompiler, GrammarCursor, GrammarEnd, GrammarSpec, GrammarState,
 };
 
 /// The first token ends an answer.
@@ -171,4 +171,36 @@ fn a_cursor_ahead_of_an_answer_allows_what_the_answer_would_be_allowed_there() {
         }
     }
     assert!(num_compared > 1_000, "{num_compared}");
+}
+
+#[test]
+fn an_answer_ends_where_its_text_may_be_too_much_in_the_rules() {
+    let bytes = TOKENS.map(|text| text.as_bytes().to_vec()).to_vec();
+    let compiler = GrammarCompiler::new(bytes, &[0]).unwrap();
+    // Each "a" begins every one of them.
+    let code = |index: usize| -> String {
+        let digit = |place: u32| ["b", "c", "d", "e"][index / 4_usize.pow(place) % 4];
+        (0..5).map(digit).collect()
+    };
+    let rules: Vec<String> = (0..800)
+        .map(|index| format!("\"a\" \"{}\"", code(index)))
+        .collect();
+    let text = format!("start: item+\nitem: {}", rules.join(" | "));
+    let grammar = compiler.compile(&GrammarSpec::Lark(text)).unwrap();
+    let mut state = GrammarState::new(grammar, true);
+    let mut most_bytes = 0;
+    let item = [1, 2, 2, 2, 2, 2];
+    let num_items = (0..8_000)
+        .take_while(|_| {
+            state.push(&item);
+            most_bytes = most_bytes.max(state.table_bytes());
+            !state.has_ended()
+        })
+        .count();
+    assert!(most_bytes <= 2 * (64 << 20) + (1 << 20), "{most_bytes}");
+    let Err(GrammarEnd::Failed(reason)) = state.prepare() else {
+        panic!("{num_items} items and {most_bytes} bytes");
+    };
+    assert!(reason.contains("too many things"), "{reason}");
+    assert!(num_items > 500, "{num_items}");
 }

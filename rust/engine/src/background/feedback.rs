@@ -129,7 +129,7 @@ impl Feedback {
             let known = share.rows.clone().zip(&self.known[share.first_known..]);
             for (index, row) in known.filter(|(_, row)| row.answer < num_certain) {
                 top.with_row(index, |tokens| {
-                    drafting.recycle(row.before, row.last, tokens)
+                    drafting.recycle(row.before, row.last, tokens);
                 });
             }
         }

@@ -17,6 +17,11 @@ pub(super) const MAX_MASK_WORK: u64 = 200_000;
 /// Most states that one lexer may take, of 0.3 to 2 kB each.
 pub(super) const MAX_LEXER_STATES: usize = 32_768;
 
+/// Bytes that the table of rules takes for each place in a rule that a text may have come to, at most,
+/// and for each lexeme of the text.
+const BYTES_PER_ITEM: usize = 16;
+const BYTES_PER_ROW: usize = 160;
+
 /// Work after which a step renews the allowance.
 const RENEWED_WORK: u64 = MAX_MASK_WORK / 4;
 
@@ -30,6 +35,8 @@ pub(super) struct Machine {
     renewed_at: u64,
     /// Bytes of its lexer when it was forked.
     forked_bytes: usize,
+    /// Bytes of its table up to each step.
+    table: Vec<usize>,
 }
 
 /// What a mask says.
@@ -50,6 +57,7 @@ impl Machine {
             parser,
             renewed_at: 0,
             forked_bytes: 0,
+            table: vec![0],
         }
     }
 
@@ -59,6 +67,7 @@ impl Machine {
             parser: self.parser.deep_clone(),
             renewed_at: self.renewed_at,
             forked_bytes: self.lexer_bytes(),
+            table: self.table.clone(),
         }
     }
 
@@ -69,6 +78,7 @@ impl Machine {
             parser: self.parser.clone(),
             renewed_at: self.renewed_at,
             forked_bytes: 0,
+            table: self.table.clone(),
         };
         Ok(matches!(here.mask()?, Mask::Tokens(_)))
     }
@@ -81,6 +91,17 @@ impl Machine {
     /// Bytes that its lexer has grown by since this machine was forked.
     pub(super) fn grown_bytes(&self) -> usize {
         self.lexer_bytes().saturating_sub(self.forked_bytes)
+    }
+
+    /// Bytes of the table of what its text may be in the rules, which grows with the text.
+    pub(super) fn table_bytes(&self) -> usize {
+        self.table.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes of what was ever written in the table. What masks write is overwritten.
+    fn written_bytes(&self) -> usize {
+        let stats = self.parser.parser_stats();
+        stats.all_items * BYTES_PER_ITEM + stats.rows * BYTES_PER_ROW
     }
 
     /// Whether its lexer has taken as many states as it may.
@@ -119,12 +140,16 @@ impl Machine {
         if self.work() - self.renewed_at > RENEWED_WORK {
             self.renew()?;
         }
+        let written = self.written_bytes();
         let parser = &mut self.parser;
         guarded(|| {
             parser.consume_token(token)?;
             parser.check_stop()?;
             Ok(())
-        })
+        })?;
+        let grown = self.written_bytes() - written;
+        self.table.push(self.table_bytes() + grown);
+        Ok(())
     }
 
     /// Renews the allowance of work without finding out what may follow, which takes many states.
@@ -142,7 +167,9 @@ impl Machine {
     /// Takes the last step back.
     pub(super) fn step_back(&mut self) -> Result<(), String> {
         let parser = &mut self.parser;
-        guarded(|| parser.rollback(1))
+        guarded(|| parser.rollback(1))?;
+        self.table.pop();
+        Ok(())
     }
 
     /// Whether `token` may follow; changes nothing.
@@ -167,13 +194,20 @@ impl Machine {
         if self.is_complete() {
             return Ok((Vec::new(), Vec::new()));
         }
+        let written = self.written_bytes();
         let parser = &mut self.parser;
-        guarded(|| {
+        let forced = guarded(|| {
             let tokens = parser.compute_ff_tokens();
             let bytes = parser.force_bytes();
             let spelt = parser.token_env.tok_trie().decode_raw(&tokens).len();
             Ok((tokens, bytes[spelt.min(bytes.len())..].to_vec()))
-        })
+        })?;
+        // It is in the table already, until this step is taken back.
+        let grown = self.written_bytes() - written;
+        if let Some(here) = self.table.last_mut() {
+            *here += grown;
+        }
+        Ok(forced)
     }
 }
 

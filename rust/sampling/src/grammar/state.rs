@@ -20,7 +20,8 @@ pub enum GrammarEnd {
 ///
 /// What may follow is asked for in the same order with and without drafts, of a machine that belongs
 /// to this answer: nothing that drafts or other answers do can reach its tokens or its end. What its
-/// lexer takes is bounded (`place.rs`): states that only a mask went through are got rid of.
+/// lexer takes is bounded (`place.rs`): states that only a mask went through are got rid of. So is the
+/// table of what its text may be in the rules; an answer that would need more fails.
 pub struct GrammarState {
     place: Place,
     /// What may follow, once it was asked for.
@@ -114,6 +115,11 @@ impl GrammarState {
     /// What may follow, after [`Self::prepare`]: bit `v % 32` of word `v / 32` for token `v`.
     pub fn allowed(&self) -> Option<&[u32]> {
         self.allowed.as_ref().map(AllowedTokens::words)
+    }
+
+    /// Bytes of its table of rules, at most.
+    pub fn table_bytes(&self) -> usize {
+        self.place.table_bytes()
     }
 
     /// Bytes of its lexer, by the library's estimate.
