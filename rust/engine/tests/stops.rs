@@ -134,6 +134,7 @@ fn however_late_a_stop_is_known_nothing_behind_it_is_learnt() {
 }
 
 /// Ends a step. The model says `secret` behind the first `end` tokens of `text`, and nowhere else.
+#[cfg(test)]
 fn commit_with_secret(driver: &mut Driver, plan: &Plan, text: &[u32], end: usize, secret: i32) {
     let logits = driver.forward(plan);
     let (mut ids, probabilities) = driver.model.top(plan);
