@@ -31,6 +31,8 @@ impl Scheduler {
             return Ok(Vec::new());
         };
         self.cache.note_features_copied();
+        // Before requests end: a page that this plan alone still held would outlive the pages before it.
+        self.cache.let_go(plan_id);
         let tile_rows = self.speculator.costs().tile_rows();
         // Rows whose requests have ended took time for no token.
         let is_whole = open.is_whole(&self.running);
@@ -69,7 +71,6 @@ impl Scheduler {
             upkeep_ms,
             feedback_ms,
         });
-        self.cache.let_go(plan_id);
         self.open_early(now_s);
         Ok(outputs)
     }
