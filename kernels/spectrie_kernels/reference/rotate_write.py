@@ -57,7 +57,10 @@ def _prepared(
     cosines, sines = turns
     half = cosines.shape[-1]
     low, high, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    return torch.cat([low * cosines - high * sines, high * cosines + low * sines, rest], dim=-1)
+    # Triton's -x is 0 - x, which is +0 for zeros of either sign.
+    return torch.cat(
+        [low * cosines + (0 - high) * sines, high * cosines + low * sines, rest], dim=-1
+    )
 
 
 def pairwise_sum(x: torch.Tensor) -> torch.Tensor:

@@ -127,6 +127,26 @@ def test_gives_the_bytes_of_the_reference(
     assert same_bytes(given.done(), given.expected())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("norms", [False, True])
+@pytest.mark.parametrize("parts", [0, 2])
+def test_zeros_of_either_sign_give_the_bytes_of_the_reference(
+    parts: int, norms: bool, dtype: torch.dtype
+) -> None:
+    given = case(norms=norms, dtype=dtype)
+    assert isinstance(given.qkv, torch.Tensor)
+    generator = torch.Generator().manual_seed(4)
+    kinds = torch.randint(0, 3, (max(1, parts), *given.qkv.shape), generator=generator)
+    values = torch.tensor([0.0, -0.0, 1.5])[kinds]
+    given = replace(given, qkv=PartialSums(values) if parts else values[0].to(dtype))
+    expected = given.expected()
+    negative = torch.cat([one[one == 0] for one in expected]).signbit()
+    assert not negative.all()
+    # A sum of nothing but -0 is 0.
+    assert negative.any() or parts
+    assert same_bytes(given.done(), expected)
+
+
 def test_the_reference_is_the_formula() -> None:
     given = case()
     keys, values, query = given.expected()
