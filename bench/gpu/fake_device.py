@@ -18,17 +18,23 @@ class FakeDevice:
 
     Attributes:
         counts: How often each of `launch`, `copy`, `record`, `replay`, `event` and `wait` was called.
+        sent_bytes: What copies to pinned memory brought to the host.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.sent_bytes = 0
+        # Held, so that no other tensor has its address.
+        self._pinned: dict[int, torch.Tensor] = {}
         self._queue: deque[Callable[[], object]] = deque()
         self._is_working = False
 
     def pinned(self, elements: int) -> torch.Tensor:
         """See `Device`."""
         self.counts["pinned"] += 1
-        return torch.zeros(elements, dtype=torch.int32)
+        memory = torch.zeros(elements, dtype=torch.int32)
+        self._pinned[memory.untyped_storage().data_ptr()] = memory
+        return memory
 
     def event(self) -> _Event:
         """See `Device`."""
@@ -42,6 +48,8 @@ class FakeDevice:
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """See `Device`."""
         self.counts["copy"] += 1
+        if target.untyped_storage().data_ptr() in self._pinned:
+            self.sent_bytes += target.nbytes
         self._add(lambda: target.copy_(source))
 
     def record(self, work: Work) -> _Recorded:

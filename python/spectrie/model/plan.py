@@ -210,7 +210,7 @@ class StepResult:
 
     Attributes:
         logits: float32 [S, vocabulary], contiguous, on the device or on the host; valid until the
-            next forward. Without rows where not logits, but tokens were wanted.
+            next forward. Where tokens were wanted, only the rows whose logits were asked for too.
         top_ids: int32 [T, 8], likeliest first, -1 for a missing entry.
         top_probabilities: float32 [T, 8], of the plain softmax.
         tokens: int32 [S], a token of each sample row, -1 if no largest logit is finite: the drawn one

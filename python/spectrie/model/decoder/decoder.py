@@ -36,7 +36,10 @@ from spectrie.model.parallel import Partition, Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
 from spectrie_kernels import ExpertWeight, LinearWeight, PartialSums, SumOrder
 
-__all__ = ["Decoder", "DecoderWeights"]
+__all__ = ["HEAD_RESULT", "Decoder", "DecoderWeights"]
+
+HEAD_RESULT = "head"
+"""What logits are called in the scratch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,9 @@ class DecoderWeights:
     def _head(self, weight: torch.Tensor) -> Product:
         """Returns the product from hidden to vocabulary, which gives float32."""
         if not self._exact:
-            return WideLinear("head", weight)
+            return WideLinear(HEAD_RESULT, weight)
         weights = LinearWeight(weight, SumOrder.of(*weight.shape))
-        return ExactLinear("head", weights, torch.float32)
+        return ExactLinear(HEAD_RESULT, weights, torch.float32)
 
     def _linear(self, name: str, layout: ProductLayout) -> OpenProduct:
         """Returns a projection to heads or to the gate, whose readers finish it."""

@@ -9,7 +9,7 @@ import torch
 
 import spectrie_kernels
 from spectrie._core import PackedSection
-from spectrie.model.decoder.decoder import Decoder
+from spectrie.model.decoder.decoder import HEAD_RESULT, Decoder
 from spectrie.model.launch.capacity import (
     MAX_SAMPLES,
     StepRoom,
@@ -125,6 +125,11 @@ class StepGraphs:
     def normed(self) -> torch.Tensor:
         """What the layers leave to the head: [rows of the largest bucket, hidden]."""
         return self._scratch.empty("normed", self._normed_shape, self._operators.dtype)
+
+    def logits(self, samples: int) -> torch.Tensor:
+        """Returns what the head launched last computed of its first rows: float32 [samples, vocabulary]."""
+        shape = (samples, self._operators.shape.vocabulary)
+        return self._scratch.empty(HEAD_RESULT, shape, torch.float32)
 
     @property
     def _normed_shape(self) -> tuple[int, int]:

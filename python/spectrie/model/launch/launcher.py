@@ -16,6 +16,7 @@ from spectrie.model.decoder.sizing import pieces
 from spectrie.model.launch.graphs import Layers, StepGraphs
 from spectrie.model.launch.results import Sizes
 from spectrie.model.launch.ring import Pinned, Ring
+from spectrie.model.launch.sent_logits import SentLogits
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.plan import PlanArrays, StepResult
 from spectrie.model.step.device import Device
@@ -49,7 +50,7 @@ class Launched:
         pinned: Pinned,
         packed: PackedStep,
         sizes: Sizes,
-        vocabulary: int,
+        logits: tuple[int, int],
         wanted: Wanted,
         results: torch.Tensor,
     ) -> None:
@@ -57,7 +58,7 @@ class Launched:
         self._pinned = pinned
         self._packed = packed
         self._sizes = sizes
-        self._vocabulary = vocabulary
+        self._logits = logits
         self._wanted = wanted
 
     @property
@@ -76,15 +77,14 @@ class Launched:
         self._pinned.done.wait()
         samples, tops = self._packed.samples, self._packed.tops
         tokens, ids, probabilities = self._sizes.split(self._pinned.results)
-        with_logits = self._wanted is Wanted.LOGITS
-        elements = samples * self._vocabulary if with_logits else 0
-        logits = self._pinned.logits[:elements].view(torch.float32).view(-1, self._vocabulary)
+        rows, vocabulary = self._logits
+        logits = self._pinned.logits[: rows * vocabulary].view(torch.float32).view(rows, vocabulary)
         # Copies, as the second next step writes to the same memory.
         return StepResult(
             logits,
             ids.numpy()[:tops].copy(),
             probabilities.numpy()[:tops].copy(),
-            None if with_logits else tokens.numpy()[:samples].copy(),
+            None if self._wanted is Wanted.LOGITS else tokens.numpy()[:samples].copy(),
         )
 
 
@@ -167,6 +167,7 @@ class Launcher:
         wanted: Wanted,
         pack: Pack | None = None,
         behind: Launched | None = None,
+        logit_samples: NDArray[np.int32] | None = None,
     ) -> Launched:
         """Launches a step behind those launched before; at most one of them may not be waited for yet.
 
@@ -176,6 +177,8 @@ class Launcher:
             pack: Packs the plan; None packs what a plan built by hand has.
             behind: The step launched last, where rows stand for tokens that it draws: -2 - i for that of
                 its sample row i. A row becomes padding where nothing could be drawn.
+            logit_samples: Indices of the sample rows that send logits where tokens are wanted,
+                ascending; None stands for none.
 
         Raises:
             ValueError: The plan is inconsistent, or the step before it draws no tokens.
@@ -203,7 +206,11 @@ class Launcher:
         if drawn is not None:
             tokens = drawn
             device.launch(lambda: take_drawn(words, PackedSection.ROW_TOKEN, tokens))
-        step = _Step(words, packed, heights, pinned, wanted)
+        if wanted is Wanted.LOGITS:
+            sent = SentLogits.all_of(packed.samples)
+        else:
+            sent = SentLogits() if logit_samples is None else SentLogits.of(logit_samples)
+        step = _Step(words, packed, heights, pinned, wanted, sent)
         if graphs is None or layers is None:
             sizes = step.sizes
             self._make_room(step, sizes)
@@ -213,7 +220,8 @@ class Launcher:
             sizes, results = self._launch_recorded(step, graphs, layers)
         device.copy(pinned.results[: sizes.words], results)
         pinned.done.record()
-        return Launched(pinned, packed, sizes, operators.shape.vocabulary, wanted, results)
+        logits = sent.rows, operators.shape.vocabulary
+        return Launched(pinned, packed, sizes, logits, wanted, results)
 
     def _launch_recorded(
         self, step: _Step, graphs: StepGraphs, layers: Layers
@@ -225,6 +233,8 @@ class Launcher:
         if head is not None:
             self._make_room(step, head.sizes)
             head.work.launch()
+            if step.sent.runs:
+                self._send(step, slice(0, packed.samples), graphs.logits(packed.samples))
             return head.sizes, graphs.results[: head.sizes.words]
         self._make_room(step, step.sizes)
         results = self._new_results(step.sizes)
@@ -236,9 +246,8 @@ class Launcher:
         """Makes room for results in pinned memory, which grows where it has too little."""
         pinned = step.pinned
         pinned.results = self._ring.grown(pinned.results, sizes.words)
-        if step.wanted is Wanted.LOGITS:
-            elements = sizes.samples * self._operators.shape.vocabulary
-            pinned.logits = self._ring.grown(pinned.logits, elements)
+        elements = step.sent.rows * self._operators.shape.vocabulary
+        pinned.logits = self._ring.grown(pinned.logits, elements)
 
     def _new_results(self, sizes: Sizes) -> torch.Tensor:
         """Returns room on the device for the results of work that is not recorded."""
@@ -282,6 +291,7 @@ class Launcher:
         for rows in pieces(packed.samples):
             logits = self._decoder.head(x, step.section(PackedSection.SAMPLE_ROWS)[rows])
             self._take(step, rows, logits, tokens[rows])
+            self._send(step, rows, logits)
             if packed.tops == packed.samples:
                 operators.top_k(logits, ids[rows], probabilities[rows])
             # Before those of the next piece, which would have no room beside them.
@@ -293,17 +303,20 @@ class Launcher:
             del logits
 
     def _take(self, step: _Step, rows: slice, logits: torch.Tensor, tokens: torch.Tensor) -> None:
-        """Launches what is wanted of some sample rows."""
+        """Launches what gives the tokens of some sample rows, if they are wanted."""
         operators = self._operators
-        if step.wanted is Wanted.LOGITS:
-            bits = logits.view(-1).view(torch.int32)
-            begin = rows.start * operators.shape.vocabulary
-            self._device.copy(step.pinned.logits[begin : begin + bits.numel()], bits)
-        elif step.wanted is Wanted.LIKELIEST:
+        if step.wanted is Wanted.LIKELIEST:
             operators.likeliest(logits, tokens)
-        else:
+        elif step.wanted is Wanted.DRAWN:
             draws = draw_rows(step.section, operators.shape, step.packed.cuts)
             operators.draw(logits, draws.part(rows.start, rows.stop), tokens)
+
+    def _send(self, step: _Step, rows: slice, logits: torch.Tensor) -> None:
+        """Launches the copies of those logits of some sample rows that the host wants."""
+        for before, run in step.sent.parts(rows.start, rows.stop):
+            bits = logits[run].view(-1).view(torch.int32)
+            begin = before * self._operators.shape.vocabulary
+            self._device.copy(step.pinned.logits[begin : begin + bits.numel()], bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +328,7 @@ class _Step:
     heights: tuple[int, int]
     pinned: Pinned
     wanted: Wanted
+    sent: SentLogits
 
     @property
     def sizes(self) -> Sizes:

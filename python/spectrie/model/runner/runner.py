@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spectrie.model import machine
 from spectrie.model.decoder.cpu import CpuDecoder
@@ -235,6 +236,7 @@ class Runner:
         wanted: Wanted,
         pack: Pack | None = None,
         behind: Launched | None = None,
+        logit_samples: NDArray[np.int32] | None = None,
     ) -> Launched:
         """Like `step`, but returns once the device has its orders; see `Launcher.launch`.
 
@@ -245,7 +247,7 @@ class Runner:
             raise ValueError("this runner computes its steps at once")
         drawn = None if behind is None else behind.drawn
         self._check_rows(plan, 0 if drawn is None else len(drawn))
-        return self._decoder.launch(plan, wanted, pack, behind)
+        return self._decoder.launch(plan, wanted, pack, behind, logit_samples)
 
     def _check_rows(self, plan: PlanArrays, num_drawn: int = 0) -> None:
         """Refuses rows that the model cannot compute, or that stand for other tokens than `num_drawn`."""

@@ -8,7 +8,7 @@ __all__ = ["Wanted"]
 
 
 class Wanted(Enum):
-    """What a step gives of its sample rows."""
+    """What a step gives of each of its sample rows."""
 
     LOGITS = "logits"
     LIKELIEST = "likeliest"
