@@ -154,7 +154,11 @@ class Plan:
         """Whether `commit_tokens` will do: every sampled row needs only its largest logit."""
     @property
     def is_drawable(self) -> bool:
-        """Whether `commit_tokens` with `drawn` will do: no sampled row's log-probabilities are wanted."""
+        """Whether `commit_tokens` with `drawn` saves any logits: not all sampled rows need theirs."""
+    @property
+    def logit_samples(self) -> NDArray[np.int32]:
+        """Indices into `sample_rows` of those whose log-probabilities are wanted, ascending, [L]: they need
+        their logits, the others only a token."""
     @property
     def request_handle(self) -> NDArray[np.uint64]:
         """Handle of each request, uint64 [Q]."""
@@ -334,8 +338,7 @@ class PackedStep:
         """Whether any request has more than 64 rows."""
     @property
     def is_drawn(self) -> bool:
-        """Whether it says how each sampled row's token is drawn, so that `commit_tokens` with `drawn`
-        will do.
+        """Whether it says how tokens are drawn, so that `commit_tokens` with `drawn` will do.
 
         If not, the sections from `seed` to `allowed` are empty and the plan needs its logits: it is not
         drawable, or the vocabulary has more than 2^20 tokens.
@@ -911,6 +914,7 @@ class Engine:
         top_probabilities: NDArray[np.float32] | None = None,
         *,
         drawn: bool = False,
+        logits: NDArray[np.float32] | None = None,
     ) -> StepOutput:
         """Like `commit_logits`, with a token of each sampled row.
 
@@ -920,10 +924,12 @@ class Engine:
             tokens: The likeliest of each sampled row; with `drawn` those that
                 `spectrie_kernels.draw` draws, -2 where the request's options leave none.
             drawn: Whether they were drawn; False takes plans of greedy requests only.
+            logits: Those of `plan.logit_samples`, [L, vocabulary], contiguous, which `drawn` needs where
+                there are any; the tokens of these rows are not read, but drawn from them.
 
         Raises:
-            EngineError: As `commit_logits`, and when a sampled request is not plain greedy, or with
-                `drawn` when one wants log-probabilities.
+            EngineError: As `commit_logits`, and without `drawn` when a sampled request is not plain
+                greedy.
         """
     def fail(self, plan_id: int, message: str, now_s: float) -> StepOutput:
         """Ends every request of a plan whose forward failed; `message` goes to their callers.

@@ -120,7 +120,10 @@ class Running:
         number, rows = plan.plan_id, len(logits)
         if packed is not None and packed.step.is_drawn:
             drawn = drawn_in_parts(torch.from_numpy(logits), packed.draw_rows(VOCABULARY_SIZE))
-            output = self.engine.commit_tokens(number, drawn, 1.0, 0.0, *tops, drawn=True)
+            wanted = logits[plan.logit_samples]
+            output = self.engine.commit_tokens(
+                number, drawn, 1.0, 0.0, *tops, drawn=True, logits=wanted
+            )
         else:
             output = self.engine.commit_logits(
                 number, logits.ctypes.data, rows, VOCABULARY_SIZE, 1.0, 0.0, *tops

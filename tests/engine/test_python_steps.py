@@ -50,6 +50,7 @@ class Script:
             plan_id=self._plans,
             is_greedy=self.kind == "greedy",
             is_drawable=self.kind in ("greedy", "drawable"),
+            logit_samples=np.zeros(0, np.int32),
         )
 
     def plan_early(self, now_s: float) -> SimpleNamespace | None:
@@ -63,7 +64,9 @@ class Script:
         assert places == (1, 2, 3, 4)
         return f"packed {plan.plan_id}"
 
-    def launch(self, plan: Any, wanted: Wanted, pack: Any, behind: Any) -> SimpleNamespace:
+    def launch(
+        self, plan: Any, wanted: Wanted, pack: Any, behind: Any, logit_samples: Any
+    ) -> SimpleNamespace:
         assert pack(1, 2, 3, 4) == f"packed {plan.plan_id}"
         place = "" if behind is None else f" behind {behind.drawn}"
         self._note("launch", plan, wanted.value, place)
@@ -78,7 +81,10 @@ class Script:
 
         return SimpleNamespace(wait=wait, drawn=plan.plan_id if has_tokens else None)
 
-    def commit_tokens(self, plan_id: int, *arguments: Any, drawn: bool) -> SimpleNamespace:
+    def commit_tokens(
+        self, plan_id: int, *arguments: Any, drawn: bool, logits: Any
+    ) -> SimpleNamespace:
+        assert logits is None
         self.notes.append(f"commit {'drawn' if drawn else 'likeliest'} {plan_id}")
         return SimpleNamespace(handles=[plan_id])
 
@@ -189,11 +195,11 @@ def test_a_loop_that_is_stopped_commits_what_has_begun_early_and_begins_no_more(
     steps = PythonSteps(script, script, script.deliver)  # type: ignore[arg-type]
     commit = script.commit_tokens
 
-    def stop(*arguments: Any, drawn: bool) -> SimpleNamespace:
+    def stop(*arguments: Any, **options: Any) -> SimpleNamespace:
         steps.stop()
-        return commit(*arguments, drawn=drawn)
+        return commit(*arguments, **options)
 
-    script.commit_tokens = stop  # type: ignore[method-assign,assignment]
+    script.commit_tokens = stop  # type: ignore[method-assign]
     steps.run(0.0, rested=True)
     steps.close()
     assert script.notes[-2:] == ["commit likeliest 2", "deliver 2"]

@@ -185,7 +185,7 @@ class PythonSteps:
         # Serving writes each step where the device reads it, without a detour through Python.
         pack = partial(self._engine.pack, plan, shape)
         try:
-            step.launched = self._runner.launch(plan, wanted, pack, behind)
+            step.launched = self._runner.launch(plan, wanted, pack, behind, plan.logit_samples)
             step.wait = step.launched.wait
         except Exception as error:
             step.wait = partial(_raise, error)
@@ -224,7 +224,13 @@ class PythonSteps:
             # which has put other things into the caches.
             now = self._ended = time.monotonic()
             self._output = self._engine.commit_tokens(
-                plan.plan_id, result.tokens, (now - started) * 1e3, now, *tops, drawn=is_drawn
+                plan.plan_id,
+                result.tokens,
+                (now - started) * 1e3,
+                now,
+                *tops,
+                drawn=is_drawn,
+                logits=result.logits.numpy() if is_drawn and len(result.logits) else None,
             )
             return
         # In CPU memory: the engine reads the rows where they lie. On a GPU the forward ends here.

@@ -77,7 +77,7 @@ fn commit(engine: &Engine, plan: &Plan, last: &mut [[u32; 2]]) {
         next(before, token, splitmix(position + (owner << 32))) as i32
     };
     let drawn: Vec<i32> = plan.sample_rows.iter().map(|&row| token(row)).collect();
-    let results = StepResults::from(Verdicts::Drawn(&drawn));
+    let results = StepResults::from(Verdicts::drawn(&drawn));
     let outputs = engine.commit(plan.plan_id, &results, 10.0, 0.0).unwrap();
     for output in outputs {
         for token in output.token_ids {

@@ -56,7 +56,7 @@ fn commit(engine: &Engine, plan: &Plan) {
     let drawn: Vec<i32> = rows
         .map(|&row| next(plan.row_token[row as usize]))
         .collect();
-    let results = StepResults::from(Verdicts::Drawn(&drawn));
+    let results = StepResults::from(Verdicts::drawn(&drawn));
     engine.commit(plan.plan_id, &results, 1.0, 0.0).unwrap();
 }
 

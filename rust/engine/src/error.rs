@@ -108,12 +108,6 @@ pub enum EngineError {
         /// The request.
         handle: u64,
     },
-    /// Drawn tokens were given for a request that needs its logits.
-    #[error("request {handle} wants log-probabilities: commit its logits")]
-    NotDrawable {
-        /// The request.
-        handle: u64,
-    },
     /// The memory given for a packed step is too short; nothing was written.
     #[error(
         "the packed step has {needed_words} words of 4 bytes; there is room for {capacity_words}"

@@ -15,21 +15,45 @@ pub struct StepResults<'a> {
 /// What the model predicts after each sampled row of a plan.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdicts<'a> {
-    /// Rows of logits, `row_stride` values apart.
-    Logits {
-        /// The rows, from the first value of the first to the last value of the last.
-        values: &'a [f32],
-        /// Number of rows.
-        num_rows: usize,
-        /// Distance between the starts of two rows, in values.
-        row_stride: usize,
-    },
+    /// The logits of each row.
+    Logits(LogitRows<'a>),
     /// The likeliest token of each row, below 0 where no logit is finite.
     Tokens(&'a [i32]),
     /// The token that [`Sampler`](spectrie_sampling::Sampler) draws from each row, by the options of
     /// its request and the tokens on its own path; [`BANNED`] where those leave none, otherwise
     /// below 0 where no logit is finite.
-    Drawn(&'a [i32]),
+    Drawn {
+        /// One of each row; those of rows whose logits are wanted are not read.
+        tokens: &'a [i32],
+        /// The logits of [`Plan::logit_samples`](crate::Plan::logit_samples).
+        logits: LogitRows<'a>,
+    },
+}
+
+impl<'a> Verdicts<'a> {
+    /// Drawn tokens of a plan that wants no logits.
+    pub fn drawn(tokens: &'a [i32]) -> Self {
+        let logits = LogitRows::default();
+        Self::Drawn { tokens, logits }
+    }
+}
+
+/// Rows of logits, `row_stride` values apart.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LogitRows<'a> {
+    /// The rows, from the first value of the first to the last value of the last.
+    pub values: &'a [f32],
+    /// Number of rows.
+    pub num_rows: usize,
+    /// Distance between the starts of two rows, in values.
+    pub row_stride: usize,
+}
+
+impl<'a> LogitRows<'a> {
+    /// One row.
+    pub(crate) fn row(&self, row: usize, vocabulary_size: usize) -> &'a [f32] {
+        &self.values[row * self.row_stride..][..vocabulary_size]
+    }
 }
 
 /// In place of a drawn token, where the request's options leave none.

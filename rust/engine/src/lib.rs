@@ -33,7 +33,7 @@ pub use config::EngineConfig;
 pub use costs::CostShape;
 pub use engine::Engine;
 pub use error::EngineError;
-pub use forward::{BANNED, DraftAnswers, StepResults, TopTokens, Verdicts};
+pub use forward::{BANNED, DraftAnswers, LogitRows, StepResults, TopTokens, Verdicts};
 pub use output::{CalibrationBin, Finish, Load, NUM_BINS, NetGain, RequestOutput, RequestStats};
 pub use plan::packing::{DeviceShape, PackedStep, TileRows};
 pub use plan::{DraftPlan, Plan, RowKind};

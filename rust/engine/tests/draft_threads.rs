@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    Clock, CostShape, Engine, EngineConfig, EngineError, Plan, StepResults, TopTokens, Verdicts,
+    Clock, CostShape, Engine, EngineConfig, EngineError, LogitRows, Plan, StepResults, TopTokens,
+    Verdicts,
 };
 use spectrie_trie::Visits;
 use spectrie_types::SpeculationMode;
@@ -93,11 +94,11 @@ fn commit(engine: &Engine, model: &mut FakeModel, plan: &Plan, now_s: f64) {
     let values = model.forward(plan);
     let (ids, probabilities) = model.top(plan);
     let results = StepResults {
-        verdicts: Verdicts::Logits {
+        verdicts: Verdicts::Logits(LogitRows {
             values: &values,
             num_rows: plan.num_samples(),
             row_stride: STRIDE,
-        },
+        }),
         top: Some(TopTokens {
             ids: &ids,
             probabilities: &probabilities,

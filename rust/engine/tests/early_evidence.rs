@@ -59,7 +59,7 @@ impl Device {
         let now_s = self.clock.now_s();
         let elapsed_ms = (now_s - began_s.max(self.ended_s)) * 1e3;
         self.ended_s = now_s;
-        let results = StepResults::from(Verdicts::Drawn(tokens));
+        let results = StepResults::from(Verdicts::drawn(tokens));
         let committed = self
             .engine
             .commit(plan.plan_id, &results, elapsed_ms, now_s);

@@ -46,7 +46,7 @@ fn begins_early(change: impl FnOnce(&mut Request)) -> bool {
 
 #[cfg(test)]
 fn commit(driver: &Driver, plan: &Plan, tokens: &[i32]) -> usize {
-    let results = StepResults::from(Verdicts::Drawn(tokens));
+    let results = StepResults::from(Verdicts::drawn(tokens));
     let outputs = driver.engine.commit(plan.plan_id, &results, 1.0, 0.0);
     outputs.unwrap().len()
 }
@@ -202,7 +202,7 @@ fn a_stop_text_drops_the_row_behind_it() {
     let second = driver.engine.plan_early(0.0).unwrap().unwrap();
     commit(&driver, &plan, &[7]);
     let third = driver.engine.plan_early(0.0).unwrap().unwrap();
-    let results = StepResults::from(Verdicts::Drawn(&[8]));
+    let results = StepResults::from(Verdicts::drawn(&[8]));
     let outputs = driver.engine.commit(second.plan_id, &results, 1.0, 0.0);
     let outputs = outputs.unwrap();
     assert_eq!(outputs[0].token_ids, [8]);

@@ -7,7 +7,7 @@ use spectrie_engine::{BANNED, EngineConfig, Plan, Request, Verdicts};
 use spectrie_sampling::{SamplingParameters, TokenLogprobs};
 use spectrie_types::FinishKind;
 use support::driver::{Driver, config, request};
-use support::model::VOCABULARY;
+use support::model::{VOCABULARY, wanted_logits, wanted_rows};
 use support::reference;
 
 /// A request whose own text foretells it, so that it runs through trees.
@@ -265,11 +265,52 @@ fn token_ids_alone_are_refused_where_log_probabilities_are_wanted() {
             driver.engine.commit(plan.plan_id, &results, 1.0, 0.0)
         };
         assert!(commit(Verdicts::Tokens(&tokens)).is_err());
-        let is_drawable = plan.is_drawable;
-        assert_eq!(commit(Verdicts::Drawn(&tokens)).is_ok(), is_drawable);
+        let is_drawable = plan.is_drawable();
+        assert_eq!(commit(Verdicts::drawn(&tokens)).is_ok(), is_drawable);
         wanted.push(is_drawable);
     }
     assert_eq!(wanted, [false, false, true]);
+}
+
+#[test]
+fn beside_drawn_tokens_rows_that_want_log_probabilities_bring_their_logits() {
+    let mut driver = Driver::new(config());
+    driver.submit(request(1, &[5, 6], 1));
+    driver.submit(Request {
+        logprobs: Some(2),
+        ..request(2, &[5, 7], 1)
+    });
+    driver.submit(request(3, &[5, 8], 1));
+    let plan = driver.plan().unwrap();
+    let asking = plan.request_handle.iter().position(|&one| one == 2);
+    assert_eq!(plan.logit_samples, [asking.unwrap() as i32]);
+    assert!(plan.is_drawable() && !plan.is_greedy);
+    let values = driver.forward(&plan);
+    let wanted = wanted_logits(&plan, &values);
+    let commit = |num_rows| {
+        let results = Verdicts::Drawn {
+            tokens: &[9, 9, 9],
+            logits: wanted_rows(&wanted[..num_rows * VOCABULARY]),
+        };
+        driver
+            .engine
+            .commit(plan.plan_id, &results.into(), 1.0, 0.0)
+    };
+    let error = commit(0).unwrap_err().to_string();
+    assert!(error.contains("number of rows is 0; allowed: 1"), "{error}");
+    for output in commit(1).unwrap() {
+        let [token] = output.token_ids[..] else {
+            panic!("{output:?}")
+        };
+        if output.handle == 2 {
+            let likeliest = (0..VOCABULARY).max_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
+            let told = &output.logprobs.unwrap()[0];
+            assert_eq!((token as usize, told.token), (likeliest.unwrap(), token));
+            assert_eq!(told.top.len(), 2);
+        } else {
+            assert_eq!((token, output.logprobs), (9, None));
+        }
+    }
 }
 
 #[test]
@@ -288,7 +329,7 @@ fn a_drawn_token_is_taken_and_what_is_below_zero_ends_the_request() {
         assert_eq!(plan.request_handle, [1]);
         let outputs = driver
             .engine
-            .commit(plan.plan_id, &Verdicts::Drawn(&[drawn]).into(), 1.0, 0.0)
+            .commit(plan.plan_id, &Verdicts::drawn(&[drawn]).into(), 1.0, 0.0)
             .unwrap();
         let finish = outputs[0].finish.as_ref().unwrap();
         match message {

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{Engine, EngineConfig, EngineError, Request, Verdicts};
+use spectrie_engine::{Engine, EngineConfig, EngineError, LogitRows, Request, Verdicts};
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, request};
 use support::model::{PAGE_SIZE, STRIDE, VOCABULARY};
@@ -289,11 +289,11 @@ fn plans_are_committed_once_and_in_order() {
     let plan = driver.plan().unwrap();
     let commit = |driver: &Driver, plan_id| {
         let values = vec![0.0; STRIDE];
-        let verdicts = Verdicts::Logits {
+        let verdicts = Verdicts::Logits(LogitRows {
             values: &values,
             num_rows: 1,
             row_stride: STRIDE,
-        };
+        });
         driver
             .engine
             .commit(plan_id, &verdicts.into(), 1.0, 0.0)

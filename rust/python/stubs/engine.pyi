@@ -233,6 +233,7 @@ class Engine:
         top_probabilities: NDArray[np.float32] | None = None,
         *,
         drawn: bool = False,
+        logits: NDArray[np.float32] | None = None,
     ) -> StepOutput:
         """Like `commit_logits`, with a token of each sampled row.
 
@@ -242,10 +243,12 @@ class Engine:
             tokens: The likeliest of each sampled row; with `drawn` those that
                 `spectrie_kernels.draw` draws, -2 where the request's options leave none.
             drawn: Whether they were drawn; False takes plans of greedy requests only.
+            logits: Those of `plan.logit_samples`, [L, vocabulary], contiguous, which `drawn` needs where
+                there are any; the tokens of these rows are not read, but drawn from them.
 
         Raises:
-            EngineError: As `commit_logits`, and when a sampled request is not plain greedy, or with
-                `drawn` when one wants log-probabilities.
+            EngineError: As `commit_logits`, and without `drawn` when a sampled request is not plain
+                greedy.
         """
     def fail(self, plan_id: int, message: str, now_s: float) -> StepOutput:
         """Ends every request of a plan whose forward failed; `message` goes to their callers.

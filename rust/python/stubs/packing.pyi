@@ -53,8 +53,7 @@ class PackedStep:
         """Whether any request has more than 64 rows."""
     @property
     def is_drawn(self) -> bool:
-        """Whether it says how each sampled row's token is drawn, so that `commit_tokens` with `drawn`
-        will do.
+        """Whether it says how tokens are drawn, so that `commit_tokens` with `drawn` will do.
 
         If not, the sections from `seed` to `allowed` are empty and the plan needs its logits: it is not
         drawable, or the vocabulary has more than 2^20 tokens.

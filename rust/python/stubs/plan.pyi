@@ -15,7 +15,11 @@ class Plan:
         """Whether `commit_tokens` will do: every sampled row needs only its largest logit."""
     @property
     def is_drawable(self) -> bool:
-        """Whether `commit_tokens` with `drawn` will do: no sampled row's log-probabilities are wanted."""
+        """Whether `commit_tokens` with `drawn` saves any logits: not all sampled rows need theirs."""
+    @property
+    def logit_samples(self) -> NDArray[np.int32]:
+        """Indices into `sample_rows` of those whose log-probabilities are wanted, ascending, [L]: they need
+        their logits, the others only a token."""
     @property
     def request_handle(self) -> NDArray[np.uint64]:
         """Handle of each request, uint64 [Q]."""

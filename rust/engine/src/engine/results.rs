@@ -32,8 +32,8 @@ impl Engine {
     /// `elapsed_ms`.
     ///
     /// # Errors
-    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`], [`EngineError::NotGreedy`] or [`EngineError::NotDrawable`]; the
-    /// plan stays open.
+    /// [`EngineError::UnknownPlan`], [`EngineError::Logits`] or [`EngineError::NotGreedy`]; the plan stays
+    /// open.
     pub fn commit(
         &self,
         plan_id: u64,

@@ -59,9 +59,9 @@ pub struct Plan {
     pub feature_copies: Vec<[i32; 2]>,
     /// Whether every sampled row only needs its largest logit, so that `commit_tokens` will do.
     pub is_greedy: bool,
-    /// Whether every sampled row only needs the token drawn from it, so that
-    /// [`Verdicts::Drawn`](crate::Verdicts::Drawn) will do.
-    pub is_drawable: bool,
+    /// Indices into `sample_rows` of those whose log-probabilities are wanted, ascending: they need their
+    /// logits, the others only a token.
+    pub logit_samples: Vec<i32>,
 }
 
 /// Kind of a request's rows.
@@ -108,7 +108,7 @@ impl Plan {
             feature_moves: Vec::new(),
             feature_copies: Vec::new(),
             is_greedy: true,
-            is_drawable: true,
+            logit_samples: Vec::new(),
         }
     }
 
@@ -125,6 +125,11 @@ impl Plan {
     /// Rows whose logits are needed.
     pub fn num_samples(&self) -> usize {
         self.sample_rows.len()
+    }
+
+    /// Whether [`Verdicts::Drawn`](crate::Verdicts::Drawn) saves any logits: not all sampled rows need them.
+    pub fn is_drawable(&self) -> bool {
+        self.logit_samples.is_empty() || self.logit_samples.len() < self.num_samples()
     }
 
     /// Rows whose likeliest tokens are wanted.

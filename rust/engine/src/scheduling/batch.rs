@@ -35,16 +35,23 @@ pub(crate) fn assemble(
     for (key, work) in trees.chain(chunks) {
         let first_row = plan.num_rows();
         let (first_sample, first_top) = (plan.num_samples(), plan.num_tops());
+        let mut first_logits = None;
         if let Some(sequence) = running.get(&key) {
             match &work {
                 Work::Tree(tree) => push_tree(&mut plan, cache, sequence, tree),
                 Work::Chunk(rows) => push_chunk(&mut plan, cache, sequence, *rows),
+            }
+            if !sequence.draws.is_drawable() {
+                first_logits = Some(plan.logit_samples.len());
+                let samples = first_sample as i32..plan.num_samples() as i32;
+                plan.logit_samples.extend(samples);
             }
         }
         parts.push(Part {
             key,
             first_row,
             first_sample,
+            first_logits,
             tops: first_top..plan.num_tops(),
             work,
             is_root_alone: false,
@@ -96,6 +103,7 @@ pub(crate) fn assemble_early(
             key,
             first_row: parts.len(),
             first_sample: parts.len(),
+            first_logits: None,
             tops: 0..0,
             work: Work::Tree(SentTree::default()),
             is_root_alone: false,
@@ -109,7 +117,6 @@ pub(crate) fn assemble_early(
 fn push_tree(plan: &mut Plan, cache: &Cache, sequence: &Sequence, tree: &SentTree) {
     let kv_len = sequence.kv_len();
     plan.is_greedy &= sequence.draws.is_plain_greedy();
-    plan.is_drawable &= sequence.draws.is_drawable();
     plan.open(sequence.request.handle, RowKind::Tree, kv_len);
     let mut ancestors = [0_u64; 64];
     for row in 0..=tree.num_nodes() {
@@ -137,7 +144,6 @@ fn push_chunk(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) 
     let kv_len = sequence.kv_len();
     let sampled = sequence.sampled_indices(rows);
     plan.is_greedy &= sampled.is_empty() || sequence.draws.is_plain_greedy();
-    plan.is_drawable &= sampled.is_empty() || sequence.draws.is_drawable();
     let first_top = sequence.drafting.first_top();
     plan.open(sequence.request.handle, RowKind::Chunk, kv_len);
     for row in 0..rows {

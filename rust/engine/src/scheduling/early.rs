@@ -54,6 +54,7 @@ impl Scheduler {
                 plan_id,
                 num_rows: plan.num_rows(),
                 num_samples: plan.num_samples(),
+                num_logits: 0,
                 num_tops: plan.num_tops(),
                 trial: plain.trial,
                 planned_s: now_s,

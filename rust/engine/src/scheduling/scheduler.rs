@@ -224,6 +224,7 @@ impl Scheduler {
             plan_id,
             num_rows: plan.num_rows(),
             num_samples: plan.num_samples(),
+            num_logits: plan.logit_samples.len(),
             num_tops: plan.num_tops(),
             trial: trial.filter(|_| !has_chunks),
             planned_s: prepared.now_s,

@@ -11,7 +11,6 @@ mod sequence;
 mod timeline;
 mod walk;
 
-pub(crate) use draw_state::DrawState;
 pub(crate) use sampled_rows::{NotDrawn, SampledRows};
 pub(crate) use sequence::Sequence;
 pub(crate) use walk::walk;

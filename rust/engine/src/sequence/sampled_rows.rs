@@ -25,7 +25,7 @@ pub(crate) struct SampledRows<'a> {
     pub(crate) sampler: &'a mut Sampler,
     pub(crate) verdicts: Verdicts<'a>,
     pub(crate) vocabulary_size: usize,
-    /// Index of its first row among all sampled rows.
+    /// Index of its first row among those of the verdicts.
     pub(crate) first: usize,
     /// Whether drawn tokens after draft nodes are of no use.
     pub(crate) is_root_alone: bool,
@@ -34,17 +34,15 @@ pub(crate) struct SampledRows<'a> {
 impl SampledRows<'_> {
     /// Whether the token after a draft node may be read.
     pub(crate) fn has_nodes(&self) -> bool {
-        !self.is_root_alone || !matches!(self.verdicts, Verdicts::Drawn(_))
+        !self.is_root_alone || !matches!(self.verdicts, Verdicts::Drawn { .. })
     }
 
     /// The next token of `sequence`, drawn from its `row`-th sampled row.
     pub(crate) fn draw(&mut self, sequence: &mut Sequence, row: usize) -> Result<Drawn, NotDrawn> {
         sequence.draws.prepare().map_err(NotDrawn::Grammar)?;
         match self.verdicts {
-            Verdicts::Logits {
-                values, row_stride, ..
-            } => {
-                let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
+            Verdicts::Logits(rows) => {
+                let logits = rows.row(self.first + row, self.vocabulary_size);
                 let token = self
                     .sampler
                     .draw(logits, &sequence.draws.next_draw(sequence.tokens.len()));
@@ -60,7 +58,7 @@ impl SampledRows<'_> {
                 token: u32::try_from(tokens[self.first + row]).map_err(|_| NoToken::Model)?,
                 logprobs: None,
             }),
-            Verdicts::Drawn(tokens) => {
+            Verdicts::Drawn { tokens, .. } => {
                 let given = tokens[self.first + row];
                 let token = u32::try_from(given).map_err(|_| match given {
                     BANNED => not_drawn(NoToken::Banned, sequence),
@@ -81,17 +79,13 @@ impl SampledRows<'_> {
         sequence: &mut Sequence,
         indices: std::ops::Range<usize>,
     ) -> Result<(), NoToken> {
-        let (
-            Verdicts::Logits {
-                values, row_stride, ..
-            },
-            Some(num_top),
-        ) = (self.verdicts, sequence.draws.num_prompt_top())
+        let (Verdicts::Logits(rows), Some(num_top)) =
+            (self.verdicts, sequence.draws.num_prompt_top())
         else {
             return Ok(());
         };
         for (row, index) in indices.enumerate() {
-            let logits = &values[(self.first + row) * row_stride..][..self.vocabulary_size];
+            let logits = rows.row(self.first + row, self.vocabulary_size);
             let token = sequence.tokens[index];
             sequence
                 .draws

@@ -18,7 +18,10 @@ pub(crate) fn drawn_by_device(
     visits: &[Visit],
 ) -> Vec<i32> {
     let drawn = Packed::new(engine, plan).drawn(values);
-    for (&row, &token) in plan.sample_rows.iter().zip(&drawn) {
+    for (sample, (&row, &token)) in plan.sample_rows.iter().zip(&drawn).enumerate() {
+        if plan.logit_samples.contains(&(sample as i32)) {
+            continue;
+        }
         let handle = plan.request_handle[plan.row_owner[row as usize] as usize];
         let visit = visits.iter().find(|visit| visit.request.handle == handle);
         let visit = visit.unwrap();

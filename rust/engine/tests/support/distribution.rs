@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use spectrie_engine::{
-    CostShape, Engine, EngineConfig, Plan, Request, RequestStats, StepResults, Verdicts,
+    CostShape, Engine, EngineConfig, LogitRows, Plan, Request, RequestStats, StepResults, Verdicts,
 };
 use spectrie_sampling::SamplingParameters;
 use spectrie_types::{Source, SpeculationMode};
@@ -219,11 +219,11 @@ fn sample(
         }
         let plan = engine.plan(0.0).unwrap().unwrap();
         let values = forward(&plan);
-        let results = StepResults::from(Verdicts::Logits {
+        let results = StepResults::from(Verdicts::Logits(LogitRows {
             values: &values,
             num_rows: plan.num_samples(),
             row_stride: VOCABULARY,
-        });
+        }));
         for output in engine.commit(plan.plan_id, &results, 1.0, 0.0).unwrap() {
             let answer = outputs.entry(output.handle).or_default();
             answer.extend(output.token_ids);

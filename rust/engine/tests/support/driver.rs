@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
+    Engine, EngineConfig, Finish, LogitRows, Plan, Request, RequestOutput, StepResults, TopTokens,
+    Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 
-use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY, wanted_logits, wanted_rows};
 use super::packed::Packed;
 
 /// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once. What it drafts
@@ -82,15 +83,19 @@ impl Driver {
 
     pub(crate) fn commit_values(&mut self, plan: &Plan, values: &[f32]) {
         let (ids, probabilities) = self.model.top(plan);
-        let packs = self.packs && plan.is_drawable;
+        let packs = self.packs && plan.is_drawable();
         let drawn = packs.then(|| Packed::new(&self.engine, plan).drawn(values));
-        let logits = Verdicts::Logits {
+        let wanted = wanted_logits(plan, values);
+        let logits = Verdicts::Logits(LogitRows {
             values,
             num_rows: plan.num_samples(),
             row_stride: STRIDE,
-        };
+        });
         let results = StepResults {
-            verdicts: drawn.as_deref().map_or(logits, Verdicts::Drawn),
+            verdicts: drawn.as_deref().map_or(logits, |tokens| Verdicts::Drawn {
+                tokens,
+                logits: wanted_rows(&wanted),
+            }),
             top: Some(TopTokens {
                 ids: &ids,
                 probabilities: &probabilities,

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spectrie_engine::{Clock, CostShape, Engine, Plan, StepResults, TopTokens, Verdicts};
+use spectrie_engine::{
+    Clock, CostShape, Engine, LogitRows, Plan, StepResults, TopTokens, Verdicts,
+};
 
 use super::device::drawn_by_device;
-use super::model::{FakeModel, STRIDE};
+use super::model::{FakeModel, STRIDE, wanted_logits, wanted_rows};
 use super::playing::{MAX_STEPS, Seen, argmax_of_rows, begin, take};
 use super::scenario::{STEP_S, Scenario};
 
@@ -34,7 +36,7 @@ impl Computed {
     fn new(engine: &Engine, model: &mut FakeModel, plan: Plan, scenario: &Scenario) -> Self {
         let values = model.forward(&plan);
         let drawn = plan
-            .is_drawable
+            .is_drawable()
             .then(|| drawn_by_device(engine, model, &plan, &values, &scenario.visits));
         Self {
             drawn,
@@ -126,14 +128,18 @@ pub(crate) fn run_early(
             .map(|handle| seen[handle].tokens.len())
             .collect();
         let (ids, probabilities) = &computed.top;
+        let wanted = wanted_logits(&computed.plan, &computed.values);
         let verdicts = match (step % 2, &computed.likeliest, &computed.drawn) {
             (0, Some(tokens), _) => Verdicts::Tokens(tokens),
-            (_, _, Some(tokens)) => Verdicts::Drawn(tokens),
-            _ => Verdicts::Logits {
+            (_, _, Some(tokens)) => Verdicts::Drawn {
+                tokens,
+                logits: wanted_rows(&wanted),
+            },
+            _ => Verdicts::Logits(LogitRows {
                 values: &computed.values,
                 num_rows: computed.plan.num_samples(),
                 row_stride: STRIDE,
-            },
+            }),
         };
         let results = StepResults {
             verdicts,

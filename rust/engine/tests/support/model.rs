@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use spectrie_engine::Plan;
+use spectrie_engine::{LogitRows, Plan};
 use spectrie_types::sizes::TOP_K;
 
 /// Tokens of the model; 0 ends an answer.
@@ -53,6 +53,22 @@ struct Slot {
 }
 
 /// The cache of the model.
+/// The rows of logits that a plan wants, given all of its sampled rows.
+pub(crate) fn wanted_logits(plan: &Plan, values: &[f32]) -> Vec<f32> {
+    let wanted = plan.logit_samples.iter();
+    let rows = wanted.map(|&sample| &values[sample as usize * STRIDE..][..VOCABULARY]);
+    rows.flatten().copied().collect()
+}
+
+/// What [`wanted_logits`] gave, as an engine takes it.
+pub(crate) fn wanted_rows(values: &[f32]) -> LogitRows<'_> {
+    LogitRows {
+        values,
+        num_rows: values.len() / VOCABULARY,
+        row_stride: VOCABULARY,
+    }
+}
+
 pub(crate) struct FakeModel {
     slots: Vec<Option<Slot>>,
 }

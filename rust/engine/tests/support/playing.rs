@@ -4,15 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use spectrie_engine::{
-    Clock, CostShape, Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults,
-    SystemClock, TopTokens, Verdicts,
+    Clock, CostShape, Engine, EngineConfig, Finish, LogitRows, Plan, Request, RequestOutput,
+    StepResults, SystemClock, TopTokens, Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 use spectrie_trie::{DraftConfig, Drafter};
 use spectrie_types::{FinishKind, SpeculationMode};
 
 use super::device::drawn_by_device;
-use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY};
+use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY, wanted_logits, wanted_rows};
 use super::reference;
 use super::scenario::{MAX_CONTEXT, STEP_S, Scenario, Visit};
 
@@ -84,16 +84,20 @@ pub(crate) fn run_asking(
             let values = model.forward(&plan);
             let likeliest = plan.is_greedy.then(|| argmax_of_rows(&values));
             let drawn = plan
-                .is_drawable
+                .is_drawable()
                 .then(|| drawn_by_device(&engine, &model, &plan, &values, &scenario.visits));
+            let wanted = wanted_logits(&plan, &values);
             let verdicts = match (step % 4, likeliest.as_deref(), drawn.as_deref()) {
                 (0 | 1, Some(tokens), _) => Verdicts::Tokens(tokens),
-                (1 | 2, _, Some(tokens)) => Verdicts::Drawn(tokens),
-                _ => Verdicts::Logits {
+                (1 | 2, _, Some(tokens)) => Verdicts::Drawn {
+                    tokens,
+                    logits: wanted_rows(&wanted),
+                },
+                _ => Verdicts::Logits(LogitRows {
                     values: &values,
                     num_rows: plan.num_samples(),
                     row_stride: STRIDE,
-                },
+                }),
             };
             let (ids, probabilities) = model.top(&plan);
             let results = StepResults {

@@ -4,7 +4,8 @@
 #![allow(unsafe_code)]
 
 use numpy::PyReadonlyArray2;
-use spectrie_engine::{EngineError, TopTokens};
+use pyo3::PyResult;
+use spectrie_engine::{EngineError, LogitRows, TopTokens};
 
 /// Rows of 32-bit logits at an address.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +86,19 @@ impl LogitsAddress {
         // caller of `commit_logits`.
         unsafe { std::slice::from_raw_parts(self.address as *const f32, len) }
     }
+}
+
+/// The rows of an array, read where they lie; none without one.
+pub(super) fn rows_of<'a>(array: Option<&'a PyReadonlyArray2<'_, f32>>) -> PyResult<LogitRows<'a>> {
+    let Some(array) = array else {
+        return Ok(LogitRows::default());
+    };
+    let (num_rows, row_stride) = array.as_array().dim();
+    Ok(LogitRows {
+        values: array.as_slice()?,
+        num_rows,
+        row_stride,
+    })
 }
 
 /// The model's likeliest tokens, copied from Python arrays.

@@ -16,14 +16,14 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use spectrie_engine as core;
-use spectrie_engine::{StepResults, Verdicts};
+use spectrie_engine::{LogitRows, StepResults, Verdicts};
 use spectrie_trie::Readers;
 use spectrie_types::Source;
 use spectrie_types::options::EngineConfig;
 
 use self::draft_plan::{DraftPlan, GivenAnswers};
 use self::load::Load;
-use self::logits::{LogitsAddress, Top};
+use self::logits::{LogitsAddress, Top, rows_of};
 use self::memory::{CorpusInfo, NamespaceInfo, SnapshotInfo};
 use self::output::Finish;
 pub(crate) use self::output::{StepOutput, TokenLogprobs, wire_stats};
@@ -242,11 +242,11 @@ impl Engine {
             LogitsAddress::new(logits_pointer, num_rows, row_stride, self.vocabulary_size);
         let address = address.map_err(engine_error)?;
         let outputs = py.detach(|| {
-            let verdicts = Verdicts::Logits {
+            let verdicts = Verdicts::Logits(LogitRows {
                 values: address.values(),
                 num_rows,
                 row_stride,
-            };
+            });
             let top = top.as_ref().map(Top::tokens);
             let results = StepResults { verdicts, top };
             self.engine.commit(plan_id, &results, elapsed_ms, now_s)
@@ -254,7 +254,8 @@ impl Engine {
         outputs.map(StepOutput).map_err(engine_error)
     }
 
-    #[pyo3(signature = (plan_id, tokens, elapsed_ms, now_s, top_ids=None, top_probabilities=None, *, drawn=false))]
+    #[pyo3(signature = (plan_id, tokens, elapsed_ms, now_s, top_ids=None,
+        top_probabilities=None, *, drawn=false, logits=None))]
     #[expect(
         clippy::needless_pass_by_value,
         clippy::too_many_arguments,
@@ -270,15 +271,17 @@ impl Engine {
         top_ids: Option<PyReadonlyArray2<'_, i32>>,
         top_probabilities: Option<PyReadonlyArray2<'_, f32>>,
         drawn: bool,
+        logits: Option<PyReadonlyArray2<'_, f32>>,
     ) -> PyResult<StepOutput> {
-        let tokens: Vec<i32> = tokens.as_array().to_vec();
+        let tokens: &[i32] = &tokens.as_array().to_vec();
         let top = Top::new(top_ids, top_probabilities);
+        let logits = rows_of(logits.as_ref())?;
         let outputs = py.detach(|| {
             let results = StepResults {
                 verdicts: if drawn {
-                    Verdicts::Drawn(&tokens)
+                    Verdicts::Drawn { tokens, logits }
                 } else {
-                    Verdicts::Tokens(&tokens)
+                    Verdicts::Tokens(tokens)
                 },
                 top: top.as_ref().map(Top::tokens),
             };

@@ -35,7 +35,12 @@ impl Plan {
 
     #[getter]
     fn is_drawable(&self) -> bool {
-        self.0.is_drawable
+        self.0.is_drawable()
+    }
+
+    #[getter]
+    fn logit_samples<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.logit_samples)
     }
 
     #[getter]

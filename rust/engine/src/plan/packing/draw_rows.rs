@@ -3,7 +3,7 @@
 //! What each list means, `DrawRows` of `spectrie_kernels` says; its kernels draw what
 //! [`Sampler`](spectrie_sampling::Sampler) would.
 
-use spectrie_sampling::Draw;
+use spectrie_sampling::{Draw, SamplingParameters};
 use spectrie_types::PackedSection;
 
 /// Largest vocabulary that the kernels draw from: sums of masses overflow above it.
@@ -108,6 +108,19 @@ impl DrawRows {
         }
     }
 
+    /// Adds a request of so many rows whose draws are not read: each takes the likeliest token.
+    pub(crate) fn pass_over(&mut self, num_rows: usize) {
+        let parameters = SamplingParameters {
+            temperature: 0.0,
+            ..SamplingParameters::default()
+        };
+        let draw = Draw::new(&parameters, 0, 0);
+        self.open(&draw);
+        for _ in 0..num_rows {
+            self.push(&draw, &[]);
+        }
+    }
+
     /// Ends the lists: there are no more rows.
     pub(crate) fn close(&mut self) {
         self.start(PackedSection::BiasStart, PackedSection::BiasToken);
@@ -173,7 +186,7 @@ impl DrawRows {
 
 #[cfg(test)]
 mod tests {
-    use spectrie_sampling::{History, SamplingParameters};
+    use spectrie_sampling::History;
 
     use super::*;
 
@@ -193,6 +206,31 @@ mod tests {
         assert_eq!(numbers, [0, 0, 1, 0, 1, -1]);
         let masks = rows.words(PackedSection::Allowed).unwrap();
         assert_eq!(masks, [1, 2, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn rows_that_are_passed_over_keep_the_places_of_the_others() {
+        let mut rows = DrawRows::default();
+        let cut = SamplingParameters {
+            top_k: 3,
+            logit_bias: vec![(4, 0.5)],
+            ..SamplingParameters::default()
+        };
+        let draw = Draw::new(&cut, 7, 2);
+        rows.clear(10);
+        rows.pass_over(2);
+        assert_eq!((rows.cuts(), rows.has_lists()), (0, false));
+        rows.open(&draw);
+        rows.push(&draw, &[]);
+        rows.close();
+        let of = |section| rows.words(section).unwrap().to_vec();
+        assert_eq!(of(PackedSection::Request), [0, 0, 1]);
+        assert_eq!(
+            of(PackedSection::Temperature),
+            [0, 0, 1_f32.to_bits() as i32]
+        );
+        assert_eq!(of(PackedSection::BiasStart), [0, 0, 1]);
+        assert_eq!(of(PackedSection::PathStart), [0, 0, 0, 0]);
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub struct PackedStep {
     pub num_moves: usize,
     /// Whether any request has more than 64 rows.
     pub has_prompts: bool,
-    /// Whether it says how each sampled row's token is drawn, so that
-    /// [`Verdicts::Drawn`](crate::Verdicts::Drawn) will do. If not, the sections of draws are empty.
+    /// Whether it says how tokens are drawn, so that [`Verdicts::Drawn`](crate::Verdicts::Drawn) will do.
+    /// If not, the sections of draws are empty.
     pub is_drawn: bool,
     /// Cuts that any row uses: 1 top-k, 2 top-p, 4 typical.
     pub cuts: u8,

@@ -4,7 +4,7 @@ use spectrie_sampling::Sampler;
 
 use super::open_plan::{EarlyPlan, OpenPlan, Part, Work};
 use crate::error::EngineError;
-use crate::forward::StepResults;
+use crate::forward::{StepResults, Verdicts};
 use crate::plan::Plan;
 use crate::plan::packing::{
     DeviceShape, DrawRows, MAX_DRAWN_VOCABULARY, PackedStep, Packer, TileRows,
@@ -150,7 +150,7 @@ impl Flight {
         tiles: TileRows,
         out: &mut [i32],
     ) -> Result<PackedStep, EngineError> {
-        let is_drawn = plan.is_drawable && self.can_draw();
+        let is_drawn = plan.is_drawable() && self.can_draw();
         let early = self.early.as_ref().map(|early| &early.plan);
         if let Some(early) = early.filter(|early| early.plan_id == plan.plan_id) {
             list_early(early, running, self.vocabulary_size, &mut self.draws);
@@ -171,11 +171,15 @@ impl Flight {
         results: &StepResults<'a>,
         part: &Part,
     ) -> SampledRows<'a> {
+        let (verdicts, first) = match (results.verdicts, part.first_logits) {
+            (Verdicts::Drawn { logits, .. }, Some(first)) => (Verdicts::Logits(logits), first),
+            (verdicts, _) => (verdicts, part.first_sample),
+        };
         SampledRows {
             sampler: &mut self.sampler,
-            verdicts: results.verdicts,
+            verdicts,
             vocabulary_size: self.vocabulary_size,
-            first: part.first_sample,
+            first,
             is_root_alone: part.is_root_alone,
         }
     }
@@ -193,6 +197,10 @@ fn list_draws(
         let Some(sequence) = running.get_mut(&part.key) else {
             continue;
         };
+        if part.first_logits.is_some() {
+            draws.pass_over(part.num_samples(sequence));
+            continue;
+        }
         match &part.work {
             Work::Tree(tree) => part.is_root_alone = !sequence.list_draws(Some(tree), draws),
             Work::Chunk(rows) => {

@@ -6,10 +6,10 @@ use spectrie_types::sizes::TOP_K;
 
 use crate::costs::ForwardSize;
 use crate::error::EngineError;
-use crate::forward::{StepResults, TopTokens, Verdicts};
+use crate::forward::{LogitRows, StepResults, TopTokens, Verdicts};
 use crate::request_key::RequestKey;
 use crate::scheduling::running::Running;
-use crate::sequence::DrawState;
+use crate::sequence::Sequence;
 use crate::speculation::{PlainStep, SentTree, Trial};
 
 /// A plan whose results are awaited.
@@ -18,6 +18,8 @@ pub(crate) struct OpenPlan {
     pub(crate) plan_id: u64,
     pub(crate) num_rows: usize,
     pub(crate) num_samples: usize,
+    /// Sampled rows whose logits are wanted.
+    pub(crate) num_logits: usize,
     pub(crate) num_tops: usize,
     /// What the step's tokens and time count for.
     pub(crate) trial: Option<Trial>,
@@ -48,6 +50,8 @@ pub(crate) struct Part {
     pub(crate) first_row: usize,
     /// Index of its first sampled row among all sampled rows.
     pub(crate) first_sample: usize,
+    /// Index of that row among those whose logits are wanted; `None` where tokens will do.
+    pub(crate) first_logits: Option<usize>,
     /// Its rows whose likeliest tokens are wanted, among all of them: the last ones of its rows.
     pub(crate) tops: Range<usize>,
     pub(crate) work: Work,
@@ -72,6 +76,14 @@ impl Part {
         match &self.work {
             Work::Chunk(rows) => ForwardSize::of_chunk(kv_len, *rows, tile_rows),
             Work::Tree(tree) => ForwardSize::of_tree(kv_len, 1 + tree.num_nodes(), tile_rows),
+        }
+    }
+
+    /// Its sampled rows; `sequence` is of its request.
+    pub(crate) fn num_samples(&self, sequence: &Sequence) -> usize {
+        match &self.work {
+            Work::Chunk(rows) => sequence.sampled_indices(*rows).len(),
+            Work::Tree(tree) => 1 + tree.num_nodes(),
         }
     }
 }
@@ -124,50 +136,20 @@ impl OpenPlan {
             self.check_top(top, vocabulary_size)?;
         }
         match results.verdicts {
-            Verdicts::Logits {
-                values,
-                num_rows,
-                row_stride,
-            } => self.check_logits(values, num_rows, row_stride, vocabulary_size),
+            Verdicts::Logits(rows) => {
+                let what = "the sampled rows of the plan";
+                check_logits(rows, self.num_samples, what, vocabulary_size)
+            }
             Verdicts::Tokens(tokens) => {
                 self.check_tokens(tokens, vocabulary_size)?;
-                self.check_sampled(running, DrawState::is_plain_greedy, |handle| {
-                    EngineError::NotGreedy { handle }
-                })
+                self.check_greedy(running)
             }
-            Verdicts::Drawn(tokens) => {
+            Verdicts::Drawn { tokens, logits } => {
                 self.check_tokens(tokens, vocabulary_size)?;
-                self.check_sampled(running, DrawState::is_drawable, |handle| {
-                    EngineError::NotDrawable { handle }
-                })
+                let what = "the sampled rows whose log-probabilities are wanted";
+                check_logits(logits, self.num_logits, what, vocabulary_size)
             }
         }
-    }
-
-    fn check_logits(
-        &self,
-        values: &[f32],
-        num_rows: usize,
-        row_stride: usize,
-        vocabulary_size: usize,
-    ) -> Result<(), EngineError> {
-        let expected = self.num_samples;
-        if num_rows != expected {
-            let allowed = format!("{expected}, the sampled rows of the plan");
-            return Err(wrong("number of rows", num_rows, allowed));
-        }
-        if num_rows == 0 {
-            return Ok(());
-        }
-        if row_stride < vocabulary_size {
-            let allowed = format!("{vocabulary_size} or more, the vocabulary size");
-            return Err(wrong("row stride", row_stride, allowed));
-        }
-        if values.len() < (num_rows - 1) * row_stride + vocabulary_size {
-            let allowed = format!("{num_rows} rows {row_stride} apart");
-            return Err(wrong("number of values", values.len(), allowed));
-        }
-        Ok(())
     }
 
     fn check_tokens(&self, tokens: &[i32], vocabulary_size: usize) -> Result<(), EngineError> {
@@ -193,27 +175,48 @@ impl OpenPlan {
         check_ids("top id", top.ids, vocabulary_size)
     }
 
-    /// Checks that tokens alone are all that requests with sampled rows want.
-    fn check_sampled(
-        &self,
-        running: &Running,
-        takes_tokens: impl Fn(&DrawState) -> bool,
-        refusal: impl Fn(u64) -> EngineError,
-    ) -> Result<(), EngineError> {
+    /// Checks that likeliest tokens are all that requests with sampled rows want.
+    fn check_greedy(&self, running: &Running) -> Result<(), EngineError> {
         for part in &self.parts {
             let Some(sequence) = running.get(&part.key) else {
                 continue;
             };
-            let samples = match part.work {
-                Work::Chunk(rows) => !sequence.sampled_indices(rows).is_empty(),
-                Work::Tree(_) => true,
-            };
-            if samples && !takes_tokens(&sequence.draws) {
-                return Err(refusal(sequence.request.handle));
+            if part.num_samples(sequence) > 0 && !sequence.draws.is_plain_greedy() {
+                let handle = sequence.request.handle;
+                return Err(EngineError::NotGreedy { handle });
             }
         }
         Ok(())
     }
+}
+
+fn check_logits(
+    rows: LogitRows<'_>,
+    expected: usize,
+    meaning: &str,
+    vocabulary_size: usize,
+) -> Result<(), EngineError> {
+    let LogitRows {
+        values,
+        num_rows,
+        row_stride,
+    } = rows;
+    if num_rows != expected {
+        let allowed = format!("{expected}, {meaning}");
+        return Err(wrong("number of rows", num_rows, allowed));
+    }
+    if num_rows == 0 {
+        return Ok(());
+    }
+    if row_stride < vocabulary_size {
+        let allowed = format!("{vocabulary_size} or more, the vocabulary size");
+        return Err(wrong("row stride", row_stride, allowed));
+    }
+    if values.len() < (num_rows - 1) * row_stride + vocabulary_size {
+        let allowed = format!("{num_rows} rows {row_stride} apart");
+        return Err(wrong("number of values", values.len(), allowed));
+    }
+    Ok(())
 }
 
 fn check_ids(what: &'static str, ids: &[i32], vocabulary_size: usize) -> Result<(), EngineError> {

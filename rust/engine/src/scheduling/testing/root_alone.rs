@@ -43,7 +43,7 @@ fn commit(scheduler: &mut Scheduler, plan: &Plan) -> Vec<u32> {
     let drawn: Vec<i32> = rows
         .map(|&row| plan.row_token[row as usize] % 6 + 1)
         .collect();
-    let results = StepResults::from(Verdicts::Drawn(&drawn));
+    let results = StepResults::from(Verdicts::drawn(&drawn));
     let outputs = scheduler.commit(plan.plan_id, &results, 1.0, 0.0);
     let outputs = outputs.unwrap().into_iter();
     outputs.flat_map(|output| output.token_ids).collect()

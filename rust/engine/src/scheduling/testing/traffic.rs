@@ -11,7 +11,7 @@ use super::dice::{Dice, STEP_S};
 use crate::clock::{Clock, Ticking};
 use crate::config::EngineConfig;
 use crate::costs::ForwardSize;
-use crate::forward::{StepResults, TopTokens, Verdicts};
+use crate::forward::{LogitRows, StepResults, TopTokens, Verdicts};
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
@@ -259,11 +259,11 @@ impl Traffic {
     fn commit(&mut self, plan: &Plan, values: &[f32]) -> Vec<RequestOutput> {
         let (ids, probabilities) = self.model.top(plan);
         let results = StepResults {
-            verdicts: Verdicts::Logits {
+            verdicts: Verdicts::Logits(LogitRows {
                 values,
                 num_rows: plan.num_samples(),
                 row_stride: STRIDE,
-            },
+            }),
             top: Some(TopTokens {
                 ids: &ids,
                 probabilities: &probabilities,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use spectrie_cpu::{CpuError, TOP_K};
 use spectrie_engine::{
-    DraftAnswers, DraftPlan, Engine, EngineError, Plan, RequestOutput, StepResults, TopTokens,
-    Verdicts,
+    DraftAnswers, DraftPlan, Engine, EngineError, LogitRows, Plan, RequestOutput, StepResults,
+    TopTokens, Verdicts,
 };
 
 use super::gaps::Gaps;
@@ -222,11 +222,11 @@ fn commit(
         has_tokens.then(|| top.ids.iter().copied().step_by(TOP_K).collect());
     let verdicts = match &tokens {
         Some(tokens) => Verdicts::Tokens(tokens),
-        None => Verdicts::Logits {
+        None => Verdicts::Logits(LogitRows {
             values: forward.logits,
             num_rows: forward.num_rows,
             row_stride: forward.vocabulary,
-        },
+        }),
     };
     let top = Some(TopTokens {
         ids: &top.ids,
