@@ -4,7 +4,7 @@
 mod support;
 
 use spectrie_engine::{
-    CostShape, EngineConfig, Plan, Request, StepResults, StopFinder, TopTokens, Verdicts,
+    CostShape, EngineConfig, LogitRows, Plan, Request, StepResults, StopFinder, TopTokens, Verdicts,
 };
 use spectrie_types::sizes::TOP_K;
 use spectrie_types::{FinishKind, SpeculationMode};
@@ -149,11 +149,11 @@ fn commit_with_secret(driver: &mut Driver, plan: &Plan, text: &[u32], end: usize
         }
     }
     let results = StepResults {
-        verdicts: Verdicts::Logits {
+        verdicts: Verdicts::Logits(LogitRows {
             values: &logits,
             num_rows: plan.num_samples(),
             row_stride: STRIDE,
-        },
+        }),
         top: Some(TopTokens {
             ids: &ids,
             probabilities: &probabilities,

@@ -230,7 +230,8 @@ mod tests {
 
     impl Lottery {
         fn below(&mut self, limit: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005) + 1_442_695_040_888_963_407;
+            let product = self.0.wrapping_mul(6_364_136_223_846_793_005);
+            self.0 = product.wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) as usize % limit
         }
     }
