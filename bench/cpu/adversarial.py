@@ -33,7 +33,7 @@ def adversarial_lines(folder: Path, dtype: str, *, threads: int, pairs: int) -> 
         draw = random.Random(11)
         lines = []
         for concurrency in CONCURRENCIES:
-            # Texts that come again could be guessed: each pair has its own.
+            # Texts that come again could be guessed: each pair has its own, and any further one a fresh namespace.
             batches = [_random_words(draw, off, concurrency) for _ in range(pairs + 1)]
             for llm in (off, on):
                 _rate(llm, batches[-1])

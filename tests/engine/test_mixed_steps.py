@@ -57,7 +57,7 @@ def gpu(
 def request(handle: int, tokenizer: _core.Tokenizer, options: dict[str, Any]) -> _core.Request:
     source = np.random.default_rng(100 if "choice" in options else handle)
     start = worker_pb2.Start(
-        prompt_ids=source.integers(10, 300, size=9 + handle % 3).tolist()
+        prompt_ids=source.integers(10, 300, size=options.get("prompt", 9 + handle % 3)).tolist()
         if "choice" not in options
         else [40, 41, 42, 40, 41, 42, 40],
         max_tokens=24 + handle,
@@ -76,7 +76,7 @@ def request(handle: int, tokenizer: _core.Tokenizer, options: dict[str, Any]) ->
             start.sampling.bad_words.append(worker_pb2.TokenIds(ids=[40, 41]))
         elif name in ("logprobs", "prompt_logprobs", "min_tokens"):
             setattr(start, name, value)
-        elif name != "choice":
+        elif name not in ("choice", "prompt"):
             setattr(start.sampling, name, value)
     return _core.Request(
         start.SerializeToString(), handle=handle, grammar=grammar, tokenizer=tokenizer
@@ -127,7 +127,11 @@ class SendingAll(Watched):
 
 
 def run(
-    gpu: tuple[Runner, FakeDevice, _core.Tokenizer], kind: type[Watched], speculation: str
+    gpu: tuple[Runner, FakeDevice, _core.Tokenizer],
+    kind: type[Watched],
+    speculation: str,
+    requests: list[dict[str, Any]] = REQUESTS,
+    **limits: int,
 ) -> tuple[dict[int, list[Any]], Counter[str]]:
     """Of each request tokens, log-probabilities, those of its prompt, and why it ended; and the counts."""
     runner, device, tokenizer = gpu
@@ -141,6 +145,7 @@ def run(
             "holdout_every": 0,
             "drafting_cost_ms": 0.001,
             "speculation": speculation,
+            **limits,
         }
     )
     # Rows cost next to nothing, so that much is drafted.
@@ -159,7 +164,7 @@ def run(
             finish = output.finishes[index]
             answer[3] = finish and (finish.kind, finish.message)
 
-    for handle, options in enumerate(REQUESTS, 1):
+    for handle, options in enumerate(requests, 1):
         engine.submit(request(handle, tokenizer, options))
     steps = kind(engine, runner, deliver)
     steps.run(0.0, rested=True)
@@ -186,6 +191,17 @@ def test_rows_that_ask_send_their_logits_alone_and_nothing_else_changes(
     assert counts["logits"] == counts["asking"]
     assert before["logits"] == before["rows"]
     assert (counts["drafted"] > 0) == (speculation == "auto")
+
+
+def test_a_prompt_that_asks_leaves_the_recorded_head_to_others(
+    gpu: tuple[Runner, FakeDevice, _core.Tokenizer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until its last chunk none of its rows is sampled: it takes no room among the lists of those that are."""
+    requests: list[dict[str, Any]] = [{"top_k": 5}, {"prompt": 90, "logprobs": 1}]
+    answers, counts = run(gpu, Watched, "off", requests, chunk_tokens=16)
+    assert len(answers[1][0]) > 6 and len(answers[2][1]) == len(answers[2][0])
+    assert counts["steps"] > 0
+    assert "have room for" not in caplog.text
 
 
 def same(given: list[Told | None], expected: list[Told | None]) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from spectrie import _core
 from spectrie._proto import worker_pb2
 from tests.tiny_model import write_tiny_tokenizer
-from tests.worker.linked import Worker
+from tests.worker.linked import Gate, Worker
 from tests.worker.scripted import WAIT_S, Hub
 
 
@@ -43,6 +43,8 @@ class SlowGrammars:
             raise _core.EngineError("regex cannot be used: unclosed group")
         if text == "endless":
             raise TimeoutError("regex was not compiled in time")
+        if text == "fault":
+            raise RuntimeError("nobody foresaw it")
 
 
 def test_nobody_waits_for_a_grammar_and_its_request_can_be_cancelled(
@@ -98,6 +100,30 @@ def test_a_known_grammar_and_another_tenants_pass_fifty_slow_ones(
     # One was cancelled in line: nobody waits for it.
     assert len(grammars.compiled) == 50
     assert ("regex", "slow-4") not in grammars.compiled
+
+
+@pytest.mark.parametrize("where", ["the reader", "a thread that compiles"])
+def test_a_fault_in_a_requests_beginning_ends_it_alone(
+    worker: Worker, hub: Hub, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    grammars = SlowGrammars(num_permits=100)
+    monkeypatch.setattr(worker.host, "grammars", grammars)
+    if where == "the reader":
+
+        def cached(kind: str, text: str | list[str] | None) -> _core.Grammar | None:
+            if text == "fault":
+                raise RuntimeError("nobody foresaw it")
+            return None
+
+        monkeypatch.setattr(grammars, "cached", cached)
+    gate = Gate(worker)
+    hub.start("neighbour")
+    hub.start("faulty", structured=worker_pb2.Structured(regex="fault"))
+    (output,) = hub.outputs("faulty")
+    assert output.finish == worker_pb2.FINISH_FAILED
+    assert "nobody foresaw it" not in output.message
+    gate.open()
+    assert hub.outputs("neighbour")[-1].finish == worker_pb2.FINISH_LENGTH
 
 
 def ends_of(hub: Hub, *names: str) -> dict[str, worker_pb2.RequestOutput]:

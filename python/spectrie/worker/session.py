@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,6 +39,7 @@ _COMPILING_THREADS = 4
 _LONGEST_COMPILING_S = 120.0
 """Of a grammar, with what it waits for others; the engine's own limit counts its computing alone."""
 _CANCELLED_BEFORE = "cancelled before it began"
+_FAILED_BEFORE = "the worker failed before it began; its log says why"
 
 
 class RequestHost(Protocol):
@@ -178,8 +180,6 @@ class Session:
                 yield from self._output_messages(item)
 
     def _start(self, start: worker_pb2.Start) -> None:
-        from spectrie import _core
-
         if self._draining:
             self._refuse(start, "the worker is draining and takes no new requests")
             return
@@ -187,6 +187,26 @@ class Session:
         with self._lock:
             self._by_handle[running.handle] = running
             self._by_name[start.request_id, start.attempt] = running
+        with self._failing_alone(running):
+            self._prepare(running)
+
+    @contextmanager
+    def _failing_alone(self, running: RequestState) -> Iterator[None]:
+        """What nobody foresaw in a request's beginning ends that request, and no neighbour of it."""
+        try:
+            yield
+        except Exception:
+            log.exception("request %r failed before it began", running.start.request_id)
+            self._end(running, _FAILED_BEFORE, worker_pb2.FINISH_FAILED)
+        except BaseException:  # a panic of the core
+            self._end(running, _FAILED_BEFORE, worker_pb2.FINISH_FAILED)
+            raise
+
+    def _prepare(self, running: RequestState) -> None:
+        """Begins a request, at once or when its grammar and the tokenizer are there."""
+        from spectrie import _core
+
+        start = running.start
         try:
             constraint = constraint_of(start)
             grammar = self._host.grammars.cached(*constraint) if constraint else None
@@ -224,9 +244,13 @@ class Session:
                 return
             self._begin(running, grammar)
 
+        def begin_alone() -> None:
+            with self._failing_alone(running):
+                begin()
+
         start = running.start
         tenant = start.tenant if start.HasField("tenant") else start.namespace.partition("/")[0]
-        self._compiling.submit(tenant, begin)
+        self._compiling.submit(tenant, begin_alone)
 
     def _is_wanted(self, running: RequestState) -> bool:
         """Whether a request that waited is to go on; ends one that was cancelled or has no time left."""

@@ -41,9 +41,9 @@ pub(crate) fn assemble(
                 Work::Tree(tree) => push_tree(&mut plan, cache, sequence, tree),
                 Work::Chunk(rows) => push_chunk(&mut plan, cache, sequence, *rows),
             }
-            if !sequence.draws.is_drawable() {
+            let samples = first_sample as i32..plan.num_samples() as i32;
+            if !sequence.draws.is_drawable() && !samples.is_empty() {
                 first_logits = Some(plan.logit_samples.len());
-                let samples = first_sample as i32..plan.num_samples() as i32;
                 plan.logit_samples.extend(samples);
             }
         }

@@ -52,7 +52,6 @@ struct Slot {
     prefix: u64,
 }
 
-/// The cache of the model.
 /// The rows of logits that a plan wants, given all of its sampled rows.
 pub(crate) fn wanted_logits(plan: &Plan, values: &[f32]) -> Vec<f32> {
     let wanted = plan.logit_samples.iter();
@@ -69,6 +68,7 @@ pub(crate) fn wanted_rows(values: &[f32]) -> LogitRows<'_> {
     }
 }
 
+/// The cache of the model.
 pub(crate) struct FakeModel {
     slots: Vec<Option<Slot>>,
 }

@@ -37,6 +37,8 @@ pub(super) struct Machine {
     forked_bytes: usize,
     /// Bytes of its table up to each step.
     table: Vec<usize>,
+    /// Bytes that the text which must follow the last step added since.
+    forced_bytes: usize,
 }
 
 /// What a mask says.
@@ -58,6 +60,7 @@ impl Machine {
             renewed_at: 0,
             forked_bytes: 0,
             table: vec![0],
+            forced_bytes: 0,
         }
     }
 
@@ -68,6 +71,7 @@ impl Machine {
             renewed_at: self.renewed_at,
             forked_bytes: self.lexer_bytes(),
             table: self.table.clone(),
+            forced_bytes: self.forced_bytes,
         }
     }
 
@@ -79,6 +83,7 @@ impl Machine {
             renewed_at: self.renewed_at,
             forked_bytes: 0,
             table: self.table.clone(),
+            forced_bytes: self.forced_bytes,
         };
         Ok(matches!(here.mask()?, Mask::Tokens(_)))
     }
@@ -95,7 +100,7 @@ impl Machine {
 
     /// Bytes of the table of what its text may be in the rules, which grows with the text.
     pub(super) fn table_bytes(&self) -> usize {
-        self.table.last().copied().unwrap_or(0)
+        self.table.last().copied().unwrap_or(0) + self.forced_bytes
     }
 
     /// Bytes of what was ever written in the table. What masks write is overwritten.
@@ -149,6 +154,7 @@ impl Machine {
         })?;
         let grown = self.written_bytes() - written;
         self.table.push(self.table_bytes() + grown);
+        self.forced_bytes = 0;
         Ok(())
     }
 
@@ -169,6 +175,7 @@ impl Machine {
         let parser = &mut self.parser;
         guarded(|| parser.rollback(1))?;
         self.table.pop();
+        self.forced_bytes = 0;
         Ok(())
     }
 
@@ -202,11 +209,8 @@ impl Machine {
             let spelt = parser.token_env.tok_trie().decode_raw(&tokens).len();
             Ok((tokens, bytes[spelt.min(bytes.len())..].to_vec()))
         })?;
-        // It is in the table already, until this step is taken back.
-        let grown = self.written_bytes() - written;
-        if let Some(here) = self.table.last_mut() {
-            *here += grown;
-        }
+        // It stays in the table until a step is taken back.
+        self.forced_bytes += self.written_bytes() - written;
         Ok(forced)
     }
 }

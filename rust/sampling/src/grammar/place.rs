@@ -304,4 +304,20 @@ mod tests {
         assert_eq!(place.table_bytes(), table_bytes);
         assert!(place.step_back().is_err());
     }
+
+    #[test]
+    fn text_that_must_follow_is_counted_once_however_often_it_is_asked_for() {
+        let mut place = Place::new(grammars().remove(0));
+        place.push(u32::from(b'{')).unwrap();
+        let before = place.table_bytes();
+        place.ask(Machine::forced).unwrap();
+        let counted = place.table_bytes();
+        assert!(counted > before);
+        for _ in 0..3 {
+            place.step(u32::from(b'"')).unwrap();
+            place.step_back().unwrap();
+            place.ask(Machine::forced).unwrap();
+            assert_eq!(place.table_bytes(), counted);
+        }
+    }
 }

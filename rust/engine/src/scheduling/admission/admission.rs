@@ -184,7 +184,9 @@ impl Admission {
             let prefilling = prefilling.map(|(&key, one)| one.resident(key));
             let reusable = sequence.reusable();
             if let Some(other) = cache.computing(&sequence.table, reusable, &prefix, prefilling) {
-                skipped.requests.insert(key);
+                if !in_round {
+                    skipped.requests.insert(key);
+                }
                 if !as_guest {
                     let best = awaited.entry(other).or_insert(rank);
                     *best = rank.min(*best);
