@@ -79,11 +79,13 @@ class Rival:
         return tokens, clock.last - clock.first, whole
 
     def _compiled_options(self) -> dict[str, Any]:
-        if "distutils" in sys.modules:
-            # Inductor imports setuptools, which refuses to replace what is already there.
-            os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
         from torch._inductor import config as inductor
         from transformers import CompileConfig, StaticCache
+
+        if "distutils" in sys.modules:
+            # Inductor imports setuptools, which refuses to replace what is already there; what is imported
+            # above may have brought it.
+            os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
 
         inductor.freezing = True
         how = CompileConfig(mode=None, fullgraph=True, dynamic=False)
