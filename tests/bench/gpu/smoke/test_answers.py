@@ -65,11 +65,16 @@ def test_steps_of_every_kind_are_smoked_recorded_and_started_early(tmp_path: Pat
     right = Launcher.launch
 
     def launch(
-        launcher: Launcher, plan: Any, wanted: Wanted, pack: Any = None, behind: Any = None
+        launcher: Launcher,
+        plan: Any,
+        wanted: Wanted,
+        pack: Any = None,
+        behind: Any = None,
+        logit_samples: Any = (),
     ) -> Any:
         counts = launcher._device.counts  # type: ignore[attr-defined]
         before = counts["replay"]
-        launched = right(launcher, plan, wanted, pack, behind)
+        launched = right(launcher, plan, wanted, pack, behind, logit_samples)
         if pack is not None:  # the engine's
             kinds[wanted, behind is not None] += 1
             # One for the layers, one for head and tokens.
