@@ -224,33 +224,35 @@ class Session:
             self._begin(running, grammar)
 
     def _later(self, running: RequestState, compiled: Callable[[], _core.Grammar | None]) -> None:
-        """Begins a request in its tenant's turn, if it is still wanted by then."""
-        from spectrie import _core
+        """Begins a request in its tenant's turn."""
 
         def begin() -> None:
-            if not self._is_wanted(running):
-                return
-            try:
-                grammar = compiled()
-            except TimeoutError:
-                message = (
-                    f"the grammar was not compiled within {_LONGEST_COMPILING_S:g} s, beside others"
-                    " that take long; try again later or simplify it"
-                )
-                self._end(running, message, worker_pb2.FINISH_REFUSED)
-                return
-            except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
-                self._end(running, str(error), worker_pb2.FINISH_INVALID)
-                return
-            self._begin(running, grammar)
-
-        def begin_alone() -> None:
             with self._failing_alone(running):
-                begin()
+                self._compile(running, compiled)
 
         start = running.start
         tenant = start.tenant if start.HasField("tenant") else start.namespace.partition("/")[0]
-        self._compiling.submit(tenant, begin_alone)
+        self._compiling.submit(tenant, begin)
+
+    def _compile(self, running: RequestState, compiled: Callable[[], _core.Grammar | None]) -> None:
+        """Begins a request with its grammar, if it is still wanted."""
+        from spectrie import _core
+
+        if not self._is_wanted(running):
+            return
+        try:
+            grammar = compiled()
+        except TimeoutError:
+            message = (
+                f"the grammar was not compiled within {_LONGEST_COMPILING_S:g} s, beside others"
+                " that take long; try again later or simplify it"
+            )
+            self._end(running, message, worker_pb2.FINISH_REFUSED)
+            return
+        except (_core.EngineError, SpectrieError, ValueError, OverflowError) as error:
+            self._end(running, str(error), worker_pb2.FINISH_INVALID)
+            return
+        self._begin(running, grammar)
 
     def _is_wanted(self, running: RequestState) -> bool:
         """Whether a request that waited is to go on; ends one that was cancelled or has no time left."""
