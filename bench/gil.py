@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from bench.support import machine, report
-from bench.support.pairs import compare
+from bench.support.pairs import compare, shown_interval
 from bench.support.prompt_ids import prompt_ids
 from bench.support.prompts import load
 from bench.support.rate import decode_rate
@@ -183,4 +183,4 @@ def _cells(loop: str, beside: str, gaps: dict[str, float], rate: Any, ratio: str
 
 def _ratio(summary: dict[str, Any]) -> str:
     low, high = summary["ratio_low"], summary["ratio_high"]
-    return f"{summary['ratio']:.3f}x ({low:.3f}-{high:.3f})"
+    return f"{summary['ratio']:.3f}x ({shown_interval(low, high, summary['ratio'], 3)})"

@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 from bench.draft.run import OURS, OURS_PLAIN, SUBSETS, Results
 
-__all__ = ["Number", "best_rival", "interpolate", "numbers", "worst_calibration"]
+__all__ = [
+    "Number",
+    "accepted_of_drafted",
+    "best_rival",
+    "interpolate",
+    "numbers",
+    "worst_calibration",
+]
 
 Verdict = Literal["goal met", "floor met", "missed", "not measured"]
 _LEAST_TRIALS = 1000
@@ -166,8 +173,12 @@ def _of(reports: dict[str, dict[str, Any]], name: str) -> str:
     """Accepted and drafted tokens per step of a contender, and who it is unless it is ours."""
     if not name:
         return ""
-    accepted, drafted = (reports[name][f"{what}_per_step"] for what in ("accepted", "drafted"))
-    return f"{accepted:.3f} of {drafted:.1f}{'' if name == OURS else f' {name}'}"
+    return accepted_of_drafted(reports[name]) + ("" if name == OURS else f" {name}")
+
+
+def accepted_of_drafted(report: dict[str, Any]) -> str:
+    """Accepted and drafted tokens per step, as a table shows them."""
+    return f"{report['accepted_per_step']:.3f} of {report['drafted_per_step']:.1f}"
 
 
 def _beside(

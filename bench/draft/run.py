@@ -68,7 +68,6 @@ def _condition(
     files = [built[name] for name in condition.corpora]
     documents = [corpora[name] for name in condition.corpora]
     ours = partial(_ours, traces, condition, files)
-    jobs: dict[str, Callable[[], dict[str, Any]]] = {OURS: ours}
     forms = {OURS: ours}
     answered = {name: requests for name, requests in traces.items() if requests[0].topk}
     if answered:
@@ -79,7 +78,7 @@ def _condition(
             OURS_WITHOUT_RECYCLED: partial(part, recycle="off"),
             OURS_PLAIN: partial(part, bigrams=False, recycle="off"),
         }
-    jobs |= forms
+    jobs: dict[str, Callable[[], dict[str, Any]]] = dict(forms)
     prompted = {name: requests for name, requests in traces.items() if has_prompt_rows(requests)}
     if prompted:
         jobs[OURS_PROMPTS] = partial(_ours, prompted, condition, files, recycle="all")

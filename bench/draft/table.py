@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.draft.conditions import CONDITIONS
 from bench.draft.figure import draw
-from bench.draft.numbers import numbers
+from bench.draft.numbers import accepted_of_drafted, numbers
 from bench.draft.run import OURS, OURS_PLAIN, Results, run_all
 from bench.support import machine, report
 from spectrie.printing.markdown import render_table
@@ -98,9 +98,7 @@ def beside(before: Path) -> None:
 
 
 def _counts(one: dict[str, Any] | None) -> str:
-    if one is None or "absent" in one:
-        return ""
-    return f"{one['accepted_per_step']:.3f} of {one['drafted_per_step']:.1f}"
+    return "" if one is None or "absent" in one else accepted_of_drafted(one)
 
 
 def everything(results: Results, facts: dict[str, Any]) -> str:

@@ -76,5 +76,5 @@ def _router(measured: dict[str, Any]) -> list[str] | None:
         _ROUTER,
         f"{direct:.0f} us direct",
         f"{routed:.0f} us",
-        f"+{measured['added_us']:.0f} us ({low:.0f}-{high:.0f})",
+        f"+{measured['added_us']:.0f} us ({shown_interval(low, high, measured['added_us'], 0)})",
     ]
