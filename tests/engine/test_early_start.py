@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.gpu.fake_device import FakeDevice
-from bench.gpu.simulated import simulated_gpu
 from spectrie import _core
 from spectrie._proto import worker_pb2
 from spectrie.engine.python_steps import PythonSteps
-from spectrie.model import Runner, load_runner
-from spectrie.model.runner import loading
+from spectrie.model import Runner
 from tests.engine.requests import request
-from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_model
+from tests.tiny_model import EOS_ID, VOCABULARY_SIZE
 
 Answers = dict[int, tuple[list[int], Any]]
-
-
-@pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runner, FakeDevice]]:
-    device = FakeDevice()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECTRIE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        folder = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-        with simulated_gpu():
-            patch.setattr(loading, "open_device", lambda _: device)
-            yield load_runner(folder, dtype="float32", threads=1, num_pages=128), device
 
 
 class Watched:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bench.gpu.fake_device import FakeDevice
-from bench.gpu.simulated import simulated_gpu
 from spectrie import _core
 from spectrie._proto import worker_pb2
 from spectrie.engine import python_steps
 from spectrie.engine.python_steps import PythonSteps
-from spectrie.model import Runner, load_runner
+from spectrie.model import Runner
 from spectrie.model.plan import StepResult
-from spectrie.model.runner import loading
 from spectrie.model.step.wanted import Wanted
-from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_model
+from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_tokenizer
 
 Told = tuple[int, float, tuple[int, ...], tuple[float, ...]]
 
@@ -41,17 +38,8 @@ REQUESTS: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def gpu(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[Runner, FakeDevice, _core.Tokenizer]]:
-    device = FakeDevice()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECTRIE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        folder = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-        with simulated_gpu():
-            patch.setattr(loading, "open_device", lambda _: device)
-            runner = load_runner(folder, dtype="float32", threads=1, num_pages=128)
-            yield runner, device, _core.Tokenizer.from_folder(folder)
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> _core.Tokenizer:
+    return _core.Tokenizer.from_folder(write_tiny_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
 def request(handle: int, tokenizer: _core.Tokenizer, options: dict[str, Any]) -> _core.Request:
@@ -127,14 +115,15 @@ class SendingAll(Watched):
 
 
 def run(
-    gpu: tuple[Runner, FakeDevice, _core.Tokenizer],
+    gpu: tuple[Runner, FakeDevice],
+    tokenizer: _core.Tokenizer,
     kind: type[Watched],
     speculation: str,
     requests: list[dict[str, Any]] = REQUESTS,
     **limits: int,
 ) -> tuple[dict[int, list[Any]], Counter[str]]:
     """Of each request tokens, log-probabilities, those of its prompt, and why it ended; and the counts."""
-    runner, device, tokenizer = gpu
+    runner, device = gpu
     engine = _core.Engine(
         {
             "vocabulary_size": VOCABULARY_SIZE,
@@ -175,10 +164,10 @@ def run(
 
 @pytest.mark.parametrize("speculation", ["off", "auto"])
 def test_rows_that_ask_send_their_logits_alone_and_nothing_else_changes(
-    gpu: tuple[Runner, FakeDevice, _core.Tokenizer], speculation: str
+    gpu: tuple[Runner, FakeDevice], tokenizer: _core.Tokenizer, speculation: str
 ) -> None:
-    mixed, counts = run(gpu, Watched, speculation)
-    expected, before = run(gpu, SendingAll, speculation)
+    mixed, counts = run(gpu, tokenizer, Watched, speculation)
+    expected, before = run(gpu, tokenizer, SendingAll, speculation)
     assert mixed.keys() == expected.keys() == set(range(1, len(REQUESTS) + 1))
     for handle, options in enumerate(REQUESTS, 1):
         tokens, logprobs, prompt, finish = mixed[handle]
@@ -194,11 +183,11 @@ def test_rows_that_ask_send_their_logits_alone_and_nothing_else_changes(
 
 
 def test_a_prompt_that_asks_leaves_the_recorded_head_to_others(
-    gpu: tuple[Runner, FakeDevice, _core.Tokenizer], caplog: pytest.LogCaptureFixture
+    gpu: tuple[Runner, FakeDevice], tokenizer: _core.Tokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until its last chunk none of its rows is sampled: it takes no room among the lists of those that are."""
     requests: list[dict[str, Any]] = [{"top_k": 5}, {"prompt": 90, "logprobs": 1}]
-    answers, counts = run(gpu, Watched, "off", requests, chunk_tokens=16)
+    answers, counts = run(gpu, tokenizer, Watched, "off", requests, chunk_tokens=16)
     assert len(answers[1][0]) > 6 and len(answers[2][1]) == len(answers[2][0])
     assert counts["steps"] > 0
     assert "have room for" not in caplog.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,21 +19,10 @@ from spectrie.errors import (
 from spectrie.llm import LLM, batch
 from spectrie.llm.stream import LocalStream
 from spectrie.types import Completion, Message
-from tests.tiny_model import write_tiny_model
 from tests.waiting import wait_until
 
 TEXTS = ["def a", "class the", "for it in", "return not"]
 TOO_LONG = "import " * 600
-
-
-@pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
-    folder = tmp_path_factory.mktemp("batch")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECTRIE_CACHE", str(folder / "cache"))
-        model = write_tiny_model(folder / "tiny")
-        with LLM(model, dtype="float32", threads=1, num_pages=128) as llm:
-            yield llm
 
 
 def _chat(text: str) -> list[Message]:

@@ -16,7 +16,6 @@ from spectrie.engine.grammars import Grammars
 from spectrie.errors import DeadlineExceeded, SpectrieError
 from spectrie.llm import LLM, batch
 from spectrie.types import Completion
-from tests.tiny_model import write_tiny_model
 
 WAIT_S = 30.0
 TIMEOUT_S = 500.0
@@ -37,16 +36,6 @@ class Clock:
 
     def leap(self, seconds: float = LEAP_S) -> None:
         self._behind_s -= seconds
-
-
-@pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
-    folder = tmp_path_factory.mktemp("timeout")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECTRIE_CACHE", str(folder / "cache"))
-        model = write_tiny_model(folder / "tiny")
-        with LLM(model, dtype="float32", threads=1, num_pages=128) as llm:
-            yield llm
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spectrie_engine::{Clock, Engine, LogitRows, Verdicts};
+use spectrie_engine::{Clock, Engine};
 use support::driver::{config, request};
-use support::model::{FakeModel, STRIDE};
+use support::model::{FakeModel, all_rows};
 
 /// A clock that a test moves.
 #[derive(Debug, Default)]
@@ -42,11 +42,7 @@ fn waiting_in_the_inbox_counts_by_the_clock_and_the_rest_by_the_callers_times() 
         clock.advance_ms(7_000);
         now_s += 1.0;
         let values = model.forward(&plan);
-        let verdicts = Verdicts::Logits(LogitRows {
-            values: &values,
-            num_rows: plan.num_samples(),
-            row_stride: STRIDE,
-        });
+        let verdicts = all_rows(&plan, &values);
         let outputs = engine.commit(plan.plan_id, &verdicts.into(), 1.0, now_s);
         let ended = outputs.unwrap().into_iter();
         finishes.extend(ended.filter_map(|one| Some((one.handle, one.finish?.stats))));

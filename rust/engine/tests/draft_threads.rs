@@ -12,13 +12,12 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use spectrie_engine::{
-    Clock, CostShape, Engine, EngineConfig, EngineError, LogitRows, Plan, StepResults, TopTokens,
-    Verdicts,
+    Clock, CostShape, Engine, EngineConfig, EngineError, Plan, StepResults, TopTokens,
 };
 use spectrie_trie::Visits;
 use spectrie_types::SpeculationMode;
 use support::driver::{config, request};
-use support::model::{FakeModel, STRIDE};
+use support::model::{FakeModel, all_rows};
 use support::playing::{MAX_STEPS, begin};
 use support::scenario::{STEP_S, Scenario, scenario};
 
@@ -94,11 +93,7 @@ fn commit(engine: &Engine, model: &mut FakeModel, plan: &Plan, now_s: f64) {
     let values = model.forward(plan);
     let (ids, probabilities) = model.top(plan);
     let results = StepResults {
-        verdicts: Verdicts::Logits(LogitRows {
-            values: &values,
-            num_rows: plan.num_samples(),
-            row_stride: STRIDE,
-        }),
+        verdicts: all_rows(plan, &values),
         top: Some(TopTokens {
             ids: &ids,
             probabilities: &probabilities,

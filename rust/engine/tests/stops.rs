@@ -3,13 +3,11 @@
 #[cfg(test)]
 mod support;
 
-use spectrie_engine::{
-    CostShape, EngineConfig, LogitRows, Plan, Request, StepResults, StopFinder, TopTokens, Verdicts,
-};
+use spectrie_engine::{CostShape, EngineConfig, Plan, Request, StepResults, StopFinder, TopTokens};
 use spectrie_types::sizes::TOP_K;
 use spectrie_types::{FinishKind, SpeculationMode};
 use support::driver::{Driver, config, request};
-use support::model::{PAGE_SIZE, STRIDE};
+use support::model::{PAGE_SIZE, all_rows};
 
 const PROMPT: [u32; 5] = [3, 4, 5, 6, 7];
 const NUM_TOKENS: usize = 40;
@@ -149,11 +147,7 @@ fn commit_with_secret(driver: &mut Driver, plan: &Plan, text: &[u32], end: usize
         }
     }
     let results = StepResults {
-        verdicts: Verdicts::Logits(LogitRows {
-            values: &logits,
-            num_rows: plan.num_samples(),
-            row_stride: STRIDE,
-        }),
+        verdicts: all_rows(plan, &logits),
         top: Some(TopTokens {
             ids: &ids,
             probabilities: &probabilities,

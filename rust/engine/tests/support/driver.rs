@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use spectrie_engine::{
-    Engine, EngineConfig, Finish, LogitRows, Plan, Request, RequestOutput, StepResults, TopTokens,
-    Verdicts,
+    Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults, TopTokens, Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 
-use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY, wanted_logits, wanted_rows};
+use super::model::{FakeModel, PAGE_SIZE, VOCABULARY, all_rows, wanted_logits, wanted_rows};
 use super::packed::Packed;
 
 /// A small engine: 64 pages of 4 slots, 100 tokens of context, 8 requests at once. What it drafts
@@ -86,11 +85,7 @@ impl Driver {
         let packs = self.packs && plan.is_drawable();
         let drawn = packs.then(|| Packed::new(&self.engine, plan).drawn(values));
         let wanted = wanted_logits(plan, values);
-        let logits = Verdicts::Logits(LogitRows {
-            values,
-            num_rows: plan.num_samples(),
-            row_stride: STRIDE,
-        });
+        let logits = all_rows(plan, values);
         let results = StepResults {
             verdicts: drawn.as_deref().map_or(logits, |tokens| Verdicts::Drawn {
                 tokens,

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spectrie_engine::{
-    Clock, CostShape, Engine, LogitRows, Plan, StepResults, TopTokens, Verdicts,
-};
+use spectrie_engine::{Clock, CostShape, Engine, Plan, StepResults, TopTokens, Verdicts};
 
 use super::device::drawn_by_device;
-use super::model::{FakeModel, STRIDE, wanted_logits, wanted_rows};
+use super::model::{FakeModel, all_rows, wanted_logits, wanted_rows};
 use super::playing::{MAX_STEPS, Seen, argmax_of_rows, begin, take};
 use super::scenario::{STEP_S, Scenario};
 
@@ -135,11 +133,7 @@ pub(crate) fn run_early(
                 tokens,
                 logits: wanted_rows(&wanted),
             },
-            _ => Verdicts::Logits(LogitRows {
-                values: &computed.values,
-                num_rows: computed.plan.num_samples(),
-                row_stride: STRIDE,
-            }),
+            _ => all_rows(&computed.plan, &computed.values),
         };
         let results = StepResults {
             verdicts,

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use spectrie_engine::{LogitRows, Plan};
+use spectrie_engine::{LogitRows, Plan, Verdicts};
 use spectrie_types::sizes::TOP_K;
 
 /// Tokens of the model; 0 ends an answer.
@@ -50,6 +50,15 @@ struct Slot {
     token: i32,
     position: i32,
     prefix: u64,
+}
+
+/// The logits of all sampled rows of a plan, as an engine takes them.
+pub(crate) fn all_rows<'a>(plan: &Plan, values: &'a [f32]) -> Verdicts<'a> {
+    Verdicts::Logits(LogitRows {
+        values,
+        num_rows: plan.num_samples(),
+        row_stride: STRIDE,
+    })
 }
 
 /// The rows of logits that a plan wants, given all of its sampled rows.

@@ -4,15 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use spectrie_engine::{
-    Clock, CostShape, Engine, EngineConfig, Finish, LogitRows, Plan, Request, RequestOutput,
-    StepResults, SystemClock, TopTokens, Verdicts,
+    Clock, CostShape, Engine, EngineConfig, Finish, Plan, Request, RequestOutput, StepResults,
+    SystemClock, TopTokens, Verdicts,
 };
 use spectrie_sampling::TokenLogprobs;
 use spectrie_trie::{DraftConfig, Drafter};
 use spectrie_types::{FinishKind, SpeculationMode};
 
 use super::device::drawn_by_device;
-use super::model::{FakeModel, PAGE_SIZE, STRIDE, VOCABULARY, wanted_logits, wanted_rows};
+use super::model::{
+    FakeModel, PAGE_SIZE, STRIDE, VOCABULARY, all_rows, wanted_logits, wanted_rows,
+};
 use super::reference;
 use super::scenario::{MAX_CONTEXT, STEP_S, Scenario, Visit};
 
@@ -93,11 +95,7 @@ pub(crate) fn run_asking(
                     tokens,
                     logits: wanted_rows(&wanted),
                 },
-                _ => Verdicts::Logits(LogitRows {
-                    values: &values,
-                    num_rows: plan.num_samples(),
-                    row_stride: STRIDE,
-                }),
+                _ => all_rows(&plan, &values),
             };
             let (ids, probabilities) = model.top(&plan);
             let results = StepResults {

@@ -11,7 +11,7 @@ use super::dice::{Dice, STEP_S};
 use crate::clock::{Clock, Ticking};
 use crate::config::EngineConfig;
 use crate::costs::ForwardSize;
-use crate::forward::{LogitRows, StepResults, TopTokens, Verdicts};
+use crate::forward::{StepResults, TopTokens};
 use crate::output::{Load, RequestOutput};
 use crate::plan::Plan;
 use crate::request::Request;
@@ -43,7 +43,7 @@ mod reference;
 use counts::Counts;
 use fake_head::FakeHead;
 use head::{Head, Script};
-use model::{FakeModel, PAGE_SIZE, STRIDE};
+use model::{FakeModel, PAGE_SIZE, all_rows};
 
 /// More are not held at once: waiting is bounded only where those who came before are.
 const MAX_HELD: usize = 24;
@@ -259,11 +259,7 @@ impl Traffic {
     fn commit(&mut self, plan: &Plan, values: &[f32]) -> Vec<RequestOutput> {
         let (ids, probabilities) = self.model.top(plan);
         let results = StepResults {
-            verdicts: Verdicts::Logits(LogitRows {
-                values,
-                num_rows: plan.num_samples(),
-                row_stride: STRIDE,
-            }),
+            verdicts: all_rows(plan, values),
             top: Some(TopTokens {
                 ids: &ids,
                 probabilities: &probabilities,
