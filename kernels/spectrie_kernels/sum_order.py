@@ -71,6 +71,10 @@ class SumOrder:
         segment = max(_MIN_SEGMENT, -(-even // SEGMENT_UNIT) * SEGMENT_UNIT)
         return cls(in_features, min(segment, in_features))
 
+    def is_shared_by(self, ranks: int) -> bool:
+        """Whether so many ranks can share the terms."""
+        return ranks == 1 or (self.pairwise and ranks >= 1 and self.segments % ranks == 0)
+
     def shard(self, ranks: int) -> SumOrder:
         """Returns the order of one of `ranks` ranks, each with 8 / ranks neighbouring segments.
 
@@ -79,7 +83,7 @@ class SumOrder:
         """
         if ranks == 1:
             return self
-        if not self.pairwise or ranks < 1 or self.segments % ranks:
+        if not self.is_shared_by(ranks):
             kind = "pairwise" if self.pairwise else "in ascending order"
             raise ValueError(f"{ranks} ranks cannot share {self.segments} segments added {kind}")
         return SumOrder(self.in_features // ranks, self.segment, pairwise=True)

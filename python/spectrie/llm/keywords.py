@@ -17,9 +17,9 @@ class EngineKeywords(TypedDict, total=False):
         dtype: Number format of the weights; auto goes by CPU features, never by timing.
         gpu_arithmetic: Arithmetic of a model on a GPU; on a CPU it is always exact. `exact`: equal
             requests and seeds get equal answers, by kernels whose rows do not depend on one
-            another, which is checked at the start; not on several GPUs. `fast`: each token is the
-            model's own draw, drafted or not, but answers may differ. `auto`: exact where that is
-            possible, else fast with a warning.
+            another, which is checked at the start. `fast`: each token is the model's own draw,
+            drafted or not, but answers may differ. `auto`: exact where that is possible, else fast
+            with a warning.
         drafter: Folder of a drafter that was trained for the model, such as an EAGLE-3 head; the
             name of a head that ships, such as smollm2-135m-eagle3; a model of the same tokenizer,
             named as MODEL is; mtp: the layer for multi-token prediction in the model's own folder;

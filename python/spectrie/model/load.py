@@ -36,8 +36,8 @@ def load_runner(
             natively (AVX512-BF16 or AMX) and on a GPU, else float32.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
         gpu_arithmetic: Arithmetic on a GPU: `fast`; `exact`: rows do not depend on one another, which is
-            checked at the start, not on several GPUs; or `auto`: exact where that is possible, else
-            fast. A CPU is always exact.
+            checked at the start; or `auto`: exact where that is possible, else fast. A CPU is always
+            exact.
         threads: CPU threads; by default the fastest count, measured once and kept on disk.
         num_pages: Pages of 16 tokens in the key-value cache; takes precedence over `kv_memory_bytes`.
         kv_memory_bytes: Size of that cache; by default 40 % of the free memory, at most 32 full

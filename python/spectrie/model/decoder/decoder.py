@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from spectrie.model.config.model_config import ModelConfig
+from spectrie.model.decoder.exchange import Exchange, IntoStream
 from spectrie.model.decoder.layout import (
     EMBEDDING,
     FINAL_NORM,
@@ -26,15 +27,16 @@ from spectrie.model.decoder.linear import (
     Linear,
     OpenProduct,
     Product,
+    RankSums,
     WideLinear,
 )
 from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.decoder.sizing import pieces
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import TOP_K, Operators, Result
-from spectrie.model.parallel import Partition, Share, Split
+from spectrie.model.parallel import Partition, Split
 from spectrie.model.plan import PlanArrays, StepResult
-from spectrie_kernels import ExpertWeight, LinearWeight, PartialSums, SumOrder
+from spectrie_kernels import ExpertWeight, LinearWeight, SumOrder
 
 __all__ = ["HEAD_RESULT", "Decoder", "DecoderWeights"]
 
@@ -48,9 +50,9 @@ class Layer:
 
     attention_norm: torch.Tensor
     qkv: OpenProduct
-    output: OpenProduct
+    output: IntoStream
     mlp_norm: torch.Tensor
-    mlp: Dense[Result] | Mixture
+    mlp: Dense | Mixture
 
 
 class DecoderWeights:
@@ -82,11 +84,10 @@ class DecoderWeights:
             dtype: Number format of the products.
             device: Where the tensors go.
             split: One rank's part; None for the whole.
-            exact: Whether each product adds in one order, whatever the rows; only of a whole model.
-                Those of a mixture's experts always do.
+            exact: Whether each product adds in one order, whatever the rows and however many ranks share
+                it. Those of a mixture's experts always do.
 
         Raises:
-            ValueError: `exact` of a part.
             ModelError: A tensor is missing or has another shape.
         """
         self._weights = weights
@@ -94,8 +95,6 @@ class DecoderWeights:
         self._device = device
         self._split = split
         self._exact = exact
-        if exact and split is not None:
-            raise ValueError("exact products of one rank's part")
         self.layers = tuple(self._layer(config, index) for index in range(config.num_layers))
         self.head_norms = tuple(
             self._head_norms(config, index) for index in range(config.num_layers)
@@ -106,7 +105,8 @@ class DecoderWeights:
         if not config.tied_head:
             head = weights.take(HEAD, shape).to(device, dtype)
         self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
-        self.head = self._head(head if split is None else head[split.vocabulary.columns])
+        part = head if split is None else head[split.vocabulary.columns]
+        self.head = self._head(part, config.vocabulary_size)
 
     def _norm(self, name: str, width: int) -> torch.Tensor:
         return self._weights.take(name, (width,)).float().clone().to(self._device)
@@ -123,16 +123,18 @@ class DecoderWeights:
                 ]
                 for part in layout.parts
             ]
+            if shape and layout.terms is not None:
+                parts = [part[:, layout.terms.columns] for part in parts]
             return torch.cat([part.to(self._device, dtype or self._dtype) for part in parts])
 
         bias = stacked("bias") if layout.bias else None
         return stacked("weight", layout.in_features), bias
 
-    def _head(self, weight: torch.Tensor) -> Product:
-        """Returns the product from hidden to vocabulary, which gives float32."""
+    def _head(self, weight: torch.Tensor, vocabulary: int) -> Product:
+        """Returns the product from hidden to all of a vocabulary or a part, which gives float32."""
         if not self._exact:
             return WideLinear(HEAD_RESULT, weight)
-        weights = LinearWeight(weight, SumOrder.of(*weight.shape))
+        weights = LinearWeight(weight, SumOrder.of(vocabulary, weight.shape[1]))
         return ExactLinear(HEAD_RESULT, weights, torch.float32)
 
     def _linear(self, name: str, layout: ProductLayout) -> OpenProduct:
@@ -140,32 +142,37 @@ class DecoderWeights:
         weight, bias = self._stacked(layout)
         if not self._exact:
             return Linear(name, weight, bias)
-        return ExactSegments(
-            name, LinearWeight(weight, SumOrder.of(*weight.shape), bias), self._dtype
-        )
+        order = SumOrder.of(layout.out_features, layout.in_features)
+        return ExactSegments(name, LinearWeight(weight, order, bias), self._dtype)
 
-    def _row_parallel(self, name: str, layout: ProductLayout) -> OpenProduct:
-        """Returns an output or down projection, which the residual stream takes."""
+    def _into_stream(self, name: str, layout: ProductLayout) -> IntoStream:
+        """Returns an output or down projection."""
         weight, bias = self._stacked(layout)
         if not self._exact:
             return Linear(name, weight, bias)
-        order = SumOrder.of(*weight.shape, row_parallel=True)
-        return ExactSums(name, LinearWeight(weight, order, bias))
+        order = SumOrder.of(layout.out_features, layout.in_features, row_parallel=True)
+        if self._split is None or self._split.ranks == 1:
+            return ExactSums(name, LinearWeight(weight, order, bias))
+        if layout.terms is None:
+            # Outputs of this rank, not rounded before the stream takes them.
+            return ExactLinear(name, LinearWeight(weight, order, bias), torch.float32)
+        own = LinearWeight(weight, order.shard(self._split.ranks))
+        return RankSums(name, own, bias)
 
     def _layer(self, config: ModelConfig, index: int) -> Layer:
-        layout = layer_layout(config, index, self._split)
+        layout = layer_layout(config, index, self._split, shares_terms=self._exact)
         return Layer(
             attention_norm=self._norm(layout.attention_norm, config.hidden_size),
             qkv=self._linear("qkv", layout.qkv),
-            output=self._row_parallel("output", layout.output),
+            output=self._into_stream("output", layout.output),
             mlp_norm=self._norm(layout.mlp_norm, config.hidden_size),
             mlp=self._mlp(layout.mlp),
         )
 
-    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense[Result] | Mixture:
+    def _mlp(self, layout: DenseLayout | MixtureLayout) -> Dense | Mixture:
         if isinstance(layout, DenseLayout):
             return Dense(
-                self._linear("gate_up", layout.gate_up), self._row_parallel("down", layout.down)
+                self._linear("gate_up", layout.gate_up), self._into_stream("down", layout.down)
             )
         router, _ = self._stacked(layout.router, torch.float32)
         return Mixture(
@@ -224,7 +231,7 @@ class Decoder:
         """
         self._weights = weights
         self._operators = operators
-        self._partition = partition
+        self._exchange = Exchange(partition)
 
     @property
     def hidden_size(self) -> int:
@@ -272,16 +279,16 @@ class Decoder:
 
     def layers(self) -> torch.Tensor:
         """Computes the rows that the operators began with: [rows, hidden], as the head takes it."""
-        weights, operators, whole = self._weights, self._operators, self._whole
+        weights, operators, exchange = self._weights, self._operators, self._exchange
         scratch = operators.scratch
         residual = operators.embed(weights.embedding)
         delta: Result | None = None
         for index, layer in enumerate(weights.layers):
             x = operators.add_norm(residual, delta, layer.attention_norm)
-            attended = whole(operators.attend(index, layer.qkv(x, scratch)), "attended")
-            delta = self._whole_delta(layer.output(attended, scratch))
+            attended = operators.attend(index, layer.qkv(x, scratch))
+            delta = exchange.into_stream(layer.output, attended, "attended", scratch)
             x = operators.add_norm(residual, delta, layer.mlp_norm)
-            delta = self._whole_delta(layer.mlp(x, operators, whole))
+            delta = layer.mlp(x, operators, exchange)
         return operators.add_norm(residual, delta, weights.final_norm)
 
     def head(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -293,16 +300,4 @@ class Decoder:
         """
         operators = self._operators
         part = self._weights.head(operators.gather(x, rows), operators.scratch)
-        return self._whole(part, "vocabulary")
-
-    def _whole(self, part: torch.Tensor, what: str) -> torch.Tensor:
-        """Returns all columns of a product of which this rank may hold some; `what` is its name in
-        `Partition`."""
-        if self._partition is None:
-            return part
-        shares: list[Share] = getattr(self._partition, what)
-        return self._partition.gathered(part, shares)
-
-    def _whole_delta(self, part: Result) -> Result:
-        """Like `_whole`, of what the residual stream takes; sums are always of whole weights."""
-        return part if isinstance(part, PartialSums) else self._whole(part, "hidden")
+        return self._exchange.whole(part, "vocabulary")

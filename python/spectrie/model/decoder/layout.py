@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.parallel.split import Share, Split
+from spectrie_kernels import SumOrder
 
 __all__ = [
     "EMBEDDING",
@@ -43,13 +44,20 @@ class ProductLayout:
 
     Attributes:
         parts: The projections, stacked in this order.
-        in_features: Width of the input.
+        in_features: Width of the input, before ranks share it.
         bias: Whether the projections have a bias.
+        terms: Input features of which this rank gives the sums, where the parts are whole; None for all.
     """
 
     parts: tuple[Projection, ...]
     in_features: int
     bias: bool
+    terms: Share | None = None
+
+    @property
+    def out_features(self) -> int:
+        """Output features, before ranks share them."""
+        return sum(part.rows.total for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +97,17 @@ class LayerLayout:
     head_norms: tuple[str, str] | None
 
 
-def layer_layout(config: ModelConfig, index: int, split: Split | None = None) -> LayerLayout:
+def layer_layout(
+    config: ModelConfig, index: int, split: Split | None = None, *, shares_terms: bool = False
+) -> LayerLayout:
     """Returns the tensors of layer `index` by Hugging Face's names.
 
     Args:
         config: The whole model.
         index: The layer.
         split: The part of the model; None for the whole.
+        shares_terms: Whether ranks share the terms of output and down projections and add one another's
+            sums, where 8 segments can be divided among them evenly, instead of sharing the outputs.
     """
     split = split or Split.of(config, 0, 1)
     prefix = f"model.layers.{index}"
@@ -106,31 +118,48 @@ def layer_layout(config: ModelConfig, index: int, split: Split | None = None) ->
         Projection(f"{attention}.{name}_proj", rows)
         for name, rows in zip("qkv", (queries, keys, keys), strict=True)
     )
-    output = Projection(f"{attention}.o_proj", split.hidden)
     norms = (f"{attention}.q_norm.weight", f"{attention}.k_norm.weight")
     return LayerLayout(
         attention_norm=f"{prefix}.input_layernorm.weight",
         qkv=ProductLayout(qkv, hidden, config.qkv_bias),
-        output=ProductLayout((output,), queries.total, config.output_bias),
+        output=_into_stream(
+            f"{attention}.o_proj", queries, config.output_bias, split, shares_terms
+        ),
         mlp_norm=f"{prefix}.post_attention_layernorm.weight",
-        mlp=_mlp(config, index, prefix, split),
+        mlp=_mlp(config, index, prefix, split, shares_terms),
         head_norms=norms if config.head_norm else None,
     )
 
 
-def _mlp(config: ModelConfig, index: int, prefix: str, split: Split) -> DenseLayout | MixtureLayout:
-    def dense(base: str, names: tuple[str, str, str], inner: Share, bias: bool) -> DenseLayout:
+def _into_stream(
+    name: str, terms: Share, bias: bool, split: Split, shares_terms: bool
+) -> ProductLayout:
+    """The product of `terms` that the residual stream takes."""
+    ranks, hidden = split.ranks, split.hidden.total
+    order = SumOrder.of(hidden, terms.total, row_parallel=True)
+    if shares_terms and ranks > 1 and terms.is_even(ranks) and order.is_shared_by(ranks):
+        whole = Share(0, hidden, hidden)
+        return ProductLayout((Projection(name, whole),), terms.total, bias, terms)
+    return ProductLayout((Projection(name, split.hidden),), terms.total, bias)
+
+
+def _mlp(
+    config: ModelConfig, index: int, prefix: str, split: Split, shares_terms: bool
+) -> DenseLayout | MixtureLayout:
+    def dense(
+        base: str, names: tuple[str, str, str], inner: Share, bias: bool, shares_terms: bool = False
+    ) -> DenseLayout:
         gate, up, down = (f"{base}.{name}" for name in names)
         gate_up = (Projection(gate, inner), Projection(up, inner))
         return DenseLayout(
             gate_up=ProductLayout(gate_up, config.hidden_size, bias),
-            down=ProductLayout((Projection(down, split.hidden),), inner.total, bias),
+            down=_into_stream(down, inner, bias, split, shares_terms),
         )
 
     mixture = config.mixture
     if mixture is None or index in mixture.dense_layers:
         projections = ("gate_proj", "up_proj", "down_proj")
-        return dense(f"{prefix}.mlp", projections, split.inner, config.mlp_bias)
+        return dense(f"{prefix}.mlp", projections, split.inner, config.mlp_bias, shares_terms)
     names, count = mixture.names, mixture.num_experts
     router = Projection(f"{prefix}.{names.router}", Share(0, count, count))
     of_expert = (names.gate, names.up, names.down)

@@ -27,6 +27,7 @@ __all__ = [
     "Linear",
     "OpenProduct",
     "Product",
+    "RankSums",
     "WideLinear",
 ]
 
@@ -137,6 +138,26 @@ class ExactSegments:
         shape = linear_sums_shape(rows, weight, tiles)
         out = scratch.empty("segments", shape, torch.float32)
         return spectrie_kernels.linear_sums(x.contiguous(), weight, out, tiles=tiles)
+
+
+@dataclass(frozen=True, slots=True)
+class RankSums:
+    """A rank's terms of the product of `ExactSums`: the sum that it sends, float32 [rows, out].
+
+    The sums of all ranks, added pairwise in their order, have the bits of one rank's.
+
+    Attributes:
+        name: What its result is called in the scratch.
+        weight: The columns of this rank, in the order of its segments, without the bias.
+        bias: [out], added to the sum of all ranks; or None.
+    """
+
+    name: str
+    weight: LinearWeight
+    bias: torch.Tensor | None
+
+    def __call__(self, x: torch.Tensor, scratch: Scratch) -> torch.Tensor:
+        return ExactLinear(self.name, self.weight, torch.float32)(x, scratch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import torch
 
+from spectrie.model.decoder.exchange import Exchange, IntoStream
 from spectrie.model.decoder.linear import ExpertLinear, OpenProduct
 from spectrie.model.operators import Operators, Result
-from spectrie.model.step.scratch import Scratch
 
-__all__ = ["Dense", "Mixture", "Whole"]
-
-Whole = Callable[[torch.Tensor, str], torch.Tensor]
-"""Returns all columns of a product of which a rank may hold some, named as in `Partition`."""
-
-Down = TypeVar("Down", bound=Result, covariant=True)
-"""Result of the last product of a gated MLP."""
+__all__ = ["Dense", "Mixture"]
 
 
 @dataclass(frozen=True, slots=True)
-class Dense(Generic[Down]):
+class Dense:
     """A gated MLP."""
 
     gate_up: OpenProduct
-    down: Callable[[torch.Tensor, Scratch], Down]
+    down: IntoStream
 
-    def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> Down:
-        """[rows, hidden] to this rank's columns of the same."""
+    def __call__(self, x: torch.Tensor, operators: Operators, exchange: Exchange) -> Result:
+        """[rows, hidden] to the same."""
         scratch = operators.scratch
-        return self.down(whole(operators.gate(self.gate_up(x, scratch)), "inner"), scratch)
+        gated = operators.gate(self.gate_up(x, scratch))
+        return exchange.into_stream(self.down, gated, "inner", scratch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +49,11 @@ class Mixture:
     num_chosen: int
     normalised: bool
 
-    def __call__(self, x: torch.Tensor, operators: Operators, whole: Whole) -> torch.Tensor:
-        """[rows, hidden] to this rank's columns of the same, float32."""
+    def __call__(self, x: torch.Tensor, operators: Operators, exchange: Exchange) -> Result:
+        """[rows, hidden] to the same, float32."""
         scratch = operators.scratch
         ids, shares = operators.choose(self.router(x, scratch), self.num_chosen, self.normalised)
         work = self.gate_up.work(ids, scratch)
-        gated = whole(operators.gate(self.gate_up(x, work, scratch)), "expert")
-        return operators.add_experts(self.down(gated, work, scratch), ids, shares)
+        gated = exchange.whole(operators.gate(self.gate_up(x, work, scratch)), "expert")
+        part = operators.add_experts(self.down(gated, work, scratch), ids, shares)
+        return exchange.whole(part, "hidden")

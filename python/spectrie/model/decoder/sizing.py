@@ -58,6 +58,7 @@ def size_cache(
     on_gpu: bool = False,
     batch_rows: int = GPU_BATCH_ROWS,
     extra_page_bytes: int = 0,
+    ranks: int = 1,
 ) -> CacheSize:
     """Returns the cache's size, from the options or the available memory.
 
@@ -74,6 +75,7 @@ def size_cache(
         on_gpu: Whether that is a GPU's.
         batch_rows: Most rows of a forward.
         extra_page_bytes: What a page takes besides the model's keys and values.
+        ranks: How many share the model; the other sizes are those of all together.
 
     Raises:
         ConfigError: A limit is out of range, or the cache is too small for it.
@@ -90,7 +92,8 @@ def size_cache(
     if num_pages is None:
         limit = memory_bytes
         if limit is None and on_gpu:
-            limit = _free_on_gpu(available_bytes, _work_bytes(config, itemsize, batch_rows))
+            work = ranks * _work_bytes(config, itemsize, batch_rows, ranks)
+            limit = _free_on_gpu(available_bytes, work)
         elif limit is None:
             limit = int(available_bytes * _SHARE)
         pages_per_context = -(-context // page_size)
@@ -117,8 +120,8 @@ def _free_on_gpu(available_bytes: int, work_bytes: int) -> int:
     return max(0, min(int(left * _GPU_SHARE), left - work_bytes))
 
 
-def _work_bytes(config: ModelConfig, itemsize: int, rows: int) -> int:
-    """Returns the memory that results of a forward of so many rows take on a GPU."""
+def _work_bytes(config: ModelConfig, itemsize: int, rows: int, ranks: int = 1) -> int:
+    """Returns the memory that results of a forward of so many rows take on a GPU, at most."""
     inner = 3 * config.intermediate_size
     if mixture := config.mixture:
         # Every choice of a row has gate and up, one of both, and then a result.
@@ -127,6 +130,9 @@ def _work_bytes(config: ModelConfig, itemsize: int, rows: int) -> int:
     heads = 2 * (config.num_heads + config.num_kv_heads) * config.head_dim
     # The stream and what is added to it are float32; gate and up become one.
     stream = config.hidden_size * (4 + 4 + itemsize)
+    if ranks > 1:
+        # What each rank gives of a sum, and what was read of it last.
+        stream += 2 * ranks * config.hidden_size * 4
     # Of each row that is not a prompt's, in each part of its keys: a sum of values, a weight and a maximum.
     orders = [KeyOrder.of(config.num_kv_heads, window) for window in set(config.layer_windows)]
     parts = max(order.max_parts for order in orders) + 1

@@ -1,4 +1,4 @@
-"""Communication of the ranks: gathers of columns, and commands from rank 0."""
+"""Communication of the ranks: gathers of columns and sums, and commands from rank 0."""
 
 from __future__ import annotations
 
@@ -106,13 +106,27 @@ class Group:
         own = shares[self.seat.rank]
         sent = whole.new_empty(rows, widest)
         sent[:, : own.count] = whole[:, own.columns]
-        received = whole.new_empty(self.seat.size * rows, widest)
-        with self._losses(f"is gone, or silent for {self.seat.timeout_s:g} s"):
-            distributed.all_gather_into_tensor(received, sent, group=self._columns)
+        received = self.stack(sent)
         for rank, share in enumerate(shares):
             if rank != self.seat.rank:
-                part = received[rank * rows : (rank + 1) * rows, : share.count]
-                whole[:, share.columns] = part
+                whole[:, share.columns] = received[rank, :, : share.count]
+
+    def stack(self, own: torch.Tensor) -> torch.Tensor:
+        """Returns what every rank gives, in their order: [ranks, rows, width].
+
+        Args:
+            own: [rows, width], contiguous, of one shape on all ranks.
+
+        Raises:
+            RankLost: A rank ended, or did not join within the group's timeout.
+        """
+        rows, width = own.shape
+        received = own.new_empty(self.seat.size, rows, width)
+        with self._losses(f"is gone, or silent for {self.seat.timeout_s:g} s"):
+            distributed.all_gather_into_tensor(
+                received.view(self.seat.size * rows, width), own, group=self._columns
+            )
+        return received
 
     def wait(self, check: Callable[[], None]) -> None:
         """Waits until this rank's GPU has done what it was given; on a CPU that is so already.

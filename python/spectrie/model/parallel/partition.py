@@ -49,6 +49,10 @@ class Partition:
         """Gathers the other ranks' columns; see `Group.gather`."""
         self._group.gather(whole, shares)
 
+    def stacked(self, own: torch.Tensor) -> torch.Tensor:
+        """Returns what every rank has, in their order: [ranks, rows, width]; see `Group.stack`."""
+        return self._group.stack(own)
+
     def gathered(self, part: torch.Tensor, shares: Sequence[Share]) -> torch.Tensor:
         """Returns all columns, [rows, width], given this rank's `part`."""
         own = self.rank_of(shares)

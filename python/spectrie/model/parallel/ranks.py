@@ -25,6 +25,9 @@ ENDING_S = 2.0
 STOP_S = 5.0
 """Time for a rank to end after the stop command."""
 
+FOLLOWER = "spectrie.model.runner.follower"
+"""The module that a rank above 0 runs."""
+
 
 class Ranks:
     """Processes of this interpreter with the same model, each of another rank.
@@ -52,7 +55,7 @@ class Ranks:
             "folder": self._folder.name,
             "timeout_s": self.seat.timeout_s,
         }
-        command = [sys.executable, "-m", "spectrie.model.runner.follower"]
+        command = [sys.executable, "-m", FOLLOWER]
         return subprocess.Popen(
             [*command, json.dumps({"seat": seat, **arguments})],
             stdin=subprocess.PIPE,

@@ -28,6 +28,10 @@ class Share:
         """Returns the same share if each column consists of `width` columns."""
         return Share(self.first * width, self.count * width, self.total * width)
 
+    def is_even(self, ranks: int) -> bool:
+        """Whether all of so many ranks have as much, which each finds alike."""
+        return self.count * ranks == self.total
+
     @property
     def columns(self) -> slice:
         """The share as a slice."""
@@ -45,6 +49,7 @@ class Split:
         inner: Features of gate and of up.
         expert: Features of gate and of up of each expert; empty without mixtures.
         vocabulary: Tokens of the head.
+        ranks: How many ranks share the model.
     """
 
     heads: Share
@@ -53,6 +58,7 @@ class Split:
     inner: Share
     expert: Share
     vocabulary: Share
+    ranks: int
 
     @classmethod
     def of(cls, config: ModelConfig, rank: int, size: int) -> Split:
@@ -74,6 +80,7 @@ class Split:
             inner=Share.of(config.intermediate_size, rank, size),
             expert=Share.of(mixture.intermediate_size if mixture else 0, rank, size),
             vocabulary=Share.of(config.vocabulary_size, rank, size),
+            ranks=size,
         )
 
     def local(self, config: ModelConfig) -> ModelConfig:

@@ -33,29 +33,19 @@ def chosen_dtype(name: str, device: str) -> torch.dtype:
     return dtypes[name]
 
 
-def chosen_arithmetic(name: str, device: str, ranks: int) -> tuple[str, str | None]:
+def chosen_arithmetic(name: str, device: str) -> tuple[str, str | None]:
     """Returns `exact` or `fast`, before anything of the model is read, and why it is not the first where nobody
     asked for the second."""
     if name not in ("auto", "exact", "fast"):
         raise ConfigError(f"gpu_arithmetic is {name!r}; allowed: auto, exact, fast")
     if name == "fast" or device == "cpu":
         return "fast", None
-    what = _without_exact_form(ranks)
-    if what is None:
+    if gpu.compiler() is not None:
         return "exact", None
+    why = "exact arithmetic on a GPU needs Triton, which is not installed"
     if name == "auto":
-        return "fast", f"{what} has no exact form on a GPU yet"
+        return "fast", why
     raise ConfigError(
-        f"gpu_arithmetic is 'exact', which this build cannot compute on a GPU for {what}: choose 'fast' "
-        "(each token is the model's own draw, but equal requests and seeds may get different "
-        "answers), or device 'cpu', which is always exact"
+        f"gpu_arithmetic is 'exact', but {why}: choose 'fast' (each token is the model's own draw, but "
+        "equal requests and seeds may get different answers), or device 'cpu', which is always exact"
     )
-
-
-def _without_exact_form(ranks: int) -> str | None:
-    """Returns what keeps a model on GPUs from being exact, if anything does."""
-    if ranks > 1:
-        return "a model on several GPUs"
-    if gpu.compiler() is None:
-        return "a model without Triton (which is not installed)"
-    return None

@@ -115,14 +115,12 @@ def load(
     choice = chosen_drafter(drafter, options.folder, device, tensor_parallel, open_measurements())
     options = replace(options, drafter=choice)
     is_asked = options.gpu_arithmetic == "exact"
-    arithmetic, why_fast = chosen_arithmetic(options.gpu_arithmetic, device, tensor_parallel)
+    arithmetic, why_fast = chosen_arithmetic(options.gpu_arithmetic, device)
     options = replace(
         options, dtype=dtype, device=device, gpu_arithmetic=arithmetic, why_fast=why_fast
     )
-    if tensor_parallel == 1:
-        runner = _load_alone(options, is_asked, progress)
-    else:
-        runner = _load_ranks(options, tensor_parallel, rank_timeout_s, progress)
+    ranks = _RankOptions(tensor_parallel, rank_timeout_s)
+    runner = _load_checked(options, ranks, is_asked, progress)
     if options.threads is None and device == "cpu":
         if progress is not None:
             progress("choosing the number of threads")
@@ -130,11 +128,59 @@ def load(
     return runner
 
 
-def _load_alone(
-    options: LoadOptions, is_asked: bool, progress: Callable[[str], None] | None
+@dataclass(frozen=True, slots=True)
+class _RankOptions:
+    """How many ranks share a model, and how long each waits for the others in a forward."""
+
+    size: int
+    timeout_s: float
+
+
+def _load_checked(
+    options: LoadOptions,
+    ranks: _RankOptions,
+    is_asked: bool,
+    progress: Callable[[str], None] | None,
 ) -> Runner:
-    """Loads a model into this process; where exact arithmetic turns out not to be, and was not asked for by
-    name, with that of `fast`."""
+    """Loads a model; where exact arithmetic turns out not to be, and was not asked for by name, with that of
+    `fast`."""
+    alone = ranks.size == 1
+    runner, loaded = (
+        _load_alone(options, progress) if alone else _load_ranks(options, ranks, progress)
+    )
+    if not (runner.exact and runner.info.on_gpu):
+        return runner
+    if progress is not None:
+        progress("checking that rows do not change one another's bits")
+    start = time.perf_counter()
+    try:
+        form = differing_form(runner, is_asked=is_asked)
+    except BaseException:
+        runner.close()
+        raise
+    if form is None:
+        if progress is not None:
+            progress(f"rows have the same bits in all steps: {time.perf_counter() - start:.1f} s")
+        return runner
+    products = ", ".join(loaded.differing()) or "none of the products, so attention or a norm"
+    why = f"the logits of a row {form} have other bytes than those of the row alone (products: {products})"
+    runner.close()
+    if is_asked:
+        raise ConfigError(
+            f"gpu_arithmetic is 'exact', but on {runner.device_name} {why}: choose 'fast', and please "
+            "report this"
+        )
+    if progress is not None:
+        progress(f"reading weights again for fast arithmetic: {why}")
+    del runner, loaded
+    fast = replace(options, gpu_arithmetic="fast", why_fast=why)
+    return _load_checked(fast, ranks, False, progress)
+
+
+def _load_alone(
+    options: LoadOptions, progress: Callable[[str], None] | None
+) -> tuple[Runner, Loaded]:
+    """Loads a model into this process."""
     loaded = assemble(options, progress=progress)
     runner = Runner(
         loaded.decoder,
@@ -144,32 +190,14 @@ def _load_alone(
         drafting=loaded.drafting,
         why_no_drafter=loaded.why_no_drafter,
     )
-    if not (runner.exact and runner.info.on_gpu):
-        return runner
-    if progress is not None:
-        progress("checking that rows do not change one another's bits")
-    start = time.perf_counter()
-    form = differing_form(runner, is_asked=is_asked)
-    if form is None:
-        if progress is not None:
-            progress(f"rows have the same bits in all steps: {time.perf_counter() - start:.1f} s")
-        return runner
-    products = ", ".join(loaded.differing()) or "none of the products, so attention or a norm"
-    why = f"the logits of a row {form} have other bytes than those of the row alone (products: {products})"
-    if is_asked:
-        raise ConfigError(
-            f"gpu_arithmetic is 'exact', but on {runner.device_name} {why}: choose 'fast', and please "
-            "report this"
-        )
-    if progress is not None:
-        progress(f"reading weights again for fast arithmetic: {why}")
-    del runner, loaded
-    return _load_alone(replace(options, gpu_arithmetic="fast", why_fast=why), False, progress)
+    return runner, loaded
 
 
 def _load_ranks(
-    options: LoadOptions, size: int, timeout_s: float, progress: Callable[[str], None] | None
-) -> Runner:
+    options: LoadOptions, given: _RankOptions, progress: Callable[[str], None] | None
+) -> tuple[Runner, Loaded]:
+    """Loads a model into this process and those that it starts."""
+    size = given.size
     # Before anything is started.
     Split.of(ModelConfig.from_folder(options.folder), 0, size)
     if options.device == "cpu" and machine.num_cores() < size:
@@ -181,13 +209,13 @@ def _load_ranks(
         raise ConfigError(f"tensor_parallel is {size}, but torch sees {gpu.count()} CUDA devices")
     arguments = asdict(options) | {"folder": str(options.folder)}
     del arguments["drafter"]
-    ranks = Ranks(size, timeout_s, arguments)
+    ranks = Ranks(size, given.timeout_s, arguments)
     try:
         loaded = assemble(options, seat=ranks.seat, ready=ranks.wait_ready, progress=progress)
         if loaded.group is None or isinstance(loaded.decoder, Launcher):
             raise RankLost("rank 0 without a group")
         lead = LeadDecoder(loaded.decoder, loaded.group, ranks)
-        return Runner(
+        runner = Runner(
             lead,
             loaded.info,
             loaded.measurements,
@@ -196,6 +224,7 @@ def _load_ranks(
             lead.check,
             why_no_drafter=loaded.why_no_drafter,
         )
+        return runner, loaded
     except BaseException:
         ranks.close(at_once=True)
         raise
@@ -268,6 +297,7 @@ def assemble(
             on_gpu=not on_cpu,
             batch_rows=options.batch_rows,
             extra_page_bytes=extra_page_bytes,
+            ranks=size,
         )
 
     cache = drafter.sized(sized, config, place.dtype)

@@ -9,7 +9,13 @@ import torch
 import spectrie_kernels
 from spectrie.errors import ConfigError
 from spectrie.model.decoder.decoder import DecoderWeights
-from spectrie.model.decoder.linear import ExactLinear, ExactSegments, ExactSums, ExpertLinear
+from spectrie.model.decoder.linear import (
+    ExactLinear,
+    ExactSegments,
+    ExactSums,
+    ExpertLinear,
+    RankSums,
+)
 from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.operators import Result
 from spectrie.model.plan import StepPlan
@@ -30,7 +36,7 @@ _COMPANY = (1, 15, 31, 63, 64, 127, 191, 255, 383, 511, 512)
 recorded steps, and beyond them."""
 _READ = 127
 """Most rows of these whose logits are computed too."""
-_CHECKED = (ExactLinear, ExactSegments, ExactSums, ExpertLinear)
+_CHECKED = (ExactLinear, ExactSegments, ExactSums, RankSums, ExpertLinear)
 
 
 def differing_form(runner: Runner, *, is_asked: bool = True) -> str | None:
@@ -90,7 +96,9 @@ def differing_products(weights: DecoderWeights) -> list[str]:
     return found
 
 
-def _depends_on_company(product: ExactLinear | ExactSegments | ExactSums | ExpertLinear) -> bool:
+def _depends_on_company(
+    product: ExactLinear | ExactSegments | ExactSums | RankSums | ExpertLinear,
+) -> bool:
     values = product.weight.values
     generator = torch.Generator(values.device).manual_seed(1)
     shape = (1 + _COMPANY[-1], product.weight.in_features)

@@ -28,9 +28,8 @@ rows! {
     /// Arithmetic of a model on a GPU; on a CPU it is always exact.
     ///
     /// `exact`: equal requests and seeds get equal answers, by kernels whose rows do not depend on one
-    /// another, which is checked at the start; not on several GPUs. `fast`: each token is the model's own
-    /// draw, drafted or not, but answers may differ. `auto`: exact where that is possible, else fast with a
-    /// warning.
+    /// another, which is checked at the start. `fast`: each token is the model's own draw, drafted or not,
+    /// but answers may differ. `auto`: exact where that is possible, else fast with a warning.
     gpu_arithmetic = Value::text("auto") => machine(Kind::Choice(&["auto", "exact", "fast"]))
         .flag("gpu_arithmetic", RUNNERS);
     /// Folder of a drafter that was trained for the model, such as an EAGLE-3 head; the name of a head that ships, such
