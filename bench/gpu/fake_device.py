@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["FakeDevice"]
+__all__ = ["WORK_MS", "FakeDevice"]
 
 Work = Callable[[], None]
+
+WORK_MS = 0.5
+"""What each launch, copy and replay takes by the device's own clock, however long the host's says."""
 
 
 class FakeDevice:
@@ -19,11 +22,13 @@ class FakeDevice:
     Attributes:
         counts: How often each of `launch`, `copy`, `record`, `replay`, `event` and `wait` was called.
         sent_bytes: What copies to pinned memory brought to the host.
+        clock_ms: What its clock shows.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.sent_bytes = 0
+        self.clock_ms = 0.0
         # Held, so that no other tensor has its address.
         self._pinned: dict[int, torch.Tensor] = {}
         self._queue: deque[Callable[[], object]] = deque()
@@ -40,17 +45,21 @@ class FakeDevice:
         """See `Device`."""
         return _Event(self)
 
+    def span(self) -> _Span:
+        """See `Device`."""
+        return _Span(self)
+
     def launch(self, work: Work) -> None:
         """See `Device`."""
         self.counts["launch"] += 1
-        self._add(work)
+        self.add(work, WORK_MS)
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """See `Device`."""
         self.counts["copy"] += 1
         if target.untyped_storage().data_ptr() in self._pinned:
             self.sent_bytes += target.nbytes
-        self._add(lambda: target.copy_(source))
+        self.add(lambda: target.copy_(source), WORK_MS)
 
     def record(self, work: Work) -> _Recorded:
         """See `Device`; the work is not done."""
@@ -68,21 +77,23 @@ class FakeDevice:
         """Whether there is work that was launched and not done."""
         return bool(self._queue)
 
-    def add(self, work: Work) -> None:
-        """Puts some work behind the rest, uncounted."""
-        self._add(work)
+    def add(self, work: Callable[[], object], milliseconds: float = 0.0) -> None:
+        """Puts some work behind the rest, uncounted, that takes so long by the device's clock."""
+
+        def timed() -> None:
+            work()
+            self.clock_ms += milliseconds
+
+        # Of work in progress all launches are in place.
+        if self._is_working:
+            timed()
+        else:
+            self._queue.append(timed)
 
     def work_until(self, is_there: Callable[[], bool]) -> None:
         """Works until the host has what it waits for."""
         while self._queue and not is_there():
             self._do(self._queue.popleft())
-
-    def _add(self, work: Callable[[], object]) -> None:
-        # Of work in progress all launches are in place.
-        if self._is_working:
-            work()
-        else:
-            self._queue.append(work)
 
     def _do(self, work: Callable[[], object]) -> None:
         self._is_working = True
@@ -117,6 +128,32 @@ class _Event:
         self._device.work_until(lambda: self.is_reached)
 
 
+class _Span:
+    def __init__(self, device: FakeDevice) -> None:
+        self._device = device
+        self._begin_ms = 0.0
+        self._end_ms: float | None = None
+
+    def begin(self) -> None:
+        def note() -> None:
+            self._begin_ms = self._device.clock_ms
+
+        self._device.add(note)
+
+    def end(self) -> None:
+        self._end_ms = None
+
+        def note() -> None:
+            self._end_ms = self._device.clock_ms
+
+        self._device.add(note)
+
+    def milliseconds(self) -> float:
+        self._device.work_until(lambda: self._end_ms is not None)
+        assert self._end_ms is not None
+        return self._end_ms - self._begin_ms
+
+
 class _Recorded:
     def __init__(self, device: FakeDevice, work: Work) -> None:
         self._device = device
@@ -124,4 +161,4 @@ class _Recorded:
 
     def launch(self) -> None:
         self._device.counts["replay"] += 1
-        self._device.add(self._work)
+        self._device.add(self._work, WORK_MS)

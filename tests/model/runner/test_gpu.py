@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from bench.gpu.fake_device import WORK_MS
 from bench.gpu.simulated import NAME, simulated_gpu
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
@@ -147,6 +150,37 @@ def test_costs_on_a_gpu_reach_to_the_largest_step(
     assert rows == SIZES
     assert set(sizes) == set(SIZES)
     assert times == sorted(times)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_step_is_timed_by_the_devices_clock_and_not_the_hosts(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_COST_SECONDS", "_GAP_SECONDS"):
+        monkeypatch.setattr(f"spectrie.model.runner.costs.{name}", 0.0)
+    # Each reading of the host's clock is a second after the one before.
+    monkeypatch.setattr("spectrie.model.runner.step_timer.time.perf_counter", count().__next__)
+    runner = load(tiny, max_batch_rows=16, gpu_arithmetic="fast")
+    # A copy, the layers, head and tokens, and a copy back.
+    by_device_ms, by_host_ms = 4 * WORK_MS, 1000.0
+    plan = StepPlan.single([1, 2, 3], kv_len=0, pages=[0])
+    assert runner._timer.of_device(plan) == by_device_ms
+    assert runner._timer.of_host(plan) == by_host_ms
+    rows, times = runner.measure_costs()
+    assert times == [by_host_ms] * len(rows)
+    assert runner._costs.gap(1) == by_host_ms - by_device_ms
+    assert {runner._costs.time(size, 0.0) for size in rows} == {by_device_ms}
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_step_is_timed_while_the_host_has_nothing_to_do_with_it(tiny: Path) -> None:
+    runner = load(tiny, max_batch_rows=16, gpu_arithmetic="fast")
+    device = runner._decoder._device  # type: ignore[attr-defined]
+    plan = StepPlan.single([1, 2, 3], kv_len=0, pages=[0])
+    before = Counter(device.counts)
+    runner._timer.of_device(plan)
+    # Two steps: the second was launched before the first was waited for, and has its whole time.
+    assert device.counts - before == Counter(replay=4, copy=4, event=2, wait=4)
 
 
 def test_a_gpu_computes_every_size_before_it_serves(

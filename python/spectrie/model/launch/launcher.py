@@ -19,7 +19,7 @@ from spectrie.model.launch.ring import Pinned, Ring
 from spectrie.model.launch.sent_logits import SentLogits
 from spectrie.model.operators.gpu import GpuOperators
 from spectrie.model.plan import PlanArrays, StepResult
-from spectrie.model.step.device import Device
+from spectrie.model.step.device import Device, Span
 from spectrie.model.step.input import StepInput, draw_rows
 from spectrie.model.step.packed import (
     PackedStep,
@@ -122,6 +122,10 @@ class Launcher:
     def recorded_rows(self) -> tuple[int, ...]:
         """Sizes of the steps whose layers are recorded, ascending."""
         return () if self._graphs is None else self._graphs.buckets
+
+    def span(self) -> Span:
+        """Returns a stretch of the device's work."""
+        return self._device.span()
 
     @property
     def starts_early(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from spectrie.model import machine
 from spectrie.model.decoder.sizing import LOGIT_ROWS
@@ -11,7 +12,7 @@ from spectrie.model.files.measurements import Measurements
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.info import ContextCost, RunnerInfo
 
-__all__ = ["CostTimer"]
+__all__ = ["CostTimer", "Timer"]
 
 _TREE_ROWS = 64
 _COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, _TREE_ROWS)
@@ -19,34 +20,49 @@ _COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, _TREE_ROWS)
 _GPU_COST_ROWS = (*_COST_ROWS, 128, 256, 512, 1024, 2048)
 _COST_CONTEXT = 256
 _COST_SECONDS = 1.2
+_GAP_SECONDS = 0.1
 _LONG_CONTEXT = 1024
 _LONG_ROWS = 8
 _GPU_LONG_REQUESTS = 8
 _AGREED = 1.5
 
 
-class CostTimer:
-    """Times of a model's forwards. Overwrites the cache's first pages: for use before serving."""
+class Timer(Protocol):
+    """Computes steps and times them."""
 
-    def __init__(
-        self,
-        info: RunnerInfo,
-        measurements: Measurements,
-        time_of: Callable[[StepPlan], float],
-        recorded_rows: Callable[[], Sequence[int]] = tuple,
-    ) -> None:
+    @property
+    def has_device_clock(self) -> bool:
+        """Whether `of_device` works."""
+
+    def of_host(self, plan: StepPlan, /) -> float:
+        """Returns the milliseconds of a step by the host's clock, until its results are there."""
+
+    def of_device(self, plan: StepPlan, /) -> float:
+        """Returns the milliseconds that the device works on a step, by its own clock."""
+
+    def recorded_rows(self) -> Sequence[int]:
+        """Returns the sizes of steps that are recorded, ascending."""
+
+
+class CostTimer:
+    """Times of a model's forwards. Overwrites the cache's first pages: for use before serving.
+
+    Where a device has a clock, a forward's time by its rows is what the device says, and what the host adds
+    to a step is a number of its own, the same for all. The first is kept for the device, the second for the
+    device beside this kind of host.
+    """
+
+    def __init__(self, info: RunnerInfo, measurements: Measurements, timer: Timer) -> None:
         """Takes what computes.
 
         Args:
             info: The model.
             measurements: Stores times.
-            time_of: Computes a step; returns its milliseconds.
-            recorded_rows: Returns the sizes of steps that are recorded, ascending.
+            timer: Computes and times steps.
         """
         self._info = info
         self._measurements = measurements
-        self._time_of = time_of
-        self._recorded_rows = recorded_rows
+        self._timer = timer
 
     def forwards(self, threads: int) -> tuple[list[int], list[float]]:
         """Measures a forward by its number of rows, at a context of about 256 tokens.
@@ -55,21 +71,44 @@ class CostTimer:
         other processes keep the machine busy. Overwrites the cache's first pages: call it before serving.
 
         Returns:
-            Row counts, ascending, and the milliseconds of one forward for each.
+            Row counts, ascending, and the milliseconds of one forward for each, with what the host adds.
         """
         rows = self.sizes
-        work = f"threads{threads}{self.ranks} {self._info.arithmetic}"
-        key = f"step costs {rows} {work} on {machine.cpu_class()}"
+        gap_ms = self.gap(threads)
+        key = f"step costs {rows} {self._work(threads)}"
         stored = self._measurements.get(key)
         if isinstance(stored, list) and len(stored) == len(rows):
-            return rows, [float(value) for value in stored]
+            return rows, [float(value) + gap_ms for value in stored]
         busy = machine.is_busy()
         times = [self.time(n, _COST_SECONDS / len(rows)) for n in rows]
         # More rows never cost less; where they seem to, something else ran meanwhile.
         for index in range(len(times) - 1, 0, -1):
             times[index - 1] = min(times[index - 1], times[index])
         self._measurements.put(key, times, on_disk=not busy)
-        return rows, times
+        return rows, [value + gap_ms for value in times]
+
+    def gap(self, threads: int) -> float:
+        """Measures what the host adds to the device's time of a step, in milliseconds, by a step of one row;
+        0 where times are the host's anyway. Otherwise like `forwards`."""
+        if not self._timer.has_device_clock:
+            return 0.0
+        key = f"host gap {self._work(threads)} on {machine.cpu_class()}"
+        stored = self._measurements.get(key)
+        if not isinstance(stored, float):
+            busy = machine.is_busy()
+            plans = [self.plan(1)]
+            (by_device,) = self._times(plans, _GAP_SECONDS)
+            (by_host,) = _fastest(self._timer.of_host, plans, _GAP_SECONDS)
+            stored = max(by_host - by_device, 0.0)
+            self._measurements.put(key, stored, on_disk=not busy)
+        return stored
+
+    def _work(self, threads: int) -> str:
+        """What times are kept for: with a device's clock not the host."""
+        work = f"threads{threads}{self.ranks} {self._info.arithmetic}"
+        if self._timer.has_device_clock:
+            return f"{work} by the device's clock"
+        return f"{work} on {machine.cpu_class()}"
 
     def context(self, threads: int) -> ContextCost:
         """Measures the cost of cached tokens, by second runs at a long context.
@@ -87,8 +126,7 @@ class CostTimer:
         requests = max(
             1, min(requests, self._info.num_pages // self._pages(_COST_CONTEXT + added + 1))
         )
-        work = f"threads{threads}{self.ranks} {self._info.arithmetic}"
-        key = f"context costs {added} {work} on {machine.cpu_class()}"
+        key = f"context costs {added} {self._work(threads)}"
         stored = self._measurements.get(key)
         if not isinstance(stored, list) or len(stored) != 2:
             busy = machine.is_busy()
@@ -122,12 +160,12 @@ class CostTimer:
         rows = _GPU_COST_ROWS if self._info.on_gpu else _COST_ROWS
         # Recorded steps have the sizes that they were recorded in.
         beyond = [n for n in rows if n > self._stair_rows]
-        return [n for n in (*self._recorded_rows(), *beyond) if n <= most]
+        return [n for n in (*self._timer.recorded_rows(), *beyond) if n <= most]
 
     @property
     def _stair_rows(self) -> int:
         """Rows up to which steps are recorded."""
-        return max(self._recorded_rows(), default=0)
+        return max(self._timer.recorded_rows(), default=0)
 
     @property
     def ranks(self) -> str:
@@ -174,19 +212,29 @@ class CostTimer:
         return self._times([self.plan(num_rows)], seconds)[0]
 
     def _times(self, plans: list[StepPlan], seconds: float) -> list[float]:
-        """Returns the milliseconds of the fastest of at least three forwards of each plan within `seconds`.
+        """See `_fastest`: by the device's clock where it has one."""
+        timer = self._timer
+        return _fastest(
+            timer.of_device if timer.has_device_clock else timer.of_host, plans, seconds
+        )
 
-        Only the fastest is independent of the machine's other load, which must not be kept on disk. Plans
-        take turns: a load that comes and goes then slows none of them alone.
-        """
-        for plan in plans:
-            self._time_of(plan)
-        times: list[list[float]] = [[] for _ in plans]
-        end = time.perf_counter() + seconds
-        while len(times[0]) < 3 or time.perf_counter() < end:
-            for plan, taken in zip(plans, times, strict=True):
-                taken.append(self._time_of(plan))
-        return [min(taken) for taken in times]
+
+def _fastest(
+    time_of: Callable[[StepPlan], float], plans: list[StepPlan], seconds: float
+) -> list[float]:
+    """Returns the milliseconds of the fastest of at least three forwards of each plan within `seconds`.
+
+    Only the fastest is independent of the machine's other load, which must not be kept on disk. Plans
+    take turns: a load that comes and goes then slows none of them alone.
+    """
+    for plan in plans:
+        time_of(plan)
+    times: list[list[float]] = [[] for _ in plans]
+    end = time.perf_counter() + seconds
+    while len(times[0]) < 3 or time.perf_counter() < end:
+        for plan, taken in zip(plans, times, strict=True):
+            taken.append(time_of(plan))
+    return [min(taken) for taken in times]
 
 
 def _added(times: list[float], added: int, requests: int) -> list[float]:

@@ -66,8 +66,8 @@ class Runner:
         self.why_no_drafter = why_no_drafter
         """Why there is no drafter, where none was named and one was looked for."""
         # Neither refers to this runner: a model that is dropped frees its device at once.
-        self._time_of = StepTimer(decoder)
-        self._costs = CostTimer(info, measurements, self._time_of, self._time_of.recorded_rows)
+        self._timer = StepTimer(decoder)
+        self._costs = CostTimer(info, measurements, self._timer)
 
     def close(self) -> None:
         """Ends the other ranks, if any. No call may be running or follow."""
@@ -300,7 +300,7 @@ class Runner:
         """
         if self.info.on_gpu:
             for num_rows in self._costs.sizes:
-                self._time_of(self._costs.plan(num_rows))
+                self._timer.of_host(self._costs.plan(num_rows))
 
     def measure_costs(self) -> tuple[list[int], list[float]]:
         """Measures a forward by its number of rows; see `CostTimer.forwards`."""

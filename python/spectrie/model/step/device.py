@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-__all__ = ["CudaDevice", "Device", "Event", "Recorded", "open_device"]
+__all__ = ["CudaDevice", "Device", "Event", "Recorded", "Span", "open_device"]
 
 Work = Callable[[], None]
 """Launches kernels and copies on tensors that stay where they are; waits for nothing."""
@@ -28,6 +28,19 @@ class Event(Protocol):
         recorded."""
 
 
+class Span(Protocol):
+    """A stretch of a device's work, measured by the device's clock."""
+
+    def begin(self) -> None:
+        """Begins it behind all that was launched so far."""
+
+    def end(self) -> None:
+        """Ends it behind all that was launched so far."""
+
+    def milliseconds(self) -> float:
+        """Returns its length; blocks until the device has come to its end."""
+
+
 class Recorded(Protocol):
     """Work that one launch repeats."""
 
@@ -43,6 +56,9 @@ class Device(Protocol):
 
     def event(self) -> Event:
         """Returns a new event."""
+
+    def span(self) -> Span:
+        """Returns a new stretch of work."""
 
     def launch(self, work: Work) -> None:
         """Launches some work."""
@@ -72,6 +88,9 @@ class CudaDevice:
 
     def event(self) -> Event:
         return _CudaEvent(self._device)
+
+    def span(self) -> Span:
+        return _CudaSpan(self._device)
 
     def launch(self, work: Work) -> None:
         work()
@@ -105,6 +124,23 @@ class _CudaEvent:
 
     def wait(self) -> None:
         self._event.synchronize()
+
+
+class _CudaSpan:
+    def __init__(self, device: torch.device) -> None:
+        cuda: Any = torch.cuda
+        self._begin, self._end = (cuda.Event(enable_timing=True) for _ in range(2))
+        self._stream = torch.cuda.current_stream(device)
+
+    def begin(self) -> None:
+        self._begin.record(self._stream)
+
+    def end(self) -> None:
+        self._end.record(self._stream)
+
+    def milliseconds(self) -> float:
+        self._end.synchronize()
+        return float(self._begin.elapsed_time(self._end))
 
 
 class _CudaGraph:
