@@ -50,6 +50,16 @@ async def test_full_queue_is_429_until_someone_leaves(scripted: Server) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
+def test_prompts_that_can_never_run_together_are_400_with_the_limit(scripted: Server) -> None:
+    with httpx.Client(base_url=f"{scripted.http}/v1", timeout=30) as client:
+        fields = {"model": MODEL, "prompt": ["hello"] * (PLACES // 8 + 1), "n": 8}
+        error = client.post("/completions", json=fields).json()["error"]
+        fitting = client.post("/completions", json=fields | {"prompt": ["hello"] * (PLACES // 8)})
+    assert (error["type"], error["param"]) == ("invalid_request_error", "prompt")
+    assert f"{PLACES + 8} completions in all; allowed: up to {PLACES} completions" in error["message"]
+    assert fitting.status_code == 200
+
+
 def test_name_of_a_running_request_is_409(scripted: Server) -> None:
     with httpx.Client(base_url=f"{scripted.http}/v1", timeout=30) as client:
         named = chat("HANG", stream=True, request_id="twice")

@@ -160,6 +160,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "rust/router/src": (
         "error sync",
+        "pace",
         "access config listen metrics",
         "workers",
         "generation",
@@ -170,7 +171,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "lib",
     ),
     "rust/router/src/http": (
-        "mod",
+        "mod unstalled",
         "error probes server",
         "body convert fallback layers models",
         "answer error_map",

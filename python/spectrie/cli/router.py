@@ -80,7 +80,10 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
 
 
 def _limits(settings: Settings) -> dict[str, Any]:
-    limits: dict[str, Any] = {"default_deadline_s": settings.request_timeout}
+    limits: dict[str, Any] = {
+        "default_deadline_s": settings.request_timeout,
+        "client_stall_timeout_s": settings.client_stall_timeout,
+    }
     if settings.max_queue is not None:
         limits |= {"max_queued": settings.max_queue, "max_waiting": settings.max_queue}
     return limits

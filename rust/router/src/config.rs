@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spectrie_types::options::{
-    GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, WORKER_STALL_TIMEOUT_S,
+    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, WORKER_STALL_TIMEOUT_S,
 };
 
 use crate::error::RouterError;
@@ -44,6 +44,10 @@ impl RouterConfig {
                 config.limits.default_deadline_s,
             ),
             ("limits.max_deadline_s", config.limits.max_deadline_s),
+            (
+                "limits.client_stall_timeout_s",
+                config.limits.client_stall_timeout_s,
+            ),
             ("workers.wait_s", config.workers.wait_s),
             ("workers.stall_timeout_s", config.workers.stall_timeout_s),
             ("runtime.drain_s", config.runtime.drain_s),
@@ -107,6 +111,8 @@ pub struct LimitsConfig {
     pub default_deadline_s: f64,
     /// Longest deadline a request may have, in seconds: 1800.
     pub max_deadline_s: f64,
+    /// How long an answer may lie unread before its stream ends, in seconds: 60.
+    pub client_stall_timeout_s: f64,
 }
 
 impl Default for LimitsConfig {
@@ -120,6 +126,7 @@ impl Default for LimitsConfig {
             max_header_bytes: 16 << 10,
             default_deadline_s: REQUEST_TIMEOUT_S,
             max_deadline_s: 1800.0,
+            client_stall_timeout_s: CLIENT_STALL_TIMEOUT_S,
         }
     }
 }

@@ -13,6 +13,7 @@ mod grpc;
 pub mod http;
 mod listen;
 pub mod metrics;
+mod pace;
 pub mod state;
 mod sync;
 mod workers;

@@ -2,6 +2,7 @@
 
 mod drop_reason;
 mod finish_kind;
+mod holdings;
 pub mod limits;
 mod named;
 pub mod options;
@@ -15,6 +16,7 @@ mod unknown_name;
 
 pub use drop_reason::{DropReason, NUM_DROP_REASONS};
 pub use finish_kind::FinishKind;
+pub use holdings::{Holdings, Standing};
 pub use packed_section::{PackedSection, PackedWork};
 pub use recycle::Recycle;
 pub use source::{NUM_SOURCES, Source};

@@ -26,6 +26,9 @@ pub struct Caller<'a> {
 pub struct ResolvedRequest {
     /// Its name in logs and errors.
     pub request_id: String,
+    /// Its name between router and worker: the id, behind the tenant of the API key, which alone
+    /// makes it unique.
+    pub wire_name: String,
     /// The prompt; at least one token.
     pub prompt_ids: Vec<u32>,
     /// Tokens of the prediction, when the request has one.
@@ -133,6 +136,11 @@ pub fn resolve(
     let bad_words = refusals.value_or_default(bad_word_ids(model.text, &bad_words));
     refusals.into_result()?;
     Ok(ResolvedRequest {
+        // A tenant contains no slash, so no id of another tenant gives the same name.
+        wire_name: match caller.tenant {
+            Some(tenant) => format!("{tenant}/{request_id}"),
+            None => request_id.clone(),
+        },
         request_id,
         prompt_ids: ids.unwrap_or_default(),
         prediction_ids,
@@ -161,7 +169,7 @@ pub fn resolve(
 impl ResolvedRequest {
     /// Name of choice `index` between router and worker.
     pub fn wire_id(&self, index: u32) -> String {
-        format!("{}.{index}", self.request_id)
+        format!("{}.{index}", self.wire_name)
     }
 
     /// The order that begins choice `index`; `deadline_ms` is Unix time in milliseconds.
@@ -197,6 +205,11 @@ impl ResolvedRequest {
     /// for every choice, so the first reports them.
     pub fn prompt_logprobs(&self, index: u32) -> Option<u32> {
         self.output.prompt_logprobs.filter(|_| index == 0)
+    }
+
+    /// Whose share of the workers it takes.
+    pub fn share(&self) -> &str {
+        self.tenant.as_deref().unwrap_or(&self.namespace)
     }
 
     /// Tokens that a worker needs to hold for one choice.

@@ -183,7 +183,7 @@ impl Choice {
         stats: &RequestStats,
     ) -> Outcome {
         let Some(ending) = self.answer.ending(kind) else {
-            return failure(kind, message);
+            return failure(kind, message, self.guard.as_ref());
         };
         self.guard = None;
         let prompt_logprobs = match self.take_prompt_logprobs(resolved) {
@@ -201,7 +201,7 @@ impl Choice {
 }
 
 /// What follows from an end that completes no answer.
-fn failure(kind: FinishKind, message: Option<String>) -> Outcome {
+fn failure(kind: FinishKind, message: Option<String>, guard: Option<&ChoiceGuard>) -> Outcome {
     let message = |otherwise: &str| message.unwrap_or_else(|| otherwise.into());
     let failed = |kind, message| Outcome::Failed(RequestError::new(kind, message));
     match kind {
@@ -212,7 +212,8 @@ fn failure(kind: FinishKind, message: Option<String>) -> Outcome {
         ),
         FinishKind::FinishRefused => {
             let message = message("the worker refused the request");
-            let error = RequestError::retry(ErrorKind::QueueFull, message, RETRY_DELAY);
+            let wait = guard.map_or(RETRY_DELAY, |guard| guard.worker().next_end());
+            let error = RequestError::retry(ErrorKind::QueueFull, message, wait);
             Outcome::Lost(Some(error))
         }
         FinishKind::FinishInvalid => failed(

@@ -6,19 +6,23 @@ use std::sync::{Arc, Mutex};
 use crate::error::{ErrorKind, RequestError};
 use crate::sync::lock;
 
-/// The set of ids in use. Cheap to clone.
+/// A tenant, none when everyone may call, and an id that it chose.
+type Name = (Option<String>, String);
+
+/// The set of ids in use. Each tenant has its own. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveIds {
-    ids: Arc<Mutex<HashSet<String>>>,
+    names: Arc<Mutex<HashSet<Name>>>,
 }
 
 impl LiveIds {
-    /// Takes an id until the guard is dropped.
+    /// Takes an id of a tenant until the guard is dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::DuplicateRequest`] when a running request has it.
-    pub(crate) fn claim(&self, id: &str) -> Result<LiveId, RequestError> {
-        if !lock(&self.ids).insert(id.to_owned()) {
+    /// [`ErrorKind::DuplicateRequest`] when a running request of the tenant has it.
+    pub(crate) fn claim(&self, tenant: Option<&str>, id: &str) -> Result<LiveId, RequestError> {
+        let name = (tenant.map(str::to_owned), id.to_owned());
+        if !lock(&self.names).insert(name.clone()) {
             let message = format!("request_id {id:?} is in use by a running request");
             return Err(RequestError {
                 resource: Some(Box::new(("request", id.to_owned()))),
@@ -27,7 +31,7 @@ impl LiveIds {
         }
         Ok(LiveId {
             ids: self.clone(),
-            id: id.to_owned(),
+            name,
         })
     }
 }
@@ -36,12 +40,12 @@ impl LiveIds {
 #[derive(Debug)]
 pub(crate) struct LiveId {
     ids: LiveIds,
-    id: String,
+    name: Name,
 }
 
 impl Drop for LiveId {
     fn drop(&mut self) {
-        lock(&self.ids.ids).remove(&self.id);
+        lock(&self.ids.names).remove(&self.name);
     }
 }
 
@@ -52,12 +56,21 @@ mod tests {
     #[test]
     fn id_is_free_again_when_its_request_ends() {
         let ids = LiveIds::default();
-        let held = ids.claim("a").unwrap();
+        let held = ids.claim(Some("x"), "a").unwrap();
         assert_eq!(
-            ids.claim("a").unwrap_err().kind,
+            ids.claim(Some("x"), "a").unwrap_err().kind,
             ErrorKind::DuplicateRequest
         );
         drop(held);
-        assert!(ids.claim("a").is_ok());
+        assert!(ids.claim(Some("x"), "a").is_ok());
+    }
+
+    #[test]
+    fn ids_of_one_tenant_are_free_for_every_other() {
+        let ids = LiveIds::default();
+        let tenants = [Some("x"), Some("y"), None];
+        let held = tenants.map(|tenant| ids.claim(tenant, "a"));
+        assert!(held.iter().all(Result::is_ok));
+        assert!(ids.claim(Some("y"), "a").is_err());
     }
 }

@@ -3,6 +3,7 @@
 mod blocking;
 mod choice;
 mod live;
+mod reader;
 mod refusal;
 mod resolve;
 mod run;
@@ -10,6 +11,7 @@ mod service;
 mod stream;
 mod text;
 mod wait;
+mod waiting;
 
 pub(crate) use refusal::refused;
 pub use service::{Caller, Generation};

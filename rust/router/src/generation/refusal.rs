@@ -18,13 +18,29 @@ pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
             "model",
             format!("required, one of the served models: {}", served.join(", ")),
         ),
-        Refusal::Full { in_flight, limit } => RequestError::retry(
+        Refusal::Full {
+            own,
+            share,
+            limit,
+            retry_after,
+        } => RequestError::retry(
             ErrorKind::QueueFull,
-            format!("{in_flight} completions are running or waiting; allowed: up to {limit}"),
-            RETRY_DELAY,
+            held(own, "completions are running or waiting", share, limit),
+            retry_after,
         ),
         Refusal::Coming | Refusal::NoWorker => {
             RequestError::retry(ErrorKind::Unavailable, "no worker is ready", RETRY_DELAY)
         }
+    }
+}
+
+/// What a tenant hears that holds as many as it may: `own` of its own share of the limit.
+pub(super) fn held(own: usize, what: &str, share: usize, limit: usize) -> String {
+    if share < limit {
+        format!(
+            "{own} of your {what}; allowed: up to {share} while others ask too, of {limit} in all"
+        )
+    } else {
+        format!("{own} {what}; allowed: up to {limit}")
     }
 }

@@ -93,6 +93,11 @@ impl Run {
         })
     }
 
+    /// Where its workers' outputs wait for it.
+    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
     /// The next event, `None` after the last.
     pub(crate) async fn next(&mut self) -> Option<Result<v1::GenerateEvent, RequestError>> {
         loop {
@@ -202,6 +207,7 @@ impl Run {
         let (resolved, mailbox, attempt) = (&self.resolved, &self.mailbox, choice.attempt);
         let order = Order {
             model: &resolved.model.name,
+            tenant: resolved.request.share(),
             num_choices: 1,
             needs_context: resolved.request.needs_context(),
             avoid: left.as_deref(),

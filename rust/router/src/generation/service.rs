@@ -1,7 +1,6 @@
 //! Begins requests: checks, resolves, dispatches.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use spectrie_proto::v1;
@@ -11,11 +10,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::live::LiveIds;
+use super::reader;
 use super::refusal::{RETRY_DELAY, refused};
 use super::resolve::{Facts, Resolved};
 use super::run::{Parts, Run};
 use super::stream::GenerationStream;
 use super::wait::{Bounds, Wait};
+use super::waiting::Waiting;
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError};
 use crate::metrics::Metrics;
@@ -42,7 +43,7 @@ pub(super) struct Shared {
     pub(super) metrics: Arc<Metrics>,
     pub(super) config: Arc<RouterConfig>,
     pub(super) live: LiveIds,
-    pub(super) num_waiting: AtomicUsize,
+    pub(super) waiting: Waiting,
     pub(super) draining: CancellationToken,
     pub(super) running: TaskTracker,
 }
@@ -53,12 +54,13 @@ impl Generation {
         metrics: Arc<Metrics>,
         config: Arc<RouterConfig>,
     ) -> Self {
+        let waiting = Waiting::new(config.limits.max_waiting);
         let shared = Shared {
             registry,
             metrics,
             config,
             live: LiveIds::default(),
-            num_waiting: AtomicUsize::new(0),
+            waiting,
             draining: CancellationToken::new(),
             running: TaskTracker::new(),
         };
@@ -100,10 +102,10 @@ impl Generation {
         let vocabulary_size = known.as_ref().map(|(model, _)| model.vocabulary_size);
         check(&request, vocabulary_size)?;
         self.check_draining()?;
-        let live = shared.live.claim(&request_id)?;
+        let live = shared.live.claim(caller.tenant.as_deref(), &request_id)?;
         let tracked = shared.running.token();
         let deadline = self.deadline(caller.deadline, begun);
-        let mut wait = self.wait(deadline);
+        let mut wait = self.wait(&caller, deadline);
         let (model, max_context) = if let Some(known) = known {
             known
         } else {
@@ -133,17 +135,46 @@ impl Generation {
             live,
             tracked,
         })?;
-        Ok(GenerationStream::new(run))
+        let reading = reader::Bounds {
+            deadline,
+            patience: Duration::from_secs_f64(shared.config.limits.client_stall_timeout_s),
+            draining: shared.draining.clone(),
+        };
+        Ok(GenerationStream::new(run, reading))
     }
 
-    fn wait(&self, deadline: Instant) -> Wait<'_> {
+    /// Refuses several prompts of `num_choices` each that can never be in flight together, however
+    /// often they are sent again. Passes while no worker says how many can.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidField`] with the limit.
+    pub(crate) fn check_batch(
+        &self,
+        model: Option<&str>,
+        num_prompts: usize,
+        num_choices: usize,
+    ) -> Result<(), RequestError> {
+        let Ok(limit) = self.shared.registry.limit(model) else {
+            return Ok(());
+        };
+        let total = num_prompts * num_choices;
+        if num_prompts <= 1 || total <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "given {num_prompts} prompts with {total} completions in all; allowed: up to {limit} \
+             completions, as many as may run or wait at once"
+        );
+        Err(RequestError::invalid("prompt", message))
+    }
+
+    fn wait(&self, caller: &Caller, deadline: Instant) -> Wait<'_> {
         let shared = &self.shared;
         Wait::new(
             shared.registry.changes(),
             &shared.draining,
-            &shared.num_waiting,
+            shared.waiting.of(caller.tenant.as_deref()),
             Bounds {
-                max_waiting: shared.config.limits.max_waiting,
                 limit: Duration::from_secs_f64(shared.config.workers.wait_s),
                 deadline,
             },
@@ -194,6 +225,7 @@ impl Generation {
     ) -> Result<Vec<ChoiceGuard>, RequestError> {
         let order = Order {
             model: &resolved.model.name,
+            tenant: resolved.request.share(),
             num_choices: resolved.request.num_choices as usize,
             needs_context: resolved.request.needs_context(),
             avoid: None,

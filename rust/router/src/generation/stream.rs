@@ -1,6 +1,5 @@
 //! The events of one request as a stream, and the whole answer that they add up to.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -10,22 +9,25 @@ use futures_util::stream::unfold;
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
 
+use super::reader::{Bounds, Watched};
 use super::run::Run;
 use crate::error::RequestError;
 
 /// Events of one request: `started`, then `delta`s, then one `finished` per choice, or an error
-/// as the last item. Dropping it cancels the request within one step.
+/// as the last item. Dropping it cancels the request within one step, and so does not reading it.
+#[derive(Debug)]
 pub struct GenerationStream {
-    events: Pin<Box<dyn Stream<Item = Result<v1::GenerateEvent, RequestError>> + Send>>,
+    events: Watched,
 }
 
 impl GenerationStream {
-    pub(super) fn new(run: Run) -> Self {
+    pub(super) fn new(run: Run, bounds: Bounds) -> Self {
+        let mailbox = run.mailbox().clone();
         let events = unfold(run, |mut run| async {
             run.next().await.map(|item| (item, run))
         });
         Self {
-            events: Box::pin(events),
+            events: Watched::new(Box::pin(events), mailbox, bounds),
         }
     }
 
@@ -75,15 +77,7 @@ fn choice_of(choices: &mut Vec<v1::Choice>, index: u32) -> &mut v1::Choice {
 impl Stream for GenerationStream {
     type Item = Result<v1::GenerateEvent, RequestError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.events.as_mut().poll_next(context)
-    }
-}
-
-impl fmt::Debug for GenerationStream {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("GenerationStream")
-            .finish_non_exhaustive()
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_next(context)
     }
 }

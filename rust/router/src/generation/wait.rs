@@ -1,18 +1,17 @@
 //! Waiting for a worker that is loading or restarting.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::refusal::RETRY_DELAY;
+use super::waiting::{Line, Place};
 use crate::error::{ErrorKind, RequestError};
 
-/// How long one request may wait, and beside how many.
+/// How long one request may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    pub(crate) max_waiting: usize,
     /// From the first wait on.
     pub(crate) limit: Duration,
     /// Of the request.
@@ -24,25 +23,25 @@ pub(crate) struct Bounds {
 pub(crate) struct Wait<'a> {
     changes: watch::Receiver<u64>,
     draining: &'a CancellationToken,
-    num_waiting: &'a AtomicUsize,
+    line: Line<'a>,
     bounds: Bounds,
-    /// When the wait ends, once it has begun.
-    until: Option<Instant>,
+    /// When the wait ends, and its place, once it has begun.
+    begun: Option<(Instant, Place<'a>)>,
 }
 
 impl<'a> Wait<'a> {
     pub(super) fn new(
         changes: watch::Receiver<u64>,
         draining: &'a CancellationToken,
-        num_waiting: &'a AtomicUsize,
+        line: Line<'a>,
         bounds: Bounds,
     ) -> Self {
         Self {
             changes,
             draining,
-            num_waiting,
+            line,
             bounds,
-            until: None,
+            begun: None,
         }
     }
 
@@ -56,9 +55,9 @@ impl<'a> Wait<'a> {
     /// # Errors
     /// Too many wait, the wait or the deadline is over, or the router drains.
     pub(crate) async fn next(&mut self) -> Result<(), RequestError> {
-        let until = match self.until {
-            Some(until) => until,
-            None => self.take_place()?,
+        let until = match &self.begun {
+            Some((until, _)) => *until,
+            None => self.begin()?,
         };
         let end = tokio::time::Instant::from_std(until.min(self.bounds.deadline));
         let changed = tokio::select! {
@@ -86,27 +85,10 @@ impl<'a> Wait<'a> {
         ))
     }
 
-    fn take_place(&mut self) -> Result<Instant, RequestError> {
-        let waiting = self.num_waiting.fetch_add(1, Ordering::Relaxed);
+    fn begin(&mut self) -> Result<Instant, RequestError> {
+        let place = self.line.enter()?;
         let until = Instant::now() + self.bounds.limit;
-        self.until = Some(until);
-        if waiting >= self.bounds.max_waiting {
-            let max = self.bounds.max_waiting;
-            let message = format!("{waiting} requests wait for a worker; allowed: up to {max}");
-            return Err(RequestError::retry(
-                ErrorKind::QueueFull,
-                message,
-                RETRY_DELAY,
-            ));
-        }
+        self.begun = Some((until, place));
         Ok(until)
-    }
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        if self.until.is_some() {
-            self.num_waiting.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }

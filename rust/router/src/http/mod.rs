@@ -16,5 +16,6 @@ mod models;
 mod probes;
 mod routes;
 mod server;
+mod unstalled;
 
 pub use routes::{serve, serve_probes};

@@ -1,5 +1,7 @@
 //! Routes, and the listeners that serve them.
 
+use std::time::Duration;
+
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
@@ -18,8 +20,8 @@ pub async fn serve(
     state: AppState,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let max_header_bytes = max_header_bytes(&state);
-    server::run(listener, routes(state), max_header_bytes, shutdown).await;
+    let (max_header_bytes, stall) = (max_header_bytes(&state), client_stall(&state));
+    server::run(listener, routes(state), max_header_bytes, stall, shutdown).await;
     Ok(())
 }
 
@@ -32,17 +34,21 @@ pub async fn serve_probes(
     state: AppState,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
-    let max_header_bytes = max_header_bytes(&state);
+    let (max_header_bytes, stall) = (max_header_bytes(&state), client_stall(&state));
     let router = probes::routes()
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::get_only)
         .with_state(state);
-    server::run(listener, router, max_header_bytes, shutdown).await;
+    server::run(listener, router, max_header_bytes, stall, shutdown).await;
     Ok(())
 }
 
 fn max_header_bytes(state: &AppState) -> usize {
     state.config.limits.max_header_bytes as usize
+}
+
+fn client_stall(state: &AppState) -> Duration {
+    Duration::from_secs_f64(state.config.limits.client_stall_timeout_s)
 }
 
 /// Every route with its layers: a name first, then the count, the size of the headers, the key, the

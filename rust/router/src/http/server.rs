@@ -9,6 +9,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::unstalled::Unstalled;
+
 /// How long a connection may take to send a whole header, or stay idle between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -27,6 +29,7 @@ pub(super) async fn run(
     listener: TcpListener,
     router: axum::Router,
     max_header_bytes: usize,
+    client_stall: Duration,
     shutdown: CancellationToken,
 ) {
     let mut http = http1::Builder::new();
@@ -53,7 +56,8 @@ pub(super) async fn run(
             tracing::debug!(%error, "could not turn off delays");
         }
         let service = TowerToHyperService::new(router.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection =
+            http.serve_connection(TokioIo::new(Unstalled::new(stream, client_stall)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -79,6 +83,7 @@ mod tests {
     use crate::http::{fallback, layers};
 
     const LIMIT: usize = 16 << 10;
+    const STALL: Duration = Duration::from_secs(60);
 
     async fn start(
         router: axum::Router,
@@ -90,7 +95,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(listener, router, LIMIT, shutdown.clone()));
+        let task = tokio::spawn(run(listener, router, LIMIT, STALL, shutdown.clone()));
         (address, shutdown, task)
     }
 

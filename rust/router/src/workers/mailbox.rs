@@ -4,6 +4,7 @@
 //! its `max_tokens` and a fast worker never waits for it.
 
 use std::sync::Mutex;
+use std::time::Instant;
 
 use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats, TokenLogprob};
 use tokio::sync::Notify;
@@ -42,15 +43,33 @@ impl Inbox {
 /// One inbox per choice of a request, and the bell that rings when one fills.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    inboxes: Mutex<Vec<Inbox>>,
+    inboxes: Mutex<Inboxes>,
     bell: Notify,
+}
+
+#[derive(Debug)]
+struct Inboxes {
+    of_choices: Vec<Inbox>,
+    /// Since when something lies there that nobody took, or took from.
+    unclaimed_since: Option<Instant>,
+}
+
+impl Inboxes {
+    /// The inbox of a choice, into which something comes.
+    fn filling(&mut self, index: usize) -> Option<&mut Inbox> {
+        self.unclaimed_since.get_or_insert_with(Instant::now);
+        self.of_choices.get_mut(index)
+    }
 }
 
 impl Mailbox {
     pub(crate) fn new(num_choices: usize) -> Self {
         let inboxes = (0..num_choices).map(|_| Inbox::default()).collect();
         Self {
-            inboxes: Mutex::new(inboxes),
+            inboxes: Mutex::new(Inboxes {
+                of_choices: inboxes,
+                unclaimed_since: None,
+            }),
             bell: Notify::new(),
         }
     }
@@ -58,7 +77,7 @@ impl Mailbox {
     /// Adds a worker's output to choice `index`.
     pub(crate) fn deliver(&self, index: usize, output: RequestOutput) {
         let kind = output.finish();
-        if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
+        if let Some(inbox) = lock(&self.inboxes).filling(index) {
             if inbox.token_ids.is_empty() {
                 inbox.token_ids = output.token_ids;
                 inbox.sources = output.sources;
@@ -82,14 +101,14 @@ impl Mailbox {
 
     /// Empties choice `index` for a new attempt.
     pub(crate) fn reset(&self, index: usize) {
-        if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
+        if let Some(inbox) = lock(&self.inboxes).of_choices.get_mut(index) {
             *inbox = Inbox::default();
         }
     }
 
     /// Says that the worker of choice `index` is gone.
     pub(crate) fn lose(&self, index: usize) {
-        if let Some(inbox) = lock(&self.inboxes).get_mut(index) {
+        if let Some(inbox) = lock(&self.inboxes).filling(index) {
             inbox.lost = true;
         }
         self.bell.notify_one();
@@ -108,10 +127,18 @@ impl Mailbox {
         }
     }
 
+    /// Since when something lies here that no one takes.
+    pub(crate) fn unclaimed_since(&self) -> Option<Instant> {
+        lock(&self.inboxes).unclaimed_since
+    }
+
     fn try_take(&self) -> Option<(usize, Inbox)> {
         let mut inboxes = lock(&self.inboxes);
-        let index = inboxes.iter().position(|inbox| !inbox.is_empty())?;
-        let taken = std::mem::take(inboxes.get_mut(index)?);
+        let mut filled = inboxes.of_choices.iter();
+        let index = filled.position(|inbox| !inbox.is_empty())?;
+        let has_more = filled.any(|inbox| !inbox.is_empty());
+        inboxes.unclaimed_since = has_more.then(Instant::now);
+        let taken = std::mem::take(inboxes.of_choices.get_mut(index)?);
         Some((index, taken))
     }
 }

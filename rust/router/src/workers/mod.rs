@@ -1,5 +1,6 @@
 //! The workers that have dialled in: who they are, what they hold, how they are lost.
 
+mod admission;
 mod artifacts;
 mod broadcast;
 mod calls;
@@ -9,6 +10,7 @@ mod mailbox;
 mod model;
 mod outgoing;
 mod registry;
+mod routes;
 mod session;
 mod worker;
 

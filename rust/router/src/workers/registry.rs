@@ -9,6 +9,7 @@ use spectrie_proto::worker_v1::{Hello, Learn};
 use tokio::sync::watch;
 use tonic::Status;
 
+use super::admission::Admission;
 use super::model::ServedModel;
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
@@ -72,14 +73,22 @@ pub(crate) enum Refusal {
     Coming,
     /// No worker, and no sign of one.
     NoWorker,
-    /// As many choices in flight as the model's workers may hold.
-    Full { in_flight: usize, limit: usize },
+    /// The tenant has as many choices in flight as it may have beside others: a `share` of the
+    /// model's `limit`, or all of it.
+    Full {
+        own: usize,
+        share: usize,
+        limit: usize,
+        retry_after: Duration,
+    },
 }
 
 /// Choices that need a worker.
 #[derive(Debug)]
 pub(crate) struct Order<'a> {
     pub(crate) model: &'a str,
+    /// Whose share of the workers they take.
+    pub(crate) tenant: &'a str,
     pub(crate) num_choices: usize,
     /// Prompt and answer of one choice, in tokens.
     pub(crate) needs_context: u32,
@@ -94,20 +103,17 @@ pub(crate) struct Registry {
     changes: watch::Sender<u64>,
     /// A worker lost less long ago than this is expected back.
     return_time: Duration,
-    in_flight_factor: usize,
-    max_queued: Option<usize>,
+    admission: Admission,
 }
 
 impl Registry {
     pub(crate) fn new(return_time: Duration, limits: &LimitsConfig) -> Self {
-        let in_flight_factor = limits.in_flight_factor.max(1) as usize;
         let changes = watch::Sender::new(0);
         Self {
             state: Mutex::default(),
             changes,
             return_time,
-            in_flight_factor,
-            max_queued: limits.max_queued,
+            admission: Admission::new(limits),
         }
     }
 
@@ -195,6 +201,13 @@ impl Registry {
         Ok((entry.model.clone(), longest.unwrap_or(0)))
     }
 
+    /// Most choices of a model in flight at once, also for a tenant that is alone.
+    pub(crate) fn limit(&self, name: Option<&str>) -> Result<usize, Refusal> {
+        let state = lock(&self.state);
+        let entry = self.entry(&state, name)?;
+        Ok(self.admission.limit(&entry.workers))
+    }
+
     /// Name and ready workers of a model, named or the only one.
     pub(crate) fn workers(
         &self,
@@ -238,24 +251,7 @@ impl Registry {
         let mut state = lock(&self.state);
         state.turn = state.turn.wrapping_add(1);
         let entry = self.entry(&state, Some(order.model))?;
-        let in_flight: usize = entry
-            .workers
-            .iter()
-            .map(|worker| worker.num_choices())
-            .sum();
-        let places: usize = entry
-            .workers
-            .iter()
-            .map(|worker| worker.max_running())
-            .sum();
-        let limit = match self.max_queued {
-            Some(queued) => places + queued,
-            None => places * self.in_flight_factor,
-        };
-        // A request that is alone may have more choices than a small worker has places.
-        if in_flight > 0 && in_flight + order.num_choices > limit {
-            return Err(Refusal::Full { in_flight, limit });
-        }
+        self.admission.admit(&entry.workers, order)?;
         let (first, last) = entry.workers.split_at(state.turn % entry.workers.len());
         let worker = last
             .iter()

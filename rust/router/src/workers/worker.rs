@@ -1,30 +1,22 @@
 //! One worker that has dialled in, and the choices it runs.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use spectrie_proto::worker_v1::admin_call::Call;
 use spectrie_proto::worker_v1::admin_reply::Reply;
 use spectrie_proto::worker_v1::{
     AdminReply, Cancel, Hello, Learn, Load, RequestOutput, Start, router_message::Message,
 };
+use spectrie_types::Holdings;
 use tokio::sync::oneshot;
 
 use super::calls::Calls;
 use super::mailbox::Mailbox;
 use super::outgoing::Sender;
+use super::routes::Routes;
+use crate::pace;
 use crate::sync::lock;
-
-/// Where outputs of a choice go.
-#[derive(Debug)]
-struct Route {
-    attempt: u32,
-    mailbox: Arc<Mailbox>,
-    index: usize,
-}
-
-/// Routes by wire id. `None` once the worker is lost, so that no choice is added after its end.
-type Routes = Option<HashMap<String, Route>>;
 
 /// A connected worker.
 ///
@@ -36,7 +28,8 @@ pub(crate) struct Worker {
     pub(crate) id: String,
     pub(crate) hello: Hello,
     sender: Sender,
-    routes: Mutex<Routes>,
+    /// `None` once the worker is lost, so that no choice is added after its end.
+    routes: Mutex<Option<Routes>>,
     calls: Calls,
     load: Mutex<Load>,
 }
@@ -52,7 +45,7 @@ pub(crate) struct Dispatch {
 
 impl Worker {
     pub(crate) fn new(id: String, hello: Hello, sender: Sender) -> Self {
-        let routes = Mutex::new(Some(HashMap::new()));
+        let routes = Mutex::new(Some(Routes::default()));
         Self {
             id,
             hello,
@@ -65,7 +58,25 @@ impl Worker {
 
     /// Choices that run or wait on this worker.
     pub(crate) fn num_choices(&self) -> usize {
-        lock(&self.routes).as_ref().map_or(0, HashMap::len)
+        lock(&self.routes).as_ref().map_or(0, Routes::len)
+    }
+
+    /// Looks at what each tenant holds of those.
+    pub(crate) fn with_held(&self, look: impl FnOnce(&Holdings)) {
+        if let Some(routes) = lock(&self.routes).as_ref() {
+            look(routes.held());
+        }
+    }
+
+    /// Choices that end in a second, as far as it can be known.
+    pub(crate) fn pace(&self, now: Instant) -> f64 {
+        let routes = lock(&self.routes);
+        routes.as_ref().map_or(0.0, |routes| routes.pace(now))
+    }
+
+    /// After what time it will have ended another choice.
+    pub(crate) fn next_end(&self) -> Duration {
+        pace::time_for(1, self.pace(Instant::now()))
     }
 
     /// Choices that this worker runs at once, at least 1.
@@ -99,12 +110,7 @@ impl Worker {
         let mut routes = lock(&self.routes);
         let routes = routes.as_mut()?;
         mailbox.reset(index);
-        let route = Route {
-            attempt: start.attempt,
-            mailbox,
-            index,
-        };
-        routes.insert(start.request_id.clone(), route);
+        routes.insert(&start, mailbox, index);
         // A queue without reader means that the session is ending; it will lose this route.
         self.sender.order(Message::Start(start));
         Some(guard)
@@ -135,7 +141,7 @@ impl Worker {
     pub(crate) fn lose(&self, status: tonic::Status) {
         let mut routes = lock(&self.routes);
         // Sent under the lock: a request without a route may reset its inbox and try elsewhere.
-        for route in routes.take().into_iter().flat_map(HashMap::into_values) {
+        for route in routes.take().into_iter().flat_map(Routes::into_routes) {
             route.mailbox.lose(route.index);
         }
         drop(routes);

@@ -10,4 +10,6 @@ mod refusals;
 mod services;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;
+mod unread;
 mod workers;

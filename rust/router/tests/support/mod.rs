@@ -20,8 +20,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Request, Status};
 
 use fake_worker::FakeWorker;
 
@@ -34,6 +34,8 @@ pub struct TestRouter {
     pub shutdown: Shutdown,
     serving: JoinHandle<Result<Ending, RouterError>>,
     folder: PathBuf,
+    /// Of a caller, where keys are set.
+    key: Option<String>,
 }
 
 /// A fake worker that has dialled in.
@@ -70,7 +72,28 @@ impl TestRouter {
             shutdown,
             serving,
             folder,
+            key: None,
         }
+    }
+
+    /// Starts a router that asks for the keys of a file with this text, the first of which is `KEY
+    /// TENANT`.
+    pub async fn with_keys(text: &str) -> Self {
+        Self::keyed(text, |_| {}).await
+    }
+
+    /// The same, with a configuration that `change` may alter.
+    pub async fn keyed(text: &str, change: impl FnOnce(&mut RouterConfig)) -> Self {
+        let file = std::env::temp_dir().join(format!("spectrie-keys-{:x}", rand::random::<u64>()));
+        std::fs::write(&file, text).unwrap();
+        let mut router = Self::with(|config| {
+            config.access.api_keys_file = Some(file.clone());
+            change(config);
+        })
+        .await;
+        std::fs::remove_file(file).unwrap();
+        router.key = text.split_whitespace().next().map(Into::into);
+        router
     }
 
     /// Adds a worker and waits until a request would find it.
@@ -97,12 +120,12 @@ impl TestRouter {
     }
 
     pub async fn num_workers(&self, model: &str) -> u32 {
-        let models = self
-            .client()
-            .await
-            .list_models(v1::ListModelsRequest {})
-            .await
-            .unwrap();
+        let mut asked = Request::new(v1::ListModelsRequest {});
+        if let Some(key) = &self.key {
+            let key = format!("Bearer {key}").parse().unwrap();
+            asked.metadata_mut().insert("authorization", key);
+        }
+        let models = self.client().await.list_models(asked).await.unwrap();
         let models = models.into_inner().models;
         models
             .iter()

@@ -24,7 +24,10 @@ pub use model::MODEL;
 pub use nearest::nearest;
 pub use request::{MIN_TEMPERATURE, REQUEST, SamplingParameters};
 pub use row::{Group, OptionRow};
-pub use server::{GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, SERVER, WORKER_STALL_TIMEOUT_S};
+pub use server::{
+    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, SERVER,
+    WORKER_STALL_TIMEOUT_S,
+};
 pub use value::{OptionValue, Value};
 pub use violation::{Violation, Violations};
 

@@ -14,6 +14,8 @@ pub const GRPC_ADDRESS: &str = "127.0.0.1:50051";
 pub const REQUEST_TIMEOUT_S: f64 = 600.0;
 /// Silence after which a worker counts as stalled, in seconds.
 pub const WORKER_STALL_TIMEOUT_S: f64 = 10.0;
+/// How long an answer may lie unread before its stream ends, in seconds.
+pub const CLIENT_STALL_TIMEOUT_S: f64 = 60.0;
 
 /// Commands with a router.
 const ROUTERS: &[&str] = &["serve", "router"];
@@ -87,6 +89,9 @@ rows! {
     /// Silence after which a worker is considered stalled.
     worker_stall_timeout = Value::Number(WORKER_STALL_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("worker_stall_timeout", ROUTERS);
+    /// Time after which a stream ends that its client does not read.
+    client_stall_timeout = Value::Number(CLIENT_STALL_TIMEOUT_S) => row(Group::Limits, DURATION)
+        .flag("client_stall_timeout", ROUTERS);
 
     /// File of lines `key tenant`; without it, no key is required.
     api_keys = Value::None => row(Group::Access, Kind::Text("FILE")).flag("api_keys", ROUTERS);

@@ -10,6 +10,7 @@ use futures_util::future::try_join_all;
 use futures_util::stream::{SelectAll, select_all};
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
+use spectrie_types::limits::MAX_CHOICES;
 
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
@@ -60,6 +61,12 @@ impl Running {
         id: &str,
         caller: Caller,
     ) -> Result<Self, HttpError> {
+        let model = api.requests.first().and_then(|one| one.model.as_deref());
+        let num_choices = api.choices_per_prompt.min(MAX_CHOICES);
+        let fits = state
+            .generation
+            .check_batch(model, api.requests.len(), num_choices as usize);
+        fits.map_err(|error| HttpError::of_core(error, api.names))?;
         let requests = std::mem::take(&mut api.requests);
         let several = requests.len() > 1;
         let starts = requests.into_iter().enumerate().map(|(index, request)| {
