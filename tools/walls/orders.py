@@ -47,7 +47,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "python/spectrie/cli": (
         "console flags",
         "admin_server",
-        "corpus demo doctor generate memory models router worker",
+        "corpus demo doctor generate keys memory models router worker",
         "bench replay serve train_head",
         "__init__",
     ),
@@ -173,7 +173,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/router/src/http": (
         "mod unstalled",
         "error probes server",
-        "body convert fallback layers models",
+        "layers",
+        "body convert fallback models",
         "answer error_map",
         "generate",
         "routes",

@@ -68,6 +68,14 @@ fn run_router(
     }
 }
 
+/// Entries of a keys file as JSON; see the stub file.
+#[pyfunction]
+fn read_api_keys(path: std::path::PathBuf) -> PyResult<String> {
+    let failed = |error: &dyn std::fmt::Display| RouterError::new_err(error.to_string());
+    let entries = spectrie_router::access::read_keys(&path).map_err(|error| failed(&error))?;
+    serde_json::to_string(&entries).map_err(|error| failed(&error))
+}
+
 /// Hands the addresses to Python as JSON.
 fn announce(on_ready: &Py<PyAny>, addresses: &Addresses) -> PyResult<()> {
     let json = addresses
@@ -80,5 +88,6 @@ fn announce(on_ready: &Py<PyAny>, addresses: &Addresses) -> PyResult<()> {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RouterError", module.py().get_type::<RouterError>())?;
     module.add_class::<RouterHandle>()?;
+    module.add_function(wrap_pyfunction!(read_api_keys, module)?)?;
     module.add_function(wrap_pyfunction!(run_router, module)?)
 }

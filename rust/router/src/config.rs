@@ -135,7 +135,8 @@ impl Default for LimitsConfig {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessConfig {
-    /// File of `KEY TENANT` lines; everyone may call when absent.
+    /// File of API keys, as TOML or lines `KEY TENANT`; it is followed while the router serves.
+    /// Everyone may call when absent.
     pub api_keys_file: Option<PathBuf>,
     /// Whether a request may name its namespace: false.
     pub allow_client_namespaces: bool,

@@ -1,16 +1,39 @@
 //! API keys: who calls, and as which tenant.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use super::grant::Grant;
+use super::key_entry::KeyEntry;
+use super::keys_text::parse;
 use crate::error::{ErrorKind, RequestError, RouterError};
+use crate::sync::lock;
 
-/// The keys that may call, as digests. Without keys everyone may.
-#[derive(Clone, Debug, Default)]
-pub struct ApiKeys {
-    keys: Option<Vec<([u8; 32], String)>>,
+/// Largest keys file, in bytes: some 50,000 keys.
+const MAX_BYTES: usize = 16 << 20;
+
+type Digest = [u8; 32];
+
+/// The keys that may call. Without a file everyone may.
+#[derive(Debug, Default)]
+pub struct ApiKeys(Option<KeysFile>);
+
+/// A file, and what is in force of it.
+#[derive(Debug)]
+struct KeysFile {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    grants: Arc<[Grant]>,
+    /// Digest of what the file held when it was last read, or why it could not be read.
+    seen: Result<Digest, String>,
 }
 
 impl ApiKeys {
@@ -19,78 +42,52 @@ impl ApiKeys {
         Self::default()
     }
 
-    /// Reads a file of `KEY TENANT` lines; empty lines and lines that begin with `#` are skipped.
+    /// Reads a keys file: TOML, or lines `KEY TENANT`.
     ///
     /// # Errors
-    /// [`RouterError::File`] names the line that is not of this form, without the key itself.
+    /// [`RouterError::File`] names the line at fault, without the key itself.
     pub fn from_file(path: &Path) -> Result<Self, RouterError> {
-        let refuse = |message: String| RouterError::File {
-            path: path.display().to_string(),
-            option: "--api-keys",
-            message,
+        let text = read(path).map_err(|message| refuse(path, message))?;
+        let entries = parse(&text).map_err(|message| refuse(path, message))?;
+        let state = State {
+            grants: grants(entries, &[]),
+            seen: Ok(digest(&text)),
         };
-        let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-        Self::parse(&text).map_err(refuse)
+        Ok(Self(Some(KeysFile {
+            path: path.to_owned(),
+            state: Mutex::new(state),
+        })))
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let mut keys = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let mut words = line.split_whitespace();
-            let (Some(key), Some(tenant), None) = (words.next(), words.next(), words.next()) else {
-                let words = line.split_whitespace().count();
-                let line = index + 1;
-                return Err(format!(
-                    "line {line} has {words} words; allowed: 2: KEY TENANT"
-                ));
-            };
-            if tenant.contains('/') {
-                // It divides tenant and namespace: `a/b` would be another tenant's namespace.
-                let line = index + 1;
-                return Err(format!(
-                    "line {line}: the tenant contains /, which is not allowed"
-                ));
-            }
-            keys.push((Sha256::digest(key.as_bytes()).into(), tenant.to_owned()));
-        }
-        if keys.is_empty() {
-            return Err("it holds no keys: add at least one line KEY TENANT".into());
-        }
-        Ok(Self { keys: Some(keys) })
-    }
-
-    /// The tenant of `key`; `None` when everyone may call.
+    /// What the key of a call allows; `None` when everyone may call.
     ///
     /// Compares digests in constant time, so that neither a key nor its place in the file leaks.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthenticated`] when a key is needed and none or an unknown one was given.
-    pub fn tenant(&self, key: Option<&str>) -> Result<Option<String>, RequestError> {
-        let Some(keys) = &self.keys else {
+    /// [`ErrorKind::Unauthenticated`] when a key is needed and none, an unknown or an expired one
+    /// was given.
+    pub fn grant(&self, key: Option<&str>) -> Result<Option<Grant>, RequestError> {
+        let Some(file) = &self.0 else {
             return Ok(None);
         };
         let Some(key) = key else {
-            let message = "no API key: send the header authorization: Bearer KEY";
-            return Err(RequestError::new(ErrorKind::Unauthenticated, message));
+            return Err(unauthenticated(
+                "no API key: send the header authorization: Bearer KEY",
+            ));
         };
-        let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+        let grants = lock(&file.state).grants.clone();
+        let digest = digest(key);
         let mut found = None;
-        for (known, tenant) in keys {
-            if bool::from(known.ct_eq(&digest)) {
-                found = Some(tenant);
+        for grant in &*grants {
+            if bool::from(grant.entry.digest.ct_eq(&digest)) {
+                found = Some(grant);
             }
         }
-        match found {
-            Some(tenant) => Ok(Some(tenant.clone())),
-            None => Err(RequestError::new(
-                ErrorKind::Unauthenticated,
-                "unknown api key",
-            )),
+        let grant = found.ok_or_else(|| unauthenticated("unknown api key"))?;
+        if grant.entry.is_expired(SystemTime::now()) {
+            return Err(unauthenticated("this API key has expired"));
         }
+        Ok(Some(grant.clone()))
     }
 
     /// The key in an `authorization` header's value, if it is of the form `Bearer KEY`.
@@ -98,38 +95,219 @@ impl ApiKeys {
         let (scheme, key) = header.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     }
+
+    /// Reads the file again if there is one; what it holds now is in force if it can be read, and
+    /// keys keep what they used. Blocks for the time of reading.
+    ///
+    /// Its content is compared, not its date: a file behind a link that was swapped counts too.
+    pub(super) fn reload(&self) {
+        let Some(file) = &self.0 else { return };
+        let text = read(&file.path);
+        let seen = text.as_deref().map(digest).map_err(Clone::clone);
+        if lock(&file.state).seen == seen {
+            return;
+        }
+        let entries = text.and_then(|text| parse(&text));
+        let mut state = lock(&file.state);
+        state.seen = seen;
+        match entries {
+            Ok(entries) => {
+                state.grants = grants(entries, &state.grants);
+                tracing::info!(path = %file.path.display(), keys = state.grants.len(),
+                    "API keys were read again");
+            }
+            Err(reason) => tracing::error!(path = %file.path.display(), %reason,
+                "the changed API keys are not used: those before stay in force"),
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Every entry of a keys file, in its order.
+///
+/// # Errors
+/// As [`ApiKeys::from_file`].
+pub fn read_keys(path: &Path) -> Result<Vec<KeyEntry>, RouterError> {
+    read(path)
+        .and_then(|text| parse(&text))
+        .map_err(|message| refuse(path, message))
+}
+
+fn refuse(path: &Path, message: String) -> RouterError {
+    RouterError::File {
+        path: path.display().to_string(),
+        option: "--api-keys",
+        message,
+    }
+}
+
+fn unauthenticated(message: &str) -> RequestError {
+    RequestError::new(ErrorKind::Unauthenticated, message)
+}
+
+fn digest(text: &str) -> Digest {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let mut bounded = file.take(MAX_BYTES as u64 + 1);
+    bounded
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
+    if text.len() > MAX_BYTES {
+        return Err(format!("it is too large; allowed: up to {MAX_BYTES} bytes"));
+    }
+    Ok(text)
+}
+
+/// What each entry allows; a key that was there before goes on with what it used.
+fn grants(entries: Vec<KeyEntry>, before: &[Grant]) -> Arc<[Grant]> {
+    let before = before
+        .iter()
+        .map(|grant| (grant.entry.digest, &grant.usage));
+    let before: std::collections::HashMap<_, _> = before.collect();
+    let grants = entries.into_iter().map(|entry| {
+        let usage = before.get(&entry.digest).copied().cloned();
+        Grant {
+            entry: Arc::new(entry),
+            usage: usage.unwrap_or_default(),
+        }
+    });
+    grants.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A file in a folder of its own.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let name = format!("spectrie-keys-{:x}", rand::random::<u64>());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            Self(folder)
+        }
+
+        fn write(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.0.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn tenant(keys: &ApiKeys, key: &str) -> Result<String, ErrorKind> {
+        let grant = keys.grant(Some(key)).map_err(|error| error.kind)?;
+        Ok(grant.unwrap().tenant().to_owned())
+    }
+
     #[test]
     fn known_key_gives_its_tenant_and_others_are_refused() {
-        let keys = ApiKeys::parse("# keys\nalpha one\n\nbeta two\n").unwrap();
-        assert_eq!(keys.tenant(Some("beta")).unwrap().as_deref(), Some("two"));
+        let folder = Folder::new();
+        let path = folder.write("keys", "# keys\nalpha one\n\nbeta two\n");
+        let keys = ApiKeys::from_file(&path).unwrap();
+        assert_eq!(tenant(&keys, "beta").as_deref(), Ok("two"));
         for key in [None, Some("gamma"), Some("")] {
-            assert_eq!(
-                keys.tenant(key).unwrap_err().kind,
-                ErrorKind::Unauthenticated
-            );
+            let error = keys.grant(key).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unauthenticated);
         }
     }
 
     #[test]
     fn without_keys_everyone_may_call() {
-        assert_eq!(ApiKeys::open().tenant(None).unwrap(), None);
+        assert!(ApiKeys::open().grant(None).unwrap().is_none());
     }
 
     #[test]
-    fn bad_line_is_named_without_its_key() {
-        let message = ApiKeys::parse("good one\nsecret\n").unwrap_err();
-        assert!(
-            message.contains("line 2") && !message.contains("secret"),
-            "{message}"
+    fn expired_key_is_refused() {
+        let folder = Folder::new();
+        let digest = |key: &str| format!("{:x}", Sha256::digest(key));
+        let path = folder.write(
+            "keys.toml",
+            &format!(
+                "[[keys]]\ntenant = \"one\"\nsha256 = \"{}\"\nexpires = 2020-01-01\n\
+                 [[keys]]\ntenant = \"two\"\nsha256 = \"{}\"\nexpires = 9999-01-01\n",
+                digest("old"),
+                digest("new")
+            ),
         );
-        assert!(ApiKeys::parse("# none\n").is_err());
-        assert!(ApiKeys::parse("key a/b\n").is_err());
+        let keys = ApiKeys::from_file(&path).unwrap();
+        assert_eq!(tenant(&keys, "old"), Err(ErrorKind::Unauthenticated));
+        assert_eq!(tenant(&keys, "new").as_deref(), Ok("two"));
+    }
+
+    #[test]
+    fn changed_file_is_in_force_and_a_bad_one_is_not() {
+        let folder = Folder::new();
+        let path = folder.write("keys", "alpha one\n");
+        let keys = ApiKeys::from_file(&path).unwrap();
+        folder.write("keys", "alpha two\n");
+        keys.reload();
+        assert_eq!(tenant(&keys, "alpha").as_deref(), Ok("two"));
+        for bad in ["alpha\n", "# none\n", "[[keys]]\nkey = 1\n"] {
+            folder.write("keys", bad);
+            keys.reload();
+            assert_eq!(tenant(&keys, "alpha").as_deref(), Ok("two"), "{bad}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        keys.reload();
+        assert_eq!(tenant(&keys, "alpha").as_deref(), Ok("two"));
+        folder.write("keys", "beta three\n");
+        keys.reload();
+        assert_eq!(tenant(&keys, "beta").as_deref(), Ok("three"));
+        assert!(tenant(&keys, "alpha").is_err());
+    }
+
+    #[test]
+    fn file_behind_a_swapped_link_is_read_again() {
+        use std::os::unix::fs::symlink;
+        // As Kubernetes changes a Secret: the folder behind `..data` is replaced, no file changes.
+        let folder = Folder::new();
+        for (name, text) in [("first", "alpha one\n"), ("second", "alpha two\n")] {
+            std::fs::create_dir(folder.0.join(name)).unwrap();
+            folder.write(&format!("{name}/keys"), text);
+        }
+        let data = folder.0.join("..data");
+        symlink("first", &data).unwrap();
+        symlink("..data/keys", folder.0.join("keys")).unwrap();
+        let keys = ApiKeys::from_file(&folder.0.join("keys")).unwrap();
+        assert_eq!(tenant(&keys, "alpha").as_deref(), Ok("one"));
+        symlink("second", folder.0.join("..new")).unwrap();
+        std::fs::rename(folder.0.join("..new"), &data).unwrap();
+        keys.reload();
+        assert_eq!(tenant(&keys, "alpha").as_deref(), Ok("two"));
+    }
+
+    #[test]
+    fn key_goes_on_with_what_it_used_when_the_file_changes() {
+        let folder = Folder::new();
+        let text = |limit| {
+            format!(
+                "[[keys]]\ntenant = \"one\"\nsha256 = \"{:x}\"\nrequests_per_minute = {limit}\n",
+                Sha256::digest("alpha")
+            )
+        };
+        let path = folder.write("keys", &text(2));
+        let keys = ApiKeys::from_file(&path).unwrap();
+        let begin = || keys.grant(Some("alpha")).unwrap().unwrap().begin();
+        assert!(begin().is_ok() && begin().is_ok() && begin().is_err());
+        folder.write("keys", &text(3));
+        keys.reload();
+        assert!(begin().is_ok() && begin().is_err());
     }
 
     #[test]

@@ -1,7 +1,17 @@
 //! Access control: API keys of clients, shared secrets of workers and operators.
 
 mod api_keys;
+mod grant;
+mod key_entry;
+mod key_fields;
+mod keys_text;
+mod reload;
 mod token;
+mod usage;
 
-pub use api_keys::ApiKeys;
+pub use api_keys::{ApiKeys, read_keys};
+pub use grant::Grant;
+pub use key_entry::KeyEntry;
+pub(crate) use reload::follow;
 pub(crate) use token::Token;
+pub(crate) use usage::Pass;

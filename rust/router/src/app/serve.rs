@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shutdown;
 use super::listeners::{Bound, Listeners};
-use crate::access::{ApiKeys, Token};
+use crate::access::{self, ApiKeys, Token};
 use crate::admin::{self, AdminService};
 use crate::config::RouterConfig;
 use crate::error::RouterError;
@@ -141,6 +141,11 @@ fn spawn(listeners: Listeners, services: Services, closing: &CancellationToken) 
         }
     };
     let mut servers = JoinSet::new();
+    let following = access::follow(state.keys.clone(), closing.clone());
+    servers.spawn(async {
+        following.await;
+        Ok(())
+    });
     servers.spawn(grpc::serve_workers(
         listeners.workers,
         workers,

@@ -11,6 +11,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::choice::{Choice, Outcome};
 use super::live::LiveId;
 use super::resolve::Resolved;
+use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::metrics::{Metrics, ModelMetrics};
 use crate::workers::{ChoiceGuard, Dispatch, Inbox, Mailbox, Order, Registry};
@@ -33,6 +34,7 @@ pub(crate) struct Run {
     last_tokens: Option<Instant>,
     is_over: bool,
     _live: LiveId,
+    pass: Option<Pass>,
     _tracked: TaskTrackerToken,
 }
 
@@ -46,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) begun: Instant,
     pub(crate) live: LiveId,
+    /// Of the caller's key, where its tokens count.
+    pub(crate) pass: Option<Pass>,
     pub(crate) tracked: TaskTrackerToken,
 }
 
@@ -61,6 +65,7 @@ impl Run {
             metrics,
             begun,
             live,
+            pass,
             tracked,
         } = parts;
         let choices = guards.into_iter().enumerate();
@@ -89,6 +94,7 @@ impl Run {
             last_tokens: None,
             is_over: false,
             _live: live,
+            pass,
             _tracked: tracked,
         })
     }
@@ -182,6 +188,9 @@ impl Run {
             }
         }
         self.model_metrics.generated.inc_by(num_tokens as u64);
+        if let Some(pass) = &self.pass {
+            pass.charge(num_tokens);
+        }
     }
 
     /// Sends a choice to another worker, which is safe while none of its tokens is known.

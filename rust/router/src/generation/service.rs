@@ -17,6 +17,7 @@ use super::run::{Parts, Run};
 use super::stream::GenerationStream;
 use super::wait::{Bounds, Wait};
 use super::waiting::Waiting;
+use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError};
 use crate::metrics::Metrics;
@@ -25,10 +26,54 @@ use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, Registry, S
 /// Who sent a request, and how long it may take.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// Tenant of the API key; none when everyone may call.
-    pub tenant: Option<String>,
+    /// What the API key allows; none when everyone may call.
+    pub grant: Option<Grant>,
     /// When the answer is of no more use; the server's default when absent.
     pub deadline: Option<Instant>,
+}
+
+impl Caller {
+    /// Tenant of the API key; none when everyone may call.
+    pub fn tenant(&self) -> Option<&str> {
+        self.grant.as_ref().map(Grant::tenant)
+    }
+
+    /// Whether a model is open to it.
+    pub fn allows_model(&self, model: &str) -> bool {
+        self.grant
+            .as_ref()
+            .is_none_or(|grant| grant.allows_model(model))
+    }
+
+    /// # Errors
+    /// A model that is not open to it.
+    pub(super) fn check_model(&self, model: &str) -> Result<(), RequestError> {
+        self.grant
+            .as_ref()
+            .map_or(Ok(()), |grant| grant.check_model(model))
+    }
+
+    /// Counts a request that begins; `None` when everyone may call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::RateLimited`] when the key's limits are used up.
+    pub(super) fn begin(&self) -> Result<Option<Pass>, RequestError> {
+        self.grant.as_ref().map(Grant::begin).transpose()
+    }
+
+    /// What it hears when no worker takes its request: only of models that are open to it.
+    pub(super) fn refused(&self, refusal: Refusal, name: Option<&str>) -> RequestError {
+        let open = |served: Vec<String>| {
+            let served = served.into_iter();
+            served.filter(|model| self.allows_model(model)).collect()
+        };
+        let refusal = match refusal {
+            Refusal::Unknown(served) => Refusal::Unknown(open(served)),
+            Refusal::Ambiguous(served) => Refusal::Ambiguous(open(served)),
+            other => other,
+        };
+        refused(refusal, name)
+    }
 }
 
 /// Runs requests on the workers that have joined. Cheap to clone.
@@ -98,30 +143,43 @@ impl Generation {
     ) -> Result<GenerationStream, RequestError> {
         let shared = &self.shared;
         let begun = Instant::now();
+        if let Some(model) = &request.model {
+            caller.check_model(model)?;
+        }
+        if let Some(grant) = &caller.grant {
+            grant.check_priority(request.priority.unwrap_or(0))?;
+        }
         let known = shared.registry.find(request.model.as_deref()).ok();
         let vocabulary_size = known.as_ref().map(|(model, _)| model.vocabulary_size);
         check(&request, vocabulary_size)?;
         self.check_draining()?;
-        let live = shared.live.claim(caller.tenant.as_deref(), &request_id)?;
+        let live = shared.live.claim(caller.tenant(), &request_id)?;
+        let pass = caller.begin()?;
         let tracked = shared.running.token();
         let deadline = self.deadline(caller.deadline, begun);
         let mut wait = self.wait(&caller, deadline);
         let (model, max_context) = if let Some(known) = known {
             known
         } else {
-            let found = self.find_model(request.model.as_deref(), &mut wait).await?;
+            let found = self
+                .find_model(request.model.as_deref(), &caller, &mut wait)
+                .await?;
             check(&request, Some(found.0.vocabulary_size))?;
             found
         };
+        caller.check_model(&model.name)?;
         let facts = Facts {
             request_id,
             model,
             max_context,
-            tenant: caller.tenant,
+            tenant: caller.tenant().map(Into::into),
             allow_client_namespaces: shared.config.access.allow_client_namespaces,
             deadline,
         };
         let resolved = super::resolve::resolve(request, facts).await?;
+        if let Some(pass) = &pass {
+            pass.charge(resolved.request.prompt_ids.len());
+        }
         let num_choices = resolved.request.num_choices;
         let mailbox = Arc::new(Mailbox::new(num_choices as usize));
         let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
@@ -133,6 +191,7 @@ impl Generation {
             metrics: shared.metrics.clone(),
             begun,
             live,
+            pass,
             tracked,
         })?;
         let reading = reader::Bounds {
@@ -173,7 +232,7 @@ impl Generation {
         Wait::new(
             shared.registry.changes(),
             &shared.draining,
-            shared.waiting.of(caller.tenant.as_deref()),
+            shared.waiting.of(caller.tenant()),
             Bounds {
                 limit: Duration::from_secs_f64(shared.config.workers.wait_s),
                 deadline,
@@ -204,6 +263,7 @@ impl Generation {
     async fn find_model(
         &self,
         name: Option<&str>,
+        caller: &Caller,
         wait: &mut Wait<'_>,
     ) -> Result<(Arc<ServedModel>, u32), RequestError> {
         loop {
@@ -211,7 +271,7 @@ impl Generation {
             match self.shared.registry.find(name) {
                 Ok(found) => return Ok(found),
                 Err(Refusal::Coming) => wait.next().await?,
-                Err(refusal) => return Err(refused(refusal, name)),
+                Err(refusal) => return Err(caller.refused(refusal, name)),
             }
         }
     }

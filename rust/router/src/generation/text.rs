@@ -7,27 +7,37 @@ use spectrie_request::Refusal;
 use spectrie_request::resolve::{chat_text_and_ids, encode};
 use spectrie_request::validate::{check_chat, check_id_list};
 
-use super::{Generation, blocking, refused};
+use super::{Caller, Generation, blocking};
+use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::ServedModel;
 
 impl Generation {
-    fn text_model(&self, name: Option<&str>) -> Result<Arc<ServedModel>, RequestError> {
-        match self.shared.registry.find(name) {
-            Ok((model, _)) => Ok(model),
-            Err(refusal) => Err(refused(refusal, name)),
+    /// The model of a call, and what holds its place among those of its key.
+    fn text_model(
+        &self,
+        name: Option<&str>,
+        caller: &Caller,
+    ) -> Result<(Arc<ServedModel>, Option<Pass>), RequestError> {
+        if let Some(name) = name {
+            caller.check_model(name)?;
         }
+        let found = self.shared.registry.find(name);
+        let (model, _) = found.map_err(|refusal| caller.refused(refusal, name))?;
+        caller.check_model(&model.name)?;
+        Ok((model, caller.begin()?))
     }
 
     /// Token ids of a text.
     ///
     /// # Errors
-    /// Unknown model, or text that the tokenizer refuses.
+    /// Unknown model or one that is not open to the caller, its key's limits, or text that the tokenizer refuses.
     pub async fn tokenize(
         &self,
         request: v1::TokenizeRequest,
+        caller: &Caller,
     ) -> Result<v1::TokenizeResponse, RequestError> {
-        let model = self.text_model(request.model.as_deref())?;
+        let (model, _pass) = self.text_model(request.model.as_deref(), caller)?;
         let add_special_tokens = request.add_special_tokens.unwrap_or(false);
         let text = request.text;
         let token_ids = blocking::run(text.len(), move || {
@@ -40,12 +50,13 @@ impl Generation {
     /// Text of token ids.
     ///
     /// # Errors
-    /// Unknown model, or ids outside the vocabulary.
+    /// Unknown model or one that is not open to the caller, its key's limits, or ids outside the vocabulary.
     pub async fn detokenize(
         &self,
         request: v1::DetokenizeRequest,
+        caller: &Caller,
     ) -> Result<v1::DetokenizeResponse, RequestError> {
-        let model = self.text_model(request.model.as_deref())?;
+        let (model, _pass) = self.text_model(request.model.as_deref(), caller)?;
         let violations = check_id_list("token_ids", &request.token_ids, model.vocabulary_size);
         if !violations.is_empty() {
             return Err(RequestError::invalid_fields(violations));
@@ -63,16 +74,17 @@ impl Generation {
     /// Text and token ids of chat messages in the model's template.
     ///
     /// # Errors
-    /// Unknown model, a model without template, or messages that the template refuses.
+    /// Unknown model or one that is not open to the caller, its key's limits, a model without template, or messages that the template refuses.
     pub async fn apply_chat_template(
         &self,
         request: v1::ApplyChatTemplateRequest,
+        caller: &Caller,
     ) -> Result<v1::ApplyChatTemplateResponse, RequestError> {
         let violations = check_chat(request.chat.as_ref());
         if !violations.is_empty() {
             return Err(RequestError::invalid_fields(violations));
         }
-        let model = self.text_model(request.model.as_deref())?;
+        let (model, _pass) = self.text_model(request.model.as_deref(), caller)?;
         let Some(chat) = request.chat else {
             return Err(RequestError::new(
                 ErrorKind::Internal,

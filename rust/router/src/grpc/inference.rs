@@ -36,12 +36,12 @@ impl InferenceService {
         let key = header("authorization")
             .and_then(ApiKeys::bearer)
             .or_else(|| header("x-api-key"));
-        let tenant = self.state.keys.tenant(key)?;
+        let grant = self.state.keys.grant(key)?;
         let deadline = request
             .extensions()
             .get::<Deadline>()
             .map(|deadline| deadline.0);
-        Ok(Caller { tenant, deadline })
+        Ok(Caller { grant, deadline })
     }
 
     /// Counts the answer and puts it into gRPC's form.
@@ -103,8 +103,9 @@ impl Inference for InferenceService {
         request: Request<v1::TokenizeRequest>,
     ) -> Result<Response<v1::TokenizeResponse>, Status> {
         let run = async {
-            self.caller(&request)?;
-            self.state.generation.tokenize(request.into_inner()).await
+            let caller = self.caller(&request)?;
+            let generation = &self.state.generation;
+            generation.tokenize(request.into_inner(), &caller).await
         };
         let result = run.await;
         self.answer("Tokenize", result)
@@ -115,8 +116,9 @@ impl Inference for InferenceService {
         request: Request<v1::DetokenizeRequest>,
     ) -> Result<Response<v1::DetokenizeResponse>, Status> {
         let run = async {
-            self.caller(&request)?;
-            self.state.generation.detokenize(request.into_inner()).await
+            let caller = self.caller(&request)?;
+            let generation = &self.state.generation;
+            generation.detokenize(request.into_inner(), &caller).await
         };
         let result = run.await;
         self.answer("Detokenize", result)
@@ -127,10 +129,10 @@ impl Inference for InferenceService {
         request: Request<v1::ApplyChatTemplateRequest>,
     ) -> Result<Response<v1::ApplyChatTemplateResponse>, Status> {
         let run = async {
-            self.caller(&request)?;
+            let caller = self.caller(&request)?;
             self.state
                 .generation
-                .apply_chat_template(request.into_inner())
+                .apply_chat_template(request.into_inner(), &caller)
                 .await
         };
         let result = run.await;
@@ -141,9 +143,11 @@ impl Inference for InferenceService {
         &self,
         request: Request<v1::ListModelsRequest>,
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
-        let models = self.caller(&request);
-        let result = models.map(|_| v1::ListModelsResponse {
-            models: self.state.generation.models(),
+        let caller = self.caller(&request);
+        let result = caller.map(|caller| {
+            let mut models = self.state.generation.models();
+            models.retain(|model| caller.allows_model(&model.name));
+            v1::ListModelsResponse { models }
         });
         self.answer("ListModels", result)
     }

@@ -17,7 +17,6 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::error::{ErrorKind, RequestError};
-use crate::generation::Caller;
 use crate::state::AppState;
 
 use super::answer::events::{Happened, Running};
@@ -27,7 +26,7 @@ use super::answer::sse::{Encoder, KEEP_ALIVE};
 use super::body;
 use super::convert::{ApiRequest, Endpoint, convert};
 use super::error::HttpError;
-use super::layers::{RequestId, Tenant, X_SPECTRIE_IGNORED};
+use super::layers::{Granted, RequestId, X_SPECTRIE_IGNORED};
 
 /// How long a stream may be silent before a comment keeps its connection alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
@@ -45,27 +44,27 @@ const IGNORED_BYTES: usize = 1024;
 /// `POST /v1/chat/completions`
 pub(super) async fn chat(
     State(state): State<AppState>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(granted): Extension<Granted>,
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, HttpError> {
-    answer(Endpoint::Chat, state, tenant, id, request).await
+    answer(Endpoint::Chat, state, granted, id, request).await
 }
 
 /// `POST /v1/completions`
 pub(super) async fn completions(
     State(state): State<AppState>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(granted): Extension<Granted>,
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, HttpError> {
-    answer(Endpoint::Completions, state, tenant, id, request).await
+    answer(Endpoint::Completions, state, granted, id, request).await
 }
 
 async fn answer(
     endpoint: Endpoint,
     state: AppState,
-    tenant: Tenant,
+    granted: Granted,
     name: RequestId,
     request: Request,
 ) -> Result<Response, HttpError> {
@@ -78,16 +77,7 @@ async fn answer(
         .take()
         .unwrap_or_else(|| Uuid::new_v4().simple().to_string());
     tracing::debug!(request_id = name.0, id, "generating");
-    let running = Running::start(
-        &state,
-        &mut api,
-        &id,
-        Caller {
-            tenant: tenant.0,
-            deadline: None,
-        },
-    )
-    .await?;
+    let running = Running::start(&state, &mut api, &id, granted.caller()).await?;
     let mut response = if api.stream {
         stream_answer(running, &api)
     } else {

@@ -13,7 +13,8 @@ use spectrie_types::limits::MAX_NAME_BYTES;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use uuid::Uuid;
 
-use crate::access::ApiKeys;
+use crate::access::{ApiKeys, Grant};
+use crate::generation::Caller;
 use crate::state::AppState;
 
 use super::error::HttpError;
@@ -30,9 +31,19 @@ pub(super) const OPEN_PATHS: &[&str] = &["/healthz", "/health", "/readyz", "/met
 /// labels.
 const COUNTED: &[&str] = &["/v1/chat/completions", "/v1/completions", "/v1/models"];
 
-/// Tenant of the caller's key, for handlers.
+/// What the caller's key allows, for handlers.
 #[derive(Debug, Clone)]
-pub(super) struct Tenant(pub(super) Option<String>);
+pub(super) struct Granted(pub(super) Option<Grant>);
+
+impl Granted {
+    /// The caller, who waits as long as the server lets it.
+    pub(super) fn caller(self) -> Caller {
+        Caller {
+            grant: self.0,
+            deadline: None,
+        }
+    }
+}
 
 /// Name of the request, for handlers.
 #[derive(Debug, Clone)]
@@ -134,14 +145,14 @@ pub(super) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, HttpError> {
-    let tenant = if OPEN_PATHS.contains(&request.uri().path()) {
+    let grant = if OPEN_PATHS.contains(&request.uri().path()) {
         None
     } else {
         let header = request.headers().get(AUTHORIZATION);
         let header = header.and_then(|value| value.to_str().ok());
-        state.keys.tenant(header.and_then(ApiKeys::bearer))?
+        state.keys.grant(header.and_then(ApiKeys::bearer))?
     };
-    request.extensions_mut().insert(Tenant(tenant));
+    request.extensions_mut().insert(Granted(grant));
     Ok(next.run(request).await)
 }
 

@@ -1,7 +1,7 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`.
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use spectrie_proto::v1;
@@ -10,6 +10,7 @@ use crate::error::RequestError;
 use crate::state::AppState;
 
 use super::error::HttpError;
+use super::layers::Granted;
 
 #[derive(Debug, Serialize)]
 pub(super) struct ModelList {
@@ -56,20 +57,32 @@ pub(super) fn system_fingerprint(model: &v1::Model) -> String {
     format!("fp_{:010x}", u64::from_be_bytes(bytes))
 }
 
-pub(super) async fn list(State(state): State<AppState>) -> Json<ModelList> {
-    let models = state.generation.models().into_iter();
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Extension(granted): Extension<Granted>,
+) -> Json<ModelList> {
+    let models = open_models(&state, granted).into_iter();
     Json(ModelList {
         object: "list",
         data: models.map(Model::from).collect(),
     })
 }
 
+/// The served models that the caller may use.
+fn open_models(state: &AppState, granted: Granted) -> Vec<v1::Model> {
+    let caller = granted.caller();
+    let mut models = state.generation.models();
+    models.retain(|model| caller.allows_model(&model.name));
+    models
+}
+
 /// The id may hold slashes, as Hugging Face ids do.
 pub(super) async fn get(
     State(state): State<AppState>,
+    Extension(granted): Extension<Granted>,
     Path(id): Path<String>,
 ) -> Result<Json<Model>, HttpError> {
-    let models = state.generation.models();
+    let models = open_models(&state, granted);
     let names: Vec<_> = models.iter().map(|model| model.name.clone()).collect();
     let found = models.into_iter().find(|model| model.name == id);
     let found = found.ok_or_else(|| RequestError::model_not_found(&id, &names))?;

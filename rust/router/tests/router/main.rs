@@ -4,6 +4,7 @@
 mod admin;
 mod corpora;
 mod generate;
+mod keys;
 mod logprobs;
 mod options;
 mod refusals;

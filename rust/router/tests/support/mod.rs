@@ -96,6 +96,12 @@ impl TestRouter {
         router
     }
 
+    /// The same, where this key is a caller's.
+    pub fn shown(mut self, key: &str) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
     /// Adds a worker and waits until a request would find it.
     pub async fn worker(&self, worker: FakeWorker) -> TestWorker {
         let before = self.num_workers(&worker.model).await;

@@ -93,7 +93,7 @@ rows! {
     client_stall_timeout = Value::Number(CLIENT_STALL_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("client_stall_timeout", ROUTERS);
 
-    /// File of lines `key tenant`; without it, no key is required.
+    /// File of API keys, read again when it changes; without it, no key is required.
     api_keys = Value::None => row(Group::Access, Kind::Text("FILE")).flag("api_keys", ROUTERS);
     /// Let requests name their draft memory; all that a client names share its tenant's part.
     allow_client_namespaces = Value::Flag(false) => row(Group::Access, Kind::Flag)
