@@ -188,6 +188,8 @@ class Completion:
         logprobs: Log-probabilities of each token, if requested.
         prompt_logprobs: Log-probabilities of each token of the prompt, None for the first, if
             requested; on the first choice only.
+        numerics_changed: Whether the server lost the worker and went on at one of another numeric
+            fingerprint: the same seed need not give the same tokens again.
         other_choices: The remaining choices of the same prompt; on the first choice only.
     """
 
@@ -206,6 +208,7 @@ class Completion:
     seed: int | None = None
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
+    numerics_changed: bool = False
     other_choices: tuple[Completion, ...] = ()
 
     @property

@@ -161,7 +161,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/router/src": (
         "error sync",
         "pace",
-        "access config listen metrics",
+        "access config failover listen metrics",
         "workers",
         "generation",
         "state",

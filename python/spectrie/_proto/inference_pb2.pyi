@@ -848,10 +848,15 @@ class Finished(_message.Message):
     SPECULATION_FIELD_NUMBER: _builtins.int
     TIMING_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    NUMERICS_CHANGED_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     reason: Global___FinishReason.ValueType
     stop_token_id: _builtins.int
     stop_text: _builtins.str
+    numerics_changed: _builtins.bool
+    """Whether the worker was lost and the choice went on at one of another numeric fingerprint: the same seed
+    need not give the same tokens again.
+    """
     @_builtins.property
     def usage(self) -> Global___Usage: ...
     @_builtins.property
@@ -873,10 +878,11 @@ class Finished(_message.Message):
         speculation: Global___SpeculationStats | None = ...,
         timing: Global___Timing | None = ...,
         prompt_logprobs: _abc.Iterable[Global___TokenLogprob] | None = ...,
+        numerics_changed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["speculation", b"speculation", "stop_reason", b"stop_reason", "stop_text", b"stop_text", "stop_token_id", b"stop_token_id", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "prompt_logprobs", b"prompt_logprobs", "reason", b"reason", "speculation", b"speculation", "stop_reason", b"stop_reason", "stop_text", b"stop_text", "stop_token_id", b"stop_token_id", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "numerics_changed", b"numerics_changed", "prompt_logprobs", b"prompt_logprobs", "reason", b"reason", "speculation", b"speculation", "stop_reason", b"stop_reason", "stop_text", b"stop_text", "stop_token_id", b"stop_token_id", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_stop_reason: _TypeAlias = _typing.Literal["stop_token_id", "stop_text"]  # noqa: Y015
     _WhichOneofArgType_stop_reason: _TypeAlias = _typing.Literal["stop_reason", b"stop_reason"]  # noqa: Y015

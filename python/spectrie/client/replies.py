@@ -72,6 +72,7 @@ def completion_of(started: pb.Started, choice: pb.Choice) -> Completion:
         seed=started.seed,
         logprobs=_output_logprobs(choice.logprobs),
         prompt_logprobs=logprobs_of(finished.prompt_logprobs) or None,
+        numerics_changed=finished.numerics_changed,
     )
 
 

@@ -50,6 +50,7 @@ impl RouterConfig {
             ),
             ("workers.wait_s", config.workers.wait_s),
             ("workers.stall_timeout_s", config.workers.stall_timeout_s),
+            ("workers.conviction_s", config.workers.conviction_s),
             ("runtime.drain_s", config.runtime.drain_s),
         ] {
             if !(0.0..=MAX_SECONDS).contains(&seconds) {
@@ -156,6 +157,8 @@ pub struct WorkersConfig {
     pub stall_timeout_s: f64,
     /// How long a request waits for a worker that is loading or restarting, in seconds: 30.
     pub wait_s: f64,
+    /// How long a request is refused after a worker ended with it alone, in seconds: 300.
+    pub conviction_s: f64,
     /// Folder of the file that keeps what corpora operators added; a restart forgets them when
     /// absent.
     pub state_dir: Option<PathBuf>,
@@ -166,6 +169,7 @@ impl Default for WorkersConfig {
         Self {
             stall_timeout_s: WORKER_STALL_TIMEOUT_S,
             wait_s: 30.0,
+            conviction_s: 300.0,
             state_dir: None,
         }
     }

@@ -8,6 +8,7 @@ mod admin;
 pub mod app;
 pub mod config;
 pub mod error;
+mod failover;
 pub mod generation;
 mod grpc;
 pub mod http;

@@ -1,9 +1,15 @@
-//! One lock helper.
+//! The lock and the clock that all rooms use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Locks, also after a panic elsewhere: every guarded value here is valid between any two
 /// statements, so one failed request must not take the others down.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The time, by the clock of the runtime's timers: a simulation that drives them drives this too.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -306,6 +306,10 @@ pub struct Finished {
     /// One for each token of the prompt, if requested; with the first choice only.
     #[prost(message, repeated, tag = "8")]
     pub prompt_logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
+    /// Whether the worker was lost and the choice went on at one of another numeric fingerprint: the same seed
+    /// need not give the same tokens again.
+    #[prost(bool, tag = "9")]
+    pub numerics_changed: bool,
     /// What stopped it, for FINISH_REASON_STOP.
     #[prost(oneof = "finished::StopReason", tags = "3, 4")]
     pub stop_reason: ::core::option::Option<finished::StopReason>,

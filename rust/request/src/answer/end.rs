@@ -67,6 +67,7 @@ pub fn finished(
             decode_ns: stats.decode_ns,
         }),
         prompt_logprobs: Vec::new(),
+        numerics_changed: false,
     }
 }
 

@@ -36,8 +36,10 @@ pub enum ErrorKind {
     QueueFull,
     /// Loading, draining, or no worker.
     Unavailable,
-    /// The worker died with tokens already sent.
+    /// The worker died and no other came in time.
     WorkerLost,
+    /// Workers end when they run it.
+    EndsWorkers,
     /// The caller's deadline passed.
     DeadlineExceeded,
     /// The caller went away.
@@ -75,7 +77,7 @@ const fn row(
 
 impl ErrorKind {
     /// Every kind, in the order of the error table.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::InvalidField,
         Self::ContextLength,
         Self::TooLarge,
@@ -91,6 +93,7 @@ impl ErrorKind {
         Self::QueueFull,
         Self::Unavailable,
         Self::WorkerLost,
+        Self::EndsWorkers,
         Self::DeadlineExceeded,
         Self::Cancelled,
         Self::Internal,
@@ -198,6 +201,13 @@ impl ErrorKind {
                 SERVER,
                 Some("worker_lost"),
                 "WORKER_LOST",
+            ),
+            Self::EndsWorkers => row(
+                Code::InvalidArgument,
+                400,
+                INVALID,
+                Some("ends_workers"),
+                "ENDS_WORKERS",
             ),
             Self::DeadlineExceeded => row(
                 Code::DeadlineExceeded,

@@ -84,14 +84,33 @@ impl RequestError {
         }
     }
 
-    /// The worker of a running request died after `tokens_sent` tokens.
+    /// The worker of a running request died after `tokens_sent` tokens, and no other came in time.
     pub fn worker_lost(tokens_sent: u64, delay: Duration) -> Self {
-        let message = format!("the worker was lost after {tokens_sent} tokens were sent");
+        let message = format!(
+            "the worker was lost after {tokens_sent} tokens were sent, and no other was ready in time"
+        );
         Self {
             retry_after: Some(delay),
             tokens_sent: Some(tokens_sent),
             ..Self::new(ErrorKind::WorkerLost, message)
         }
+    }
+
+    /// Workers ended while they ran this request, the last of them ran nothing else. `refused_for`
+    /// is how much longer it is refused, when that happened before.
+    pub fn ends_workers(refused_for: Option<Duration>) -> Self {
+        let until = refused_for.map_or_else(String::new, |left| {
+            format!(
+                "; as it stands it is refused for {} s more",
+                left.as_secs() + 1
+            )
+        });
+        let message = format!(
+            "three workers in a row ended before they had a token of this request, and the last \
+             ran nothing else: it is not tried again{until}. Change the prompt or leave out \
+             options, and report the request with the workers' logs"
+        );
+        Self::new(ErrorKind::EndsWorkers, message)
     }
 
     /// The same error, knowing its request.

@@ -1,12 +1,16 @@
 //! One choice of a running request: its text, its counts and its end.
 
+use std::time::Instant;
+
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{FinishKind, RequestStats, TokenLogprob};
 use spectrie_request::{Answer, AnswerDelta, answer};
 
+use super::attempts::{Place, Tally};
 use super::refusal::RETRY_DELAY;
 use super::resolve::Resolved;
 use crate::error::{ErrorKind, RequestError};
+use crate::failover::{Blame, End};
 use crate::workers::{ChoiceGuard, Inbox};
 
 /// What follows from one inbox.
@@ -16,8 +20,8 @@ pub(crate) enum Outcome {
     Continue,
     /// The choice ended well.
     Finished(Box<v1::Finished>, RequestStats),
-    /// The worker is gone, or refused the choice: it may be tried elsewhere if nothing was sent.
-    Lost(Option<RequestError>),
+    /// Its worker's part ended before the answer did, with this error if it said one.
+    Lost(End, Option<RequestError>),
     /// The request is over.
     Failed(RequestError),
 }
@@ -26,9 +30,17 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Choice {
     index: u32,
-    pub(crate) attempt: u32,
-    pub(crate) guard: Option<ChoiceGuard>,
+    pub(super) attempt: u32,
+    pub(super) place: Place,
+    pub(super) blame: Blame,
+    pub(super) tally: Tally,
     answer: Answer,
+    /// The tokens that count, those of the text that is held back included: what the next worker
+    /// goes on from.
+    pub(super) emitted: Vec<u32>,
+    /// Numeric fingerprint under which the first of them were computed.
+    pub(super) fingerprint: Option<String>,
+    numerics_changed: bool,
     /// Of the prompt's tokens, for its end.
     prompt_logprobs: Vec<TokenLogprob>,
 }
@@ -40,20 +52,26 @@ impl Choice {
         resolved: &Resolved,
         index: u32,
         guard: ChoiceGuard,
+        now: Instant,
     ) -> Result<Self, RequestError> {
         let answer = Answer::new(&resolved.model.text.tokenizer, &resolved.request)?;
         Ok(Self {
             index,
             attempt: 0,
-            guard: Some(guard),
+            place: Place::On(guard),
+            blame: Blame::default(),
+            tally: Tally::new(now),
             answer,
+            emitted: Vec::new(),
+            fingerprint: None,
+            numerics_changed: false,
             prompt_logprobs: Vec::new(),
         })
     }
 
     /// Whether nothing more will come.
     pub(crate) fn is_done(&self) -> bool {
-        self.guard.is_none()
+        matches!(self.place, Place::Done)
     }
 
     /// Tokens that count so far.
@@ -66,11 +84,12 @@ impl Choice {
         &mut self,
         resolved: &Resolved,
         inbox: Inbox,
+        now: Instant,
         push: impl FnOnce(v1::Delta),
     ) -> Outcome {
-        if self.is_done() {
+        let Place::On(guard) = &self.place else {
             return Outcome::Continue;
-        }
+        };
         let Inbox {
             token_ids,
             sources,
@@ -79,7 +98,6 @@ impl Choice {
             finish,
             lost,
         } = inbox;
-        self.prompt_logprobs.extend(prompt_logprobs);
         let delta = AnswerDelta {
             text: String::new(),
             token_ids,
@@ -91,25 +109,43 @@ impl Choice {
             && !delta.token_ids.is_empty()
             && let Some(fault) = self.fault(resolved, &delta)
         {
-            return Outcome::Failed(bad_output(resolved, &fault));
+            return Outcome::Lost(End::Faulted, Some(bad_output(resolved, &fault)));
         }
+        self.prompt_logprobs.extend(prompt_logprobs);
         let kind = finish.as_ref().map(|finish| finish.kind);
         let delta = self.answer.take(delta, kind);
         let has_stopped = self.answer.stop_text().is_some();
-        if let (true, false, None, Some(guard)) = (has_stopped, had_stopped, kind, &self.guard) {
+        if let (true, false, None) = (has_stopped, had_stopped, kind) {
             guard.stop(self.answer.num_tokens());
+        }
+        if !delta.token_ids.is_empty() {
+            let fingerprint = &guard.worker().hello.numeric_fingerprint;
+            let first = self.fingerprint.get_or_insert_with(|| fingerprint.clone());
+            self.numerics_changed |= first != fingerprint;
+            self.emitted.extend_from_slice(&delta.token_ids);
+            self.tally.add(&delta.sources, now);
+            self.blame.progressed();
         }
         self.push_delta(resolved, delta, push);
         match finish {
             Some(finish) => self.end(resolved, finish.kind, finish.message, &finish.stats),
-            // The text is complete: only the worker's statistics are missing.
-            None if lost && has_stopped => {
-                let kind = FinishKind::FinishCancelled;
-                self.end(resolved, kind, None, &RequestStats::default())
-            }
-            None if lost => Outcome::Lost(None),
+            None if lost => self.lose(resolved, has_stopped, now),
             None => Outcome::Continue,
         }
+    }
+
+    /// The worker is gone. An answer that is complete needs no other: only its statistics are
+    /// missing.
+    fn lose(&mut self, resolved: &Resolved, has_stopped: bool, now: Instant) -> Outcome {
+        let kind = if has_stopped {
+            FinishKind::FinishCancelled
+        } else if self.num_tokens() >= resolved.request.max_tokens {
+            FinishKind::FinishLength
+        } else {
+            return Outcome::Lost(End::Died, None);
+        };
+        self.tally.end_attempt(now);
+        self.end(resolved, kind, None, &RequestStats::default())
     }
 
     /// What no correct worker sends.
@@ -183,20 +219,22 @@ impl Choice {
         stats: &RequestStats,
     ) -> Outcome {
         let Some(ending) = self.answer.ending(kind) else {
-            return failure(kind, message, self.guard.as_ref());
+            return failure(kind, message, self.place.guard());
         };
-        self.guard = None;
+        self.place = Place::Done;
         let prompt_logprobs = match self.take_prompt_logprobs(resolved) {
             Ok(logprobs) => logprobs,
             Err(error) => return Outcome::Failed(error),
         };
         let num_tokens = self.answer.num_tokens();
-        let finished = answer::finished(&resolved.request, self.index, num_tokens, ending, stats);
+        let stats = self.tally.total(stats);
+        let finished = answer::finished(&resolved.request, self.index, num_tokens, ending, &stats);
         let finished = v1::Finished {
             prompt_logprobs,
+            numerics_changed: self.numerics_changed,
             ..finished
         };
-        Outcome::Finished(Box::new(finished), stats.clone())
+        Outcome::Finished(Box::new(finished), stats)
     }
 }
 
@@ -205,7 +243,7 @@ fn failure(kind: FinishKind, message: Option<String>, guard: Option<&ChoiceGuard
     let message = |otherwise: &str| message.unwrap_or_else(|| otherwise.into());
     let failed = |kind, message| Outcome::Failed(RequestError::new(kind, message));
     match kind {
-        FinishKind::FinishCancelled => Outcome::Lost(None),
+        FinishKind::FinishCancelled => Outcome::Lost(End::Refused, None),
         FinishKind::FinishDeadline => failed(
             ErrorKind::DeadlineExceeded,
             "the deadline passed before the answer was complete".into(),
@@ -214,13 +252,16 @@ fn failure(kind: FinishKind, message: Option<String>, guard: Option<&ChoiceGuard
             let message = message("the worker refused the request");
             let wait = guard.map_or(RETRY_DELAY, |guard| guard.worker().next_end());
             let error = RequestError::retry(ErrorKind::QueueFull, message, wait);
-            Outcome::Lost(Some(error))
+            Outcome::Lost(End::Refused, Some(error))
         }
         FinishKind::FinishInvalid => failed(
             ErrorKind::InvalidField,
             message("the worker cannot run the request"),
         ),
-        _ => failed(ErrorKind::Internal, message("the worker failed")),
+        _ => {
+            let error = RequestError::new(ErrorKind::Internal, message("the worker failed"));
+            Outcome::Lost(End::Faulted, Some(error))
+        }
     }
 }
 

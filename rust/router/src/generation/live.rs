@@ -34,6 +34,12 @@ impl LiveIds {
             name,
         })
     }
+
+    /// How many are in use.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.names).len()
+    }
 }
 
 /// Holds an id.

@@ -1,5 +1,6 @@
 //! One request from its first check to its last event, whichever API it came from.
 
+mod attempts;
 mod blocking;
 mod choice;
 mod live;
@@ -8,10 +9,12 @@ mod refusal;
 mod resolve;
 mod run;
 mod service;
+mod shared;
 mod stream;
 mod text;
 mod wait;
 mod waiting;
+
 
 pub(crate) use refusal::refused;
 pub use service::{Caller, Generation};

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ErrorKind, RequestError};
-use crate::sync::lock;
+use crate::sync::{lock, now};
 use crate::workers::Mailbox;
 
 /// How long a stream that is read has to notice its deadline itself.
@@ -63,7 +63,7 @@ impl Watched {
         let state = State {
             events: Some(events),
             ended: None,
-            asked: (Instant::now(), true),
+            asked: (now(), true),
             reader: None,
         };
         let slot = Arc::new(Slot {
@@ -80,7 +80,7 @@ impl Watched {
             return Poll::Ready(state.ended.take().map(Err));
         };
         let polled = events.as_mut().poll_next(context);
-        state.asked = (Instant::now(), polled.is_ready());
+        state.asked = (now(), polled.is_ready());
         match polled {
             Poll::Ready(None) => state.events = None,
             Poll::Ready(Some(_)) => {}
@@ -147,7 +147,7 @@ async fn watch(slot: Weak<Slot>, bounds: Bounds) {
         } else {
             bounds.patience
         };
-        let now = Instant::now();
+        let now = now();
         let next = {
             let Some(slot) = slot.upgrade() else { return };
             let since = slot.unread_since();

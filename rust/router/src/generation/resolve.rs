@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use prost::Message;
+use sha2::{Digest as _, Sha256};
 use spectrie_proto::{v1, worker_v1};
 use spectrie_request::resolve::text_bytes;
 use spectrie_request::{Caller, Naming, ResolvedRequest};
 
 use super::blocking;
 use crate::error::RequestError;
+use crate::failover::Digest;
 use crate::workers::ServedModel;
 
 /// Everything that is the same for all choices of a request.
@@ -72,6 +75,43 @@ impl Resolved {
     /// The order that begins choice `index`.
     pub(crate) fn start(&self, index: u32, attempt: u32) -> worker_v1::Start {
         self.request.start(index, attempt, Some(self.deadline_ms))
+    }
+
+    /// The order that resumes choice `index` behind the tokens of earlier attempts. The prompt's
+    /// log-probabilities came with the first of them.
+    pub(crate) fn resume(&self, index: u32, attempt: u32, emitted: &[u32]) -> worker_v1::Start {
+        let mut start = self.start(index, attempt);
+        if !emitted.is_empty() {
+            start.emitted_token_ids = emitted.to_vec();
+            start.prompt_logprobs = None;
+        }
+        start
+    }
+
+    /// What names this tenant's request, whatever its id and its seed.
+    pub(crate) fn digest(&self) -> Digest {
+        let request = &self.request;
+        let mut hash = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        for name in [
+            Some(&self.model.name),
+            Some(&request.namespace),
+            request.tenant.as_ref(),
+        ] {
+            add(name.map_or(&[], |name| name.as_bytes()));
+        }
+        for ids in [Some(&request.prompt_ids), request.prediction_ids.as_ref()] {
+            let ids = ids.into_iter().flatten();
+            add(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>());
+        }
+        add(&request.sampling.encode_to_vec());
+        add(&request.stopping.encode_to_vec());
+        let structured = request.structured.as_ref();
+        add(&structured.map_or_else(Vec::new, Message::encode_to_vec));
+        hash.finalize().into()
     }
 }
 

@@ -11,22 +11,20 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::choice::{Choice, Outcome};
 use super::live::LiveId;
 use super::resolve::Resolved;
+use super::shared::Shared;
 use crate::access::Pass;
-use crate::error::{ErrorKind, RequestError};
-use crate::metrics::{Metrics, ModelMetrics};
-use crate::workers::{ChoiceGuard, Dispatch, Inbox, Mailbox, Order, Registry};
-
-/// Attempts of one choice: a second worker may be tried before the first token.
-const MAX_ATTEMPTS: u32 = 2;
+use crate::error::RequestError;
+use crate::metrics::ModelMetrics;
+use crate::sync::now;
+use crate::workers::{ChoiceGuard, Inbox, Mailbox};
 
 /// A request that was dispatched. Dropping it cancels every choice that still runs.
 #[derive(Debug)]
 pub(crate) struct Run {
-    resolved: Resolved,
-    choices: Vec<Choice>,
-    mailbox: Arc<Mailbox>,
-    registry: Arc<Registry>,
-    metrics: Arc<Metrics>,
+    pub(super) resolved: Resolved,
+    pub(super) choices: Vec<Choice>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) shared: Arc<Shared>,
     model_metrics: ModelMetrics,
     ready: VecDeque<v1::GenerateEvent>,
     begun: Instant,
@@ -41,16 +39,15 @@ pub(crate) struct Run {
 /// What a run is made of.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) resolved: Resolved,
-    pub(crate) guards: Vec<ChoiceGuard>,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) begun: Instant,
-    pub(crate) live: LiveId,
+    pub(super) resolved: Resolved,
+    pub(super) guards: Vec<ChoiceGuard>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) begun: Instant,
+    pub(super) live: LiveId,
     /// Of the caller's key, where its tokens count.
-    pub(crate) pass: Option<Pass>,
-    pub(crate) tracked: TaskTrackerToken,
+    pub(super) pass: Option<Pass>,
+    pub(super) tracked: TaskTrackerToken,
 }
 
 impl Run {
@@ -61,15 +58,16 @@ impl Run {
             resolved,
             guards,
             mailbox,
-            registry,
-            metrics,
+            shared,
             begun,
             live,
             pass,
             tracked,
         } = parts;
         let choices = guards.into_iter().enumerate();
-        let choices = choices.map(|(index, guard)| Choice::new(&resolved, index as u32, guard));
+        let now = now();
+        let choices =
+            choices.map(|(index, guard)| Choice::new(&resolved, index as u32, guard, now));
         let choices = choices.collect::<Result<Vec<_>, _>>()?;
         let created = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -81,14 +79,13 @@ impl Run {
             seed: resolved.request.seed,
             created: created.as_secs() as i64,
         };
-        let model_metrics = metrics.of_model(&resolved.model.name);
+        let model_metrics = shared.metrics.of_model(&resolved.model.name);
         Ok(Self {
             ready: VecDeque::from([event(Event::Started(started))]),
             resolved,
             choices,
             mailbox,
-            registry,
-            metrics,
+            shared,
             model_metrics,
             begun,
             last_tokens: None,
@@ -115,18 +112,16 @@ impl Run {
             }
             if self.choices.iter().all(Choice::is_done) {
                 self.is_over = true;
-                self.metrics
-                    .completed(&self.resolved.model.name, self.begun.elapsed());
+                self.shared
+                    .metrics
+                    .completed(&self.resolved.model.name, now() - self.begun);
                 return None;
             }
-            let deadline = tokio::time::Instant::from_std(self.resolved.deadline);
-            let taken = tokio::time::timeout_at(deadline, self.mailbox.take()).await;
+            let wake = tokio::time::Instant::from_std(self.wakes_at());
+            let taken = tokio::time::timeout_at(wake, self.mailbox.take()).await;
             let failed = match taken {
-                Ok((index, inbox)) => self.take(index, inbox).err(),
-                Err(_) => Some(RequestError::new(
-                    ErrorKind::DeadlineExceeded,
-                    "the deadline passed before the answer was complete",
-                )),
+                Ok((index, inbox)) => self.take(index, inbox).await.err(),
+                Err(_) => self.check_time(now()).err(),
             };
             if let Some(error) = failed {
                 return Some(Err(self.fail(error)));
@@ -138,44 +133,48 @@ impl Run {
     fn fail(&mut self, error: RequestError) -> RequestError {
         self.is_over = true;
         self.ready.clear();
-        for choice in &mut self.choices {
-            choice.guard = None;
-        }
-        self.metrics.rejected(&error);
+        self.leave_workers();
+        self.shared.metrics.rejected(&error);
         let error = error.of_request(&self.resolved.request.request_id);
         tracing::warn!(request = %self.resolved.request.request_id, kind = %error.kind, %error,
             "request failed");
         error
     }
 
-    fn take(&mut self, index: usize, inbox: Inbox) -> Result<(), RequestError> {
-        self.measure(inbox.token_ids.len());
+    async fn take(&mut self, index: usize, inbox: Inbox) -> Result<(), RequestError> {
+        self.await_place(index).await?;
         let Some(choice) = self.choices.get_mut(index) else {
             return Ok(());
         };
+        let (now, before) = (now(), choice.num_tokens());
         let ready = &mut self.ready;
-        let outcome = choice.take(&self.resolved, inbox, |delta| {
+        let outcome = choice.take(&self.resolved, inbox, now, |delta| {
             ready.push_back(event(Event::Delta(delta)));
         });
+        let num_tokens = choice.num_tokens() - before;
+        self.measure(num_tokens, now);
         match outcome {
-            Outcome::Continue => Ok(()),
+            Outcome::Continue => {}
             Outcome::Finished(finished, stats) => {
-                self.metrics
+                self.shared
+                    .metrics
                     .finished(&self.resolved.model.name, &finished, &stats);
                 self.ready.push_back(event(Event::Finished(*finished)));
-                Ok(())
             }
-            Outcome::Failed(error) => Err(error),
-            Outcome::Lost(reason) => self.retry(index, reason),
+            Outcome::Failed(error) => return Err(error),
+            Outcome::Lost(end, error) => self.lost(index, end, error, now)?,
         }
+        if self.is_waiting() {
+            self.check_time(now)?;
+        }
+        Ok(())
     }
 
     /// Times a message that brought `num_tokens`.
-    fn measure(&mut self, num_tokens: usize) {
+    fn measure(&mut self, num_tokens: u32, now: Instant) {
         if num_tokens == 0 {
             return;
         }
-        let now = Instant::now();
         match self.last_tokens.replace(now) {
             None => self
                 .model_metrics
@@ -184,58 +183,12 @@ impl Run {
             Some(last) => {
                 let gap = (now - last).as_secs_f64();
                 self.model_metrics.chunk_gap.observe(gap);
-                self.model_metrics.itl.observe(gap / num_tokens as f64);
+                self.model_metrics.itl.observe(gap / f64::from(num_tokens));
             }
         }
-        self.model_metrics.generated.inc_by(num_tokens as u64);
+        self.model_metrics.generated.inc_by(u64::from(num_tokens));
         if let Some(pass) = &self.pass {
-            pass.charge(num_tokens);
-        }
-    }
-
-    /// Sends a choice to another worker, which is safe while none of its tokens is known.
-    fn retry(&mut self, index: usize, reason: Option<RequestError>) -> Result<(), RequestError> {
-        let tokens_sent: u64 = self
-            .choices
-            .iter()
-            .map(|choice| u64::from(choice.num_tokens()))
-            .sum();
-        let lost = || {
-            reason.unwrap_or_else(|| {
-                RequestError::worker_lost(tokens_sent, super::refusal::RETRY_DELAY)
-            })
-        };
-        let Some(choice) = self.choices.get_mut(index) else {
-            return Err(lost());
-        };
-        let left = choice.guard.take().map(|guard| guard.worker().id.clone());
-        if choice.num_tokens() > 0 || choice.attempt + 1 >= MAX_ATTEMPTS {
-            return Err(lost());
-        }
-        choice.attempt += 1;
-        let (resolved, mailbox, attempt) = (&self.resolved, &self.mailbox, choice.attempt);
-        let order = Order {
-            model: &resolved.model.name,
-            tenant: resolved.request.share(),
-            num_choices: 1,
-            needs_context: resolved.request.needs_context(),
-            avoid: left.as_deref(),
-        };
-        let sent = self.registry.dispatch(&order, || {
-            let start = resolved.start(index as u32, attempt);
-            vec![Dispatch {
-                start,
-                mailbox: mailbox.clone(),
-                index,
-            }]
-        });
-        match sent {
-            Ok(guards) => {
-                choice.guard = guards.into_iter().next();
-                self.metrics.retried();
-                Ok(())
-            }
-            Err(_) => Err(lost()),
+            pass.charge(num_tokens as usize);
         }
     }
 }
@@ -243,8 +196,9 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if !self.is_over && !self.choices.iter().all(Choice::is_done) {
-            self.metrics.aborted("client");
+            self.shared.metrics.aborted("client");
         }
+        self.leave_workers();
     }
 }
 

@@ -7,20 +7,19 @@ use spectrie_proto::v1;
 use spectrie_request::validate::check_request;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::live::LiveIds;
 use super::reader;
 use super::refusal::{RETRY_DELAY, refused};
 use super::resolve::{Facts, Resolved};
 use super::run::{Parts, Run};
+use super::shared::Shared;
 use super::stream::GenerationStream;
 use super::wait::{Bounds, Wait};
-use super::waiting::Waiting;
 use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError};
 use crate::metrics::Metrics;
+use crate::sync::{lock, now};
 use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, Registry, ServedModel};
 
 /// Who sent a request, and how long it may take.
@@ -82,33 +81,13 @@ pub struct Generation {
     pub(super) shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) registry: Arc<Registry>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) config: Arc<RouterConfig>,
-    pub(super) live: LiveIds,
-    pub(super) waiting: Waiting,
-    pub(super) draining: CancellationToken,
-    pub(super) running: TaskTracker,
-}
-
 impl Generation {
     pub(crate) fn new(
         registry: Arc<Registry>,
         metrics: Arc<Metrics>,
         config: Arc<RouterConfig>,
     ) -> Self {
-        let waiting = Waiting::new(config.limits.max_waiting);
-        let shared = Shared {
-            registry,
-            metrics,
-            config,
-            live: LiveIds::default(),
-            waiting,
-            draining: CancellationToken::new(),
-            running: TaskTracker::new(),
-        };
+        let shared = Shared::new(registry, metrics, config);
         Self {
             shared: Arc::new(shared),
         }
@@ -142,7 +121,7 @@ impl Generation {
         caller: Caller,
     ) -> Result<GenerationStream, RequestError> {
         let shared = &self.shared;
-        let begun = Instant::now();
+        let begun = now();
         if let Some(model) = &request.model {
             caller.check_model(model)?;
         }
@@ -177,6 +156,7 @@ impl Generation {
             deadline,
         };
         let resolved = super::resolve::resolve(request, facts).await?;
+        self.check_convicts(&resolved)?;
         if let Some(pass) = &pass {
             pass.charge(resolved.request.prompt_ids.len());
         }
@@ -187,8 +167,7 @@ impl Generation {
             resolved,
             guards,
             mailbox,
-            registry: shared.registry.clone(),
-            metrics: shared.metrics.clone(),
+            shared: shared.clone(),
             begun,
             live,
             pass,
@@ -252,6 +231,18 @@ impl Generation {
         ))
     }
 
+    /// Refuses what ended workers a while ago.
+    fn check_convicts(&self, resolved: &Resolved) -> Result<(), RequestError> {
+        let (mut convicts, now) = (lock(&self.shared.convicts), now());
+        if convicts.is_empty(now) {
+            return Ok(());
+        }
+        match convicts.time_left(&resolved.digest(), now) {
+            Some(left) => Err(RequestError::ends_workers(Some(left))),
+            None => Ok(()),
+        }
+    }
+
     fn deadline(&self, asked: Option<Instant>, now: Instant) -> Instant {
         let limits = &self.shared.config.limits;
         let latest = now + Duration::from_secs_f64(limits.max_deadline_s);
@@ -288,12 +279,12 @@ impl Generation {
             tenant: resolved.request.share(),
             num_choices: resolved.request.num_choices as usize,
             needs_context: resolved.request.needs_context(),
-            avoid: None,
         };
         let dispatch = |index| Dispatch {
             start: resolved.start(index, 0),
             mailbox: mailbox.clone(),
             index: index as usize,
+            is_alone: false,
         };
         loop {
             wait.begin_look();

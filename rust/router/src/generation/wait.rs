@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::refusal::RETRY_DELAY;
 use super::waiting::{Line, Place};
 use crate::error::{ErrorKind, RequestError};
+use crate::sync::now;
 
 /// How long one request may wait.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ impl<'a> Wait<'a> {
         if changed {
             return Ok(());
         }
-        if Instant::now() >= self.bounds.deadline {
+        if now() >= self.bounds.deadline {
             let message = "the deadline passed before a worker was ready";
             return Err(RequestError::new(ErrorKind::DeadlineExceeded, message));
         }
@@ -87,7 +88,7 @@ impl<'a> Wait<'a> {
 
     fn begin(&mut self) -> Result<Instant, RequestError> {
         let place = self.line.enter()?;
-        let until = Instant::now() + self.bounds.limit;
+        let until = now() + self.bounds.limit;
         self.begun = Some((until, place));
         Ok(until)
     }

@@ -33,6 +33,12 @@ impl Waiting {
         }
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        lock(&self.held).total()
+    }
+
     pub(super) fn of(&self, tenant: Option<&str>) -> Line<'_> {
         Line {
             waiting: self,

@@ -39,7 +39,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "retries",
-        "Choices sent to another worker before their first token",
+        "Choices that were sent to a worker again, because theirs died, refused or failed them",
     ),
     (
         "learn_dropped",

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spectrie_types::Standing;
 
@@ -10,6 +10,7 @@ use super::registry::{Order, Refusal};
 use super::worker::Worker;
 use crate::config::LimitsConfig;
 use crate::pace;
+use crate::sync::now;
 
 /// How many choices the workers of a model may hold.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,7 @@ fn places(workers: &[Arc<Worker>]) -> usize {
 /// After what time `excess` choices of a tenant will probably have ended: of those that end in a
 /// second, it has as large a part as of those that are held.
 fn wait_for(workers: &[Arc<Worker>], standing: Standing, excess: usize) -> Duration {
-    let now = Instant::now();
+    let now = now();
     let rate: f64 = workers.iter().map(|worker| worker.pace(now)).sum();
     let own_rate = rate * standing.own as f64 / standing.total.max(1) as f64;
     pace::time_for(excess, own_rate)
@@ -170,7 +171,6 @@ mod tests {
                 tenant: &name,
                 num_choices,
                 needs_context: 0,
-                avoid: None,
             };
             if self.admission.admit(&self.workers, &order).is_err() {
                 return false;
@@ -185,13 +185,14 @@ mod tests {
                     ..Start::default()
                 };
                 let mailbox = mailbox.clone();
-                worker.dispatch(Dispatch {
+                worker.dispatch(Box::new(Dispatch {
                     start,
                     mailbox,
                     index,
-                })
+                    is_alone: false,
+                }))
             });
-            let guards = guards.collect::<Option<Vec<_>>>().unwrap();
+            let guards = guards.collect::<Result<Vec<_>, _>>().unwrap();
             self.running[tenant].push(guards);
             true
         }
@@ -274,7 +275,6 @@ mod tests {
             tenant: "0",
             num_choices: 1,
             needs_context: 0,
-            avoid: None,
         };
         let Err(Refusal::Full {
             own,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use spectrie_proto::worker_v1::{FinishKind, RequestOutput, RequestStats, TokenLogprob};
 use tokio::sync::Notify;
 
-use crate::sync::lock;
+use crate::sync::{lock, now};
 
 /// How a worker ended a choice.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct Inboxes {
 impl Inboxes {
     /// The inbox of a choice, into which something comes.
     fn filling(&mut self, index: usize) -> Option<&mut Inbox> {
-        self.unclaimed_since.get_or_insert_with(Instant::now);
+        self.unclaimed_since.get_or_insert_with(now);
         self.of_choices.get_mut(index)
     }
 }
@@ -137,7 +137,7 @@ impl Mailbox {
         let mut filled = inboxes.of_choices.iter();
         let index = filled.position(|inbox| !inbox.is_empty())?;
         let has_more = filled.any(|inbox| !inbox.is_empty());
-        inboxes.unclaimed_since = has_more.then(Instant::now);
+        inboxes.unclaimed_since = has_more.then(now);
         let taken = std::mem::take(inboxes.of_choices.get_mut(index)?);
         Some((index, taken))
     }

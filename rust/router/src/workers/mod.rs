@@ -9,6 +9,7 @@ mod listener;
 mod mailbox;
 mod model;
 mod outgoing;
+mod parked;
 mod registry;
 mod routes;
 mod session;
@@ -22,3 +23,10 @@ pub(crate) use model::ServedModel;
 pub(crate) use registry::{Order, Refusal, Registry};
 pub(crate) use session::SessionContext;
 pub(crate) use worker::{ChoiceGuard, Dispatch};
+
+#[cfg(test)]
+pub(crate) use artifacts::{Artifacts, TOKENIZER};
+#[cfg(test)]
+pub(crate) use outgoing::{Outgoing, channel};
+#[cfg(test)]
+pub(crate) use worker::Worker;

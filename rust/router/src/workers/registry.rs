@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spectrie_proto::v1;
-use spectrie_proto::worker_v1::{Hello, Learn};
-use tokio::sync::watch;
+use spectrie_proto::worker_v1::{Hello, Learn, RequestOutput};
+use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
 use super::admission::Admission;
 use super::model::ServedModel;
+use super::parked::Parked;
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
-use crate::sync::lock;
+use crate::failover::{Candidate, Need, choose};
+use crate::sync::{lock, now};
 
 /// A model and the workers that are ready to run it.
 #[derive(Debug)]
@@ -22,6 +24,15 @@ struct Entry {
     workers: Vec<Arc<Worker>>,
     /// When its last worker went.
     lost_at: Option<Instant>,
+    /// Choices that lost their worker and wait for another.
+    parked: Parked,
+}
+
+impl Entry {
+    /// Sends the waiting choices that a worker may take.
+    fn settle(&mut self) {
+        self.parked.settle(&self.workers);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -92,8 +103,6 @@ pub(crate) struct Order<'a> {
     pub(crate) num_choices: usize,
     /// Prompt and answer of one choice, in tokens.
     pub(crate) needs_context: u32,
-    /// Id of a worker that lost or refused them before.
-    pub(crate) avoid: Option<&'a str>,
 }
 
 /// All that have joined.
@@ -160,6 +169,7 @@ impl Registry {
                 model: model.clone(),
                 workers: Vec::new(),
                 lost_at: None,
+                parked: Parked::default(),
             });
         if entry.model.digest != model.digest || entry.model.model_hash != model.model_hash {
             if !entry.workers.is_empty() {
@@ -170,8 +180,10 @@ impl Registry {
                 )));
             }
             entry.model = model;
+            entry.parked.abandon();
         }
         entry.workers.push(worker);
+        entry.settle();
         drop(state);
         self.changed();
         Ok(())
@@ -183,8 +195,9 @@ impl Registry {
             let before = entry.workers.len();
             entry.workers.retain(|other| other.id != worker.id);
             if entry.workers.is_empty() && before > 0 {
-                entry.lost_at = Some(Instant::now());
+                entry.lost_at = Some(now());
             }
+            entry.settle();
         }
         self.changed();
     }
@@ -226,7 +239,7 @@ impl Registry {
         if entry.workers.is_empty() {
             let recent = entry
                 .lost_at
-                .is_some_and(|at| at.elapsed() < self.return_time);
+                .is_some_and(|at| now() < at + self.return_time);
             let coming = recent || state.loading.contains_key(&entry.model.name);
             return Err(if coming {
                 Refusal::Coming
@@ -253,16 +266,71 @@ impl Registry {
         let entry = self.entry(&state, Some(order.model))?;
         self.admission.admit(&entry.workers, order)?;
         let (first, last) = entry.workers.split_at(state.turn % entry.workers.len());
-        let worker = last
-            .iter()
-            .chain(first)
-            .filter(|worker| order.avoid != Some(worker.id.as_str()))
-            .filter(|worker| worker.max_context() >= order.needs_context)
-            .min_by_key(|worker| worker.num_choices() * 1024 / worker.max_running())
-            .ok_or(Refusal::NoWorker)?;
+        let workers: Vec<_> = last.iter().chain(first).collect();
+        let candidates: Vec<_> = workers.iter().map(|worker| worker.candidate()).collect();
+        let need = Need {
+            context: order.needs_context,
+            ..Need::default()
+        };
+        let Some(place) = choose(&candidates, &need, entry.parked.cleared()) else {
+            let fits = |candidate: &Candidate<'_>| candidate.max_context >= need.context;
+            // One that fits runs, or waits to run, a choice that must be alone.
+            let is_coming = candidates.iter().any(fits);
+            return Err(if is_coming {
+                Refusal::Coming
+            } else {
+                Refusal::NoWorker
+            });
+        };
+        let worker = workers[place];
         // A worker lost a moment ago is about to leave: its change ends the caller's wait.
-        let sent = choices().into_iter().map(|choice| worker.dispatch(choice));
-        sent.collect::<Option<Vec<_>>>().ok_or(Refusal::Coming)
+        let choices = choices().into_iter().map(Box::new);
+        let sent = choices.map(|choice| worker.dispatch(choice));
+        sent.collect::<Result<Vec<_>, _>>()
+            .map_err(|_| Refusal::Coming)
+    }
+
+    /// Sends a choice that lost its worker to another of `model`, at once or as soon as one may
+    /// take it, however many choices are in flight. Dropping what this gives ends the wait, or
+    /// cancels the choice; it is closed when other weights are served under the model's name.
+    pub(crate) fn resume(
+        &self,
+        model: &ServedModel,
+        need: Need,
+        dispatch: Dispatch,
+    ) -> oneshot::Receiver<ChoiceGuard> {
+        let mut state = lock(&self.state);
+        let entry = state.models.get_mut(&model.name).filter(|entry| {
+            entry.model.digest == model.digest && entry.model.model_hash == model.model_hash
+        });
+        let Some(entry) = entry else {
+            return oneshot::channel().1;
+        };
+        let placed = entry.parked.push(need, dispatch);
+        entry.settle();
+        placed
+    }
+
+    /// Sends the choices that wait, after a worker became free for them.
+    pub(crate) fn settle(&self) {
+        for entry in lock(&self.state).models.values_mut() {
+            entry.settle();
+        }
+        self.changed();
+    }
+
+    /// Hands a step's outputs to their streams.
+    pub(crate) fn deliver(&self, worker: &Worker, outputs: Vec<RequestOutput>) {
+        if worker.deliver(outputs) {
+            self.settle();
+        }
+    }
+
+    /// Choices that wait for a worker.
+    #[cfg(test)]
+    pub(crate) fn num_parked(&self) -> usize {
+        let state = lock(&self.state);
+        state.models.values().map(|entry| entry.parked.len()).sum()
     }
 
     /// Passes learned text from one worker to the others of its model; the number that lag.

@@ -1,14 +1,15 @@
 //! The choices that a worker runs: where their outputs go, whose they are, how fast they end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use spectrie_proto::worker_v1::Start;
+use spectrie_proto::worker_v1::{RequestOutput, Start};
 use spectrie_types::Holdings;
 
 use super::mailbox::Mailbox;
 use crate::pace::Pace;
+use crate::sync::now;
 
 /// Where outputs of a choice go.
 #[derive(Debug)]
@@ -17,13 +18,18 @@ pub(super) struct Route {
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) index: usize,
     tenant: Arc<str>,
+    /// Nothing else may run on the worker until this choice has a token.
+    is_alone: bool,
 }
 
 /// Routes by wire id. What a tenant holds is counted where routes come and go, so it cannot drift
 /// from what runs.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    by_id: HashMap<String, Route>,
+    by_id: BTreeMap<String, Route>,
+    /// Wire ids and attempts that were cancelled and whose end the worker has not said yet: it may
+    /// still compute them.
+    leaving: BTreeSet<(String, u32)>,
     held: Holdings,
     pace: Pace,
 }
@@ -33,8 +39,20 @@ impl Routes {
         self.by_id.len()
     }
 
-    pub(super) fn get(&self, wire_id: &str) -> Option<&Route> {
-        self.by_id.get(wire_id)
+    /// Whether this attempt runs.
+    pub(super) fn has(&self, wire_id: &str, attempt: u32) -> bool {
+        let route = self.by_id.get(wire_id);
+        route.is_some_and(|route| route.attempt == attempt)
+    }
+
+    /// Whether nothing runs, nor anything cancelled whose end is not confirmed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.by_id.is_empty() && self.leaving.is_empty()
+    }
+
+    /// Whether a choice runs that must be alone.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.by_id.values().any(|route| route.is_alone)
     }
 
     /// Choices of each tenant.
@@ -48,9 +66,15 @@ impl Routes {
     }
 
     /// Adds the route of a choice that is about to start.
-    pub(super) fn insert(&mut self, start: &Start, mailbox: Arc<Mailbox>, index: usize) {
+    pub(super) fn insert(
+        &mut self,
+        start: &Start,
+        mailbox: Arc<Mailbox>,
+        index: usize,
+        is_alone: bool,
+    ) {
         if self.by_id.is_empty() {
-            self.pace.begin(Instant::now());
+            self.pace.begin(now());
         }
         let tenant = self.held.add(tenant_of(start), 1);
         let route = Route {
@@ -58,17 +82,55 @@ impl Routes {
             mailbox,
             index,
             tenant,
+            is_alone,
         };
         if let Some(replaced) = self.by_id.insert(start.request_id.clone(), route) {
             self.held.take(&replaced.tenant, 1);
         }
     }
 
+    /// Where an output goes; none if it is of no attempt that runs. The last output of a choice takes
+    /// its route out. `was_freed` is set when a choice need no longer be alone.
+    pub(super) fn take(
+        &mut self,
+        output: &RequestOutput,
+        was_freed: &mut bool,
+    ) -> Option<(Arc<Mailbox>, usize)> {
+        let has_ended = output.finish != 0;
+        let route = self.by_id.get_mut(&output.request_id);
+        let Some(route) = route.filter(|route| route.attempt == output.attempt) else {
+            if has_ended {
+                let attempt = (output.request_id.clone(), output.attempt);
+                self.leaving.remove(&attempt);
+            }
+            return None;
+        };
+        if route.is_alone && (has_ended || !output.token_ids.is_empty()) {
+            route.is_alone = false;
+            *was_freed = true;
+        }
+        let place = (route.mailbox.clone(), route.index);
+        if has_ended {
+            self.remove(&output.request_id);
+        }
+        Some(place)
+    }
+
+    /// Takes out the route of a choice that is about to be cancelled; `false` if it does not run.
+    pub(super) fn leave(&mut self, wire_id: &str, attempt: u32) -> bool {
+        if !self.has(wire_id, attempt) {
+            return false;
+        }
+        self.remove(wire_id);
+        self.leaving.insert((wire_id.to_owned(), attempt));
+        true
+    }
+
     /// Takes out the route of a choice that ended.
-    pub(super) fn remove(&mut self, wire_id: &str) -> Option<Route> {
+    fn remove(&mut self, wire_id: &str) -> Option<Route> {
         let route = self.by_id.remove(wire_id)?;
         self.held.take(&route.tenant, 1);
-        self.pace.ended(Instant::now());
+        self.pace.ended(now());
         Some(route)
     }
 

@@ -157,7 +157,7 @@ async fn build_model(
 /// Handles one message of a ready worker.
 fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(), Status> {
     match message {
-        Message::StepOutput(step) => worker.deliver(step.outputs),
+        Message::StepOutput(step) => context.registry.deliver(worker, step.outputs),
         Message::Learned(learned) => {
             let learn = Learn {
                 namespace: learned.namespace,

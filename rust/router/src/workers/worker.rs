@@ -15,8 +15,9 @@ use super::calls::Calls;
 use super::mailbox::Mailbox;
 use super::outgoing::Sender;
 use super::routes::Routes;
+use crate::failover::Candidate;
 use crate::pace;
-use crate::sync::lock;
+use crate::sync::{lock, now};
 
 /// A connected worker.
 ///
@@ -41,6 +42,8 @@ pub(crate) struct Dispatch {
     pub(crate) mailbox: Arc<Mailbox>,
     /// The choice's place in its mailbox.
     pub(crate) index: usize,
+    /// Whether nothing else may run on its worker until it has a token.
+    pub(crate) is_alone: bool,
 }
 
 impl Worker {
@@ -76,7 +79,7 @@ impl Worker {
 
     /// After what time it will have ended another choice.
     pub(crate) fn next_end(&self) -> Duration {
-        pace::time_for(1, self.pace(Instant::now()))
+        pace::time_for(1, self.pace(now()))
     }
 
     /// Choices that this worker runs at once, at least 1.
@@ -95,46 +98,66 @@ impl Worker {
         })
     }
 
-    /// Sends a choice; `None` when the worker is lost.
-    pub(crate) fn dispatch(self: &Arc<Self>, dispatch: Dispatch) -> Option<ChoiceGuard> {
+    /// What placing a choice needs to know of this worker.
+    pub(crate) fn candidate(&self) -> Candidate<'_> {
+        let routes = lock(&self.routes);
+        let routes = routes.as_ref();
+        Candidate {
+            id: &self.id,
+            fingerprint: &self.hello.numeric_fingerprint,
+            max_context: self.max_context(),
+            num_choices: routes.map_or(0, Routes::len),
+            is_idle: routes.is_some_and(Routes::is_idle),
+            max_running: self.max_running(),
+            is_reserved: routes.is_some_and(Routes::is_reserved),
+        }
+    }
+
+    /// Sends a choice.
+    ///
+    /// # Errors
+    /// Gives it back when the worker is lost.
+    pub(crate) fn dispatch(
+        self: &Arc<Self>,
+        dispatch: Box<Dispatch>,
+    ) -> Result<ChoiceGuard, Box<Dispatch>> {
+        let mut routes = lock(&self.routes);
+        let Some(routes) = routes.as_mut() else {
+            return Err(dispatch);
+        };
         let Dispatch {
             start,
             mailbox,
             index,
-        } = dispatch;
+            is_alone,
+        } = *dispatch;
         let guard = ChoiceGuard {
             worker: self.clone(),
             wire_id: start.request_id.clone(),
             attempt: start.attempt,
         };
-        let mut routes = lock(&self.routes);
-        let routes = routes.as_mut()?;
         mailbox.reset(index);
-        routes.insert(&start, mailbox, index);
+        routes.insert(&start, mailbox, index, is_alone);
         // A queue without reader means that the session is ending; it will lose this route.
         self.sender.order(Message::Start(start));
-        Some(guard)
+        Ok(guard)
     }
 
     /// Hands a step's outputs to their streams; those of unknown or older attempts are dropped.
-    pub(crate) fn deliver(&self, outputs: Vec<RequestOutput>) {
+    /// Gives whether a choice that had to be alone no longer must: others may run here again.
+    pub(crate) fn deliver(&self, outputs: Vec<RequestOutput>) -> bool {
         let mut routes = lock(&self.routes);
         let Some(routes) = routes.as_mut() else {
-            return;
+            return false;
         };
+        let mut was_freed = false;
         for output in outputs {
-            let Some(route) = routes.get(&output.request_id) else {
+            let Some((mailbox, index)) = routes.take(&output, &mut was_freed) else {
                 continue;
             };
-            if route.attempt != output.attempt {
-                continue;
-            }
-            if output.finish == 0 {
-                route.mailbox.deliver(route.index, output);
-            } else if let Some(route) = routes.remove(&output.request_id) {
-                route.mailbox.deliver(route.index, output);
-            }
+            mailbox.deliver(index, output);
         }
+        was_freed
     }
 
     /// Ends the worker: notifies every choice it held and accepts no more.
@@ -212,8 +235,8 @@ impl ChoiceGuard {
 
     fn is_routed(&self) -> bool {
         let routes = lock(&self.worker.routes);
-        let route = routes.as_ref().and_then(|routes| routes.get(&self.wire_id));
-        route.is_some_and(|route| route.attempt == self.attempt)
+        let routes = routes.as_ref();
+        routes.is_some_and(|routes| routes.has(&self.wire_id, self.attempt))
     }
 
     fn cancel(&self, keep_tokens: Option<u32>, finished: bool) {
@@ -232,9 +255,7 @@ impl Drop for ChoiceGuard {
         let Some(routes) = routes.as_mut() else {
             return;
         };
-        let route = routes.get(&self.wire_id);
-        if route.is_some_and(|route| route.attempt == self.attempt) {
-            routes.remove(&self.wire_id);
+        if routes.leave(&self.wire_id, self.attempt) {
             self.cancel(None, false);
         }
     }

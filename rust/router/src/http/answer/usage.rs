@@ -42,6 +42,9 @@ pub(crate) struct Report {
     seed: Option<u64>,
     speculation: Speculation,
     timing_ms: Timing,
+    /// A choice went on at a worker of another numeric fingerprint; absent if none did.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    numerics_changed: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -98,6 +101,7 @@ impl Totals {
             u64::from(usage.accepted_prediction_tokens.unwrap_or(0));
         details.rejected_prediction_tokens +=
             u64::from(usage.rejected_prediction_tokens.unwrap_or(0));
+        self.report.numerics_changed |= finished.numerics_changed;
         if let Some(stats) = &finished.speculation {
             let speculation = &mut self.report.speculation;
             speculation.verify_steps += u64::from(stats.verify_steps);

@@ -1,0 +1,192 @@
+//! What a choice is blamed for.
+//!
+//! A death of a worker accuses the choices on it that got no token since the death before: one that
+//! gets tokens can be computed, so others explain the death. After two accusations in a row a
+//! choice goes on alone on a worker. It is with others again as soon as that gives a token; if the
+//! worker dies first, nothing but this choice explains it.
+
+use std::time::Duration;
+
+/// Accusations after which a choice goes on alone.
+const MAX_ACCUSATIONS: u32 = 2;
+/// Failures without a token between them after which a choice fails.
+const MAX_FAULTS: u32 = 2;
+/// Refusals without a token between them after which a choice that has no tokens is refused.
+const MAX_REFUSALS: u32 = 2;
+/// The wait after the second refusal in a row; each further one waits twice as long.
+const REFUSAL_DELAY: Duration = Duration::from_millis(50);
+/// The longest of these waits.
+const MAX_REFUSAL_DELAY: Duration = Duration::from_secs(2);
+
+/// How a worker's part in a choice ended before the answer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The worker died or stalled.
+    Died,
+    /// The worker did not want the choice, or not any longer.
+    Refused,
+    /// The choice failed on the worker, or what came is nonsense.
+    Faulted,
+}
+
+/// What becomes of the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes on.
+    GoOn {
+        /// Before it is placed again.
+        delay: Duration,
+        /// On a worker that runs nothing else.
+        alone: bool,
+    },
+    /// Its own worker ended, alone with it: no worker should run it again.
+    Convicted,
+    /// It ends with what its worker said.
+    GiveUp,
+}
+
+/// What is held against one choice since its last token.
+#[derive(Debug, Default)]
+pub(crate) struct Blame {
+    accusations: u32,
+    faults: u32,
+    refusals: u32,
+    has_progress: bool,
+    is_alone: bool,
+}
+
+impl Blame {
+    /// Its worker gave tokens: nothing is held against it any more.
+    pub(crate) fn progressed(&mut self) {
+        *self = Self {
+            has_progress: true,
+            ..Self::default()
+        };
+    }
+
+    /// Whether it is, or is to be, alone on a worker.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// Its worker's part ended. `is_begun` says that any choice of its request has tokens: such a
+    /// request is no longer refused.
+    pub(crate) fn ended(&mut self, end: End, is_begun: bool) -> Verdict {
+        match end {
+            End::Died => {
+                let had_progress = std::mem::take(&mut self.has_progress);
+                if had_progress {
+                    self.accusations = 0;
+                } else if self.is_alone {
+                    return Verdict::Convicted;
+                } else {
+                    self.accusations += 1;
+                }
+                self.is_alone = self.accusations >= MAX_ACCUSATIONS;
+                self.go_on(Duration::ZERO)
+            }
+            End::Faulted => {
+                self.faults += 1;
+                if self.faults >= MAX_FAULTS {
+                    return Verdict::GiveUp;
+                }
+                self.go_on(Duration::ZERO)
+            }
+            End::Refused => {
+                self.refusals += 1;
+                if !is_begun && self.refusals >= MAX_REFUSALS {
+                    return Verdict::GiveUp;
+                }
+                let doublings = self.refusals.saturating_sub(2).min(16);
+                let delay = match self.refusals {
+                    1 => Duration::ZERO,
+                    _ => MAX_REFUSAL_DELAY.min(REFUSAL_DELAY * (1 << doublings)),
+                };
+                self.go_on(delay)
+            }
+        }
+    }
+
+    fn go_on(&self, delay: Duration) -> Verdict {
+        let alone = self.is_alone;
+        Verdict::GoOn { delay, alone }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITH_OTHERS: Verdict = Verdict::GoOn {
+        delay: Duration::ZERO,
+        alone: false,
+    };
+    const ALONE: Verdict = Verdict::GoOn {
+        delay: Duration::ZERO,
+        alone: true,
+    };
+
+    #[test]
+    fn third_death_without_a_token_convicts_the_second_leaves_it_alone() {
+        let mut blame = Blame::default();
+        assert_eq!(blame.ended(End::Died, true), WITH_OTHERS);
+        assert_eq!(blame.ended(End::Died, true), ALONE);
+        assert_eq!(blame.ended(End::Died, true), Verdict::Convicted);
+    }
+
+    #[test]
+    fn tokens_before_each_death_are_never_accused() {
+        let mut blame = Blame::default();
+        for _ in 0..10 {
+            blame.progressed();
+            assert_eq!(blame.ended(End::Died, true), WITH_OTHERS);
+        }
+        assert_eq!(blame.ended(End::Died, true), WITH_OTHERS);
+        assert_eq!(blame.ended(End::Died, true), ALONE);
+    }
+
+    #[test]
+    fn token_while_alone_ends_the_suspicion() {
+        let mut blame = Blame::default();
+        blame.ended(End::Died, true);
+        blame.ended(End::Died, true);
+        blame.progressed();
+        assert_eq!(blame.ended(End::Died, true), WITH_OTHERS);
+    }
+
+    #[test]
+    fn refusals_and_faults_do_not_end_its_being_alone() {
+        let mut blame = Blame::default();
+        blame.ended(End::Died, true);
+        blame.ended(End::Died, true);
+        assert_eq!(blame.ended(End::Refused, true), ALONE);
+        assert_eq!(blame.ended(End::Faulted, true), ALONE);
+        assert_eq!(blame.ended(End::Died, true), Verdict::Convicted);
+    }
+
+    #[test]
+    fn second_fault_without_a_token_between_ends_it() {
+        let mut blame = Blame::default();
+        assert_eq!(blame.ended(End::Faulted, true), WITH_OTHERS);
+        blame.progressed();
+        assert_eq!(blame.ended(End::Faulted, true), WITH_OTHERS);
+        assert_eq!(blame.ended(End::Faulted, true), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn refused_twice_ends_without_tokens_and_waits_longer_and_longer_with_them() {
+        let mut fresh = Blame::default();
+        assert_eq!(fresh.ended(End::Refused, false), WITH_OTHERS);
+        assert_eq!(fresh.ended(End::Refused, false), Verdict::GiveUp);
+        let mut resumed = Blame::default();
+        resumed.progressed();
+        let delays: Vec<_> = (0..40)
+            .map(|_| match resumed.ended(End::Refused, true) {
+                Verdict::GoOn { delay, .. } => delay,
+                verdict => panic!("{verdict:?}"),
+            })
+            .collect();
+        assert_eq!(delays[..3], [0, 50, 100].map(Duration::from_millis));
+        assert!(delays.is_sorted() && delays[39] == MAX_REFUSAL_DELAY);
+    }
+}

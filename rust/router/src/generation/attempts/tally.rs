@@ -1,0 +1,173 @@
+//! What a choice's attempts did, counted here: a worker that dies says nothing of it.
+
+use std::time::Instant;
+
+use spectrie_proto::worker_v1::RequestStats;
+use spectrie_types::Source;
+
+/// Counts of one choice over its attempts.
+///
+/// Drafts that a lost worker computed in vain are unknown: of its drafted tokens only the accepted
+/// ones count. The first forward of each later attempt counts as a step, so that accepted tokens
+/// and steps add up to the tokens after the prefill's own.
+#[derive(Debug)]
+pub(in crate::generation) struct Tally {
+    /// Attempts that have ended.
+    earlier: RequestStats,
+    /// Tokens of these.
+    num_earlier: u32,
+    /// Of the running attempt.
+    num_tokens: u32,
+    by_source: Vec<u32>,
+    /// Since when the choice waits for its first or next worker, or is with one.
+    since: Instant,
+    first_tokens: Option<Instant>,
+    last_tokens: Instant,
+}
+
+impl Tally {
+    pub(in crate::generation) fn new(now: Instant) -> Self {
+        Self {
+            earlier: RequestStats::default(),
+            num_earlier: 0,
+            num_tokens: 0,
+            by_source: Vec::new(),
+            since: now,
+            first_tokens: None,
+            last_tokens: now,
+        }
+    }
+
+    /// Counts tokens by the numbers of their sources.
+    pub(in crate::generation) fn add(&mut self, sources: &[u32], now: Instant) {
+        if sources.is_empty() {
+            return;
+        }
+        self.first_tokens.get_or_insert(now);
+        self.last_tokens = now;
+        self.num_tokens += sources.len() as u32;
+        for source in sources {
+            let source = *source as usize;
+            if self.by_source.len() <= source {
+                self.by_source.resize(source + 1, 0);
+            }
+            self.by_source[source] += 1;
+        }
+    }
+
+    /// Ends an attempt whose worker said nothing of it.
+    pub(in crate::generation) fn end_attempt(&mut self, now: Instant) {
+        let nanoseconds =
+            |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as u64;
+        let mut stats = RequestStats::default();
+        match self.first_tokens.take() {
+            Some(first) => {
+                stats.prefill_ns = nanoseconds(self.since, first);
+                stats.decode_ns = nanoseconds(first, self.last_tokens);
+            }
+            None => stats.prefill_ns = nanoseconds(self.since, now),
+        }
+        let mut by_source = std::mem::take(&mut self.by_source);
+        if let Some(model) = by_source.get_mut(Source::Model as usize) {
+            *model = 0;
+        }
+        stats.accepted_tokens = by_source.iter().sum();
+        stats.drafted_tokens = stats.accepted_tokens;
+        stats.accepted_by_source = by_source;
+        let num_tokens = std::mem::take(&mut self.num_tokens);
+        // The prefill gave the first of them.
+        let after_prefill = num_tokens.saturating_sub(1);
+        stats.verify_steps = after_prefill.saturating_sub(stats.accepted_tokens);
+        self.earlier = self.with(stats, num_tokens);
+        self.num_earlier += num_tokens;
+        self.since = now;
+    }
+
+    /// The choice was sent to its next worker.
+    pub(in crate::generation) fn begin_attempt(&mut self, now: Instant) {
+        let waited = now.saturating_duration_since(self.since);
+        self.earlier.queue_ns += waited.as_nanos() as u64;
+        self.since = now;
+    }
+
+    /// All attempts together, when the last one's worker gave `stats`.
+    pub(in crate::generation) fn total(&self, stats: &RequestStats) -> RequestStats {
+        self.with(stats.clone(), self.num_tokens)
+    }
+
+    /// The earlier attempts and one more, which gave `num_tokens`.
+    fn with(&self, mut stats: RequestStats, num_tokens: u32) -> RequestStats {
+        let earlier = &self.earlier;
+        stats.verify_steps += earlier.verify_steps;
+        stats.verify_steps += u32::from(self.num_earlier > 0 && num_tokens > 0);
+        stats.drafted_tokens += earlier.drafted_tokens;
+        stats.accepted_tokens += earlier.accepted_tokens;
+        let length = stats
+            .accepted_by_source
+            .len()
+            .max(earlier.accepted_by_source.len());
+        stats.accepted_by_source.resize(length, 0);
+        let sums = stats.accepted_by_source.iter_mut();
+        for (sum, count) in sums.zip(&earlier.accepted_by_source) {
+            *sum += count;
+        }
+        stats.queue_ns += earlier.queue_ns;
+        stats.prefill_ns += earlier.prefill_ns;
+        stats.decode_ns += earlier.decode_ns;
+        stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn steps_and_accepted_tokens_of_all_attempts_add_up_to_the_tokens() {
+        let begun = Instant::now();
+        let mut tally = Tally::new(begun);
+        tally.add(&[1], begun + ms(5));
+        tally.add(&[3, 3, 1], begun + ms(7));
+        tally.end_attempt(begun + ms(9));
+        tally.begin_attempt(begun + ms(19));
+        tally.end_attempt(begun + ms(20));
+        tally.begin_attempt(begun + ms(20));
+        tally.add(&[1, 4, 1], begun + ms(30));
+        let total = tally.total(&RequestStats {
+            verify_steps: 1,
+            drafted_tokens: 6,
+            accepted_tokens: 1,
+            accepted_by_source: vec![0, 0, 0, 0, 1],
+            queue_ns: 7,
+            prefill_ns: 8,
+            decode_ns: 9,
+            ..Default::default()
+        });
+        assert_eq!((total.accepted_tokens, total.verify_steps), (3, 3));
+        assert_eq!(total.accepted_tokens + total.verify_steps, 7 - 1);
+        assert_eq!(total.accepted_by_source, [0, 0, 0, 2, 1]);
+        assert_eq!(total.drafted_tokens, 8);
+        assert_eq!(total.queue_ns, 10_000_000 + 7);
+        assert_eq!(total.prefill_ns, 6_000_000 + 8);
+        assert_eq!(total.decode_ns, 2_000_000 + 9);
+    }
+
+    #[test]
+    fn one_attempt_is_what_its_worker_says() {
+        let mut tally = Tally::new(Instant::now());
+        tally.add(&[1, 3], Instant::now());
+        let stats = RequestStats {
+            verify_steps: 1,
+            accepted_by_source: vec![0, 0, 0, 1],
+            decode_ns: 3,
+            ..Default::default()
+        };
+        assert_eq!(tally.total(&stats), stats);
+    }
+}

@@ -1,0 +1,49 @@
+//! What all requests share.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::live::LiveIds;
+use super::waiting::Waiting;
+use crate::config::RouterConfig;
+use crate::failover::Convicts;
+use crate::metrics::Metrics;
+use crate::workers::Registry;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) registry: Arc<Registry>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) config: Arc<RouterConfig>,
+    pub(super) live: LiveIds,
+    pub(super) waiting: Waiting,
+    pub(super) draining: CancellationToken,
+    pub(super) running: TaskTracker,
+    /// Requests that ended workers.
+    pub(super) convicts: Mutex<Convicts>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        registry: Arc<Registry>,
+        metrics: Arc<Metrics>,
+        config: Arc<RouterConfig>,
+    ) -> Self {
+        let waiting = Waiting::new(config.limits.max_waiting);
+        let refused_for = Duration::from_secs_f64(config.workers.conviction_s);
+        Self {
+            registry,
+            metrics,
+            config,
+            live: LiveIds::default(),
+            waiting,
+            draining: CancellationToken::new(),
+            running: TaskTracker::new(),
+            convicts: Mutex::new(Convicts::new(refused_for)),
+        }
+    }
+}
