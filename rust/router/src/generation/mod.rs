@@ -15,6 +15,8 @@ mod text;
 mod wait;
 mod waiting;
 
+#[cfg(test)]
+mod simulation;
 
 pub(crate) use refusal::refused;
 pub use service::{Caller, Generation};

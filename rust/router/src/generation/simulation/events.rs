@@ -1,0 +1,188 @@
+//! What happens to the workers of a world.
+
+use spectrie_proto::worker_v1::{FinishKind, RequestOutput, Start};
+
+use super::model::answer;
+use super::network::ending;
+use super::world::{Broken, World};
+
+impl World {
+    /// Takes what was sent to a worker, which may refuse it.
+    pub(super) fn hear(&mut self, place: usize) -> Result<(), String> {
+        while let Some(mut start) = self.workers[place].hear() {
+            self.note(&start)?;
+            let worker = &mut self.workers[place];
+            let refuses = worker.is_draining || (!worker.is_stalled && self.dice.chance(5));
+            let Some(history) = self.choices.get_mut(&start.request_id) else {
+                return Err(format!("unknown choice {}", start.request_id));
+            };
+            let has_tokens = !start.emitted_token_ids.is_empty();
+            // A request without tokens may be refused by all; the world never goes so far.
+            if refuses && (has_tokens || !std::mem::replace(&mut history.was_refused, true)) {
+                self.report.refusals += usize::from(has_tokens);
+                worker
+                    .wire
+                    .push_back(ending(&start, FinishKind::FinishRefused));
+                continue;
+            }
+            if self.broken == Some(Broken::ForgetsEmitted) {
+                start.emitted_token_ids.clear();
+            }
+            worker.begin(start);
+        }
+        Ok(())
+    }
+
+    /// Checks what the router says of a choice.
+    pub(super) fn note(&mut self, start: &Start) -> Result<(), String> {
+        tracing::debug!(choice = %start.request_id, attempt = start.attempt,
+            tokens = start.emitted_token_ids.len(), "heard");
+        let (name, emitted) = (&start.request_id, &start.emitted_token_ids);
+        let Some(history) = self.choices.get_mut(name) else {
+            return Err(format!("unknown choice {name}"));
+        };
+        let whole = answer(history.seed, history.max_tokens);
+        if !whole.starts_with(emitted) || emitted.len() >= whole.len() {
+            return Err(format!("{name} goes on from {emitted:?} of {whole:?}"));
+        }
+        if history
+            .attempt
+            .is_some_and(|attempt| attempt >= start.attempt)
+        {
+            return Err(format!("{name} is sent as attempt {} again", start.attempt));
+        }
+        history.attempt = Some(start.attempt);
+        if history.was_faulted {
+            history.tokens_after_fault.get_or_insert(emitted.len());
+        }
+        self.report.resumed += usize::from(!emitted.is_empty());
+        Ok(())
+    }
+
+    /// A late refusal, a failure or nonsense for one choice.
+    pub(super) fn trouble(&mut self, place: usize) {
+        let worker = &mut self.workers[place];
+        let count = worker.running.len();
+        if count == 0 {
+            return;
+        }
+        let chosen = worker.running.iter().nth(self.dice.below(count));
+        let Some((name, choice)) = chosen else {
+            return;
+        };
+        let (name, num_emitted) = (name.clone(), choice.num_emitted);
+        let num_begun = choice.start.emitted_token_ids.len();
+        if self.dice.chance(40) {
+            if num_begun > 0 {
+                self.report.refusals += 1;
+                let kinds = [FinishKind::FinishRefused, FinishKind::FinishCancelled];
+                worker.end(&name, kinds[self.dice.below(2)]);
+            }
+            return;
+        }
+        let Some(history) = self.choices.get_mut(&name) else {
+            return;
+        };
+        // A second fault without a token between ends a request: the world does not go so far.
+        let progressed = history
+            .tokens_after_fault
+            .is_some_and(|count| num_begun > count);
+        if history.was_faulted && !progressed {
+            return;
+        }
+        history.was_faulted = true;
+        history.tokens_after_fault = None;
+        self.report.faults += usize::from(num_emitted > 0);
+        if self.dice.chance(50) {
+            worker.end(&name, FinishKind::FinishFailed);
+        } else {
+            worker.babble(&name);
+        }
+    }
+
+    /// One step of a worker; `false` if it died of it, or stalls.
+    pub(super) fn step(&mut self, place: usize) -> bool {
+        let worker = &mut self.workers[place];
+        if worker.is_stalled {
+            return false;
+        }
+        let dies = worker.running.iter().any(|(name, choice)| {
+            let poison = self.choices.get(name).and_then(|history| history.poison_at);
+            poison.is_some_and(|place| choice.reaches(place))
+        });
+        if dies {
+            self.lose(place);
+            return false;
+        }
+        worker.step(&mut self.dice);
+        true
+    }
+
+    pub(super) fn lose(&mut self, place: usize) {
+        let worker = self.workers.swap_remove(place);
+        tracing::debug!(worker = %worker.worker.id, running = ?worker.running, "lost");
+        self.registry.leave(&worker.worker);
+        worker.worker.lose(tonic::Status::unavailable("lost"));
+        self.gone.push(worker);
+    }
+
+    /// Lets up to `count` outputs of a worker arrive.
+    pub(super) fn arrive(&mut self, place: usize, count: usize) {
+        let worker = &mut self.workers[place];
+        let count = count.min(worker.wire.len());
+        let outputs: Vec<_> = worker.wire.drain(..count).collect();
+        let worker = worker.worker.clone();
+        for output in &outputs {
+            if self.is_late(output) {
+                self.report.late += 1;
+                self.take_late(output);
+            }
+        }
+        self.registry.deliver(&worker, outputs);
+    }
+
+    /// Lets an output of a lost worker arrive.
+    pub(super) fn arrive_late(&mut self) {
+        if self.gone.is_empty() {
+            return;
+        }
+        let place = self.dice.below(self.gone.len());
+        match self.gone[place].wire.pop_front() {
+            Some(output) => {
+                self.report.late += usize::from(!output.token_ids.is_empty());
+                self.take_late(&output);
+                let worker = self.gone[place].worker.clone();
+                self.registry.deliver(&worker, vec![output]);
+            }
+            None => drop(self.gone.swap_remove(place)),
+        }
+    }
+
+    fn is_late(&self, output: &RequestOutput) -> bool {
+        let attempt = self
+            .choices
+            .get(&output.request_id)
+            .map(|history| history.attempt);
+        attempt
+            .flatten()
+            .is_some_and(|attempt| output.attempt < attempt)
+    }
+
+    /// What a router does that does not look at attempts.
+    fn take_late(&self, output: &RequestOutput) {
+        if self.broken != Some(Broken::TakesLateTokens) {
+            return;
+        }
+        let history = self.choices.get(&output.request_id);
+        let Some(attempt) = history.and_then(|history| history.attempt) else {
+            return;
+        };
+        for worker in &self.workers {
+            let output = RequestOutput {
+                attempt,
+                ..output.clone()
+            };
+            self.registry.deliver(&worker.worker, vec![output]);
+        }
+    }
+}
