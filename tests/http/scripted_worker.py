@@ -1,8 +1,8 @@
 """A worker without a model: it joins a router over the real wire and answers by script.
 
 Its tokens are bytes: token id = byte, 256 ends the sequence. What it does depends on a word in
-the prompt: REFUSE; FAIL and DIE (after eight tokens, when told); HANG (after eight tokens, until
-cancelled). Anything else is answered by `ANSWER`, preceded by the choice's seed when sampling; a
+the prompt: REFUSE; FAIL and DIE (after eight tokens, when told; FAIL at once and DIE not at all when the
+request is resumed); HANG (after eight tokens, until cancelled). Anything else is answered by `ANSWER`, preceded by the choice's seed when sampling; a
 schema is answered by itself, another constraint by a text that meets it, and one that says INVALID
 is refused. Token `t` has log-probability -0.25, as the likeliest before `t + 1` and so on.
 """
@@ -205,12 +205,14 @@ class ScriptedWorker:
             text = f"{start.choice_seed} {text}"
         if start.HasField("structured"):
             text = _meeting(start.structured)
-        job = _Job(start, list(text.encode()))
+        job = _Job(start, list(text.encode()), sent=len(start.emitted_token_ids))
         if start.HasField("structured") and "INVALID" in text:
             self._finish(job, pb.FINISH_INVALID, "the script cannot compile it")
         elif "REFUSE" in prompt:
             self._finish(job, pb.FINISH_REFUSED, "the script refuses")
-        elif "FAIL" in prompt or "DIE" in prompt:
+        elif "FAIL" in prompt and start.attempt > 0:
+            self._finish(job, pb.FINISH_FAILED, "the script fails")
+        elif "FAIL" in prompt or ("DIE" in prompt and start.attempt == 0):
             self._may_fail.clear()
             self._send(job, 8)
             self._may_fail.wait(FAIL_WITHIN_S)

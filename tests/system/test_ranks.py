@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from spectrie.client import Client
 from tests.cores import require_cores
 from tests.model.ranks import follower_ids
-from tests.system.interruption import assert_interrupted
+from tests.system.interruption import assert_goes_on
 from tests.system.server import Program, gone, serve
 
 WAYS: list[dict[str, Any]] = [
@@ -93,7 +93,7 @@ def test_two_ranks_serve_what_one_does_and_come_back_when_one_is_lost(
         rank = rank_of(program, worker["pid"])
         with Client(facts["grpc"], max_retries=0, timeout=60) as client:
             assert answers(client) == expected
-            assert_interrupted(client, rank)
+            assert_goes_on(client, rank)
             assert gone(worker["pid"])
             program.wait_line(f"rank 1 (process {rank}) ended with exit code -9")
             program.wait_line("restarting it")

@@ -39,7 +39,7 @@ async fn whole_answer_has_text_tokens_usage_and_reason() {
     assert_eq!((usage.prompt_tokens, usage.completion_tokens), (13, 14));
     assert_eq!(usage.accepted_prediction_tokens, None);
     let speculation = finished.speculation.as_ref().unwrap();
-    assert_eq!(speculation.verify_steps + speculation.accepted_tokens, 14);
+    assert_eq!(speculation.verify_steps + speculation.accepted_tokens, 13);
 }
 
 #[tokio::test]

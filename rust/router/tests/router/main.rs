@@ -3,6 +3,7 @@
 
 mod admin;
 mod corpora;
+mod failover;
 mod generate;
 mod keys;
 mod logprobs;

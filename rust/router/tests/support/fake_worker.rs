@@ -45,16 +45,26 @@ pub struct FakeWorker {
     pub max_running: u32,
     /// Prompt plus answer.
     pub max_context: u32,
+    /// Numeric fingerprint of its hello.
+    pub fingerprint: String,
     /// Ends without a word once a choice has this many tokens.
     pub die_after_tokens: Option<usize>,
+    /// Leaves each choice alone once it has this many tokens.
+    pub freezes_after: Option<usize>,
+    /// Ends without a word when it is to run a prompt that begins with this byte.
+    pub dies_of: Option<u8>,
+    /// Ends each choice in this way once it has this many tokens.
+    pub ends: Option<(usize, FinishKind)>,
+    /// Goes on with choices that were cancelled.
+    pub ignores_cancels: bool,
     /// Refuses every choice with this message.
     pub refusal: Option<String>,
     /// Says of every choice that no worker can run it, with this message.
     pub fault: Option<String>,
     /// Returns no log-probabilities, even if requested.
     pub hides_logprobs: bool,
-    /// Sends a token outside the vocabulary instead of the first one.
-    pub bad_token: bool,
+    /// Sends a token outside the vocabulary at this place of an answer.
+    pub bad_token: Option<usize>,
     /// Never steps.
     pub is_frozen: bool,
     /// Never answers questions about draft memory.
@@ -75,11 +85,16 @@ impl Default for FakeWorker {
             step_time: Duration::from_millis(1),
             max_running: 8,
             max_context: 512,
+            fingerprint: "fake".into(),
             die_after_tokens: None,
+            freezes_after: None,
+            dies_of: None,
+            ends: None,
+            ignores_cancels: false,
             refusal: None,
             fault: None,
             hides_logprobs: false,
-            bad_token: false,
+            bad_token: None,
             is_frozen: false,
             is_silent: false,
             corpora: Vec::new(),
@@ -164,7 +179,7 @@ impl FakeWorker {
             version: env!("CARGO_PKG_VERSION").into(),
             model: self.model.clone(),
             model_hash: self.model_hash.clone(),
-            numeric_fingerprint: "fake".into(),
+            numeric_fingerprint: self.fingerprint.clone(),
             capacity: Some(Capacity {
                 max_context: self.max_context,
                 max_running: self.max_running,
@@ -212,6 +227,12 @@ impl FakeWorker {
     ) -> Result<(), Status> {
         match message.message {
             Some(router_message::Message::Start(start)) => {
+                if self
+                    .dies_of
+                    .is_some_and(|byte| start.prompt_ids[0] == u32::from(byte))
+                {
+                    return Err(Status::aborted("poisoned"));
+                }
                 let key = (start.request_id.clone(), start.attempt);
                 let refusal = self
                     .refusal
@@ -248,7 +269,7 @@ impl FakeWorker {
                     },
                 );
             }
-            Some(router_message::Message::Cancel(cancel)) => {
+            Some(router_message::Message::Cancel(cancel)) if !self.ignores_cancels => {
                 let Cancel {
                     request_id,
                     attempt,
@@ -290,13 +311,22 @@ impl FakeWorker {
         let mut outputs = Vec::with_capacity(running.len());
         let mut learned = Vec::new();
         running.retain(|_, choice| {
-            let (mut token_ids, finish) = choice.step(self.tokens_per_step);
+            let before = choice.emitted.len();
+            if self.freezes_after.is_some_and(|limit| before >= limit) {
+                return true;
+            }
+            let (mut token_ids, mut finish) = choice.step(self.tokens_per_step);
+            if let Some((limit, kind)) = self.ends
+                && choice.emitted.len() >= limit
+            {
+                finish = kind;
+            }
             let sources = (0..token_ids.len()).map(|index| if index == 0 { 1 } else { 3 });
             let sources = sources.collect();
-            if self.bad_token
-                && let Some(first) = token_ids.first_mut()
+            if let Some(place) = self.bad_token.and_then(|place| place.checked_sub(before))
+                && let Some(token) = token_ids.get_mut(place)
             {
-                *first = VOCABULARY_SIZE;
+                *token = VOCABULARY_SIZE;
             }
             let ended = finish != FinishKind::FinishNone;
             let is_first = choice.steps == 1;
@@ -385,7 +415,7 @@ impl Running {
         let same = self.emitted.iter().zip(&self.start.prediction_ids);
         let predicted = same.take_while(|(token, guess)| token == guess).count();
         RequestStats {
-            verify_steps: self.steps,
+            verify_steps: self.steps.saturating_sub(1),
             drafted_tokens: self.accepted,
             accepted_tokens: self.accepted,
             accepted_by_source: vec![0, 0, 0, self.accepted, 0, 0, 0, 0],

@@ -16,6 +16,7 @@ use spectrie_proto::worker_v1::RouterMessage;
 pub use spectrie_proto::worker_v1::router_message::Message;
 use spectrie_router::app::{self, Bound};
 use spectrie_router::{Ending, RouterConfig, RouterError, Shutdown};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -215,4 +216,14 @@ pub fn request(text: &str) -> v1::GenerateRequest {
         prompt: Some(v1::generate_request::Prompt::Text(text.into())),
         ..Default::default()
     }
+}
+
+/// The body of `GET path` at `address`, as text.
+pub async fn get(address: &str, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    answer
 }
