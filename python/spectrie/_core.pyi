@@ -1768,3 +1768,18 @@ def run_router(
     Raises:
         RouterError: On a bad configuration, an address that cannot be used, or a server that broke.
     """
+
+def read_api_keys(path: str) -> str:
+    """The entries of a file for --api-keys, in its order, as JSON.
+
+    Args:
+        path: TOML, or lines `KEY TENANT`.
+
+    Returns:
+        A list of objects: `sha256` (of the key, its first twelve digits), `tenant`, `expires` (Unix
+        time in seconds), `models`, `max_priority`, `requests_per_minute`, `tokens_per_minute`,
+        `requests_at_once`; null where the entry does not say.
+
+    Raises:
+        RouterError: The file cannot be used; the message names the line and repeats nothing of it.
+    """

@@ -14,6 +14,8 @@ pub const MAX_LOGIT_BIAS_ENTRIES: usize = 1024;
 pub const MAX_MESSAGES: usize = 2048;
 /// Maximum length of a request id or namespace, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
+/// Maximum length of `cache_salt` and `prompt_cache_key`, in bytes.
+pub const MAX_CACHE_KEY_BYTES: usize = 1024;
 /// Maximum banned texts (`bad_words`) of one request.
 pub const MAX_BAD_WORDS: usize = 64;
 /// Maximum length of a banned text, in bytes.

@@ -25,6 +25,12 @@ pub struct GenerateRequest {
     /// The constraint on the answer; none when absent.
     #[prost(message, optional, tag = "12")]
     pub structured: ::core::option::Option<Structured>,
+    /// Divides the draft memory and prefix cache in use: requests of another salt, or of none, share nothing with this one. Any text of at most 1024 bytes.
+    #[prost(string, optional, tag = "13")]
+    pub cache_salt: ::core::option::Option<::prost::alloc::string::String>,
+    /// Requests of equal keys prefer the same worker, whose caches know their text; they share nothing that others do not. At most 1024 bytes.
+    #[prost(string, optional, tag = "14")]
+    pub prompt_cache_key: ::core::option::Option<::prost::alloc::string::String>,
     /// What to continue; exactly one must be set.
     #[prost(oneof = "generate_request::Prompt", tags = "3, 4, 5")]
     pub prompt: ::core::option::Option<generate_request::Prompt>,

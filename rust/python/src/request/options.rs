@@ -65,6 +65,8 @@ pub(super) fn read_request<'py>(
         namespace: fields.text("namespace").filter(|name| !name.is_empty()),
         priority: fields.integer("priority"),
         structured: read_constraint(fields)?,
+        cache_salt: fields.text("cache_salt"),
+        prompt_cache_key: fields.text("prompt_cache_key"),
     })
 }
 

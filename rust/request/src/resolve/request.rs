@@ -45,6 +45,8 @@ pub struct ResolvedRequest {
     pub stopping: v1::Stopping,
     /// Draft memory to use.
     pub namespace: String,
+    /// Prefers the worker that knows the text of others with the same key; shares nothing else.
+    pub prompt_cache_key: Option<String>,
     /// Whether that memory may keep the request's tokens.
     pub learn: bool,
     /// Larger runs first among the requests of a tenant.
@@ -112,7 +114,8 @@ pub fn resolve(
     caller: Caller<'_>,
 ) -> Result<ResolvedRequest, Refusal> {
     let mut refusals = Refusals::default();
-    let place = place(request.namespace, caller.tenant, caller.naming);
+    let salt = request.cache_salt.as_deref();
+    let place = place(request.namespace, salt, caller.tenant, caller.naming);
     let place = refusals.value_or_default(place);
     let speculation = request.speculation.unwrap_or_default();
     let stopping = request.stopping.unwrap_or_default();
@@ -150,6 +153,7 @@ pub fn resolve(
         max_tokens: num_tokens,
         stopping,
         namespace: place.namespace,
+        prompt_cache_key: request.prompt_cache_key,
         learn: speculation.learn.unwrap_or(true),
         priority: request.priority.unwrap_or(0),
         speculation: speculation_mode(&speculation),

@@ -2,8 +2,8 @@
 
 use spectrie_proto::v1;
 use spectrie_types::limits::{
-    MAX_DRAFT_TOKENS, MAX_MESSAGES, MAX_NAME_BYTES, MAX_STOP_TEXT_BYTES, MAX_STOP_TEXTS,
-    MAX_STOP_TOKEN_IDS,
+    MAX_CACHE_KEY_BYTES, MAX_DRAFT_TOKENS, MAX_MESSAGES, MAX_NAME_BYTES, MAX_STOP_TEXT_BYTES,
+    MAX_STOP_TEXTS, MAX_STOP_TOKEN_IDS,
 };
 
 use super::checker::Checker;
@@ -25,6 +25,12 @@ pub fn check_request(
     }
     if let Some(namespace) = &request.namespace {
         check_name(&mut checker, "namespace", namespace);
+    }
+    for (field, key) in [
+        ("cache_salt", &request.cache_salt),
+        ("prompt_cache_key", &request.prompt_cache_key),
+    ] {
+        check_cache_key(&mut checker, field, key.as_deref());
     }
     check_prompt(&mut checker, request.prompt.as_ref());
     check_sampling(&mut checker, &request.sampling.clone().unwrap_or_default());
@@ -63,6 +69,13 @@ fn check_name(checker: &mut Checker, field: &str, name: &str) {
         field,
         || "given characters that are not printable ascii; allowed: ! to ~".into(),
     );
+}
+
+fn check_cache_key(checker: &mut Checker, field: &str, key: Option<&str>) {
+    let length = key.map_or(1, str::len);
+    checker.check((1..=MAX_CACHE_KEY_BYTES).contains(&length), field, || {
+        format!("given {length} bytes; allowed: 1 to {MAX_CACHE_KEY_BYTES}")
+    });
 }
 
 fn check_prompt(checker: &mut Checker, prompt: Option<&v1::generate_request::Prompt>) {

@@ -1,5 +1,6 @@
 //! What a keys file says of one key.
 
+use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use serde::{Serialize, Serializer};
@@ -38,7 +39,9 @@ impl KeyEntry {
 
 /// The first digits of a digest: they tell keys apart, and no key can be found by them.
 fn write_label<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
-    let digits = digest.iter().take(6);
-    let digits = digits.map(|byte| format!("{byte:02x}"));
-    serializer.serialize_str(&digits.collect::<String>())
+    let mut digits = String::new();
+    for byte in digest.iter().take(6) {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    serializer.serialize_str(&digits)
 }

@@ -279,6 +279,7 @@ impl Generation {
             tenant: resolved.request.share(),
             num_choices: resolved.request.num_choices as usize,
             needs_context: resolved.request.needs_context(),
+            cache_key: resolved.request.prompt_cache_key.as_deref(),
         };
         let dispatch = |index| Dispatch {
             start: resolved.start(index, 0),

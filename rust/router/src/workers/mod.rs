@@ -1,6 +1,5 @@
 //! The workers that have dialled in: who they are, what they hold, how they are lost.
 
-mod admission;
 mod artifacts;
 mod broadcast;
 mod calls;
@@ -10,6 +9,7 @@ mod mailbox;
 mod model;
 mod outgoing;
 mod parked;
+mod placing;
 mod registry;
 mod routes;
 mod session;

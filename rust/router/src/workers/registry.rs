@@ -9,9 +9,9 @@ use spectrie_proto::worker_v1::{Hello, Learn, RequestOutput};
 use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
-use super::admission::Admission;
 use super::model::ServedModel;
 use super::parked::Parked;
+use super::placing::{Admission, preferred};
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
 use crate::failover::{Candidate, Need, choose};
@@ -103,6 +103,8 @@ pub(crate) struct Order<'a> {
     pub(crate) num_choices: usize,
     /// Prompt and answer of one choice, in tokens.
     pub(crate) needs_context: u32,
+    /// Of a `prompt_cache_key`: equal ones prefer the same worker.
+    pub(crate) cache_key: Option<&'a str>,
 }
 
 /// All that have joined.
@@ -272,7 +274,13 @@ impl Registry {
             context: order.needs_context,
             ..Need::default()
         };
-        let Some(place) = choose(&candidates, &need, entry.parked.cleared()) else {
+        let cleared = entry.parked.cleared();
+        let steered = order.cache_key.and_then(|key| {
+            let is_open = |one| choose(std::slice::from_ref(one), &need, cleared).is_some();
+            preferred(&candidates, is_open, (order.tenant, key), order.num_choices)
+        });
+        let chosen = steered.or_else(|| choose(&candidates, &need, cleared));
+        let Some(place) = chosen else {
             let fits = |candidate: &Candidate<'_>| candidate.max_context >= need.context;
             // One that fits runs, or waits to run, a choice that must be alone.
             let is_coming = candidates.iter().any(fits);

@@ -7,6 +7,7 @@ use spectrie_proto::v1::inference_client::InferenceClient;
 use spectrie_proto::worker_v1::Start;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_stream::StreamExt as _;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_types::StatusExt as _;
@@ -158,4 +159,79 @@ async fn wait_in_line(
     tasks.retain(|task| !task.is_finished());
     assert_eq!(tasks.len(), allowed);
     tasks
+}
+
+#[tokio::test]
+async fn salts_divide_a_tenants_memory_and_its_learned_text() {
+    let router = TestRouter::with_keys(KEYS).await;
+    let mut first = router.worker(FakeWorker::default()).await;
+    let mut second = router.worker(FakeWorker::default()).await;
+    let mut namespaces = std::collections::BTreeSet::new();
+    for (tenant, salt) in [
+        ("ann", None),
+        ("ann", Some("s")),
+        ("ann", Some("t")),
+        ("bob", Some("s")),
+    ] {
+        let asked = v1::GenerateRequest {
+            cache_salt: salt.map(Into::into),
+            ..request("abc")
+        };
+        let events = start(&router, tenant, asked).await.unwrap();
+        within(events.collect::<Vec<_>>()).await;
+        // One worker runs it, the other one learns its answer.
+        let heard = [first.hear().await, second.hear().await];
+        let started = heard.iter().find_map(|message| match message {
+            Message::Start(start) => Some(start.clone()),
+            _ => None,
+        });
+        let learned = heard.iter().find_map(|message| match message {
+            Message::Learn(learn) => Some(learn.namespace.clone()),
+            _ => None,
+        });
+        let started = started.unwrap();
+        assert_eq!(started.tenant.as_deref(), Some(tenant));
+        assert_eq!(learned.as_ref(), Some(&started.namespace));
+        assert!(started.namespace.split('/').next() == Some(tenant));
+        assert!(namespaces.insert(started.namespace));
+    }
+}
+
+#[tokio::test]
+async fn equal_cache_keys_find_the_same_worker_and_share_no_other_memory() {
+    let router = TestRouter::with_keys(KEYS).await;
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        workers.push(router.worker(FakeWorker::default()).await);
+    }
+    let mut used = [0; 3];
+    for key in 0..12 {
+        let mut starts = [0; 3];
+        for _ in 0..4 {
+            let asked = v1::GenerateRequest {
+                prompt_cache_key: Some(format!("conversation {key}")),
+                speculation: Some(v1::Speculation {
+                    learn: Some(false),
+                    ..Default::default()
+                }),
+                ..request("abc")
+            };
+            let events = start(&router, "ann", asked).await.unwrap();
+            within(events.collect::<Vec<_>>()).await;
+        }
+        for (worker, starts) in workers.iter_mut().zip(&mut starts) {
+            while let Ok(message) = worker.heard.try_recv() {
+                if let Some(Message::Start(start)) = message.message {
+                    assert_eq!(start.namespace, "ann");
+                    *starts += 1;
+                }
+            }
+        }
+        let place = starts.iter().position(|starts| *starts == 4);
+        used[place.expect("all requests of a key at one worker")] += 1;
+    }
+    assert!(
+        used.iter().filter(|keys| **keys > 0).count() > 1,
+        "{used:?}"
+    );
 }

@@ -17,7 +17,7 @@ async fn talkative(change: impl FnOnce(&mut RouterConfig)) -> (TestRouter, TestW
     let router = TestRouter::with(change).await;
     let worker = router
         .worker(FakeWorker {
-            tokens_per_step: 1024,
+            tokens_per_step: 16_384,
             max_context: MANY,
             ..FakeWorker::default()
         })
@@ -43,7 +43,8 @@ async fn over_grpc(router: &TestRouter, timeout: Option<u64>) -> Streaming<v1::G
 
 async fn over_http(router: &TestRouter) -> TcpStream {
     let body = format!(
-        r#"{{"prompt": "abc", "stream": true, "ignore_eos": true, "max_tokens": {}}}"#,
+        r#"{{"prompt": "abc", "stream": true, "ignore_eos": true, "return_token_ids": true,
+            "max_tokens": {}}}"#,
         MANY / 2
     );
     let head = format!(

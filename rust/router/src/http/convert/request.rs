@@ -47,6 +47,8 @@ pub(crate) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
     let (structured, schema_name) = take_structured(&mut body, &mut ignored)?;
     let namespace = body.take_string("namespace", "a string")?;
     let priority = body.take_i32("priority")?;
+    let cache_salt = body.take_string("cache_salt", "a string")?;
+    let prompt_cache_key = body.take_string("prompt_cache_key", "a string")?;
     take_unsupported(&mut body, endpoint == Endpoint::Completions)?;
     ignored.extend(body.rest());
 
@@ -68,6 +70,8 @@ pub(crate) fn convert(endpoint: Endpoint, body: Value) -> Field<ApiRequest> {
         namespace,
         priority,
         structured,
+        cache_salt,
+        prompt_cache_key,
     };
     let choices_per_prompt = sampling_n(&template);
     let num_prompts = u32::try_from(prompts.len()).unwrap_or(u32::MAX);

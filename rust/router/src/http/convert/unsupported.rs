@@ -22,7 +22,6 @@ struct Refused {
 const WITHOUT_EFFECT: &[&str] = &[
     "metadata",
     "parallel_tool_calls",
-    "prompt_cache_key",
     "prompt_cache_options",
     "prompt_cache_retention",
     "safety_identifier",

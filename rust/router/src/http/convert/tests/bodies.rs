@@ -62,6 +62,8 @@ fn every_field_reaches_the_core() {
         "speculation": {"enabled": true, "max_draft_tokens": 8, "mode": "prob", "learn": false},
         "namespace": "team",
         "priority": -2,
+        "cache_salt": "s",
+        "prompt_cache_key": "k",
         "typical_p": 0.75,
         "bad_words": ["no"],
         "logprobs": true,
@@ -124,6 +126,8 @@ fn every_field_reaches_the_core() {
         }),
         namespace: Some("team".into()),
         priority: Some(-2),
+        cache_salt: Some("s".into()),
+        prompt_cache_key: Some("k".into()),
         structured: Some(v1::Structured {
             constraint: Some(Constraint::Choice(v1::Choices {
                 texts: vec!["yes".into(), "no".into()],
@@ -202,7 +206,7 @@ fn completions_take_every_shape_of_prompt() {
 fn fields_without_effect_are_accepted_and_the_unknown_ones_named() {
     let api = chat(json!({
         "user": "u", "metadata": {"a": "b"}, "store": true, "service_tier": "auto",
-        "parallel_tool_calls": true, "safety_identifier": "x", "prompt_cache_key": "k",
+        "parallel_tool_calls": true, "safety_identifier": "x",
         "logprobs": false, "tools": [], "tool_choice": "auto", "modalities": ["text"],
         "response_format": {"type": "text"},
         "reasoning_effort": "low", "frobnicate": 1, "nothing": null,

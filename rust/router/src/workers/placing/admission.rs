@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use spectrie_types::Standing;
 
-use super::registry::{Order, Refusal};
-use super::worker::Worker;
 use crate::config::LimitsConfig;
 use crate::pace;
 use crate::sync::now;
+use crate::workers::registry::{Order, Refusal};
+use crate::workers::worker::Worker;
 
 /// How many choices the workers of a model may hold.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Admission {
+pub(in crate::workers) struct Admission {
     in_flight_factor: usize,
     max_queued: Option<usize>,
 }
 
 impl Admission {
-    pub(super) fn new(limits: &LimitsConfig) -> Self {
+    pub(in crate::workers) fn new(limits: &LimitsConfig) -> Self {
         Self {
             in_flight_factor: limits.in_flight_factor.max(1) as usize,
             max_queued: limits.max_queued,
@@ -28,7 +28,7 @@ impl Admission {
     }
 
     /// Most choices in flight on these workers while one tenant asks.
-    pub(super) fn limit(self, workers: &[Arc<Worker>]) -> usize {
+    pub(in crate::workers) fn limit(self, workers: &[Arc<Worker>]) -> usize {
         let places = places(workers);
         match self.max_queued {
             Some(queued) => places + queued,
@@ -44,7 +44,11 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal::Full`], with the time after which enough will have ended.
-    pub(super) fn admit(self, workers: &[Arc<Worker>], order: &Order<'_>) -> Result<(), Refusal> {
+    pub(in crate::workers) fn admit(
+        self,
+        workers: &[Arc<Worker>],
+        order: &Order<'_>,
+    ) -> Result<(), Refusal> {
         let limit = self.limit(workers);
         let standing = standing(workers, order.tenant);
         let excess = standing.excess(order.num_choices, limit, places(workers));
@@ -171,6 +175,7 @@ mod tests {
                 tenant: &name,
                 num_choices,
                 needs_context: 0,
+                cache_key: None,
             };
             if self.admission.admit(&self.workers, &order).is_err() {
                 return false;
@@ -275,6 +280,7 @@ mod tests {
             tenant: "0",
             num_choices: 1,
             needs_context: 0,
+            cache_key: None,
         };
         let Err(Refusal::Full {
             own,
