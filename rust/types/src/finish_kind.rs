@@ -14,7 +14,7 @@ crate::named::named! {
         Cancelled = 4 => "cancelled",
         /// The deadline passed.
         Deadline = 5 => "deadline",
-        /// Can never run; the message says why.
+        /// Can never run to its end as it stands; the message says why.
         Refused = 6 => "refused",
         /// Failed inside the worker; the message says why.
         Failed = 7 => "failed",

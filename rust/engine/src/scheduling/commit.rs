@@ -268,7 +268,7 @@ fn end_of(ended: Ended, sequence: &Sequence) -> Option<End> {
         Ok(None) => return None,
         Ok(Some(kind)) => End::of(kind).keeping(sequence.stopped_at()),
         Err(NotDrawn::Grammar(GrammarEnd::Complete)) => End::of(FinishKind::Complete),
-        Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::failed(&message),
+        Err(NotDrawn::Grammar(GrammarEnd::Failed(message))) => End::refused(&message),
         Err(NotDrawn::Row(NoToken::Model)) => End::failed("the model gave no finite logit"),
         Err(NotDrawn::Row(NoToken::Banned)) => End::failed(&format!(
             "{} leave no token to sample; relax them",

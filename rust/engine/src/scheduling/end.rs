@@ -32,6 +32,14 @@ impl End {
         }
     }
 
+    /// An end by what the request asks for: no worker can run it to its end.
+    pub(crate) fn refused(message: &str) -> Self {
+        Self {
+            message: Some(message.to_owned()),
+            ..Self::of(FinishKind::Refused)
+        }
+    }
+
     /// An end by a failure.
     pub(crate) fn failed(message: &str) -> Self {
         Self {

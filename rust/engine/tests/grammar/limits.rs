@@ -111,7 +111,7 @@ fn an_answer_goes_on_after_more_states_than_one_lexer_may_take_with_drafts_as_wi
 #[test]
 fn an_answer_whose_text_takes_too_many_states_ends_at_the_same_token_with_drafts_as_without() {
     let [plain, drafted, packed] = plain_and_drafted(LARGE_STATES);
-    assert_eq!(plain[0].1, FinishKind::Failed);
+    assert_eq!(plain[0].1, FinishKind::Refused);
     assert!(drafted == plain && packed == plain);
 }
 

@@ -294,7 +294,7 @@ fn a_resumed_answer_goes_on_inside_its_grammar() {
     });
     driver.run();
     let finish = &driver.finishes[&1];
-    assert_eq!(finish.kind, FinishKind::Failed);
+    assert_eq!(finish.kind, FinishKind::Refused);
     assert!(
         finish.message.as_ref().unwrap().contains("grammar"),
         "{finish:?}"
@@ -302,7 +302,7 @@ fn a_resumed_answer_goes_on_inside_its_grammar() {
 }
 
 #[test]
-fn a_grammar_that_grows_too_complex_fails_its_request_alone() {
+fn a_grammar_that_grows_too_complex_is_refused_alone() {
     let word = |index: u32| -> String {
         let bits = (0..12).map(|bit| if index >> bit & 1 == 1 { 'a' } else { 'b' });
         bits.collect()
@@ -319,7 +319,7 @@ fn a_grammar_that_grows_too_complex_fails_its_request_alone() {
     driver.submit(bystander.clone());
     driver.run();
     let finish = &driver.finishes[&1];
-    assert_eq!(finish.kind, FinishKind::Failed);
+    assert_eq!(finish.kind, FinishKind::Refused);
     assert!(
         finish.message.as_ref().unwrap().contains("simplify"),
         "{finish:?}"
