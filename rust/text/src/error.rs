@@ -34,6 +34,12 @@ pub enum TextError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A text has more tokens than the caller takes.
+    #[error("the text has more than {limit} tokens")]
+    TooLong {
+        /// Most tokens that the caller takes.
+        limit: usize,
+    },
     /// A configuration file of the model is not the expected JSON.
     #[error("{file} is not valid: {source}")]
     InvalidConfig {

@@ -11,6 +11,7 @@ mod files;
 mod fingerprint;
 mod json;
 mod pieces;
+mod reach;
 mod stop;
 mod stream;
 mod template;

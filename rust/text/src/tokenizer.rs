@@ -2,6 +2,7 @@
 
 use crate::error::TextError;
 use crate::pieces::PieceTable;
+use crate::reach::Reach;
 use std::sync::Arc;
 
 /// The tokenizer of a model. Cheap to clone and safe to share between threads.
@@ -14,7 +15,17 @@ pub struct Tokenizer {
 struct Inner {
     tokenizer: tokenizers::Tokenizer,
     pieces: PieceTable,
+    reach: Reach,
 }
+
+/// A text of up to this many bytes for each token that the caller takes is tokenized at once:
+/// texts of people and programs have fewer.
+const BYTES_AT_ONCE: usize = 8;
+/// Longer ones are counted in pieces of this many bytes first.
+const PIECE_BYTES: usize = 64 << 10;
+/// What a count in pieces must exceed the limit by, so that cuts within tokens refuse no text that
+/// fits.
+const MARGIN: usize = 2;
 
 impl Tokenizer {
     /// Parses the bytes of a tokenizer.json. Ignores its truncation and padding: a server neither
@@ -38,9 +49,65 @@ impl Tokenizer {
             |id| tokenizer.id_to_token(id),
             |token| added.is_special_token(token),
         )?;
+        let name = |id| tokenizer.id_to_token(id).map_or(0, |token| token.len());
+        let bytes = |id| pieces.get(id).map_or(0, |piece| piece.bytes.len());
+        let longest_name = (0..count).map(name).max().unwrap_or(0);
+        let longest = (0..count).map(bytes).max().unwrap_or(0);
+        let reach = Reach::of(&tokenizer, longest, longest_name);
         Ok(Self {
-            inner: Arc::new(Inner { tokenizer, pieces }),
+            inner: Arc::new(Inner {
+                tokenizer,
+                pieces,
+                reach,
+            }),
         })
+    }
+
+    /// Returns the token ids of a text that should have at most `limit` tokens, as
+    /// [`encode`](Self::encode) does. Work and memory are bounded by `limit`, not by the text: one
+    /// that no tokenization can fit is refused at once, any other that is far too long when twice
+    /// the limit is counted. The ids of one that is a little too long are returned.
+    ///
+    /// # Errors
+    /// [`TextError::TooLong`] if it has more than `limit` tokens; [`TextError::Tokenizer`] if the
+    /// tokenizer rejects it.
+    pub fn encode_within(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+        limit: usize,
+    ) -> Result<Vec<u32>, TextError> {
+        if self.inner.reach.fewest_tokens(text) > limit {
+            return Err(TextError::TooLong { limit });
+        }
+        let at_once = limit.saturating_mul(BYTES_AT_ONCE).max(PIECE_BYTES);
+        if text.len() > at_once {
+            self.check_pieces(text, limit)?;
+        }
+        self.encode(text, add_special_tokens)
+    }
+
+    /// Refuses a text whose pieces have more tokens together than the limit and its margin.
+    fn check_pieces(&self, text: &str, limit: usize) -> Result<(), TextError> {
+        let mut rest = text;
+        let mut count = 0;
+        while !rest.is_empty() {
+            let mut end = rest.len().min(PIECE_BYTES);
+            while !rest.is_char_boundary(end) {
+                end -= 1;
+            }
+            let (piece, behind) = rest.split_at(end);
+            rest = behind;
+            let piece = self.inner.reach.counted(piece);
+            if piece.is_empty() {
+                continue;
+            }
+            count += self.encode(piece, false)?.len();
+            if count > limit.saturating_mul(MARGIN) {
+                return Err(TextError::TooLong { limit });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the token ids of `text`. Special tokens written out in the text are recognized;

@@ -98,7 +98,7 @@ fn added(id: usize, content: &str, special: bool) -> Value {
 }
 
 /// GPT-2's character for a byte, by its published construction.
-fn byte_char(byte: u32) -> char {
+pub(crate) fn byte_char(byte: u32) -> char {
     let printable = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let code = if printable(byte) {
         byte
