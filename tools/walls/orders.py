@@ -160,8 +160,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "rust/router/src": (
         "error sync",
-        "pace",
-        "access config failover listen metrics",
+        "config failover metrics pace",
+        "access listen",
         "workers",
         "generation",
         "state",
@@ -175,6 +175,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "error probes server",
         "layers",
         "body convert fallback models",
+        "hosts",
         "answer error_map",
         "generate",
         "routes",

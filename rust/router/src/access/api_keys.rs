@@ -121,7 +121,7 @@ impl ApiKeys {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.is_none()
     }
 }

@@ -1,6 +1,8 @@
-//! Access control: API keys of clients, shared secrets of workers and operators.
+//! Access control: API keys of clients, shared secrets of workers and operators, and how much may
+//! be sent before a request is known.
 
 mod api_keys;
+mod bodies;
 mod grant;
 mod key_entry;
 mod key_fields;
@@ -10,6 +12,8 @@ mod token;
 mod usage;
 
 pub use api_keys::{ApiKeys, read_keys};
+pub use bodies::Bodies;
+pub(crate) use bodies::BodyShare;
 pub use grant::Grant;
 pub use key_entry::KeyEntry;
 pub(crate) use reload::follow;

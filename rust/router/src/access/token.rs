@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
-use tonic::metadata::MetadataMap;
 
 use crate::access::ApiKeys;
 use crate::error::RouterError;
@@ -38,8 +38,8 @@ impl Token {
 
     /// Whether a call shows the secret as `authorization: Bearer SECRET`; takes the same time
     /// however much of it is right.
-    pub(crate) fn is_shown(&self, metadata: &MetadataMap) -> bool {
-        let header = metadata
+    pub(crate) fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let header = headers
             .get("authorization")
             .and_then(|value| value.to_str().ok());
         let given = header.and_then(ApiKeys::bearer).unwrap_or_default();
@@ -56,12 +56,12 @@ mod tests {
     fn only_the_whole_secret_as_a_bearer_is_taken() {
         let token = Token::new("secret");
         let shown = |value: &'static str| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert("authorization", value.parse().unwrap());
-            token.is_shown(&metadata)
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", value.parse().unwrap());
+            token.is_shown(&headers)
         };
         assert!(shown("Bearer secret"));
         assert!(!shown("Bearer secre") && !shown("Basic secret") && !shown("secret"));
-        assert!(!token.is_shown(&MetadataMap::new()));
+        assert!(!token.is_shown(&HeaderMap::new()));
     }
 }

@@ -4,36 +4,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio_util::either::Either;
-use tonic::transport::server::Connected;
 
+use super::connection::Bytes;
 use crate::error::RouterError;
 
 /// Longest path of a Unix socket that every system takes, in bytes.
 const MAX_SOCKET_PATH: usize = 103;
 
-/// Opens a TCP listener on `HOST:PORT`.
-///
-/// # Errors
-/// [`RouterError::Listen`] with `option`, the name of the setting.
-pub(crate) async fn tcp(address: &str, option: &'static str) -> Result<TcpListener, RouterError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|source| RouterError::Listen {
-        address: address.to_owned(),
-        option,
-        source,
-    })
-}
-
-/// A listener for gRPC on TCP or a Unix socket.
+/// A listener on TCP or a Unix socket.
 #[derive(Debug)]
-pub(crate) struct GrpcListener {
+pub(crate) struct Listener {
     socket: Either<TcpListener, UnixListener>,
     /// Where it listens, as a client would write it.
     pub(crate) address: String,
@@ -41,7 +24,7 @@ pub(crate) struct GrpcListener {
     _file: Option<SocketFile>,
 }
 
-impl GrpcListener {
+impl Listener {
     /// Opens `HOST:PORT` or `unix:PATH`; a socket's file has `mode` from the first.
     ///
     /// # Errors
@@ -51,21 +34,33 @@ impl GrpcListener {
         mode: u32,
         option: &'static str,
     ) -> Result<Self, RouterError> {
-        if let Some(path) = unix_path(address) {
-            let bound = bind_unix(path, mode).map_err(|source| RouterError::Listen {
-                address: address.to_owned(),
-                option,
-                source,
-            });
-            let (listener, file) = bound?;
-            let address = format!("unix:{}", path.display());
-            return Ok(Self {
-                socket: Either::Right(listener),
-                address,
-                _file: Some(file),
-            });
-        }
-        let listener = tcp(address, option).await?;
+        let Some(path) = unix_path(address) else {
+            return Self::tcp(address, option).await;
+        };
+        let bound = bind_unix(path, mode).map_err(|source| RouterError::Listen {
+            address: address.to_owned(),
+            option,
+            source,
+        });
+        let (listener, file) = bound?;
+        Ok(Self {
+            socket: Either::Right(listener),
+            address: format!("unix:{}", path.display()),
+            _file: Some(file),
+        })
+    }
+
+    /// Opens `HOST:PORT`.
+    ///
+    /// # Errors
+    /// [`RouterError::Listen`] with `option`, the name of the setting.
+    pub(crate) async fn tcp(address: &str, option: &'static str) -> Result<Self, RouterError> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|source| RouterError::Listen {
+            address: address.to_owned(),
+            option,
+            source,
+        })?;
         let bound: SocketAddr = listener.local_addr()?;
         Ok(Self {
             socket: Either::Left(listener),
@@ -74,19 +69,29 @@ impl GrpcListener {
         })
     }
 
-    /// The connections as they come.
-    pub(crate) fn incoming(self) -> impl Stream<Item = io::Result<Connection>> {
-        futures_util::stream::unfold(self, |listener| async move {
-            let accepted = match &listener.socket {
-                Either::Left(tcp) => tcp.accept().await.map(|(stream, _)| {
-                    // A socket without the option still works, only slower.
-                    let _ = stream.set_nodelay(true);
-                    Either::Left(stream)
-                }),
-                Either::Right(unix) => unix.accept().await.map(|(stream, _)| Either::Right(stream)),
-            };
-            Some((accepted.map(Connection), listener))
-        })
+    /// Whether it is on TCP.
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.socket, Either::Left(_))
+    }
+
+    /// Whether other machines can reach it.
+    pub(crate) fn is_public(&self) -> bool {
+        let address = self.address.parse::<SocketAddr>();
+        address.is_ok_and(|address| !address.ip().is_loopback())
+    }
+
+    /// The next connection's bytes.
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Bytes>> {
+        match &self.socket {
+            Either::Left(tcp) => {
+                let (stream, _) = tcp.accept().await?;
+                // Tokens are small and must not wait to be sent together; a socket without the
+                // option still works, only slower.
+                let _ = stream.set_nodelay(true);
+                Ok(Box::new(stream))
+            }
+            Either::Right(unix) => Ok(Box::new(unix.accept().await?.0)),
+        }
     }
 }
 
@@ -148,56 +153,6 @@ impl Drop for SocketFile {
     }
 }
 
-/// A connection of either kind.
-#[derive(Debug)]
-pub(crate) struct Connection(Either<TcpStream, UnixStream>);
-
-impl Connected for Connection {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) {}
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, buffers)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,15 +168,15 @@ mod tests {
         let folder = folder();
         let path = folder.join("w.sock");
         let address = format!("unix:{}", path.display());
-        let listener = GrpcListener::bind(&address, 0o600, "--worker-listen")
+        let listener = Listener::bind(&address, 0o600, "--worker-listen")
             .await
             .unwrap();
         assert_eq!(
             std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        assert!(UnixStream::connect(&path).await.is_ok());
-        let again = GrpcListener::bind(&address, 0o600, "--worker-listen")
+        assert!(tokio::net::UnixStream::connect(&path).await.is_ok());
+        let again = Listener::bind(&address, 0o600, "--worker-listen")
             .await
             .unwrap_err();
         assert!(
@@ -240,12 +195,12 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let address = format!("unix:{}", path.display());
         drop(
-            GrpcListener::bind(&address, 0o600, "--worker-listen")
+            Listener::bind(&address, 0o600, "--worker-listen")
                 .await
                 .unwrap(),
         );
         std::fs::write(&path, "text").unwrap();
-        let error = GrpcListener::bind(&address, 0o600, "--worker-listen")
+        let error = Listener::bind(&address, 0o600, "--worker-listen")
             .await
             .unwrap_err();
         assert!(error.to_string().contains("not a socket"), "{error}");
@@ -255,9 +210,9 @@ mod tests {
 
     #[tokio::test]
     async fn port_in_use_is_an_error_that_names_option_and_address() {
-        let held = tcp("127.0.0.1:0", "--grpc").await.unwrap();
-        let address = held.local_addr().unwrap().to_string();
-        let error = GrpcListener::bind(&address, 0o600, "--grpc")
+        let held = Listener::tcp("127.0.0.1:0", "--grpc").await.unwrap();
+        let address = held.address.clone();
+        let error = Listener::bind(&address, 0o600, "--grpc")
             .await
             .unwrap_err()
             .to_string();

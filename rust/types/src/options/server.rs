@@ -77,6 +77,9 @@ rows! {
     served_model_name = Value::None => row(Group::Machine, Kind::Text("NAME"))
         .flag("served_model_name", WORKERS).shown("the model's own");
 
+    /// Maximum connections of clients; idle ones make room beyond it.
+    max_connections = Value::None => row(Group::Limits, integer(4, 1_048_576))
+        .flag("max_connections", ROUTERS).shown("by the limit of open files").unit("connections");
     /// Maximum requests that wait.
     max_queue = Value::None => row(Group::Limits, integer(0, 65_536))
         .flag("max_queue", ROUTERS).shown("4 x running").unit("requests");
@@ -98,6 +101,25 @@ rows! {
     /// Let requests name their draft memory; all that a client names share its tenant's part.
     allow_client_namespaces = Value::Flag(false) => row(Group::Access, Kind::Flag)
         .flag("allow_client_namespaces", ROUTERS);
+    /// Show /metrics, /version and gRPC reflection to callers without a key, where keys are set.
+    open_introspection = Value::Flag(false) => row(Group::Access, Kind::Flag)
+        .flag("open_introspection", ROUTERS);
+    /// Name of a proxy before an HTTP address of this machine without keys; repeat for several.
+    allowed_hosts = Value::List(Vec::new()) => row(Group::Access, Kind::Texts("HOST"))
+        .flag("allowed_hosts", ROUTERS);
+    /// Certificate for TLS on TCP addresses, PEM, read again when it changes; a worker's own.
+    tls_cert = Value::None => row(Group::Access, Kind::Text("FILE")).flag("tls_cert", PROCESSES);
+    /// Private key of --tls-cert.
+    tls_key = Value::None => row(Group::Access, Kind::Text("FILE")).flag("tls_key", PROCESSES);
+    /// Authority whose certificates clients and operators must show.
+    tls_client_ca = Value::None => row(Group::Access, Kind::Text("FILE"))
+        .flag("tls_client_ca", ROUTERS);
+    /// Authority whose certificates workers on TCP must show, instead of a token.
+    tls_worker_ca = Value::None => row(Group::Access, Kind::Text("FILE"))
+        .flag("tls_worker_ca", ROUTERS);
+    /// Authority of the router's certificate: a worker dials by TLS.
+    tls_ca = Value::None => row(Group::Access, Kind::Text("FILE"))
+        .flag("tls_ca", &["serve", "worker"]);
     /// Web origin allowed to call the HTTP API; repeat for several.
     cors_origins = Value::List(Vec::new()) => row(Group::Access, Kind::Texts("ORIGIN"))
         .flag("cors_origin", ROUTERS);

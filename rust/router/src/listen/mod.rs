@@ -1,0 +1,17 @@
+//! Addresses, their sockets, and how many connections they hold.
+
+mod connection;
+mod descriptors;
+mod held_body;
+mod incoming;
+mod places;
+mod socket;
+mod tls;
+
+pub(crate) use connection::Speaks;
+pub(crate) use descriptors::Budget;
+pub(crate) use held_body::HeldBody;
+pub(crate) use incoming::{ALPN_HTTP1, ALPN_HTTP2, Incoming};
+pub(crate) use places::{Place, Running};
+pub(crate) use socket::{Listener, unix_path};
+pub(crate) use tls::{Audience, Tls};
