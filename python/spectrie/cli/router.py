@@ -20,8 +20,8 @@ __all__ = ["configure", "router_config", "run"]
 
 _EPILOG = """\
 Workers connect to the router's --worker-listen address. Anyone who joins there can read prompts, so
-it is a private Unix socket by default, and TCP requires --worker-token-file. Operators connect to
---admin, a private Unix socket too; the ready line contains it.
+it is a private Unix socket by default, and TCP requires --worker-token-file or --tls-worker-ca.
+Operators connect to --admin, a private Unix socket too; the ready line contains it.
 Ctrl-C lets running requests finish; twice stops at once.
 
 example:
@@ -68,7 +68,15 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "allow_client_namespaces": settings.allow_client_namespaces,
             "worker_token_file": settings.worker_token_file,
             "admin_token_file": settings.admin_token_file,
+            "allowed_hosts": list(settings.allowed_hosts),
+            "open_introspection": settings.open_introspection,
             "cors_origins": list(settings.cors_origin),
+        },
+        "tls": {
+            "cert": settings.tls_cert,
+            "key": settings.tls_key,
+            "client_ca": settings.tls_client_ca,
+            "worker_ca": settings.tls_worker_ca,
         },
         "workers": {
             "stall_timeout_s": settings.worker_stall_timeout,
@@ -83,6 +91,7 @@ def _limits(settings: Settings) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "default_deadline_s": settings.request_timeout,
         "client_stall_timeout_s": settings.client_stall_timeout,
+        "max_connections": settings.max_connections,
     }
     if settings.max_queue is not None:
         limits |= {"max_queued": settings.max_queue, "max_waiting": settings.max_queue}

@@ -22,6 +22,8 @@ pub struct RouterConfig {
     pub limits: LimitsConfig,
     /// Who may call.
     pub access: AccessConfig,
+    /// What TCP listeners prove, and ask peers to prove.
+    pub tls: TlsConfig,
     /// How it treats workers and what it keeps of them.
     pub workers: WorkersConfig,
     /// Threads, signals and draining.
@@ -43,6 +45,8 @@ impl RouterConfig {
                 "limits.default_deadline_s",
                 config.limits.default_deadline_s,
             ),
+            ("limits.body_timeout_s", config.limits.body_timeout_s),
+            ("limits.hello_timeout_s", config.limits.hello_timeout_s),
             ("limits.max_deadline_s", config.limits.max_deadline_s),
             (
                 "limits.client_stall_timeout_s",
@@ -97,6 +101,16 @@ impl Default for ListenConfig {
 pub struct LimitsConfig {
     /// Largest gRPC message or HTTP body, in bytes: 4 MiB.
     pub max_message_bytes: usize,
+    /// Bytes of bodies that are still arriving, over all connections: 64 MiB.
+    pub max_unfinished_bytes: usize,
+    /// How long a body may take to arrive, in seconds: 30.
+    pub body_timeout_s: f64,
+    /// How long a new connection may say nothing, in seconds: 10.
+    pub hello_timeout_s: f64,
+    /// Connections of clients at once; when absent, what the limit of open files leaves.
+    pub max_connections: Option<usize>,
+    /// Connections of workers at once; when absent, what the limit of open files leaves.
+    pub max_worker_connections: Option<usize>,
     /// Completions in flight per model, as a multiple of its workers' `max_running`: 5, that is
     /// one running and four waiting for each place.
     pub in_flight_factor: u32,
@@ -120,6 +134,11 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             max_message_bytes: 4 << 20,
+            max_unfinished_bytes: 64 << 20,
+            body_timeout_s: 30.0,
+            hello_timeout_s: 10.0,
+            max_connections: None,
+            max_worker_connections: None,
             in_flight_factor: 5,
             max_queued: None,
             max_waiting: 256,
@@ -145,8 +164,29 @@ pub struct AccessConfig {
     pub worker_token_file: Option<PathBuf>,
     /// File with the token that operators show.
     pub admin_token_file: Option<PathBuf>,
+    /// Names by which a listener on this machine alone answers without keys, beside `localhost` and
+    /// its addresses; `*` for all.
+    pub allowed_hosts: Vec<String>,
+    /// Whether metrics, version and reflection answer without a key where keys are set: false.
+    pub open_introspection: bool,
     /// Origins that browsers may call from; none when empty, `*` for all.
     pub cors_origins: Vec<String>,
+}
+
+/// Certificates, in PEM files that are read again while serving. With a certificate every TCP
+/// listener but `listen.metrics` speaks TLS only.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// File with the router's certificate and those between it and its authority.
+    pub cert: Option<PathBuf>,
+    /// File with the certificate's private key.
+    pub key: Option<PathBuf>,
+    /// File with the authority whose certificates clients and operators must show; none need one
+    /// when absent.
+    pub client_ca: Option<PathBuf>,
+    /// File with the authority whose certificates workers must show, instead of a token.
+    pub worker_ca: Option<PathBuf>,
 }
 
 /// How workers are watched, and brought to the same corpora.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::access::ApiKeys;
+use crate::access::{ApiKeys, Bodies};
 use crate::config::RouterConfig;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
@@ -14,6 +14,8 @@ pub struct AppState {
     pub generation: Generation,
     /// Says who calls.
     pub keys: Arc<ApiKeys>,
+    /// Bounds what arrives.
+    pub bodies: Bodies,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// The router's configuration.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use spectrie_proto::v1::generate_request::Prompt;
 use spectrie_proto::{v1, worker_v1};
-use spectrie_text::{TemplateOptions, TextFiles};
+use spectrie_text::{TemplateOptions, TextError, TextFiles};
 use spectrie_types::limits::MAX_BAD_WORD_IDS;
 
 use crate::model::Model;
@@ -18,10 +18,17 @@ struct Message<'a> {
 
 /// Token ids of a prompt. Special tokens are added to a text and left to the template of a chat.
 pub(super) fn prompt_ids(model: Model<'_>, prompt: Option<Prompt>) -> Result<Vec<u32>, Refusal> {
+    let longest = model.max_context.saturating_sub(1) as usize;
     let (ids, field) = match prompt {
         Some(Prompt::TokenIds(ids)) => (ids.ids, "token_ids.ids"),
-        Some(Prompt::Text(text)) => (encode(model.text, &text, true, "text")?, "text"),
-        Some(Prompt::Chat(chat)) => (chat_text_and_ids(model, &chat)?.1, "chat"),
+        Some(Prompt::Text(text)) => {
+            let ids = encode(model.text, &text, true, "prompt", longest);
+            (ids?, "text")
+        }
+        Some(Prompt::Chat(chat)) => (
+            chat_text_and_ids(model, &chat, "prompt", longest)?.1,
+            "chat",
+        ),
         None => return Err(Refusal::invalid("prompt", "required")),
     };
     if ids.is_empty() {
@@ -40,7 +47,8 @@ pub(super) fn prediction_ids(
         v1::prediction::Content::TokenIds(ids) => (ids.ids, "speculation.prediction.token_ids"),
         v1::prediction::Content::Text(text) => {
             let field = "speculation.prediction.text";
-            (encode(model.text, &text, false, field)?, field)
+            let longest = model.max_context as usize;
+            (encode(model.text, &text, false, field, longest)?, field)
         }
     };
     if ids.len() > model.max_context as usize {
@@ -62,7 +70,12 @@ pub(super) fn bad_word_ids(
     for (index, word) in words.iter().enumerate() {
         let field = format!("sampling.bad_words[{index}]");
         for spelled in [word.clone(), format!(" {word}")] {
-            let ids = encode(text, &spelled, false, &field).and_then(|ids| {
+            let ids = encode(text, &spelled, false, &field, MAX_BAD_WORD_IDS);
+            let ids = ids.map_err(|refusal| Refusal {
+                kind: RefusalKind::InvalidField,
+                ..refusal
+            });
+            let ids = ids.and_then(|ids| {
                 if (1..=MAX_BAD_WORD_IDS).contains(&ids.len()) {
                     return Ok(ids);
                 }
@@ -83,13 +96,15 @@ pub(super) fn bad_word_ids(
     refusals.into_result().map(|()| sequences)
 }
 
-/// Text and token ids of a chat in the model's template.
+/// Text and token ids of a chat in the model's template, of which at most `max_tokens` are wanted.
 ///
 /// # Errors
-/// The model has no template, or the template refuses the messages.
+/// The model has no template, the template refuses the messages, or `field` is far longer.
 pub fn chat_text_and_ids(
     model: Model<'_>,
     chat: &v1::ChatPrompt,
+    field: &str,
+    max_tokens: usize,
 ) -> Result<(String, Vec<u32>), Refusal> {
     let Some(template) = &model.text.template else {
         let message = format!("model {:?} has no chat template, send text", model.name);
@@ -110,20 +125,31 @@ pub fn chat_text_and_ids(
     let text = template
         .render(&messages, &options)
         .map_err(|error| Refusal::invalid("chat.messages", error.to_string()))?;
-    let ids = encode(model.text, &text, false, "chat")?;
+    let ids = encode(model.text, &text, false, field, max_tokens)?;
     Ok((text, ids))
 }
 
-/// Token ids of a text.
+/// Token ids of a text, of which at most `max_tokens` are wanted. Work is bounded by that number:
+/// the ids of a text that is a little longer are returned.
 ///
 /// # Errors
-/// What the tokenizer says of a text that it refuses, as a violation of `field`.
+/// What the tokenizer says of a text that it refuses, or that the text is far longer, as a violation
+/// of `field`.
 pub fn encode(
     files: &TextFiles,
     text: &str,
     add_special_tokens: bool,
     field: &str,
+    max_tokens: usize,
 ) -> Result<Vec<u32>, Refusal> {
-    let ids = files.tokenizer.encode(text, add_special_tokens);
-    ids.map_err(|error| Refusal::invalid(field, error.to_string()))
+    let ids = files
+        .tokenizer
+        .encode_within(text, add_special_tokens, max_tokens);
+    ids.map_err(|error| match error {
+        TextError::TooLong { limit } => {
+            let message = format!("given more than {limit} tokens; allowed: 1 to {limit}");
+            Refusal::new(RefusalKind::ContextLength, field, message)
+        }
+        error => Refusal::invalid(field, error.to_string()),
+    })
 }

@@ -1,6 +1,6 @@
 //! Listens for operators.
 
-use std::net::SocketAddr;
+use std::time::Duration;
 
 use spectrie_proto::v1::admin_server::AdminServer;
 use spectrie_proto::{ADMIN_FILE_DESCRIPTOR_SET, ADMIN_SERVICE_NAME};
@@ -8,22 +8,25 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 
 use super::service::AdminService;
-use crate::access::Token;
+use crate::access::{Bodies, Token};
 use crate::config::AccessConfig;
 use crate::error::RouterError;
-use crate::grpc;
-use crate::listen::GrpcListener;
+use crate::grpc::{self, Gate, GuardLayer};
+use crate::listen::{Incoming, Listener};
 
 /// Anyone who can open this socket decides what requests draft from, and reads tenants' names.
 const SOCKET_MODE: u32 = 0o600;
 /// Largest question, in bytes: a list of namespaces.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// Unfinished questions of all operators, in bytes.
+const MAX_UNFINISHED_BYTES: usize = 16 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const OPTION: &str = "--admin";
 
 /// The operators' listener, and what they must show there.
 #[derive(Debug)]
 pub(crate) struct AdminListener {
-    pub(crate) listener: GrpcListener,
+    pub(crate) listener: Listener,
     pub(crate) token: Option<Token>,
 }
 
@@ -40,12 +43,8 @@ pub(crate) async fn bind(
         Some(path) => Some(Token::from_file(path, "--admin-token-file")?),
         None => None,
     };
-    let listener = GrpcListener::bind(address, SOCKET_MODE, OPTION).await?;
-    let is_open = listener
-        .address
-        .parse::<SocketAddr>()
-        .is_ok_and(|address| !address.ip().is_loopback());
-    if is_open && token.is_none() {
+    let listener = Listener::bind(address, SOCKET_MODE, OPTION).await?;
+    if listener.is_public() && token.is_none() {
         return Err(RouterError::Config(format!(
             "listen.admin: other machines can reach {address}: set access.admin_token_file \
              (--admin-token-file), or listen on unix:PATH or 127.0.0.1"
@@ -54,9 +53,10 @@ pub(crate) async fn bind(
     Ok(AdminListener { listener, token })
 }
 
-/// Serves operators until `shutdown`.
+/// Serves operators, who show `token`, until `shutdown`.
 pub(crate) async fn serve(
-    admin: AdminListener,
+    incoming: Incoming,
+    token: Option<Token>,
     service: AdminService,
     shutdown: CancellationToken,
 ) -> Result<(), RouterError> {
@@ -73,12 +73,17 @@ pub(crate) async fn serve(
     let (reflection_v1, reflection_v1alpha) =
         grpc::reflection(ADMIN_FILE_DESCRIPTOR_SET).map_err(failed)?;
     let service = AdminServer::new(service).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    grpc::configured(MAX_MESSAGE_BYTES)
-        .add_service(service)
-        .add_service(health)
-        .add_service(reflection_v1)
-        .add_service(reflection_v1alpha)
-        .serve_with_incoming_shutdown(admin.listener.incoming(), shutdown.cancelled_owned())
-        .await
-        .map_err(|error| failed(error.to_string()))
+    let bodies = Bodies::new(MAX_UNFINISHED_BYTES, BODY_TIMEOUT);
+    grpc::configured(GuardLayer::new(
+        Gate::Token(token),
+        MAX_MESSAGE_BYTES,
+        bodies,
+    ))
+    .add_service(service)
+    .add_service(health)
+    .add_service(reflection_v1)
+    .add_service(reflection_v1alpha)
+    .serve_with_incoming_shutdown(incoming.stream(), shutdown.cancelled_owned())
+    .await
+    .map_err(|error| failed(error.to_string()))
 }

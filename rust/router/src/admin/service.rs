@@ -37,7 +37,7 @@ impl AdminService {
 
     /// Checks the caller; when its workers' answers must be there.
     fn admit<T>(&self, request: &Request<T>) -> Result<Instant, RequestError> {
-        let shows = |token: &Token| token.is_shown(request.metadata());
+        let shows = |token: &Token| token.is_shown(request.metadata().as_ref());
         if !self.token.as_ref().is_none_or(shows) {
             let message = "wrong or missing operator's token: send the header authorization: Bearer \
                            TOKEN with that of --admin-token-file";

@@ -1,12 +1,11 @@
 //! The sockets of a router, opened before anything runs.
 
 use serde::Serialize;
-use tokio::net::TcpListener;
 
 use crate::admin::{self, AdminListener};
 use crate::config::RouterConfig;
 use crate::error::RouterError;
-use crate::listen::{self, GrpcListener};
+use crate::listen::Listener;
 
 /// Anyone who can open this socket can join as a worker and read prompts.
 const WORKER_SOCKET_MODE: u32 = 0o600;
@@ -41,10 +40,10 @@ impl Bound {
 /// Every listener that the configuration asks for.
 #[derive(Debug)]
 pub(super) struct Listeners {
-    pub(super) workers: GrpcListener,
-    pub(super) grpc: Option<GrpcListener>,
-    pub(super) http: Option<TcpListener>,
-    pub(super) metrics: Option<TcpListener>,
+    pub(super) workers: Listener,
+    pub(super) grpc: Option<Listener>,
+    pub(super) http: Option<Listener>,
+    pub(super) metrics: Option<Listener>,
     pub(super) admin: Option<AdminListener>,
 }
 
@@ -55,18 +54,17 @@ impl Listeners {
     /// The first address that cannot be used.
     pub(super) async fn bind(config: &RouterConfig) -> Result<Self, RouterError> {
         let listen = &config.listen;
-        let workers =
-            GrpcListener::bind(&listen.worker, WORKER_SOCKET_MODE, "--worker-listen").await?;
+        let workers = Listener::bind(&listen.worker, WORKER_SOCKET_MODE, "--worker-listen").await?;
         let grpc = match &listen.grpc {
-            Some(address) => Some(GrpcListener::bind(address, PUBLIC_SOCKET_MODE, "--grpc").await?),
+            Some(address) => Some(Listener::bind(address, PUBLIC_SOCKET_MODE, "--grpc").await?),
             None => None,
         };
         let http = match &listen.http {
-            Some(address) => Some(listen::tcp(address, "--http").await?),
+            Some(address) => Some(Listener::tcp(address, "--http").await?),
             None => None,
         };
         let metrics = match &listen.metrics {
-            Some(address) => Some(listen::tcp(address, "--metrics-listen").await?),
+            Some(address) => Some(Listener::tcp(address, "--metrics-listen").await?),
             None => None,
         };
         let admin = match &listen.admin {
@@ -82,21 +80,29 @@ impl Listeners {
         })
     }
 
+    /// Warns of listeners of clients that other machines reach, for a router without keys.
+    pub(super) fn warn_of_public(&self) {
+        for (option, listener) in [("--http", &self.http), ("--grpc", &self.grpc)] {
+            if let Some(listener) = listener.as_ref().filter(|listener| listener.is_public()) {
+                tracing::warn!(address = %listener.address, "everyone who reaches {option} may use \
+                    the model: set --api-keys or --tls-client-ca, or listen on 127.0.0.1");
+            }
+        }
+    }
+
     /// Where they listen.
-    ///
-    /// # Errors
-    /// What the system says of a socket without an address.
-    pub(super) fn addresses(&self) -> Result<Bound, RouterError> {
-        let local = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string());
-        Ok(Bound {
-            http: self.http.as_ref().map(local).transpose()?,
-            grpc: self.grpc.as_ref().map(|grpc| grpc.address.clone()),
+    pub(super) fn addresses(&self) -> Bound {
+        let address = |listener: &Option<Listener>| {
+            let listener = listener.as_ref();
+            listener.map(|listener| listener.address.clone())
+        };
+        let admin = self.admin.as_ref();
+        Bound {
+            http: address(&self.http),
+            grpc: address(&self.grpc),
             worker: self.workers.address.clone(),
-            metrics: self.metrics.as_ref().map(local).transpose()?,
-            admin: self
-                .admin
-                .as_ref()
-                .map(|admin| admin.listener.address.clone()),
-        })
+            metrics: address(&self.metrics),
+            admin: admin.map(|admin| admin.listener.address.clone()),
+        }
     }
 }

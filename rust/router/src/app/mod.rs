@@ -1,6 +1,8 @@
 //! The program: wiring, runtime, and the request to end.
 
+mod certificates;
 mod listeners;
+mod log;
 mod runtime;
 mod serve;
 mod shutdown;

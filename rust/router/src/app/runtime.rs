@@ -1,12 +1,10 @@
 //! Runs the router on threads of its own, until a signal.
 
-use std::io::IsTerminal as _;
-
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
+use super::log::start_log;
 use super::{Bound, Ending, Shutdown, serve};
-use crate::config::{LogConfig, LogFormat, RouterConfig};
+use crate::config::RouterConfig;
 use crate::error::RouterError;
 
 /// Serves until a signal or `shutdown`, blocking this thread.
@@ -50,21 +48,4 @@ pub fn run(
     // Requests that were cut off must not hold the process.
     runtime.shutdown_background();
     ending
-}
-
-/// Begins to log to stderr, unless this process already does.
-fn start_log(config: &LogConfig) -> Result<(), RouterError> {
-    let filter = EnvFilter::try_new(&config.level).map_err(|error| {
-        RouterError::Config(format!("log.level: given {:?}, {error}", config.level))
-    })?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    // A second router of one process, as in tests, goes on with the first one's log.
-    let _ = match config.format {
-        LogFormat::Text => log.with_target(false).try_init(),
-        LogFormat::Json => log.json().try_init(),
-    };
-    Ok(())
 }

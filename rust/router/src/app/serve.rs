@@ -8,15 +8,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Shutdown;
+use super::certificates::Certificates;
 use super::listeners::{Bound, Listeners};
-use crate::access::{self, ApiKeys, Token};
-use crate::admin::{self, AdminService};
-use crate::config::RouterConfig;
+use crate::access::{self, ApiKeys, Bodies, Token};
+use crate::admin::{self, AdminListener, AdminService};
+use crate::config::{LimitsConfig, RouterConfig};
 use crate::error::RouterError;
 use crate::generation::Generation;
 use crate::grpc;
 use crate::http;
-use crate::listen;
+use crate::listen::{self, Budget, Incoming, Speaks};
 use crate::metrics::Metrics;
 use crate::state::AppState;
 use crate::workers::{Broadcast, CorpusList, Registry, SessionContext, WorkerListener};
@@ -63,13 +64,19 @@ pub async fn serve(
         Some(folder) => CorpusList::open(folder).map(|(list, claim)| (list, Some(claim)))?,
         None => (CorpusList::default(), None),
     };
+    let tls = Certificates::load(&config.tls)?;
     let listeners = Listeners::bind(&config).await?;
-    let bound = listeners.addresses()?;
+    let bound = listeners.addresses();
+
+    if keys.is_open() && config.tls.client_ca.is_none() {
+        listeners.warn_of_public();
+    }
 
     let closing = CancellationToken::new();
     let services = build(config, keys, token, corpus_list, &closing);
     let state = services.state.clone();
-    let mut servers = spawn(listeners, services, &closing);
+    let mut servers = spawn(listeners, services, &tls, &closing);
+    let _followed = tls.follow();
     on_ready(&bound);
     let shown = |address: &Option<String>| address.clone().unwrap_or_else(|| "off".into());
     tracing::info!(http = %shown(&bound.http), grpc = %shown(&bound.grpc),
@@ -119,6 +126,7 @@ fn build(
         state: AppState {
             generation,
             keys: Arc::new(keys),
+            bodies: bodies(&config.limits),
             metrics,
             config,
         },
@@ -127,44 +135,72 @@ fn build(
     }
 }
 
+/// What bodies that are still arriving may hold.
+fn bodies(limits: &LimitsConfig) -> Bodies {
+    let timeout = Duration::from_secs_f64(limits.body_timeout_s);
+    Bodies::new(limits.max_unfinished_bytes, timeout)
+}
+
 /// Starts one server for each listener; they end when `closing` is cancelled.
-fn spawn(listeners: Listeners, services: Services, closing: &CancellationToken) -> Servers {
+fn spawn(
+    listeners: Listeners,
+    services: Services,
+    tls: &Certificates,
+    closing: &CancellationToken,
+) -> Servers {
     let Services {
         state,
         broadcast,
         workers,
     } = services;
-    let failed = |name| {
-        move |error: std::io::Error| RouterError::Serve {
-            name,
-            message: error.to_string(),
-        }
-    };
+    let budget = Budget::of_process(&state.config.limits);
     let mut servers = JoinSet::new();
     let following = access::follow(state.keys.clone(), closing.clone());
     servers.spawn(async {
         following.await;
         Ok(())
     });
-    servers.spawn(grpc::serve_workers(
+    let dialled = Incoming::new(
         listeners.workers,
-        workers,
-        closing.clone(),
-    ));
+        budget.workers,
+        Speaks::Http2,
+        tls.workers.clone(),
+    );
+    servers.spawn(grpc::serve_workers(dialled, workers, closing.clone()));
     if let Some(listener) = listeners.grpc {
-        servers.spawn(grpc::serve(listener, state.clone(), closing.clone()));
+        let incoming = Incoming::new(
+            listener,
+            budget.clients.clone(),
+            Speaks::Http2,
+            tls.grpc.clone(),
+        );
+        servers.spawn(grpc::serve(incoming, state.clone(), closing.clone()));
     }
-    if let Some(admin) = listeners.admin {
-        let service = AdminService::new(broadcast, admin.token.clone());
-        servers.spawn(admin::serve(admin, service, closing.clone()));
+    if let Some(AdminListener { listener, token }) = listeners.admin {
+        let service = AdminService::new(broadcast, token.clone());
+        let incoming = Incoming::new(
+            listener,
+            budget.operators.clone(),
+            Speaks::Http2,
+            tls.grpc.clone(),
+        );
+        servers.spawn(admin::serve(incoming, token, service, closing.clone()));
     }
     if let Some(listener) = listeners.http {
-        let serving = http::serve(listener, state.clone(), closing.clone());
-        servers.spawn(async move { serving.await.map_err(failed("http")) });
+        let incoming = Incoming::new(listener, budget.clients, Speaks::Http1, tls.http.clone());
+        let (state, closing) = (state.clone(), closing.clone());
+        servers.spawn(async move {
+            http::serve(incoming, state, closing).await;
+            Ok(())
+        });
     }
     if let Some(listener) = listeners.metrics {
-        let serving = http::serve_probes(listener, state, closing.clone());
-        servers.spawn(async move { serving.await.map_err(failed("metrics")) });
+        let incoming = Incoming::new(listener, budget.operators, Speaks::Http1, None);
+        let closing = closing.clone();
+        servers.spawn(async move {
+            http::serve_probes(incoming, state, closing).await;
+            Ok(())
+        });
     }
     servers
 }
@@ -186,14 +222,16 @@ async fn drain(state: &AppState, shutdown: &Shutdown) -> Ending {
     Ending::Cut { num_requests }
 }
 
-/// The token that workers show. A TCP listener needs one, because a worker reads prompts.
+/// The token that workers show. A TCP listener needs one or their certificates, because a worker
+/// reads prompts.
 fn worker_token(config: &RouterConfig) -> Result<Option<Token>, RouterError> {
     match &config.access.worker_token_file {
         Some(path) => Token::from_file(path, "--worker-token-file").map(Some),
         None if listen::unix_path(&config.listen.worker).is_some() => Ok(None),
+        None if config.tls.worker_ca.is_some() => Ok(None),
         None => Err(RouterError::Config(format!(
             "listen.worker: {} is a TCP address: set access.worker_token_file \
-             (--worker-token-file), or listen on unix:PATH",
+             (--worker-token-file) or tls.worker_ca (--tls-worker-ca), or listen on unix:PATH",
             config.listen.worker
         ))),
     }

@@ -6,6 +6,7 @@ use spectrie_request::{Refusal, RefusalKind, Violation};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 
 use super::kind::ErrorKind;
+use super::shown::{MAX_ECHO_BYTES, cut, shown};
 
 /// Domain of `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "spectrie";
@@ -65,11 +66,12 @@ impl RequestError {
 
     /// No such model among `served`.
     pub fn model_not_found(model: &str, served: &[String]) -> Self {
+        let model = cut(model, MAX_ECHO_BYTES);
         let message = format!(
             "model {model:?} is not served; allowed: {}",
             served.join(", ")
         );
-        let resource = Some(Box::new(("model", model.to_owned())));
+        let resource = Some(Box::new(("model", model.into_owned())));
         Self {
             resource,
             ..Self::new(ErrorKind::ModelNotFound, message)
@@ -116,7 +118,7 @@ impl RequestError {
     /// The same error, knowing its request.
     #[must_use]
     pub fn of_request(mut self, request_id: &str) -> Self {
-        self.request_id = Some(request_id.to_owned());
+        self.request_id = Some(shown(request_id));
         self
     }
 

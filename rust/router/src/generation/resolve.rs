@@ -9,7 +9,7 @@ use spectrie_proto::{v1, worker_v1};
 use spectrie_request::resolve::text_bytes;
 use spectrie_request::{Caller, Naming, ResolvedRequest};
 
-use super::blocking;
+use super::blocking::TextPool;
 use crate::error::RequestError;
 use crate::failover::Digest;
 use crate::workers::ServedModel;
@@ -37,10 +37,11 @@ pub(crate) struct Facts {
 /// Resolves a request that passed [`spectrie_request::validate::check_request`].
 ///
 /// # Errors
-/// As [`spectrie_request::resolve()`].
+/// As [`spectrie_request::resolve()`], and too many texts at once.
 pub(crate) async fn resolve(
     request: v1::GenerateRequest,
     facts: Facts,
+    texts: &TextPool,
 ) -> Result<Resolved, RequestError> {
     let Facts {
         request_id,
@@ -56,7 +57,7 @@ pub(crate) async fn resolve(
     } else {
         Naming::Refused
     };
-    let request = blocking::run(text_bytes(&request), move || {
+    let request = texts.run(text_bytes(&request), move || {
         let caller = Caller {
             tenant: tenant.as_deref(),
             naming,

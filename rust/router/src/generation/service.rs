@@ -17,7 +17,7 @@ use super::stream::GenerationStream;
 use super::wait::{Bounds, Wait};
 use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
-use crate::error::{ErrorKind, RequestError};
+use crate::error::{ErrorKind, RequestError, shown};
 use crate::metrics::Metrics;
 use crate::sync::{lock, now};
 use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, Registry, ServedModel};
@@ -107,11 +107,14 @@ impl Generation {
     ) -> Result<GenerationStream, RequestError> {
         let drawn = || uuid::Uuid::new_v4().simple().to_string();
         let request_id = request.request_id.clone().unwrap_or_else(drawn);
-        self.begin(request_id.clone(), request, caller).await.map_err(|error| {
-            self.shared.metrics.rejected(&error);
-            tracing::info!(request = %request_id, kind = %error.kind, %error, "request refused");
-            error.of_request(&request_id)
-        })
+        self.begin(request_id.clone(), request, caller)
+            .await
+            .map_err(|error| {
+                self.shared.metrics.rejected(&error);
+                let (request, message) = (shown(&request_id), shown(&error.message));
+                tracing::info!(%request, kind = %error.kind, error = %message, "request refused");
+                error.of_request(&request_id)
+            })
     }
 
     async fn begin(
@@ -155,7 +158,7 @@ impl Generation {
             allow_client_namespaces: shared.config.access.allow_client_namespaces,
             deadline,
         };
-        let resolved = super::resolve::resolve(request, facts).await?;
+        let resolved = super::resolve::resolve(request, facts, &shared.texts).await?;
         self.check_convicts(&resolved)?;
         if let Some(pass) = &pass {
             pass.charge(resolved.request.prompt_ids.len());

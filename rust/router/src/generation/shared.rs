@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::blocking::TextPool;
 use super::live::LiveIds;
 use super::waiting::Waiting;
 use crate::config::RouterConfig;
@@ -21,6 +22,7 @@ pub(super) struct Shared {
     pub(super) config: Arc<RouterConfig>,
     pub(super) live: LiveIds,
     pub(super) waiting: Waiting,
+    pub(super) texts: TextPool,
     pub(super) draining: CancellationToken,
     pub(super) running: TaskTracker,
     /// Requests that ended workers.
@@ -34,6 +36,7 @@ impl Shared {
         config: Arc<RouterConfig>,
     ) -> Self {
         let waiting = Waiting::new(config.limits.max_waiting);
+        let texts = TextPool::new(config.limits.max_unfinished_bytes);
         let refused_for = Duration::from_secs_f64(config.workers.conviction_s);
         Self {
             registry,
@@ -41,6 +44,7 @@ impl Shared {
             config,
             live: LiveIds::default(),
             waiting,
+            texts,
             draining: CancellationToken::new(),
             running: TaskTracker::new(),
             convicts: Mutex::new(Convicts::new(refused_for)),

@@ -7,10 +7,13 @@ use spectrie_request::Refusal;
 use spectrie_request::resolve::{chat_text_and_ids, encode};
 use spectrie_request::validate::{check_chat, check_id_list};
 
-use super::{Caller, Generation, blocking};
+use super::{Caller, Generation};
 use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::ServedModel;
+
+/// Most tokens of a text that is only to be tokenized.
+const MAX_TOKENS: usize = 1 << 18;
 
 impl Generation {
     /// The model of a call, and what holds its place among those of its key.
@@ -40,10 +43,9 @@ impl Generation {
         let (model, _pass) = self.text_model(request.model.as_deref(), caller)?;
         let add_special_tokens = request.add_special_tokens.unwrap_or(false);
         let text = request.text;
-        let token_ids = blocking::run(text.len(), move || {
-            encode(&model.text, &text, add_special_tokens, "text")
-        })
-        .await?;
+        let num_bytes = text.len();
+        let work = move || encode(&model.text, &text, add_special_tokens, "text", MAX_TOKENS);
+        let token_ids = self.shared.texts.run(num_bytes, work).await?;
         Ok(v1::TokenizeResponse { token_ids })
     }
 
@@ -63,11 +65,14 @@ impl Generation {
         }
         let skip_special_tokens = request.skip_special_tokens.unwrap_or(true);
         let ids = request.token_ids;
-        let text = blocking::run(ids.len(), move || {
-            let decoded = model.text.tokenizer.decode(&ids, skip_special_tokens);
-            decoded.map_err(|error| Refusal::invalid("token_ids", error.to_string()))
-        })
-        .await?;
+        let text = self
+            .shared
+            .texts
+            .run(ids.len(), move || {
+                let decoded = model.text.tokenizer.decode(&ids, skip_special_tokens);
+                decoded.map_err(|error| Refusal::invalid("token_ids", error.to_string()))
+            })
+            .await?;
         Ok(v1::DetokenizeResponse { text })
     }
 
@@ -92,10 +97,9 @@ impl Generation {
             ));
         };
         let contents = chat.messages.iter().map(|message| message.content.len());
-        let (text, token_ids) = blocking::run(contents.sum(), move || {
-            chat_text_and_ids(model.facts(0), &chat)
-        })
-        .await?;
+        let num_bytes = contents.sum();
+        let work = move || chat_text_and_ids(model.facts(0), &chat, "chat", MAX_TOKENS);
+        let (text, token_ids) = self.shared.texts.run(num_bytes, work).await?;
         Ok(v1::ApplyChatTemplateResponse { text, token_ids })
     }
 }

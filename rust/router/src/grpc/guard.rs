@@ -1,4 +1,5 @@
-//! What happens to every public call before and after its method: deadlines and transport errors.
+//! What happens to every call before and after its method: who calls, how much may arrive, until
+//! when it counts, and errors of the transport in our words.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,23 +8,92 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use tonic::Status;
+use tonic::body::Body;
 use tower::{Layer, Service};
 
+use super::bounded::Bounded;
+use super::gate::{Gate, Purpose};
+use crate::access::Bodies;
 use crate::error::{ErrorKind, RequestError};
+use crate::listen::{HeldBody, Place, Running};
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Five ticks of the runtime's timers.
 const HEAD_START: Duration = Duration::from_millis(5);
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
 /// When the caller's patience ends, as a request extension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(pub(crate) Instant);
 
-/// Adds [`GuardService`].
-#[derive(Clone, Copy, Debug)]
+/// Bytes of a call of health, with room to spare.
+const MAX_PROBE_BYTES: usize = 4 << 10;
+/// Bytes of a conversation with reflection.
+const MAX_REFLECTION_BYTES: usize = 1 << 20;
+/// Bytes of unfinished calls that need no key, over all connections.
+const MAX_OPEN_BYTES: usize = 4 << 20;
+/// Frame of a message, with room to spare.
+const FRAME_BYTES: usize = 1 << 10;
+
+/// What calls of one listener pass. Cheap to clone.
+#[derive(Clone, Debug)]
 pub(crate) struct GuardLayer {
-    pub(crate) max_message_bytes: usize,
+    gate: Gate,
+    max_message_bytes: usize,
+    /// Of calls that showed what the gate asks.
+    bodies: Bodies,
+    /// Of calls that anyone may make.
+    open_bodies: Bodies,
+}
+
+impl GuardLayer {
+    /// Lets in what `gate` says, with messages of up to `max_message_bytes` that share `bodies`.
+    pub(crate) fn new(gate: Gate, max_message_bytes: usize, bodies: Bodies) -> Self {
+        Self {
+            gate,
+            max_message_bytes,
+            open_bodies: Bodies::new(MAX_OPEN_BYTES, bodies.timeout()),
+            bodies,
+        }
+    }
+
+    /// The place that a call holds while it runs; calls that anyone may make hold none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] where every place is busy: only health answers then.
+    fn hold(request: &Request<Body>) -> Result<Option<Running>, RequestError> {
+        let place = request.extensions().get::<Place>();
+        let Some(place) = place.filter(|_| Purpose::of(request.uri()) == Purpose::Work) else {
+            return Ok(None);
+        };
+        place.run().map(Some).ok_or_else(|| {
+            let message = "every connection that this server may have is busy";
+            RequestError::retry(ErrorKind::Unavailable, message, Duration::from_secs(1))
+        })
+    }
+
+    /// Checks who calls and bounds what they send.
+    fn admit(&self, mut request: Request<Body>) -> Result<Request<Body>, RequestError> {
+        let granted = self.gate.enter(request.uri(), request.headers())?;
+        let purpose = Purpose::of(request.uri());
+        let (bodies, limit) = match purpose {
+            Purpose::Probe => (&self.open_bodies, MAX_PROBE_BYTES),
+            Purpose::Reflection => (&self.open_bodies, MAX_REFLECTION_BYTES),
+            Purpose::Work => (&self.bodies, self.max_message_bytes + FRAME_BYTES),
+        };
+        request.extensions_mut().insert(granted);
+        if let Some(header) = request.headers().get(TIMEOUT)
+            && let Some(timeout) = parse_timeout(header)
+            && let Some(deadline) = Instant::now().checked_add(ahead_of(timeout))
+        {
+            request.extensions_mut().insert(Deadline(deadline));
+        }
+        let is_conversation = purpose == Purpose::Reflection;
+        let (head, body) = request.into_parts();
+        let body = Bounded::new(body, bodies, limit, is_conversation)?;
+        Ok(Request::from_parts(head, Body::new(body)))
+    }
 }
 
 impl<S> Layer<S> for GuardLayer {
@@ -32,25 +102,26 @@ impl<S> Layer<S> for GuardLayer {
     fn layer(&self, inner: S) -> Self::Service {
         GuardService {
             inner,
-            max_message_bytes: self.max_message_bytes,
+            layer: self.clone(),
         }
     }
 }
 
-/// Reads `grpc-timeout` and rewrites the statuses that tonic makes itself.
+/// Runs a call as [`GuardLayer`] says, and rewrites the statuses that tonic makes itself.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardService<S> {
     inner: S,
-    max_message_bytes: usize,
+    layer: GuardLayer,
 }
 
-impl<S, B, R> Service<Request<B>> for GuardService<S>
+impl<S, R> Service<Request<Body>> for GuardService<S>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<Body>, Response = Response<R>>,
     S::Future: Send + 'static,
-    R: Default,
+    S::Error: Send + 'static,
+    R: Default + Send + 'static,
 {
-    type Response = Response<R>;
+    type Response = Response<HeldBody<R>>;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -58,36 +129,48 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if let Some(header) = request.headers().get(TIMEOUT)
-            && let Some(timeout) = parse_timeout(header)
-            && let Some(deadline) = Instant::now().checked_add(ahead_of(timeout))
-        {
-            request.extensions_mut().insert(Deadline(deadline));
-        }
-        let max_message_bytes = self.max_message_bytes;
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let admitted = self.layer.admit(request).and_then(|request| {
+            let running = GuardLayer::hold(&request)?;
+            Ok((request, running))
+        });
+        let (request, running) = match admitted {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                let refused = Status::from(error).into_http();
+                return Box::pin(async move { Ok(refused) });
+            }
+        };
+        let max_message_bytes = self.layer.max_message_bytes;
         let answer = self.inner.call(request);
         Box::pin(async move {
             let response = answer.await?;
-            Ok(match too_large(response.headers(), max_message_bytes) {
+            Ok(match reworded(response.headers(), max_message_bytes) {
                 Some(status) => status.into_http(),
-                None => response,
+                None => response.map(|body| HeldBody::new(body, running)),
             })
         })
     }
 }
 
-/// The status to send instead, when tonic refused a message for its size.
-fn too_large(headers: &HeaderMap, max_message_bytes: usize) -> Option<Status> {
-    if headers.get(STATUS)?.as_bytes() != b"11" {
+/// The status to send instead, when tonic refused a message for its size or could not read it.
+fn reworded(headers: &HeaderMap, max_message_bytes: usize) -> Option<Status> {
+    let code = headers.get(STATUS)?.as_bytes();
+    // Our own statuses carry details.
+    if (code != b"11" && code != b"13") || headers.contains_key(DETAILS) {
         return None;
     }
     let original = Status::from_header_map(headers)?;
-    let message = format!(
-        "{}; allowed: up to {max_message_bytes} bytes",
-        original.message().trim_start_matches("Error, ")
-    );
-    Some(RequestError::new(ErrorKind::TooLarge, message).into())
+    let original_message = original.message();
+    if code == b"11" {
+        let message = format!(
+            "{}; allowed: up to {max_message_bytes} bytes",
+            original_message.trim_start_matches("Error, ")
+        );
+        return Some(RequestError::new(ErrorKind::TooLarge, message).into());
+    }
+    let message = format!("given bytes that are not the method's message: {original_message}");
+    Some(RequestError::invalid("message", message).into())
 }
 
 /// A little less than `timeout`: tonic keeps it too, and would answer CANCELLED without details.

@@ -8,9 +8,9 @@ use spectrie_proto::v1;
 use spectrie_proto::v1::inference_server::Inference;
 use tonic::{Code, Request, Response, Status};
 
+use super::gate::Granted;
 use super::guard::Deadline;
-use crate::access::ApiKeys;
-use crate::error::RequestError;
+use crate::error::{ErrorKind, RequestError};
 use crate::generation::Caller;
 use crate::state::AppState;
 
@@ -25,22 +25,14 @@ impl InferenceService {
         Self { state }
     }
 
-    /// Who calls; every method asks this first.
-    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, RequestError> {
-        let header = |name| {
-            request
-                .metadata()
-                .get(name)
-                .and_then(|value| value.to_str().ok())
+    /// Who calls: the gate knows since before the body was read.
+    fn caller<T>(request: &Request<T>) -> Result<Caller, RequestError> {
+        let extensions = request.extensions();
+        let Some(Granted(grant)) = extensions.get::<Granted>().cloned() else {
+            let message = "a call came past the gate";
+            return Err(RequestError::new(ErrorKind::Internal, message));
         };
-        let key = header("authorization")
-            .and_then(ApiKeys::bearer)
-            .or_else(|| header("x-api-key"));
-        let grant = self.state.keys.grant(key)?;
-        let deadline = request
-            .extensions()
-            .get::<Deadline>()
-            .map(|deadline| deadline.0);
+        let deadline = extensions.get::<Deadline>().map(|deadline| deadline.0);
         Ok(Caller { grant, deadline })
     }
 
@@ -69,7 +61,7 @@ impl Inference for InferenceService {
         request: Request<v1::GenerateRequest>,
     ) -> Result<Response<v1::GenerateResponse>, Status> {
         let run = async {
-            let caller = self.caller(&request)?;
+            let caller = Self::caller(&request)?;
             self.state
                 .generation
                 .start(request.into_inner(), caller)
@@ -86,7 +78,7 @@ impl Inference for InferenceService {
         request: Request<v1::GenerateRequest>,
     ) -> Result<Response<Self::GenerateStreamStream>, Status> {
         let start = async {
-            let caller = self.caller(&request)?;
+            let caller = Self::caller(&request)?;
             self.state
                 .generation
                 .start(request.into_inner(), caller)
@@ -103,7 +95,7 @@ impl Inference for InferenceService {
         request: Request<v1::TokenizeRequest>,
     ) -> Result<Response<v1::TokenizeResponse>, Status> {
         let run = async {
-            let caller = self.caller(&request)?;
+            let caller = Self::caller(&request)?;
             let generation = &self.state.generation;
             generation.tokenize(request.into_inner(), &caller).await
         };
@@ -116,7 +108,7 @@ impl Inference for InferenceService {
         request: Request<v1::DetokenizeRequest>,
     ) -> Result<Response<v1::DetokenizeResponse>, Status> {
         let run = async {
-            let caller = self.caller(&request)?;
+            let caller = Self::caller(&request)?;
             let generation = &self.state.generation;
             generation.detokenize(request.into_inner(), &caller).await
         };
@@ -129,7 +121,7 @@ impl Inference for InferenceService {
         request: Request<v1::ApplyChatTemplateRequest>,
     ) -> Result<Response<v1::ApplyChatTemplateResponse>, Status> {
         let run = async {
-            let caller = self.caller(&request)?;
+            let caller = Self::caller(&request)?;
             self.state
                 .generation
                 .apply_chat_template(request.into_inner(), &caller)
@@ -143,7 +135,7 @@ impl Inference for InferenceService {
         &self,
         request: Request<v1::ListModelsRequest>,
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
-        let caller = self.caller(&request);
+        let caller = Self::caller(&request);
         let result = caller.map(|caller| {
             let mut models = self.state.generation.models();
             models.retain(|model| caller.allows_model(&model.name));

@@ -12,10 +12,11 @@ use tonic_health::server::HealthReporter;
 use tonic_reflection::server::{v1, v1alpha};
 use tower::layer::util::{Identity, Stack};
 
+use super::gate::Gate;
 use super::guard::GuardLayer;
 use super::inference::InferenceService;
 use crate::error::RouterError;
-use crate::listen::GrpcListener;
+use crate::listen::Incoming;
 use crate::state::AppState;
 use crate::workers::WorkerListener;
 
@@ -29,7 +30,7 @@ const MAX_PENDING_RESETS: usize = 20;
 
 /// Serves the public API until `shutdown`, then until the last stream has ended.
 pub(crate) async fn serve(
-    listener: GrpcListener,
+    incoming: Incoming,
     state: AppState,
     shutdown: CancellationToken,
 ) -> Result<(), RouterError> {
@@ -43,15 +44,24 @@ pub(crate) async fn serve(
     let (reflection_v1, reflection_v1alpha) = reflection(FILE_DESCRIPTOR_SET).map_err(failed)?;
     let inference = InferenceServer::new(InferenceService::new(state.clone()))
         .max_decoding_message_size(max_message_bytes);
-    let router = configured(max_message_bytes)
-        .max_concurrent_streams(limits.max_concurrent_streams)
-        .http2_max_header_list_size(limits.max_header_bytes)
-        .add_service(inference)
-        .add_service(health)
-        .add_service(reflection_v1)
-        .add_service(reflection_v1alpha);
-    let served = router
-        .serve_with_incoming_shutdown(listener.incoming(), shutdown.clone().cancelled_owned());
+    let gate = Gate::Keys {
+        keys: state.keys.clone(),
+        is_reflection_open: state.config.access.open_introspection,
+        metrics: state.metrics.clone(),
+    };
+    let router = configured(GuardLayer::new(
+        gate,
+        max_message_bytes,
+        state.bodies.clone(),
+    ))
+    .max_concurrent_streams(limits.max_concurrent_streams)
+    .http2_max_header_list_size(limits.max_header_bytes)
+    .add_service(inference)
+    .add_service(health)
+    .add_service(reflection_v1)
+    .add_service(reflection_v1alpha);
+    let served =
+        router.serve_with_incoming_shutdown(incoming.stream(), shutdown.clone().cancelled_owned());
     let watched = async {
         watch_health(&state, &reporter).await;
         std::future::pending::<()>().await;
@@ -64,14 +74,14 @@ pub(crate) async fn serve(
 
 /// Serves the workers' side until `shutdown`.
 pub(crate) async fn serve_workers(
-    listener: GrpcListener,
+    incoming: Incoming,
     workers: WorkerListener,
     shutdown: CancellationToken,
 ) -> Result<(), RouterError> {
     let service = WorkerHubServer::new(workers).max_decoding_message_size(MAX_WORKER_MESSAGE_BYTES);
     kept_alive(Server::builder())
         .add_service(service)
-        .serve_with_incoming_shutdown(listener.incoming(), shutdown.cancelled_owned())
+        .serve_with_incoming_shutdown(incoming.stream(), shutdown.cancelled_owned())
         .await
         .map_err(|error| RouterError::Serve {
             name: "worker",
@@ -79,9 +89,9 @@ pub(crate) async fn serve_workers(
         })
 }
 
-/// A server whose methods know their caller's deadline, and whose connections are watched.
-pub(crate) fn configured(max_message_bytes: usize) -> Server<Stack<GuardLayer, Identity>> {
-    kept_alive(Server::builder()).layer(GuardLayer { max_message_bytes })
+/// A server whose calls pass `guard`, and whose connections are watched.
+pub(crate) fn configured(guard: GuardLayer) -> Server<Stack<GuardLayer, Identity>> {
+    kept_alive(Server::builder()).layer(guard)
 }
 
 /// Reflection over the files of a descriptor set and those of health, in both of its versions.

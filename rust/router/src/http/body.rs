@@ -11,19 +11,21 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 use super::error::HttpError;
-
-/// How long a whole body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::access::{Bodies, BodyShare};
 
 /// How much of a body that is too large is read and dropped, as a multiple of the limit. A client
 /// that is still sending when the connection closes sees a broken pipe instead of the answer.
 const DISCARDED_LIMITS: usize = 16;
 
-/// Reads a body of at most `limit` bytes that says it is JSON.
+/// Reads a body of at most `limit` bytes that says it is JSON, and shares `bodies` until it ends.
 ///
 /// # Errors
-/// Another content type or encoding, too many bytes (413), too slow (408).
-pub(super) async fn read(request: Request, limit: usize) -> Result<Bytes, HttpError> {
+/// Another content type or encoding, too many bytes (413), too slow (408), too much at once (429).
+pub(super) async fn read(
+    request: Request,
+    limit: usize,
+    bodies: &Bodies,
+) -> Result<Bytes, HttpError> {
     check_headers(request.headers())?;
     if let Some(length) = content_length(request.headers())
         && length > limit
@@ -32,9 +34,10 @@ pub(super) async fn read(request: Request, limit: usize) -> Result<Bytes, HttpEr
         return Err(too_large(Some(length), limit));
     }
     let length = content_length(request.headers());
-    let reading = read_bytes(request.into_body(), length, limit);
-    let bytes = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-    bytes.map_err(|_| too_slow())?
+    let share = bodies.begin()?;
+    let reading = read_bytes(request.into_body(), length, limit, share);
+    let bytes = tokio::time::timeout(bodies.timeout(), reading).await;
+    bytes.map_err(|_| too_slow(bodies.timeout()))?
 }
 
 /// A page in a browser can send any text to a server on this machine without asking, but not this
@@ -69,6 +72,7 @@ async fn read_bytes(
     mut body: Body,
     length: Option<usize>,
     limit: usize,
+    mut share: BodyShare,
 ) -> Result<Bytes, HttpError> {
     let mut bytes = BytesMut::with_capacity(length.unwrap_or(0).min(limit));
     let mut received = 0;
@@ -82,6 +86,7 @@ async fn read_bytes(
         };
         received += data.len();
         if received <= limit {
+            share.add(data.len())?;
             bytes.extend_from_slice(&data);
         } else if received > limit.saturating_mul(DISCARDED_LIMITS) {
             break;
@@ -107,8 +112,8 @@ fn too_large(length: Option<usize>, limit: usize) -> HttpError {
     )
 }
 
-fn too_slow() -> HttpError {
-    let seconds = BODY_TIMEOUT.as_secs();
+fn too_slow(limit: Duration) -> HttpError {
+    let seconds = limit.as_secs_f64();
     HttpError::new(
         StatusCode::REQUEST_TIMEOUT,
         "timeout_error",
@@ -207,7 +212,9 @@ mod tests {
             .header(CONTENT_LENGTH, "20")
             .body(Body::from(vec![b' '; 20]))
             .unwrap();
-        let error = read(request, 10).await.unwrap_err();
+        let error = read(request, 10, &Bodies::new(1 << 20, Duration::from_secs(1)))
+            .await
+            .unwrap_err();
         assert_eq!(error.status, 413);
         assert_eq!(error.code, Some("request_too_large"));
         assert_eq!(
@@ -222,14 +229,18 @@ mod tests {
             .header(CONTENT_TYPE, "text/plain; charset=utf-8")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read(request, 10).await.unwrap_err();
+        let error = read(request, 10, &Bodies::new(1 << 20, Duration::from_secs(1)))
+            .await
+            .unwrap_err();
         assert_eq!(error.param.as_deref(), Some("content-type"));
         let request = Request::post("/")
             .header(CONTENT_TYPE, "Application/JSON; charset=utf-8")
             .header(CONTENT_ENCODING, "gzip")
             .body(Body::from("{}"))
             .unwrap();
-        let error = read(request, 10).await.unwrap_err();
+        let error = read(request, 10, &Bodies::new(1 << 20, Duration::from_secs(1)))
+            .await
+            .unwrap_err();
         assert_eq!(error.param.as_deref(), Some("content-encoding"));
     }
 }

@@ -68,7 +68,12 @@ async fn answer(
     name: RequestId,
     request: Request,
 ) -> Result<Response, HttpError> {
-    let bytes = body::read(request, state.config.limits.max_message_bytes).await?;
+    let bytes = body::read(
+        request,
+        state.config.limits.max_message_bytes,
+        &state.bodies,
+    )
+    .await?;
     let mut api = decode(endpoint, bytes).await?;
     // The header's name is for logs and may be shared by the calls of one trace; a name in the body
     // must be unique.

@@ -2,12 +2,14 @@
 //! defence.
 
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::{AUTHORIZATION, CONNECTION, HeaderName};
 use http::{HeaderValue, Method, StatusCode};
 use spectrie_types::limits::MAX_NAME_BYTES;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -15,6 +17,7 @@ use uuid::Uuid;
 
 use crate::access::{ApiKeys, Grant};
 use crate::generation::Caller;
+use crate::listen::{HeldBody, Place};
 use crate::state::AppState;
 
 use super::error::HttpError;
@@ -24,8 +27,12 @@ pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 /// Fields of the body that had no effect.
 pub(super) const X_SPECTRIE_IGNORED: HeaderName = HeaderName::from_static("x-spectrie-ignored");
 
-/// Paths that answer without a key; every other path needs one when keys are configured.
-pub(super) const OPEN_PATHS: &[&str] = &["/healthz", "/health", "/readyz", "/metrics", "/version"];
+/// Paths that answer everyone.
+pub(super) const PROBES: &[&str] = &["/healthz", "/health", "/readyz"];
+const METRICS: &str = "/metrics";
+/// Paths that say what runs here: they answer without a key where there are no keys, or where the
+/// configuration opens them.
+const INTROSPECTION: &[&str] = &[METRICS, "/version"];
 
 /// Routes by which requests are counted; every other path is one more, so that no client can make up
 /// labels.
@@ -48,6 +55,38 @@ impl Granted {
 /// Name of the request, for handlers.
 #[derive(Debug, Clone)]
 pub(super) struct RequestId(pub(super) String);
+
+/// Keeps the connection's place while the request runs. Where every other place is busy, only probes
+/// are answered.
+pub(super) async fn hold_place(request: Request, next: Next) -> Response {
+    if PROBES.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    let running = match request.extensions().get::<Place>().map(Place::run) {
+        Some(Some(running)) => Some(running),
+        Some(None) => return busy(),
+        None => None,
+    };
+    let response = next.run(request).await;
+    response.map(|body| Body::new(HeldBody::new(body, running)))
+}
+
+fn busy() -> Response {
+    let error = HttpError {
+        retry_after: Some(Duration::from_secs(1)),
+        ..HttpError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded_error",
+            Some("too_many_connections"),
+            None,
+            "every connection that this server may have is busy",
+        )
+    };
+    let mut response = error.into_response();
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
 
 /// Names the request, and turns a panic into an answer: a bug in one request must not cut its
 /// connection.
@@ -103,7 +142,7 @@ fn internal(id: &str) -> HttpError {
 /// Counts the answers by route and status, probes apart.
 pub(super) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
-    if OPEN_PATHS.contains(&path) {
+    if PROBES.contains(&path) || INTROSPECTION.contains(&path) {
         return next.run(request).await;
     }
     let mut counted = COUNTED.iter();
@@ -138,22 +177,39 @@ pub(super) async fn bound_headers(
     Ok(next.run(request).await)
 }
 
-/// Lets in who has a key, when keys are configured: every path but [`OPEN_PATHS`], unknown paths
-/// too.
+/// Lets in who has a key, when keys are configured: every path but [`PROBES`], unknown paths too.
+/// Metrics count all tenants, so no key of one opens them.
 pub(super) async fn authenticate(
     State(state): State<AppState>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, HttpError> {
-    let grant = if OPEN_PATHS.contains(&request.uri().path()) {
+    let path = request.uri().path();
+    let is_open = state.config.access.open_introspection && INTROSPECTION.contains(&path);
+    let grant = if is_open || PROBES.contains(&path) {
         None
     } else {
         let header = request.headers().get(AUTHORIZATION);
         let header = header.and_then(|value| value.to_str().ok());
-        state.keys.grant(header.and_then(ApiKeys::bearer))?
+        let grant = state.keys.grant(header.and_then(ApiKeys::bearer))?;
+        if path == METRICS && !state.keys.is_open() {
+            return Err(metrics_closed());
+        }
+        grant
     };
     request.extensions_mut().insert(Granted(grant));
     Ok(next.run(request).await)
+}
+
+fn metrics_closed() -> HttpError {
+    HttpError::new(
+        StatusCode::FORBIDDEN,
+        "permission_error",
+        None,
+        None,
+        "metrics are not served here while API keys are set: use --metrics-listen or \
+         --open-introspection",
+    )
 }
 
 /// Answers browsers of the given origins, `*` meaning all; `None` without origins.

@@ -11,6 +11,7 @@ mod error;
 mod error_map;
 mod fallback;
 mod generate;
+mod hosts;
 mod layers;
 mod models;
 mod probes;
@@ -18,4 +19,4 @@ mod routes;
 mod server;
 mod unstalled;
 
-pub use routes::{serve, serve_probes};
+pub(crate) use routes::{serve, serve_probes};

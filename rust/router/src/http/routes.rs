@@ -4,43 +4,33 @@ use std::time::Duration;
 
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::hosts::{self, AllowedHosts};
 use super::{fallback, generate, layers, models, probes, server};
+use crate::listen::Incoming;
 use crate::state::AppState;
 
 /// Serves OpenAI's routes, probes and metrics until `shutdown`; then takes no new connection and
 /// returns when the last response has ended.
-///
-/// # Errors
-/// What the system says when the listener breaks.
-pub async fn serve(
-    listener: TcpListener,
-    state: AppState,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
+pub(crate) async fn serve(incoming: Incoming, state: AppState, shutdown: CancellationToken) {
     let (max_header_bytes, stall) = (max_header_bytes(&state), client_stall(&state));
-    server::run(listener, routes(state), max_header_bytes, stall, shutdown).await;
-    Ok(())
+    // Only a page that is shown on this machine reaches such a listener by another name.
+    let access = &state.config.access;
+    let is_private = incoming.is_private() && state.keys.is_open();
+    let hosts = is_private.then(|| AllowedHosts::from(access.allowed_hosts.clone()));
+    let router = routes(state, hosts);
+    server::run(incoming, router, max_header_bytes, stall, shutdown).await;
 }
 
 /// Serves probes and metrics alone, as [`serve`] does.
-///
-/// # Errors
-/// What the system says when the listener breaks.
-pub async fn serve_probes(
-    listener: TcpListener,
-    state: AppState,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
+pub(crate) async fn serve_probes(incoming: Incoming, state: AppState, shutdown: CancellationToken) {
     let (max_header_bytes, stall) = (max_header_bytes(&state), client_stall(&state));
     let router = probes::routes()
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::get_only)
         .with_state(state);
-    server::run(listener, router, max_header_bytes, stall, shutdown).await;
-    Ok(())
+    server::run(incoming, router, max_header_bytes, stall, shutdown).await;
 }
 
 fn max_header_bytes(state: &AppState) -> usize {
@@ -51,9 +41,9 @@ fn client_stall(state: &AppState) -> Duration {
     Duration::from_secs_f64(state.config.limits.client_stall_timeout_s)
 }
 
-/// Every route with its layers: a name first, then the count, the size of the headers, the key, the
-/// handler.
-fn routes(state: AppState) -> axum::Router {
+/// Every route with its layers: a place first, then a name, the host, the count, the size of the
+/// headers, the key, the handler.
+fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
     let generation = axum::Router::new()
         .route(
             "/v1/chat/completions",
@@ -75,8 +65,13 @@ fn routes(state: AppState) -> axum::Router {
             max_header_bytes(&state),
             layers::bound_headers,
         ))
-        .layer(from_fn_with_state(state.clone(), layers::count))
-        .layer(from_fn(layers::name_request));
+        .layer(from_fn_with_state(state.clone(), layers::count));
+    let router = match hosts {
+        Some(hosts) => router.layer(from_fn_with_state(hosts, hosts::check_host)),
+        None => router,
+    };
+    let router = router.layer(from_fn(layers::name_request));
+    let router = router.layer(from_fn(layers::hold_place));
     let router = match layers::cors(&state.config.access.cors_origins) {
         Some(cors) => router.layer(cors),
         None => router,

@@ -1,13 +1,17 @@
-//! The HTTP/1.1 listener: bounded headers, bounded waiting, and a graceful end.
+//! The HTTP listener: bounded headers, bounded waiting, and a graceful end. HTTP/1.1, and HTTP/2 where
+//! TLS agreed on it.
 
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::Request;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::util::MapRequest;
+
+use crate::listen::{Incoming, Speaks};
 
 use super::unstalled::Unstalled;
 
@@ -17,16 +21,22 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum header fields of a request.
 const MAX_HEADERS: usize = 128;
 
+/// How often an idle HTTP/2 connection is asked whether it lives, and how long it may think.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Concurrent streams of one HTTP/2 connection.
+const MAX_STREAMS: u32 = 256;
+/// Streams that a peer may reset before they were accepted: the bound against rapid resets.
+const MAX_PENDING_RESETS: usize = 20;
+
 /// The parser takes this many times the limit, so that a layer can answer in OpenAI's shape; what is
 /// larger still gets a bare 431.
 const PARSED_LIMITS: usize = 4;
 
-/// Pause after a failed accept, so that a process without free file descriptors does not spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Serves `router` until `shutdown`, then until the last response has ended.
+/// Serves `router` until `shutdown`, then until the last response has ended. Requests carry the
+/// place of their connection.
 pub(super) async fn run(
-    listener: TcpListener,
+    mut incoming: Incoming,
     router: axum::Router,
     max_header_bytes: usize,
     client_stall: Duration,
@@ -37,35 +47,41 @@ pub(super) async fn run(
         .header_read_timeout(HEADER_TIMEOUT)
         .max_header_size(max_header_bytes.saturating_mul(PARSED_LIMITS))
         .max_headers(MAX_HEADERS);
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(KEEPALIVE_INTERVAL))
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_header_list_size(u32::try_from(max_header_bytes).unwrap_or(u32::MAX));
     let graceful = GracefulShutdown::new();
     loop {
-        let accepted = tokio::select! {
+        let connection = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            connection = incoming.accept() => connection,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        // Tokens are small and must not wait to be sent together.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "could not turn off delays");
-        }
-        let service = TowerToHyperService::new(router.clone());
-        let connection =
-            http.serve_connection(TokioIo::new(Unstalled::new(stream, client_stall)), service);
-        let connection = graceful.watch(connection);
+        let place = connection.place().clone();
+        let service = MapRequest::new(router.clone(), move |mut request: Request<_>| {
+            request.extensions_mut().insert(place.clone());
+            request
+        });
+        let service = TowerToHyperService::new(service);
+        let watcher = graceful.watcher();
+        let speaks = connection.speaks();
+        let bytes = TokioIo::new(Unstalled::new(connection, client_stall));
+        let (http, http2) = (http.clone(), http2.clone());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let ended = match speaks {
+                Speaks::Http1 => watcher.watch(http.serve_connection(bytes, service)).await,
+                Speaks::Http2 => watcher.watch(http2.serve_connection(bytes, service)).await,
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended early");
             }
         });
     }
-    drop(listener);
+    drop(incoming);
     graceful.shutdown().await;
 }
 
@@ -80,7 +96,9 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
+    use crate::config::LimitsConfig;
     use crate::http::{fallback, layers};
+    use crate::listen::{Budget, Listener};
 
     const LIMIT: usize = 16 << 10;
     const STALL: Duration = Duration::from_secs(60);
@@ -92,10 +110,12 @@ mod tests {
             .fallback(fallback::not_found)
             .layer(from_fn_with_state(LIMIT, layers::bound_headers))
             .layer(from_fn(layers::name_request));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = Listener::tcp("127.0.0.1:0", "--http").await.unwrap();
+        let address = listener.address.parse().unwrap();
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(listener, router, LIMIT, STALL, shutdown.clone()));
+        let places = Budget::of_process(&LimitsConfig::default()).clients;
+        let incoming = Incoming::new(listener, places, Speaks::Http1, None);
+        let task = tokio::spawn(run(incoming, router, LIMIT, STALL, shutdown.clone()));
         (address, shutdown, task)
     }
 

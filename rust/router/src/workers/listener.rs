@@ -18,6 +18,7 @@ use super::outgoing;
 use super::session::{self, SessionContext};
 use super::worker::Worker;
 use crate::access::Token;
+use crate::listen::{Place, Running};
 
 /// How long a connected peer may be silent before its hello.
 const HELLO_TIME: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ impl WorkerListener {
     }
 
     fn authorize(&self, request: &Request<Streaming<WorkerMessage>>) -> Result<(), Status> {
-        let shows = |token: &Token| token.is_shown(request.metadata());
+        let shows = |token: &Token| token.is_shown(request.metadata().as_ref());
         if self.token.as_ref().is_none_or(shows) {
             return Ok(());
         }
@@ -61,6 +62,7 @@ impl WorkerHub for WorkerListener {
         request: Request<Streaming<WorkerMessage>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
         self.authorize(&request)?;
+        let running = hold(&request)?;
         let mut inbound = request.into_inner();
         let first = timeout(HELLO_TIME, inbound.message())
             .await
@@ -82,9 +84,22 @@ impl WorkerHub for WorkerListener {
         };
         sender.order(router_message::Message::Welcome(welcome));
         let worker = Arc::new(Worker::new(id, hello, sender));
-        tokio::spawn(session::run(self.context.clone(), worker, inbound));
+        let session = session::run(self.context.clone(), worker, inbound);
+        tokio::spawn(async move {
+            session.await;
+            drop(running);
+        });
         Ok(Response::new(Box::pin(outgoing)))
     }
+}
+
+/// Keeps the place of a worker's connection, which strangers could take otherwise.
+fn hold<T>(request: &Request<T>) -> Result<Option<Running>, Status> {
+    let Some(place) = request.extensions().get::<Place>() else {
+        return Ok(None);
+    };
+    let busy = || Status::unavailable("every connection that workers may have is in use");
+    place.run().map(Some).ok_or_else(busy)
 }
 
 /// Checks that router and worker can work together.

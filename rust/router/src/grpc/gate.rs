@@ -1,0 +1,108 @@
+//! Who may call, decided by a call's path and headers before its body is read.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+
+use crate::access::{ApiKeys, Grant, Token};
+use crate::error::{ErrorKind, RequestError};
+use crate::metrics::Metrics;
+
+/// Answers everyone: load balancers and Kubernetes ask without a key.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+const REFLECTION: &str = "/grpc.reflection.";
+/// Names that calls are counted by; a client cannot make up more.
+const COUNTED: &[&str] = &[
+    "Generate",
+    "GenerateStream",
+    "Tokenize",
+    "Detokenize",
+    "ApplyChatTemplate",
+    "ListModels",
+];
+
+/// What the caller's key allows, as a request extension; everything when absent.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted(pub(crate) Option<Grant>);
+
+/// What a listener asks of its callers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) enum Gate {
+    /// An API key, when there are any.
+    Keys {
+        /// The keys.
+        keys: Arc<ApiKeys>,
+        /// Whether reflection answers without one.
+        is_reflection_open: bool,
+        /// Counts who was refused.
+        metrics: Arc<Metrics>,
+    },
+    /// The operators' token, when there is one.
+    Token(Option<Token>),
+}
+
+/// Where a call belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Health: small, and open to all.
+    Probe,
+    /// Descriptors for tools.
+    Reflection,
+    /// Everything else.
+    Work,
+}
+
+impl Purpose {
+    pub(crate) fn of(uri: &Uri) -> Self {
+        let path = uri.path();
+        if path.starts_with(HEALTH) {
+            Self::Probe
+        } else if path.starts_with(REFLECTION) {
+            Self::Reflection
+        } else {
+            Self::Work
+        }
+    }
+}
+
+impl Gate {
+    /// What the key of a call allows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for a call that does not show what is asked.
+    pub(crate) fn enter(&self, uri: &Uri, headers: &HeaderMap) -> Result<Granted, RequestError> {
+        let purpose = Purpose::of(uri);
+        match self {
+            _ if purpose == Purpose::Probe => Ok(Granted(None)),
+            Self::Keys {
+                keys,
+                is_reflection_open,
+                metrics,
+            } => {
+                if purpose == Purpose::Reflection && *is_reflection_open {
+                    return Ok(Granted(None));
+                }
+                keys.grant(key(headers)).map(Granted).inspect_err(|error| {
+                    let name = uri.path().rsplit('/').next().unwrap_or_default();
+                    let route = COUNTED.iter().find(|route| **route == name);
+                    let code = error.kind.grpc_code();
+                    metrics.request(route.unwrap_or(&"other"), &format!("{code:?}"));
+                })
+            }
+            Self::Token(Some(token)) if !token.is_shown(headers) => Err(RequestError::new(
+                ErrorKind::Unauthenticated,
+                "wrong or missing operator's token: send the header authorization: Bearer TOKEN \
+                 with that of --admin-token-file",
+            )),
+            Self::Token(_) => Ok(Granted(None)),
+        }
+    }
+}
+
+/// The API key that a call shows.
+fn key(headers: &HeaderMap) -> Option<&str> {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    header("authorization")
+        .and_then(ApiKeys::bearer)
+        .or_else(|| header("x-api-key"))
+}
