@@ -2,16 +2,21 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests fail by panicking.
 
 mod admin;
+mod attacks;
 mod corpora;
+mod crowd;
 mod failover;
+mod gate;
 mod generate;
 mod keys;
 mod logprobs;
 mod options;
+mod public;
 mod refusals;
 mod services;
 #[path = "../support/mod.rs"]
 mod support;
 mod tenants;
+mod tls;
 mod unread;
 mod workers;

@@ -73,6 +73,8 @@ pub struct FakeWorker {
     pub corpora: Vec<String>,
     /// Token of a TCP listener.
     pub worker_token: Option<String>,
+    /// Instead of dialling.
+    pub channel: Option<Channel>,
 }
 
 impl Default for FakeWorker {
@@ -99,6 +101,7 @@ impl Default for FakeWorker {
             is_silent: false,
             corpora: Vec::new(),
             worker_token: None,
+            channel: None,
         }
     }
 }
@@ -124,7 +127,10 @@ impl FakeWorker {
         router: &str,
         heard: mpsc::UnboundedSender<RouterMessage>,
     ) -> Result<(), Status> {
-        let channel = connect(router).await?;
+        let channel = match &self.channel {
+            Some(channel) => channel.clone(),
+            None => connect(router).await?,
+        };
         let (sender, receiver) = mpsc::unbounded_channel();
         for message in self.greeting() {
             send(&sender, message)?;

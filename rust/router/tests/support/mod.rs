@@ -1,10 +1,13 @@
 //! A router on real sockets, with fake workers, for tests.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 
+pub mod authority;
 #[path = "../../../request/tests/request/byte_tokenizer.rs"]
 mod byte_tokenizer;
 pub mod fake_memory;
 pub mod fake_worker;
+pub mod frames;
+pub mod half_call;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -226,4 +229,12 @@ pub async fn get(address: &str, path: &str) -> String {
     let mut answer = String::new();
     within(stream.read_to_string(&mut answer)).await.unwrap();
     answer
+}
+
+/// A file that holds `text`, of API keys or a token.
+pub fn keys_file(text: &str) -> PathBuf {
+    let name = format!("spectrie-keys-{:x}", rand::random::<u64>());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
 }
