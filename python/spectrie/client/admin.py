@@ -46,6 +46,8 @@ class AdminClient(BlockingClient):
         connect_timeout: float = 5.0,
         tls: bool = False,
         root_certificates: bytes | None = None,
+        private_key: bytes | None = None,
+        certificate_chain: bytes | None = None,
     ) -> None:
         """Creates a client; it connects on first use.
 
@@ -56,8 +58,10 @@ class AdminClient(BlockingClient):
             model: The model whose workers to ask; the only served one by default.
             timeout: Seconds for a call; the error names workers that miss it.
             connect_timeout: Seconds for opening a connection.
-            tls: Whether to use TLS; implied by `root_certificates`.
+            tls: Whether to use TLS; implied by each of the following.
             root_certificates: PEM of the authorities to trust.
+            private_key: PEM of the key of `certificate_chain`.
+            certificate_chain: PEM of the client's own certificate, for servers that ask for one.
 
         Raises:
             ConfigError: A setting is not allowed.
@@ -71,6 +75,8 @@ class AdminClient(BlockingClient):
             max_retries=0,
             tls=tls,
             root_certificates=root_certificates,
+            private_key=private_key,
+            certificate_chain=certificate_chain,
         )
         token = token or os.environ.get("SPECTRIE_ADMIN_TOKEN") or None
         self._config = dataclasses.replace(self._config, api_key=token)

@@ -59,6 +59,8 @@ class BaseClient(ABC):
         max_retries: int = 2,
         tls: bool = False,
         root_certificates: bytes | None = None,
+        private_key: bytes | None = None,
+        certificate_chain: bytes | None = None,
     ) -> None:
         """Creates a client; it connects on first use.
 
@@ -70,8 +72,10 @@ class BaseClient(ABC):
             connect_timeout: Seconds for opening a connection.
             max_retries: Maximum retries before the first token, after a failed connection,
                 UNAVAILABLE, or RESOURCE_EXHAUSTED with a retry time.
-            tls: Whether to use TLS; implied by `root_certificates`.
+            tls: Whether to use TLS; implied by each of the following.
             root_certificates: PEM of the authorities to trust.
+            private_key: PEM of the key of `certificate_chain`.
+            certificate_chain: PEM of the client's own certificate, for servers that ask for one.
 
         Raises:
             ConfigError: A setting is not allowed.
@@ -83,8 +87,10 @@ class BaseClient(ABC):
             connect_timeout=connect_timeout,
             max_retries=max_retries,
             model=model,
-            tls=tls or root_certificates is not None,
+            tls=tls or root_certificates is not None or certificate_chain is not None,
             root_certificates=root_certificates,
+            private_key=private_key,
+            certificate_chain=certificate_chain,
         )
         self._connection = _Connection(os.getpid())
         self._owns_connection = True

@@ -46,7 +46,11 @@ def credentials(config: ClientConfig) -> grpc.ChannelCredentials | None:
     """TLS credentials, or None for a plain channel."""
     if not config.tls:
         return None
-    return grpc.ssl_channel_credentials(root_certificates=config.root_certificates)
+    return grpc.ssl_channel_credentials(
+        root_certificates=config.root_certificates,
+        private_key=config.private_key,
+        certificate_chain=config.certificate_chain,
+    )
 
 
 def metadata(config: ClientConfig) -> tuple[tuple[str, str], ...]:

@@ -34,6 +34,8 @@ class ClientConfig:
         model: The model for requests that name none.
         tls: Whether to use TLS.
         root_certificates: PEM of the authorities to trust, instead of gRPC's own list.
+        private_key: PEM of the key of `certificate_chain`.
+        certificate_chain: PEM of the client's own certificate, for servers that ask for one.
         max_message_bytes: Maximum size of a message sent or received.
     """
 
@@ -45,6 +47,8 @@ class ClientConfig:
     model: str | None = None
     tls: bool = False
     root_certificates: bytes | None = None
+    private_key: bytes | None = field(default=None, repr=False)
+    certificate_chain: bytes | None = None
     max_message_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
@@ -54,6 +58,8 @@ class ClientConfig:
                 raise ConfigError(f"{name}: {value!r} is not allowed: give seconds above 0")
         if self.max_retries < 0:
             raise ConfigError(f"max_retries: {self.max_retries!r} is not allowed: give 0 or more")
+        if (self.private_key is None) != (self.certificate_chain is None):
+            raise ConfigError("private_key and certificate_chain: give both or neither")
 
 
 def check_target(target: str) -> None:
