@@ -9,7 +9,7 @@ import pytest
 
 from spectrie import _core
 from spectrie._proto import worker_pb2
-from spectrie.worker.link import CHANNEL_OPTIONS
+from spectrie.worker.channel import CHANNEL_OPTIONS
 from tests.worker.linked import Gate, Worker
 from tests.worker.scripted import EOS_ID, Hub
 

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     need_torch()
     from spectrie.model import resolve as resolve_model
 
+    _check_tls(settings)
     resolved = resolve_model(args.model, print_progress)
     name = settings.served_model_name or resolved.name
     with (
@@ -77,9 +78,26 @@ def run(args: argparse.Namespace) -> int:
         return supervisor.run()
 
 
+def _check_tls(settings: Settings) -> None:
+    """Refuses workers that could not dial their router.
+
+    Raises:
+        ConfigError: They dial a TCP address by TLS, and no authority is named.
+    """
+    listen = settings.worker_listen or ""
+    if settings.tls_cert and listen and not listen.startswith("unix:") and not settings.tls_ca:
+        raise ConfigError(
+            "--worker-listen on TCP with --tls-cert requires --tls-ca for the workers, or listen on"
+            " unix:PATH"
+        )
+
+
 def _router(settings: Settings, listen: str, admin: str) -> Program:
     def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
         fixed: dict[str, object] = {"worker_listen": listen, "admin": admin}
+        if settings.tls_cert and settings.metrics_listen in (None, "off"):
+            # Where this process asks whether the model is served; it may have no certificate.
+            fixed["metrics_listen"] = "127.0.0.1:0"
         for key in ("http", "grpc", "metrics", "admin"):
             # A restart takes the ports that the first start was given.
             if facts and facts.get(key):
@@ -158,14 +176,15 @@ def _health_address(address: str | None, index: int) -> str | None:
 
 def _wait_served(router: Mapping[str, Any]) -> None:
     """Waits until the router has read the tokenizer that the first worker brought."""
-    if not router.get("http"):
+    address = router.get("metrics") or router.get("http")
+    if not address:
         return
     # A proxy of the environment has no way to this machine's own addresses.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + SERVED_S
     while time.monotonic() < deadline:
         try:
-            with opener.open(f"http://{router['http']}/readyz", timeout=5):
+            with opener.open(f"http://{address}/readyz", timeout=5):
                 return
         except OSError:
             time.sleep(0.05)
@@ -176,9 +195,10 @@ def _print_summary(
 ) -> None:
     first = workers[0]
     http = router.get("http")
+    scheme = "https" if settings.tls_cert else "http"
     lines = [("serving", f"{name}, spectrie {__version__}")]
     if http:
-        lines.append(("OpenAI API", f"http://{http}/v1"))
+        lines.append(("OpenAI API", f"{scheme}://{http}/v1"))
     if router.get("grpc"):
         lines.append(("gRPC", str(router["grpc"])))
     lines += [
@@ -198,7 +218,8 @@ def _print_summary(
     if router.get("admin"):
         lines.append(("operators", f"spectrie memory list --server {router['admin']}"))
     if http:
-        lines.append(("try", _curl(str(http), name, settings.api_keys is not None)))
+        keyed = settings.api_keys is not None
+        lines.append(("try", _curl(f"{scheme}://{http}", name, keyed)))
     for title, content in lines:
         print(f"  {title:<13} {content}")
     print("  Ctrl-C lets running requests finish; twice stops at once", flush=True)
@@ -240,8 +261,8 @@ def _speculation(worker: Mapping[str, Any]) -> str:
     )
 
 
-def _curl(http: str, name: str, keyed: bool) -> str:
+def _curl(server: str, name: str, keyed: bool) -> str:
     body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     key = " -H 'authorization: Bearer KEY'" if keyed else ""
-    url = f"http://{http}/v1/chat/completions"
+    url = f"{server}/v1/chat/completions"
     return f"curl {url}{key} -H 'content-type: application/json' -d {shlex.quote(body)}"

@@ -68,12 +68,15 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
     """The options of a worker process.
 
     Raises:
-        ConfigError: `--router` is missing, the token file cannot be read, or a corpus is missing.
+        ConfigError: `--router` is missing, the token file cannot be read, a certificate has no key, or
+            a corpus is missing.
     """
     from spectrie.model.files.corpora import find_corpus
 
     if settings.router is None:
         raise ConfigError("--router is required: give the router's --worker-listen address")
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise ConfigError("--tls-cert and --tls-key: give both or neither")
     engine = settings.fields("model", "engine", "host")
     engine["corpora"] = tuple(str(find_corpus(corpus)) for corpus in settings.corpus)
     engine["state_dir"] = _draft_folder(settings.state_dir, settings.worker_index)
@@ -82,6 +85,9 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
         link=LinkOptions(
             target=settings.router,
             token=read_token("--worker-token-file", settings.worker_token_file),
+            tls_ca=settings.tls_ca,
+            tls_cert=settings.tls_cert,
+            tls_key=settings.tls_key,
             model_name=settings.served_model_name,
         ),
         engine=EngineOptions(**engine),

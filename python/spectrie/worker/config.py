@@ -16,6 +16,9 @@ class LinkOptions:
     Attributes:
         target: `unix:PATH` or `HOST:PORT` of the router's worker listener.
         token: Secret of a TCP listener; None for a Unix socket.
+        tls_ca: File with the authority of the router's certificate: dialling is by TLS.
+        tls_cert: File with the worker's own certificate.
+        tls_key: File with the key of `tls_cert`.
         model_name: Name of the model for clients; None is the model's own name.
         backoff_s: First pause after a failed dial; doubles up to `max_backoff_s`.
         max_backoff_s: Longest pause between two dials.
@@ -23,6 +26,9 @@ class LinkOptions:
 
     target: str
     token: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     model_name: str | None = None
     backoff_s: float = 0.5
     max_backoff_s: float = 30.0

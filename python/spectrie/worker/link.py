@@ -18,6 +18,7 @@ from spectrie._proto import worker_pb2, worker_pb2_grpc
 from spectrie.version import __version__
 from spectrie.worker.admin import AdminDesk
 from spectrie.worker.artifacts import artifact_chunks
+from spectrie.worker.channel import router_channel
 from spectrie.worker.config import LinkOptions
 from spectrie.worker.session import Session
 
@@ -32,23 +33,6 @@ log = logging.getLogger("spectrie.worker")
 
 PROTOCOL = 1
 HEARTBEAT_S = 1.0
-
-# grpc-core ignores keys it does not know: tests/worker/test_link.py looks each up in its library.
-CHANNEL_OPTIONS: list[tuple[str, Any]] = [
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", 16 << 20),
-    ("grpc.max_send_message_length", 16 << 20),
-    # The loop below is the one that backs off; a channel left to itself waits up to two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 250),
-    ("grpc.min_reconnect_backoff_ms", 250),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.enable_http_proxy", 0),
-    # For a socket's path grpc would send the path, escaped, which the router's HTTP/2 refuses.
-    ("grpc.default_authority", "localhost"),
-]
 
 
 class RouterLink:
@@ -164,7 +148,7 @@ class RouterLink:
         self._session = session
         is_faulty = False
         try:
-            with grpc.insecure_channel(self._options.target, options=CHANNEL_OPTIONS) as channel:
+            with router_channel(self._options) as channel:
                 stub = worker_pb2_grpc.WorkerHubStub(channel)
                 self._call = stub.Connect(session.messages(), metadata=self._metadata())
                 for message in self._call:
@@ -174,6 +158,8 @@ class RouterLink:
             log.warning("the router closed the connection; dialling again")
         except grpc.RpcError as error:
             self._report(error)
+        except OSError as error:
+            log.warning("cannot dial the router: %s", error)
         except Exception:
             is_faulty = True
             log.exception("the connection to the router failed inside this worker; dialling again")
