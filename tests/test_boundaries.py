@@ -264,6 +264,25 @@ def test_nothing_deserializes_code() -> None:
     assert wrong == []
 
 
+def test_nothing_runs_text_as_code_or_in_a_shell() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for folder in ("python", "kernels", "tools", "bench", "deploy")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(call, ast.Call) and _runs_text(call)
+    ]
+    assert wrong == []
+
+
+def _runs_text(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    runs = name in ("eval", "exec", "os.system", "os.popen", "subprocess.getoutput")
+    loads_code = name == "torch.load" and keywords.get("weights_only") != "True"
+    return runs or loads_code or keywords.get("shell", "False") != "False"
+
+
 @pytest.fixture(scope="module")
 def arrows() -> dict[str, Arrows]:
     return tree.arrows_below(ROOT)

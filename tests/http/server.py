@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class Server:
     http: str
     grpc: str
     worker: ScriptedWorker
+    metrics: str | None = None
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +62,31 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
     with router(folder, *options) as facts, ScriptedWorker(facts["worker"]) as worker:
         url = f"http://{facts['http']}"
         _wait_until_ready(f"{url}/readyz")
-        yield Server(url, facts["grpc"], worker)
+        yield Server(url, facts["grpc"], worker, facts.get("metrics"))
 
 
 @contextmanager
-def router(folder: Path, *options: str) -> Iterator[dict[str, str]]:
-    """Runs `spectrie router` with `options`; gives the addresses of its ready line."""
-    command = [sys.executable, "-m", "spectrie", "router"]
+def router(
+    folder: Path, *options: str, before: Sequence[str] = (), log: Path | None = None
+) -> Iterator[dict[str, str]]:
+    """Runs `spectrie router` with `options`; gives the addresses of its ready line.
+
+    Args:
+        folder: For its sockets, and its working directory.
+        options: Beside those that pick free addresses.
+        before: The command that runs it, such as `prlimit`.
+        log: File for its stderr.
+    """
+    command = [*before, sys.executable, "-m", "spectrie", "router"]
     command += ["--worker-listen", f"unix:{folder}/worker.sock"]
     command += ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", *options]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'python'}"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=environment, cwd=folder, text=True
-    ) as process:
+    with (
+        open(log, "wb") if log else nullcontext() as stderr,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, env=environment, cwd=folder, text=True
+        ) as process,
+    ):
         try:
             yield _ready(process)
         finally:

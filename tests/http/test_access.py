@@ -9,14 +9,16 @@ from http.client import HTTPConnection
 import httpx
 import pytest
 
-from tests.http.server import serving
+from tests.http.server import Server, serving
 
-OPEN_PATHS = ["/healthz", "/health", "/readyz", "/metrics", "/version"]
+OPEN_PATHS = ["/healthz", "/health", "/readyz"]
 CLOSED = [
     ("POST", "/v1/chat/completions"),
     ("POST", "/v1/completions"),
     ("GET", "/v1/models"),
     ("GET", "/v1/models/scripted"),
+    ("GET", "/metrics"),
+    ("GET", "/version"),
     ("GET", "/"),
     ("GET", "/admin"),
     ("GET", "/healthz/"),
@@ -27,17 +29,27 @@ PROMPT = {"prompt": "hello", "temperature": 0}
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def guarded(guarded_server: Server) -> Iterator[httpx.Client]:
+    """A client of `guarded_server`."""
+    with httpx.Client(base_url=guarded_server.http, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def metrics_url(guarded_server: Server) -> str:
+    """Where `guarded_server` shows its metrics."""
+    return f"http://{guarded_server.metrics}/metrics"
+
+
+@pytest.fixture(scope="module")
+def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A router that asks for keys and lets one web origin in."""
     folder = tmp_path_factory.mktemp("guarded")
     keys = folder / "keys"
     keys.write_text("sesame team-a\n")
-    origin = ["--cors-origin", "https://app.example"]
-    with (
-        serving(folder, "--api-keys", str(keys), *origin) as server,
-        httpx.Client(base_url=server.http, timeout=30) as client,
-    ):
-        yield client
+    options = ["--cors-origin", "https://app.example", "--metrics-listen", "127.0.0.1:0"]
+    with serving(folder, "--api-keys", str(keys), *options) as server:
+        yield server
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
@@ -77,17 +89,26 @@ def test_probes_answer_without_a_key(guarded: httpx.Client, path: str) -> None:
 
 def test_probes_say_what_they_know(guarded: httpx.Client) -> None:
     assert guarded.get("/readyz").json() == {"status": "ready", "models": ["scripted"]}
-    assert guarded.get("/version").json()["version"]
-    metrics = guarded.get("/metrics")
+    assert guarded.get("/version", headers=GOOD).json()["version"]
+
+
+def test_metrics_of_all_tenants_are_closed_to_the_key_of_one(guarded: httpx.Client) -> None:
+    closed = guarded.get("/metrics", headers=GOOD)
+    assert closed.status_code == 403
+    assert "--metrics-listen" in closed.json()["error"]["message"]
+
+
+def test_metrics_are_open_on_an_address_of_their_own(metrics_url: str) -> None:
+    metrics = httpx.get(metrics_url)
     assert metrics.headers["content-type"].startswith("application/openmetrics-text")
     assert metrics.text.endswith("# EOF\n")
 
 
-def test_answers_are_counted_by_route_and_status(guarded: httpx.Client) -> None:
+def test_answers_are_counted_by_route_and_status(guarded: httpx.Client, metrics_url: str) -> None:
     guarded.post("/v1/completions", json=PROMPT, headers=GOOD)
     guarded.post("/v1/completions", json={}, headers=GOOD)
     guarded.get("/made/up/by/a/stranger")
-    lines = guarded.get("/metrics").text.splitlines()
+    lines = httpx.get(metrics_url).text.splitlines()
     counts = [line for line in lines if line.startswith("spectrie_requests_total{")]
     for route, code in [("/v1/completions", 200), ("/v1/completions", 400), ("other", 401)]:
         assert any(f'route="{route}",code="{code}"' in line for line in counts), counts
