@@ -47,6 +47,28 @@ fn prompts_that_wait_have_a_bound_in_bytes() {
 }
 
 #[test]
+fn tenant_that_fills_the_room_keeps_no_other_out() {
+    let mut driver = Driver::new(narrow());
+    let of = |tenant: &str, handle, num_ids: usize| Request {
+        tenant: Some(tenant.into()),
+        ..request(handle, &vec![3; num_ids], 2)
+    };
+    driver.submit(of("ann", 1, 40));
+    driver.step();
+    driver.submit(of("ann", 2, 100));
+    assert!(driver.engine.submit(of("ann", 3, 1)).is_err());
+    // Half of 100 ids is bob's, whatever ann has.
+    driver.submit(of("bob", 4, 40));
+    driver.submit(of("bob", 5, 10));
+    let refused = driver.engine.submit(of("bob", 6, 1));
+    assert!(matches!(refused, Err(EngineError::NoWaitingRoom { .. })));
+    driver.run();
+    assert_eq!(driver.finishes.len(), 4);
+    driver.submit(of("bob", 6, 40));
+    driver.run();
+}
+
+#[test]
 fn one_request_may_always_wait_however_long_it_is() {
     let mut driver = Driver::new(EngineConfig {
         waiting_bytes: 0,

@@ -108,7 +108,7 @@ impl Engine {
             .commands
             .iter()
             .any(|one| matches!(one, Command::Cancel(cancel) if cancel.handle == handle));
-        if is_new && inbox.held.contains(&handle) {
+        if is_new && inbox.holds(handle) {
             inbox.commands.push_back(Command::Cancel(Cancel {
                 handle,
                 keep_tokens,
@@ -329,7 +329,7 @@ impl Shared {
         let mut inbox = self.inbox();
         inbox.publish(&load);
         for output in outputs.iter().filter(|output| output.finish.is_some()) {
-            inbox.held.remove(&output.handle);
+            inbox.release(output.handle);
         }
     }
 

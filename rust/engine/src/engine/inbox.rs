@@ -1,6 +1,10 @@
 //! What arrived since the last plan.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use spectrie_trie::tenant_of;
+use spectrie_types::{Holdings, Standing};
 
 use crate::error::EngineError;
 use crate::output::Load;
@@ -15,12 +19,22 @@ pub(crate) enum Command {
     Forget(String),
 }
 
+/// A request that has not ended.
+#[derive(Debug)]
+struct Held {
+    tenant: Arc<str>,
+    bytes: usize,
+}
+
 /// Requests and commands that the next plan takes, and the bounds of what is held.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) commands: VecDeque<Command>,
-    /// Handles of requests that have not ended, those in `commands` included.
-    pub(crate) held: HashSet<u64>,
+    /// Requests that have not ended, by handle, those in `commands` included.
+    held: HashMap<u64, Held>,
+    /// What each tenant has of these: their number, and the bytes of their token ids.
+    counts: Holdings,
+    bytes: Holdings,
     pub(crate) num_submits: usize,
     /// Bytes of the token ids of submitted requests that `load` does not count yet.
     submitted_bytes: usize,
@@ -37,7 +51,9 @@ impl Inbox {
     pub(crate) fn new(max_held: usize, max_waiting_bytes: usize, load: &Load) -> Self {
         Self {
             commands: VecDeque::new(),
-            held: HashSet::new(),
+            held: HashMap::new(),
+            counts: Holdings::default(),
+            bytes: Holdings::default(),
             num_submits: 0,
             submitted_bytes: 0,
             load: *load,
@@ -52,32 +68,62 @@ impl Inbox {
         self.load.waiting_bytes + self.submitted_bytes
     }
 
-    /// Takes a request that came at `now_s`.
+    /// Whether a request has not ended.
+    pub(crate) fn holds(&self, handle: u64) -> bool {
+        self.held.contains_key(&handle)
+    }
+
+    /// Notes that a request ended.
+    pub(crate) fn release(&mut self, handle: u64) {
+        if let Some(held) = self.held.remove(&handle) {
+            self.counts.take(&held.tenant, 1);
+            self.bytes.take(&held.tenant, held.bytes);
+        }
+    }
+
+    /// Takes a request that came at `now_s`. A tenant that holds no more than an equal part of a bound
+    /// is not refused, however much the others hold ([`Holdings`]).
     ///
     /// # Errors
     /// [`EngineError::DuplicateHandle`], [`EngineError::Full`] or [`EngineError::NoWaitingRoom`].
     pub(crate) fn submit(&mut self, request: Request, now_s: f64) -> Result<(), EngineError> {
-        if self.held.contains(&request.handle) {
+        if self.holds(request.handle) {
             return Err(EngineError::DuplicateHandle {
                 handle: request.handle,
             });
         }
-        if self.held.len() >= self.max_held {
+        let namespace = &request.namespace;
+        let tenant = request.tenant.as_deref();
+        let tenant = tenant.unwrap_or_else(|| tenant_of(namespace));
+        let standing = self.counts.standing(tenant);
+        let too_many = standing.excess(1, self.max_held, self.max_held) > 0;
+        if too_many {
             return Err(EngineError::Full {
                 what: "requests",
                 limit: self.max_held,
             });
         }
         let (given, waiting) = (request.id_bytes(), self.waiting_bytes());
-        if waiting > 0 && waiting + given > self.max_waiting_bytes {
+        // What runs counts as the tenant's own too: which of its requests wait is known at a plan.
+        let standing = Standing {
+            total: waiting,
+            ..self.bytes.standing(tenant)
+        };
+        let limit = self.max_waiting_bytes;
+        if waiting > 0 && standing.excess(given, limit, limit) > 0 {
             return Err(EngineError::NoWaitingRoom {
                 given,
                 waiting,
-                limit: self.max_waiting_bytes,
+                limit,
             });
         }
         self.submitted_bytes += given;
-        self.held.insert(request.handle);
+        self.counts.add(tenant, 1);
+        let held = Held {
+            tenant: self.bytes.add(tenant, given),
+            bytes: given,
+        };
+        self.held.insert(request.handle, held);
         self.num_submits += 1;
         let submit = Command::Submit(Box::new(request), now_s);
         self.commands.push_back(submit);
