@@ -56,7 +56,9 @@ def test_prompts_that_can_never_run_together_are_400_with_the_limit(scripted: Se
         error = client.post("/completions", json=fields).json()["error"]
         fitting = client.post("/completions", json=fields | {"prompt": ["hello"] * (PLACES // 8)})
     assert (error["type"], error["param"]) == ("invalid_request_error", "prompt")
-    assert f"{PLACES + 8} completions in all; allowed: up to {PLACES} completions" in error["message"]
+    assert (
+        f"{PLACES + 8} completions in all; allowed: up to {PLACES} completions" in error["message"]
+    )
     assert fitting.status_code == 200
 
 

@@ -197,7 +197,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "lib",
     ),
     "rust/types/src": (
-        "limits seed sizes unknown_name",
+        "holdings limits seed sizes unknown_name",
         "named",
         "drop_reason finish_kind packed_section recycle source speculation_mode",
         "options",

@@ -7,11 +7,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toml::value::{Datetime, Offset};
 
-use super::keys_text::Fault;
-
 /// Every field, in the order that an error names them in.
 const NAMES: &str = "sha256, tenant, expires, models, max_priority, requests_per_minute, \
     tokens_per_minute, requests_at_once";
+
+/// What is wrong, and where, as an offset in the text.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) at: Option<usize>,
+    pub(super) reason: String,
+}
 
 /// A table whose fields are taken out as they are read.
 #[derive(Debug)]

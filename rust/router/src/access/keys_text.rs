@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::key_entry::KeyEntry;
-use super::key_fields::Fields;
+use super::key_fields::{Fault, Fields};
 
 /// What begins an entry of the TOML form.
 const TABLE: &str = "[[keys]]";
@@ -87,13 +87,6 @@ fn parse_toml(text: &str) -> Result<Vec<KeyEntry>, String> {
         }
     }
     Ok(entries)
-}
-
-/// What is wrong, and where, as an offset in the text.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) at: Option<usize>,
-    pub(super) reason: String,
 }
 
 fn entry(table: &Spanned<DeValue<'_>>) -> Result<KeyEntry, Fault> {
@@ -220,10 +213,10 @@ mod tests {
                 table("expires = 12:00:00"),
                 "line 4: expires: allowed: a date",
             ),
-            (table(&table("")), "line 5: the same key as on line 1"),
+            (table(&table("")), "line 4: the same key as on line 1"),
             (
                 table("\n[limits]\nkey = \"secret\""),
-                "line 6: unknown entry; allowed: [[keys]]",
+                "line 5: unknown entry; allowed: [[keys]]",
             ),
         ];
         for (text, expected) in cases {
