@@ -13,7 +13,8 @@ use tokio::time::error::Elapsed;
 use tonic::Code;
 
 use super::corpus_list::{Change, CorpusList};
-use super::registry::{Refusal, Registry};
+use super::order::Refusal;
+use super::registry::Registry;
 use super::worker::Worker;
 
 /// How long a worker that joins may take for all corpora: a large one is read once from disk.

@@ -7,6 +7,7 @@ mod corpus_list;
 mod listener;
 mod mailbox;
 mod model;
+mod order;
 mod outgoing;
 mod parked;
 mod placing;
@@ -20,7 +21,8 @@ pub(crate) use corpus_list::CorpusList;
 pub(crate) use listener::WorkerListener;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;
-pub(crate) use registry::{Order, Refusal, Registry};
+pub(crate) use order::{Order, Refusal};
+pub(crate) use registry::Registry;
 pub(crate) use session::SessionContext;
 pub(crate) use worker::{ChoiceGuard, Dispatch};
 

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
 use super::model::ServedModel;
+use super::order::{Order, Refusal};
 use super::parked::Parked;
 use super::placing::{Admission, preferred};
 use super::worker::{ChoiceGuard, Dispatch, Worker};
@@ -71,40 +72,6 @@ impl State {
             (None, _) => Err(Refusal::Coming),
         }
     }
-}
-
-/// Why no worker takes a request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No such model; these are served.
-    Unknown(Vec<String>),
-    /// The model must be named: these are served.
-    Ambiguous(Vec<String>),
-    /// A worker will probably come soon.
-    Coming,
-    /// No worker, and no sign of one.
-    NoWorker,
-    /// The tenant has as many choices in flight as it may have beside others: a `share` of the
-    /// model's `limit`, or all of it.
-    Full {
-        own: usize,
-        share: usize,
-        limit: usize,
-        retry_after: Duration,
-    },
-}
-
-/// Choices that need a worker.
-#[derive(Debug)]
-pub(crate) struct Order<'a> {
-    pub(crate) model: &'a str,
-    /// Whose share of the workers they take.
-    pub(crate) tenant: &'a str,
-    pub(crate) num_choices: usize,
-    /// Prompt and answer of one choice, in tokens.
-    pub(crate) needs_context: u32,
-    /// Of a `prompt_cache_key`: equal ones prefer the same worker.
-    pub(crate) cache_key: Option<&'a str>,
 }
 
 /// All that have joined.
@@ -276,7 +243,8 @@ impl Registry {
         };
         let cleared = entry.parked.cleared();
         let steered = order.cache_key.and_then(|key| {
-            let is_open = |one| choose(std::slice::from_ref(one), &need, cleared).is_some();
+            let is_open =
+                |one: &Candidate<'_>| choose(std::slice::from_ref(one), &need, cleared).is_some();
             preferred(&candidates, is_open, (order.tenant, key), order.num_choices)
         });
         let chosen = steered.or_else(|| choose(&candidates, &need, cleared));
