@@ -52,6 +52,15 @@ def test_generate_gives_text_tokens_usage_and_speculation(server: Server) -> Non
     assert completion.speculation.accepted_by_source == {"prediction": 2}
     assert completion.sources[1] is spectrie.Source.PREDICTION
     assert (completion.seed, completion.request_id, completion.model) == (7, "r1", "m")
+    assert not completion.numerics_changed
+
+
+def test_completion_says_that_its_numerics_changed(server: Server) -> None:
+    answer = whole_answer()
+    answer.choices[0].finished.numerics_changed = True
+    server.script.unary = [answer]
+    with spectrie.Client(server.target) as client:
+        assert client.generate("hello", max_tokens=4).numerics_changed
 
 
 def test_options_reach_the_wire_and_absent_ones_stay_absent(server: Server, tmp_path: Path) -> None:

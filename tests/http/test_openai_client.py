@@ -293,9 +293,9 @@ def test_death_of_the_only_worker_inside_a_stream_is_not_seen(
     client: openai.OpenAI, scripted: Server
 ) -> None:
     request = GREEDY | {"messages": [{"role": "user", "content": "DIE"}], "stream": True}
-    options = {"stream_options": {"include_usage": True}}
+    request |= {"stream_options": {"include_usage": True}}
     text, usage = "", None
-    for chunk in client.chat.completions.create(**request, **options):
+    for chunk in client.chat.completions.create(**request):
         scripted.worker.fail()
         usage = chunk.usage or usage
         text += "".join(choice.delta.content or "" for choice in chunk.choices)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+from typing import Any
+
 from spectrie.client import Client
 
 __all__ = ["assert_goes_on"]
@@ -12,7 +14,12 @@ __all__ = ["assert_goes_on"]
 
 def assert_goes_on(client: Client, pid: int) -> None:
     """Kills a process in the middle of an answer: it goes on at the next worker, token for token."""
-    options = {"seed": 7, "max_tokens": 400, "ignore_eos": True, "speculation": False}
+    options: dict[str, Any] = {
+        "seed": 7,
+        "max_tokens": 400,
+        "ignore_eos": True,
+        "speculation": False,
+    }
     whole = client.generate("def", **options)
     stream = client.stream("def", **options)
     next(stream)

@@ -201,11 +201,13 @@ impl Run {
     /// Cancels every choice that runs and ends every wait.
     pub(in crate::generation) fn leave_workers(&mut self) {
         let was_alone = self.choices.iter().any(|choice| choice.blame.is_alone());
+        let was_waiting = self.is_waiting();
         for choice in &mut self.choices {
             choice.place = Place::Done;
         }
-        if was_alone {
-            // Others may run where this one was, or was to be, alone.
+        if was_alone || was_waiting {
+            // Others may run where this one was, or was to be, alone; and its place in the line of
+            // those that wait is free.
             self.shared.registry.settle();
         }
     }

@@ -200,5 +200,19 @@ mod tests {
         assert_eq!(report["seed"], 11);
         assert_eq!(report["speculation"]["verify_steps"], 4);
         assert_eq!(report["speculation"]["accepted_by_source"]["request"], 4);
+        assert_eq!(report.get("numerics_changed"), None);
+    }
+
+    #[test]
+    fn report_says_when_any_choice_changed_its_numerics() {
+        let mut totals = Totals::new("r");
+        let changed = v1::Finished {
+            numerics_changed: true,
+            ..finished(None)
+        };
+        totals.add_finished(&changed, true);
+        totals.add_finished(&finished(None), false);
+        let report = serde_json::to_value(totals.report()).unwrap();
+        assert_eq!(report["numerics_changed"], true);
     }
 }
