@@ -48,7 +48,7 @@ async fn over_http(router: &TestRouter) -> TcpStream {
         MANY / 2
     );
     let head = format!(
-        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n",
         body.len()
     );
