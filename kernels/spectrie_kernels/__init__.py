@@ -31,9 +31,11 @@ from spectrie_kernels.calls.greedy import (
 )
 from spectrie_kernels.calls.layer import (
     add_norm,
+    compact_slots,
     embed,
     gate,
     gather_rows,
+    lift_rows,
     move_slots,
     rotate_write,
 )
@@ -79,6 +81,7 @@ __all__ = [
     "add_norm",
     "add_rank_sums",
     "choose_experts",
+    "compact_slots",
     "draw",
     "draw_workspace",
     "embed",
@@ -89,6 +92,7 @@ __all__ = [
     "group_choices",
     "has_device_form",
     "has_triton",
+    "lift_rows",
     "linear",
     "linear_sums",
     "linear_sums_shape",

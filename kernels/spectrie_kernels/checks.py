@@ -180,6 +180,24 @@ def check_moves(
     check_tensor("count", count, torch.int32, [1], keys.device)
 
 
+def check_compaction(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    drawn: torch.Tensor,
+    rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    walks: torch.Tensor,
+    count: torch.Tensor,
+) -> None:
+    """Raises ValueError naming the first argument of `compact_slots` that does not fit."""
+    check_tensor("keys", keys, keys.dtype, [None] * 4, keys.device)
+    check_tensor("values", values, keys.dtype, list(keys.shape), keys.device)
+    check_tensor("drawn", drawn, torch.int32, [None], keys.device)
+    for name, tensor in zip(("tokens", "parents", "slots"), rows, strict=True):
+        check_tensor(name, tensor, torch.int32, list(rows[0].shape[:1]), keys.device)
+    check_tensor("walks", walks, torch.int32, [None, 4], keys.device)
+    check_tensor("count", count, torch.int32, [1], keys.device)
+
+
 def check_gate(gate_up: torch.Tensor | PartialSums, out: torch.Tensor) -> None:
     """Raises ValueError naming the first argument of `gate` that does not fit."""
     check_tensor("out", out, out.dtype, [None, None], out.device)

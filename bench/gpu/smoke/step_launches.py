@@ -43,6 +43,8 @@ def launch_step(
     slots = torch.zeros(2, _PAGE, model.kv_heads, model.head_dim, dtype=dtype, device=device)
     moves = torch.zeros(4, 2, dtype=torch.int32, device=device)
     spectrie_kernels.move_slots(slots, slots.clone(), moves, tokens[:1])
+    rows, walks = (tokens, tokens, tokens), moves.view(2, 4)
+    spectrie_kernels.compact_slots(slots, slots.clone(), tokens, rows, walks, tokens[:1])
     for window in windows:
         _attend_recorded(model, dtype, device, window)
     qkv, _, gate_up, *_ = model.products
@@ -130,5 +132,8 @@ def unpack_all(device: _Device) -> None:
 
 def choose_all(logits: torch.Tensor) -> None:
     """Launches what finds the likeliest tokens of float32 [rows, vocabulary]."""
+    rows = torch.zeros(logits.shape[0], dtype=torch.int32, device=logits.device)
     spectrie_kernels.row_argmax(logits)
     spectrie_kernels.top_k(logits)
+    spectrie_kernels.top_k(logits, rows=rows)
+    spectrie_kernels.lift_rows(logits, rows[:1])

@@ -67,6 +67,7 @@ def top_k(
     ids: torch.Tensor | None = None,
     probabilities: torch.Tensor | None = None,
     *,
+    rows: torch.Tensor | None = None,
     workspace: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Finds the `TOP_K` likeliest tokens of each row, likeliest first, and their probabilities.
@@ -79,6 +80,8 @@ def top_k(
         logits: float32 [rows, vocabulary], contiguous.
         ids: int32 [rows, TOP_K], contiguous; written and returned. None makes one.
         probabilities: float32, as `ids`.
+        rows: int32 [rows]: those of a negative number are passed over, and nothing is written for them. None
+            passes over none.
         workspace: int64, contiguous, at least `top_k_workspace` elements, for use by one call at a
             time. None makes one where it is needed.
 
@@ -89,21 +92,23 @@ def top_k(
         ValueError: A shape, dtype or device does not fit; the message names it.
     """
     check_logits(logits)
-    rows, device = logits.shape[0], logits.device
+    num_rows, device = logits.shape[0], logits.device
     check_tensor("logits", logits, torch.float32, [None, None], device)
     if ids is None:
-        ids = torch.empty((rows, TOP_K), dtype=torch.int32, device=device)
+        ids = torch.empty((num_rows, TOP_K), dtype=torch.int32, device=device)
     if probabilities is None:
-        probabilities = torch.empty((rows, TOP_K), dtype=torch.float32, device=device)
-    check_tensor("ids", ids, torch.int32, [rows, TOP_K], device)
-    check_tensor("probabilities", probabilities, torch.float32, [rows, TOP_K], device)
+        probabilities = torch.empty((num_rows, TOP_K), dtype=torch.float32, device=device)
+    check_tensor("ids", ids, torch.int32, [num_rows, TOP_K], device)
+    check_tensor("probabilities", probabilities, torch.float32, [num_rows, TOP_K], device)
+    if rows is not None:
+        check_tensor("rows", rows, torch.int32, [num_rows], device)
     if runs_triton(logits):
         from spectrie_kernels.device.sampling import top_k as triton_form
 
         workspace = _workspace(workspace, top_k_workspace(*logits.shape), logits)
-        triton_form.top_k(logits, ids, probabilities, workspace, CHUNK_TOKENS)
+        triton_form.top_k(logits, ids, probabilities, rows, workspace, CHUNK_TOKENS)
     else:
-        reference.top_k(logits, ids, probabilities)
+        reference.top_k(logits, ids, probabilities, rows)
     return ids, probabilities
 
 

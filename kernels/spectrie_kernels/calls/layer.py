@@ -7,15 +7,26 @@ import torch
 from spectrie_kernels import reference
 from spectrie_kernels.backend import runs_triton
 from spectrie_kernels.checks import (
+    check_compaction,
     check_gate,
     check_gather,
     check_moves,
     check_norm,
     check_rotation,
+    check_tensor,
 )
 from spectrie_kernels.partial_sums import PartialSums
 
-__all__ = ["add_norm", "embed", "gate", "gather_rows", "move_slots", "rotate_write"]
+__all__ = [
+    "add_norm",
+    "compact_slots",
+    "embed",
+    "gate",
+    "gather_rows",
+    "lift_rows",
+    "move_slots",
+    "rotate_write",
+]
 
 
 def add_norm(
@@ -98,6 +109,26 @@ def gather_rows(x: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> torch
     return reference.gather_rows(x, rows, out)
 
 
+def lift_rows(x: torch.Tensor, rows: torch.Tensor) -> None:
+    """Brings rows of a matrix to its front, in place and in one launch; what was there is gone.
+
+    Args:
+        x: [any, features], contiguous; changed.
+        rows: int32 [rows], contiguous, numbers of rows of `x`, each greater than the one before.
+
+    Raises:
+        ValueError: A shape, dtype or device does not fit; the message names it.
+    """
+    check_tensor("x", x, x.dtype, [None, None], x.device)
+    check_tensor("rows", rows, torch.int32, [None], x.device)
+    if runs_triton(x):
+        from spectrie_kernels.device import gather_rows as triton_form
+
+        triton_form.lift_rows(x, rows)
+    else:
+        reference.lift_rows(x, rows)
+
+
 def move_slots(
     keys: torch.Tensor, values: torch.Tensor, moves: torch.Tensor, count: torch.Tensor
 ) -> None:
@@ -119,6 +150,41 @@ def move_slots(
         triton_form.move_slots(keys, values, moves, count)
     else:
         reference.move_slots(keys, values, moves, count)
+
+
+def compact_slots(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    drawn: torch.Tensor,
+    rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    walks: torch.Tensor,
+    count: torch.Tensor,
+) -> None:
+    """Walks along draft trees and brings what they accept to its place in the cache, in one launch.
+
+    A walk begins at row 0 of a tree and goes on to the first child that carries the token drawn after its
+    row. The row that it finds at depth d is copied to the slot of row d, where plain decoding would have
+    put it, in all layers. What the tree held there is gone.
+
+    Args:
+        keys: [layers, slots, kv_heads, head_dim], contiguous.
+        values: As `keys`.
+        drawn: int32 [any], the token drawn after each sampled row, negative for none.
+        rows: int32 [any] each, of all rows: tokens, rows of the tree that they follow (-1 for row 0), slots.
+        walks: int32 [any, 4], contiguous: of each tree its first row, how many rows it has (2 to 64), and
+            which of `drawn` belongs to its row 0; then 0.
+        count: int32 [1]: how many of the trees are walked along; read on the device.
+
+    Raises:
+        ValueError: A shape, dtype or device does not fit; the message names it.
+    """
+    check_compaction(keys, values, drawn, rows, walks, count)
+    if runs_triton(keys):
+        from spectrie_kernels.device import move_slots as triton_form
+
+        triton_form.compact_slots(keys, values, drawn, rows, walks, count)
+    else:
+        reference.compact_slots(keys, values, drawn, rows, walks, count)
 
 
 def rotate_write(

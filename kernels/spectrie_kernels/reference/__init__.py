@@ -10,9 +10,9 @@ from spectrie_kernels.reference.experts import (
     group_choices,
 )
 from spectrie_kernels.reference.gate import gate
-from spectrie_kernels.reference.gather_rows import gather_rows
+from spectrie_kernels.reference.gather_rows import gather_rows, lift_rows
 from spectrie_kernels.reference.linear import add_rank_sums, finished, linear, linear_sums
-from spectrie_kernels.reference.move_slots import move_slots
+from spectrie_kernels.reference.move_slots import compact_slots, move_slots
 from spectrie_kernels.reference.rotate_write import rotate_write
 from spectrie_kernels.reference.row_argmax import row_argmax
 from spectrie_kernels.reference.top_k import top_k
@@ -26,12 +26,14 @@ __all__ = [
     "add_rank_sums",
     "attention_of_items",
     "choose_experts",
+    "compact_slots",
     "draw",
     "expert_linear",
     "finished",
     "gate",
     "gather_rows",
     "group_choices",
+    "lift_rows",
     "linear",
     "linear_sums",
     "move_slots",

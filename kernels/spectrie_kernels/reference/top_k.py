@@ -8,8 +8,19 @@ from torch.nn import functional
 __all__ = ["top_k"]
 
 
-def top_k(logits: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor) -> None:
+def top_k(
+    logits: torch.Tensor,
+    ids: torch.Tensor,
+    probabilities: torch.Tensor,
+    rows: torch.Tensor | None = None,
+) -> None:
     """See `spectrie_kernels.top_k`."""
+    if rows is not None:
+        wanted = rows >= 0
+        found = ids[wanted], probabilities[wanted]
+        top_k(logits[wanted], *found)
+        ids[wanted], probabilities[wanted] = found
+        return
     width = ids.shape[1]
     infinity = float("inf")
     logits = logits.nan_to_num(nan=-infinity, posinf=infinity, neginf=-infinity)

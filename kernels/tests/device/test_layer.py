@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import spectrie_kernels
+from kernels.tests.layer import test_compact_slots as walks
 from kernels.tests.layer.test_move_slots import CASES, cache, one_by_one
 from kernels.tests.layer.test_rotate_write import Case, case, of_sums
 from kernels.tests.layer.test_take_drawn import DRAWN, TAKEN, TOKENS
@@ -109,6 +110,34 @@ def test_moves(device: str, name: str) -> None:
     spectrie_kernels.move_slots(keys, values, moves, count)
     for actual, expected in zip((keys, values), one_by_one(CASES[name]), strict=True):
         assert same_bytes(actual, expected)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("seed", range(3))
+def test_accepted_rows_stand_side_by_side(device: str, seed: int) -> None:
+    forest = walks.Forest(seed)
+    keys, values = (one.to(device) for one in walks.cache())
+    drawn, rows, trees, count = forest.arguments()
+    there = [one.to(device) for one in rows]
+    spectrie_kernels.compact_slots(
+        keys,
+        values,
+        drawn.to(device),
+        (there[0], there[1], there[2]),
+        trees.to(device),
+        count.to(device),
+    )
+    for actual, expected in zip((keys, values), forest.expected(walks.cache()), strict=True):
+        assert same_bytes(actual, expected)
+
+
+@EVERYWHERE
+def test_rows_are_lifted_in_place(device: str) -> None:
+    x = torch.randn(9, 5000, generator=torch.Generator().manual_seed(2))
+    rows = torch.tensor([1, 2, 3, 7, 8], dtype=torch.int32)
+    lifted = x.clone().to(device)
+    spectrie_kernels.lift_rows(lifted, rows.to(device))
+    assert same_bytes(lifted[:5], x[rows])
 
 
 @EVERYWHERE

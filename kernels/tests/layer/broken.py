@@ -77,3 +77,34 @@ def take_drawn_as_it_is(packed, drawn, SECTION: tl.constexpr, BLOCK: tl.constexp
         token = tl.load(tokens + row, mask=row < length, other=0)
         taken = tl.load(drawn + (-2 - token), mask=token < -1, other=0)
         tl.store(tokens + row, taken, mask=token < -1)
+
+
+@triton.jit
+def to_any_child(
+    cache,
+    drawn,
+    tokens,
+    parents,
+    slots,
+    count,
+    inside,
+    SLOT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    MAX_ROWS: tl.constexpr,
+):
+    """Goes on to the first child, whatever was drawn."""
+    rows = tl.arange(0, MAX_ROWS)
+    is_row = rows < count
+    parent = tl.load(parents + rows, mask=is_row, other=-2)
+    slot = tl.load(slots + rows, mask=is_row, other=0)
+    number = tl.arange(0, BLOCK)
+    node = count * 0
+    depth = count * 0
+    while node < count:
+        node = tl.min(tl.where(is_row & (parent == node), rows, MAX_ROWS), axis=0)
+        depth += 1
+        moves = (node < count) & (node != depth)
+        taken_from = tl.sum(tl.where(rows == node, slot, 0), axis=0).to(tl.int64) * SLOT
+        brought_to = tl.sum(tl.where(rows == depth, slot, 0), axis=0).to(tl.int64) * SLOT
+        value = tl.load(cache + taken_from + number, mask=inside & moves)
+        tl.store(cache + brought_to + number, value, mask=inside & moves)

@@ -34,7 +34,9 @@ def test_every_form_fits_a_multiprocessor_without_spills_or_fused_sums(tmp_path:
         "gate": ["parts", "num_rows"],
         "rotate_write": ["parts", "num_rows"],
         "move_slots": ["num_slots"],
+        "compact_slots": ["num_slots"],
         "gather_rows": [],
+        "lift_rows": ["count"],
         "unpack": [],
         "take_drawn": [],
     }
@@ -58,7 +60,16 @@ def _names() -> list[tuple[str, ...]]:
     for sums in SUMS:
         names += [(f"rotate_write {heads} {sums}",) for heads in HEADS]
         names += [(f"gate {sums}",)]
-    return [*names, ("move_slots",), ("gather_rows",), ("embed",), ("unpack",), ("take_drawn",)]
+    others = (
+        "move_slots",
+        "compact_slots",
+        "gather_rows",
+        "embed",
+        "lift_rows",
+        "unpack",
+        "take_drawn",
+    )
+    return [*names, *((name,) for name in others)]
 
 
 def _forms() -> Iterator[Form]:
@@ -96,9 +107,15 @@ def _forms() -> Iterator[Form]:
     types = dict.fromkeys(("keys", "values"), "*bf16") | dict.fromkeys(("moves", "count"), "*i32")
     types |= {"num_slots": "i32"}
     yield "move_slots", move_slots._move_slots_kernel, types, *move_slots.compiled_form(1024)
+    of_trees = ("drawn", "tokens", "parents", "slots", "walks", "count")
+    types |= dict.fromkeys(of_trees, "*i32")
+    kernel = move_slots._compact_slots_kernel
+    yield "compact_slots", kernel, types, *move_slots.compaction_form(1024)
     for name, output in (("gather_rows", "*bf16"), ("embed", "*fp32")):
         types = {"x": "*bf16", "rows": "*i32", "output": output}
         yield name, gather_rows._gather_rows_kernel, types, *gather_rows.compiled_form(4096)
+    types = {"x": "*fp32", "rows": "*i32", "count": "i32"}
+    yield "lift_rows", gather_rows._lift_rows_kernel, types, *gather_rows.lifting_form(152_064)
     types = dict.fromkeys(("packed", "table", "words", "counts"), "*i32")
     yield "unpack", unpack._unpack_kernel, types, *unpack.compiled_form()
     types = dict.fromkeys(("packed", "drawn"), "*i32")

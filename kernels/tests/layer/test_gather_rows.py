@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -48,3 +50,15 @@ def test_unfit_arguments_are_named() -> None:
         spectrie_kernels.embed(WANTED, x, torch.zeros(6, 4))
     with pytest.raises(ValueError, match=r"table is .* contiguous"):
         spectrie_kernels.embed(WANTED, torch.zeros(3, 5).T, torch.zeros(6, 3))
+
+
+@pytest.mark.parametrize("rows", [[], [0], [4], [1, 2, 4], [0, 1, 2, 3, 4], [2, 3]])
+@pytest.mark.parametrize("form", [spectrie_kernels, reference], ids=["kernel", "reference"])
+def test_lifted_rows_stand_at_the_front_in_their_order(form: Any, rows: list[int]) -> None:
+    x = torch.randn(5, 1030, generator=torch.Generator().manual_seed(1))
+    lifted = x.clone()
+    form.lift_rows(lifted, torch.tensor(rows, dtype=torch.int32))
+    assert torch.equal(lifted[: len(rows)], x[rows])
+    # Those behind the last that was lifted stay.
+    end = max([*rows, -1]) + 1
+    assert torch.equal(lifted[end:], x[end:])

@@ -36,16 +36,16 @@ def main() -> None:
     from spectrie_kernels.device.sampling import row_argmax, top_k, verify_greedy
 
     walk = ("argmax", "row_token", "row_parent", "counts", "path_rows", "emitted", "output")
-    types = dict.fromkeys((*walk, "request_row_start", "request_row_count", "ids"), "*i32")
+    types = dict.fromkeys((*walk, "request_row_start", "request_row_count", "ids", "rows"), "*i32")
     types |= dict.fromkeys(("logits", "totals", "probabilities"), "*fp32") | {"keys": "*i64"}
     row = {"VOCABULARY": VOCABULARY, "CHUNK": CHUNK_TOKENS}
     chunks = -(-VOCABULARY // CHUNK_TOKENS)
     block = 1 << (chunks - 1).bit_length()
-    of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "WIDTH": TOP_K}
+    of_row = {"CHUNKS": chunks, "BLOCK_CHUNKS": block, "WIDTH": TOP_K, "HAS_ROWS": True}
     forms: list[tuple[Any, dict[str, int]]] = [
         (row_argmax._chunk_argmax_kernel, row),
         (row_argmax._row_argmax_kernel, {"CHUNKS": chunks, "BLOCK": block}),
-        (top_k._chunk_top_k_kernel, row | {"WIDTH": TOP_K}),
+        (top_k._chunk_top_k_kernel, row | {"WIDTH": TOP_K, "HAS_ROWS": True}),
         (top_k._row_top_k_kernel, of_row),
         (verify_greedy._verify_greedy_kernel, {"MAX_ROWS": verify_greedy.MAX_ROWS}),
     ]

@@ -87,3 +87,21 @@ def test_unfit_arguments_are_named() -> None:
         spectrie_kernels.top_k(torch.zeros(2, 4).half())
     with pytest.raises(ValueError, match=r"ids is .*\[2, 7\]"):
         spectrie_kernels.top_k(torch.zeros(2, 4), torch.zeros((2, 7), dtype=torch.int32))
+
+
+def test_rows_that_are_not_wanted_are_left_alone() -> None:
+    logits = torch.randn(5, CHUNK_TOKENS + 3, generator=torch.Generator().manual_seed(3))
+    rows = torch.tensor([4, -1, 0, -1, 7], dtype=torch.int32)
+    for form in (spectrie_kernels, reference):
+        ids = torch.full((5, TOP_K), 77, dtype=torch.int32)
+        probabilities = torch.full((5, TOP_K), 7.0)
+        # Whatever these rows hold.
+        given = logits.clone()
+        given[1] = NAN
+        form.top_k(given, ids, probabilities, rows=rows)
+        expected, likely = plain(logits)
+        for row, number in enumerate(rows.tolist()):
+            wanted = number >= 0
+            assert ids[row].tolist() == (expected[row].tolist() if wanted else [77] * TOP_K)
+            there = likely[row] if wanted else torch.full((TOP_K,), 7.0)
+            torch.testing.assert_close(probabilities[row], there, rtol=1e-5, atol=1e-7)
