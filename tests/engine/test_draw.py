@@ -7,7 +7,11 @@ plain form.
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from spectrie._core import Engine, Request
 from spectrie._proto import worker_pb2
 from spectrie_kernels import DrawRows, draw, reference
 
+ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = 501
 STOP = 17
 # Each option's neutral value, then others.
@@ -197,6 +202,14 @@ def drawn_rows(count: int) -> tuple[list[int], torch.Tensor, DrawRows]:
     return drawn, torch.from_numpy(values), rows_of(cases, paths)
 
 
+def tensors_of(rows: DrawRows) -> dict[str, torch.Tensor]:
+    return {
+        field.name: getattr(rows, field.name)
+        for field in dataclasses.fields(rows)
+        if field.name != "cuts"
+    }
+
+
 def test_the_engine_draws_the_tokens_of_the_plain_form() -> None:
     drawn, values, rows = drawn_rows(10_000)
     out = torch.empty(len(drawn), dtype=torch.int32)
@@ -204,14 +217,27 @@ def test_the_engine_draws_the_tokens_of_the_plain_form() -> None:
     assert len(set(drawn)) > 300
 
 
+@pytest.mark.parametrize(
+    "count",
+    [100, pytest.param(10_000, marks=[pytest.mark.deep, pytest.mark.timeout(7200)])],
+)
+def test_the_engine_draws_the_tokens_of_the_interpreted_kernels(count: int, tmp_path: Path) -> None:
+    drawn, values, rows = drawn_rows(count)
+    given, tokens = tmp_path / "rows.pt", tmp_path / "tokens.pt"
+    torch.save({"logits": values, **tensors_of(rows)}, given)
+    subprocess.run(
+        [sys.executable, "-m", "tests.engine.interpreted_draws", str(given), str(tokens)],
+        cwd=ROOT,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        check=True,
+    )
+    assert drawn == torch.load(tokens).clamp(min=-1).tolist()
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_engine_draws_the_tokens_of_the_kernels() -> None:
     drawn, values, rows = drawn_rows(10_000)
-    tensors = {
-        field.name: getattr(rows, field.name).cuda()
-        for field in dataclasses.fields(rows)
-        if field.name != "cuts"
-    }
+    tensors = {name: one.cuda() for name, one in tensors_of(rows).items()}
     tokens = draw(values.cuda(), dataclasses.replace(rows, **tensors))
     assert drawn == tokens.clamp(min=-1).tolist()
