@@ -271,6 +271,15 @@ class DraftPlan:
     def scored_token(self) -> NDArray[np.int32]:
         """Tokens whose log-probability after each row is wanted, at most 8 a row."""
     @property
+    def request_fill_start(self) -> NDArray[np.int32]:
+        """Position of the first token of each request that the drafter makes keys of before the rows, [Q]."""
+    @property
+    def fill_indptr(self) -> NDArray[np.int32]:
+        """Where each request's such tokens start in `fill_token`, [Q + 1]."""
+    @property
+    def fill_token(self) -> NDArray[np.int32]:
+        """Those tokens; none for a drafter that reads features. A request may have some and no row."""
+    @property
     def kv_move_src(self) -> NDArray[np.int32]:
         """Slots to copy from before anything else, in order, [M]; the forward that follows does not."""
     @property
@@ -759,6 +768,7 @@ class Engine:
         later_ms: Sequence[float],
         namespaces: Sequence[str] | None = None,
         needs_features: bool = True,
+        fill_ms: Sequence[float] = (),
     ) -> None:
         """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
         it.
@@ -772,6 +782,8 @@ class Engine:
             later_ms: Milliseconds of a later level at each.
             namespaces: Those whose requests may draft from it; None for all.
             needs_features: Whether it reads the model's features; without, plans name none.
+            fill_ms: Milliseconds in which it makes keys of so many committed tokens, at each of `rows`; none
+                if it reads features, whose keys are made by forwards.
 
         Raises:
             EngineError: A value is out of range, or a step was planned before.

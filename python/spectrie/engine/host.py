@@ -282,6 +282,7 @@ def _add_drafter(engine: _core.Engine, options: EngineOptions, runner: Runner) -
             first_ms=costs.first_ms,
             later_ms=costs.later_ms,
             namespaces=drafter.namespaces,
+            fill_ms=costs.fill_ms,
         )
         engine.set_drafter_upkeep(costs.upkeep_ms)
         log.info("drafter %s: %s", drafter.name, costs)

@@ -270,6 +270,7 @@ fn a_model_of_its_own_is_named_no_features_and_credited_as_such() {
     let info = DrafterInfo {
         source: Source::DraftModel,
         needs_features: false,
+        fill_ms: vec![0.02, 0.2],
         ..drafter(0.2)
     };
     driver.engine.set_drafter(Some(info)).unwrap();

@@ -78,6 +78,7 @@ class Engine:
         later_ms: Sequence[float],
         namespaces: Sequence[str] | None = None,
         needs_features: bool = True,
+        fill_ms: Sequence[float] = (),
     ) -> None:
         """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
         it.
@@ -91,6 +92,8 @@ class Engine:
             later_ms: Milliseconds of a later level at each.
             namespaces: Those whose requests may draft from it; None for all.
             needs_features: Whether it reads the model's features; without, plans name none.
+            fill_ms: Milliseconds in which it makes keys of so many committed tokens, at each of `rows`; none
+                if it reads features, whose keys are made by forwards.
 
         Raises:
             EngineError: A value is out of range, or a step was planned before.

@@ -132,6 +132,15 @@ class DraftPlan:
     def scored_token(self) -> NDArray[np.int32]:
         """Tokens whose log-probability after each row is wanted, at most 8 a row."""
     @property
+    def request_fill_start(self) -> NDArray[np.int32]:
+        """Position of the first token of each request that the drafter makes keys of before the rows, [Q]."""
+    @property
+    def fill_indptr(self) -> NDArray[np.int32]:
+        """Where each request's such tokens start in `fill_token`, [Q + 1]."""
+    @property
+    def fill_token(self) -> NDArray[np.int32]:
+        """Those tokens; none for a drafter that reads features. A request may have some and no row."""
+    @property
     def kv_move_src(self) -> NDArray[np.int32]:
         """Slots to copy from before anything else, in order, [M]; the forward that follows does not."""
     @property

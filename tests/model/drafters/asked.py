@@ -29,8 +29,12 @@ class _Guess:
 def make_levels_cheap(patch: pytest.MonkeyPatch) -> None:
     """Has engines believe that forwards are slow and levels next to nothing, so that levels are asked."""
     patch.setattr(Runner, "measure_costs", lambda _: ([1, 64], [10.0, 20.0]))
-    costs = DraftCosts([1, 64], [0.01, 0.02], [0.01, 0.02], 0.0)
-    patch.setattr(Drafting, "measure", lambda *_: costs)
+
+    def measured(drafting: Drafting, *_: object) -> DraftCosts:
+        fills = [] if drafting.needs_features else [0.001, 0.002]
+        return DraftCosts([1, 64], [0.01, 0.02], [0.01, 0.02], 0.0, fills)
+
+    patch.setattr(Drafting, "measure", measured)
 
 
 def make_levels_pay(patch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,14 @@ class Request:
         self.kv_len = 0
         self.moves: list[tuple[int, int]] = []
         self.copies: list[tuple[int, int]] = []
+        self.text: list[int] = []
+        drafter = runner.drafter
+        self._makes_keys = drafter is not None and not drafter.needs_features
+        self._made = 0
 
     def chunk(self, tokens: Sequence[int]) -> StepPlan:
         """A plan of the next tokens."""
+        self.text = [*self.text[: self.kv_len], *tokens]
         return StepPlan.single(
             tokens,
             kv_len=self.kv_len,
@@ -52,14 +57,23 @@ class Request:
                 self.moves.append((first_row + row, self.pages[self.kv_len // PAGE - 1]))
         self.moves.append((first_row + count - 1, self.store))
 
-    def hit(self, num_pages: int) -> None:
+    def hit(self, num_pages: int, other: Request) -> None:
         """Takes the first pages as computed by another request."""
         self.kv_len = num_pages * PAGE
+        self.text = other.text[: self.kv_len]
+        self._made = min(other._made // PAGE * PAGE, self.kv_len)
         self.copies = [(self.pages[num_pages - 1], self.store)]
 
     def asked(self) -> tuple[int, int, list[int]]:
         """The request in a level."""
         return self.kv_len, self.store, self.pages[: -(-self.kv_len // PAGE)]
+
+    def fill(self) -> tuple[int, list[int]]:
+        """What a drafter without features makes keys of before it is asked for the first time."""
+        if not self._makes_keys:
+            return 0, []
+        start, self._made = self._made, self.kv_len
+        return start, self.text[start : self.kv_len]
 
 
 def feed(request: Request, tokens: Sequence[int], size: int) -> None:
@@ -84,6 +98,7 @@ def draft_path(
             scored=[scored],
             moves=request.moves,
             copies=request.copies,
+            fills=[request.fill()],
         )
         request.moves, request.copies = [], []
         answers.append(request.runner.draft(plan))

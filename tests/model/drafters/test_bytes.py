@@ -102,7 +102,7 @@ def test_a_prefix_hit_gives_the_bytes_of_a_cold_request(runner: Runner, length: 
     feed(first, TOKENS[:40], 13)
     # The moves that the first owes travel with the next plan, whoever's it is.
     second = Request(runner, [0, 1, 20, 21], seat=1)
-    second.hit(2)
+    second.hit(2, first)
     second.moves = first.moves
     feed(second, TOKENS[32:length], 8)
     assert same(draft_path(second, GUESSES, SCORED), expected)
@@ -121,7 +121,7 @@ def test_a_preempted_request_goes_on_with_the_bytes_of_one_that_was_not(runner: 
     draft_path(other, GUESSES, SCORED)
     # It goes on elsewhere from what is left of it, and its text is computed again in other chunks.
     again = Request(runner, [0, 1, 20, 21, 22, 23, 24], seat=1)
-    again.hit(2)
+    again.hit(2, request)
     feed(again, ids[32:], 9)
     assert same(draft_path(again, GUESSES, SCORED), expected)
 
@@ -164,6 +164,7 @@ def test_company_does_not_matter(runner: Runner) -> None:
             row_index=index,
             scored=[SCORED] * len(rows),
             moves=moves if level == 0 else (),
+            fills=[request.fill() for request in requests],
         )
         answers = runner.draft(plan)
         own = 1 * copies
@@ -194,7 +195,7 @@ def test_an_accepted_path_of_a_tree_leaves_true_entries(runner: Runner) -> None:
         )
     )
     # Row 2 is the last slot of the second page after the move, which the row of node 2 takes.
-    request.kv_len = 33
+    request.kv_len, request.text = 33, ids
     request.moves = [(2, request.pages[1]), (4, request.store)]
     slots = [(32, 31), (34, 32)]
     moves = [
@@ -214,7 +215,7 @@ def test_an_accepted_path_of_a_tree_leaves_true_entries(runner: Runner) -> None:
     assert same(draft_path(request, GUESSES, SCORED), expected)
     # A later request that shares the two full pages finds the features of their last tokens.
     other = Request(runner, [*request.pages[:2], 30], seat=5)
-    other.hit(2)
+    other.hit(2, request)
     feed(other, ids[32:], 4)
     assert same(draft_path(other, GUESSES, SCORED), expected)
 
@@ -234,13 +235,14 @@ def test_a_level_behind_an_accepted_path_moves_it_into_place(runner: Runner, tin
         feature_moves=request.moves,
     )
     runner.step(tree)
-    request.kv_len = 33
+    request.kv_len, request.text = 33, ids
     plan = LevelPlan.of(
         [request.asked()],
         [(GUESSES[0], 33, 0, -1)],
         scored=[SCORED],
         slots=[(32, 31), (34, 32)],
         moves=[(2, request.pages[1]), (4, request.store)],
+        fills=[request.fill()],
     )
     assert same([runner.draft(plan)], expected[:1])
     # The target's own keys were moved as well.
@@ -250,6 +252,25 @@ def test_a_level_behind_an_accepted_path_moves_it_into_place(runner: Runner, tin
     plain.step(StepPlan.single(ids, kv_len=0, pages=range(3)))
     alone = StepPlan.single(ids[:1], kv_len=33, pages=range(3))
     assert np.array_equal(runner.forward(last).numpy(), plain.forward(alone).numpy())
+
+
+def test_keys_that_are_made_up_in_parts_give_the_bytes_of_those_made_at_once(
+    runner: Runner,
+) -> None:
+    ids = TOKENS[:77]
+    expected = cold(runner, ids)
+    poison(runner)
+    request = Request(runner, range(8))
+    for first, end in [(0, 7), (7, 40), (40, 77)]:
+        feed(request, ids[first:end], 11)
+        if first == 7:
+            # A level without rows, for keys alone.
+            plan = LevelPlan.of([request.asked()], [], moves=request.moves, fills=[request.fill()])
+            assert len(runner.draft(plan).ids) == 0
+            request.moves = []
+        else:
+            draft_path(request, GUESSES[:1])
+    assert same(draft_path(request, GUESSES, SCORED), expected)
 
 
 def test_a_drafter_changes_no_logit(runner: Runner, tiny: Path) -> None:
@@ -284,6 +305,9 @@ def test_a_first_level_begins_anew_and_a_forward_ends_it(runner: Runner) -> None
         ({"moves": [(20, 64)]}, r"feature_moves\[0\] is 20, expected 0\.\.20"),
         ({"copies": [(0, 10**6)]}, "feature_copies"),
         ({"scored": [[200]]}, "scored_token"),
+        ({"fills": [(0, [200])]}, "fill_token"),
+        ({"fills": [(20, [1])]}, "request_fill_start|fill_token"),
+        ({"fills": [(-1, [1])]}, "request_fill_start|fill_token"),
         ({"rows": [(1, 20, 0, -1)] * 513}, "draft rows of a step has 513 elements, expected 512"),
     ],
 )
@@ -291,13 +315,14 @@ def test_levels_that_contradict_themselves_are_refused(
     runner: Runner, changes: dict[str, list[object]], message: str
 ) -> None:
     # Where none are read.
-    is_ignored = message == "request_feature" and not reads_features(runner)
+    is_ignored = "feature" in message and not reads_features(runner)
     request = Request(runner, PAGES)
     feed(request, TOKENS[:20], 20)
     level: dict[str, object] = {
         "requests": [request.asked()],
         "rows": [(1, 20, 0, -1)],
         "moves": request.moves,
+        "fills": [request.fill()],
     }
     wrong = LevelPlan.of(**(level | changes))  # type: ignore[arg-type]
     if is_ignored:

@@ -130,7 +130,21 @@ def test_what_it_is_and_costs_is_said_in_a_line(tiny: Path, tmp_path: Path) -> N
     assert info is not None
     assert (info.kind, info.needs_features, info.named_tokens) == ("draft_model", False, VOCABULARY)
     assert info.line.startswith(f"small, draft_model {info.hash} of the same tokenizer, ")
-    assert info.costs.upkeep_ms > 0
+    assert info.costs.upkeep_ms == 0
+    assert len(info.costs.fill_ms) == len(info.costs.rows)
+    assert info.line.endswith("ms for a token's keys when it is asked")
+
+
+def test_forwards_compute_nothing_of_it_until_it_is_asked(tiny: Path) -> None:
+    runner = load(tiny, tiny)
+    expected = said(tiny)[0].log_softmax(-1).topk(8).indices.tolist()
+    request = Request(runner, range(16))
+    feed(request, TOKENS, 16)
+    assert runner.native is not None
+    # Had a forward written keys, this would spoil them.
+    runner.native.poison_drafter(float("nan"))
+    [answer] = draft_path(request, GUESSES[:1])
+    assert answer.ids[0].tolist() == expected
 
 
 def test_the_same_tokenizer_may_be_written_in_another_way(tiny: Path, tmp_path: Path) -> None:

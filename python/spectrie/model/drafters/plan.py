@@ -27,6 +27,8 @@ class DraftPlan(Protocol):
         request_kv_len: int32 [Q], committed tokens, at least 1.
         request_feature: int32 [Q], row of the feature store with the last committed token's feature.
         page_indptr, page_ids: int32 [Q + 1] and [pages], page tables in CSR form.
+        request_fill_start, fill_indptr, fill_token: int32 [Q], [Q + 1] and [F], committed tokens whose keys are
+            made before the rows, from a position on; none for a drafter that reads features.
         scored_indptr, scored_token: int32 [R + 1] and [N], tokens whose log-probability is wanted.
         kv_move_src, kv_move_dst: int32 [M], slots to copy in order, before anything else; the forward that
             follows does not repeat them.
@@ -54,6 +56,12 @@ class DraftPlan(Protocol):
     def page_indptr(self) -> Int32: ...
     @property
     def page_ids(self) -> Int32: ...
+    @property
+    def request_fill_start(self) -> Int32: ...
+    @property
+    def fill_indptr(self) -> Int32: ...
+    @property
+    def fill_token(self) -> Int32: ...
     @property
     def scored_indptr(self) -> Int32: ...
     @property
@@ -98,6 +106,9 @@ class LevelPlan:
     request_feature: Int32
     page_indptr: Int32
     page_ids: Int32
+    request_fill_start: Int32
+    fill_indptr: Int32
+    fill_token: Int32
     scored_indptr: Int32
     scored_token: Int32
     kv_move_src: Int32
@@ -117,6 +128,7 @@ class LevelPlan:
         slots: Sequence[tuple[int, int]] = (),
         moves: Sequence[tuple[int, int]] = (),
         copies: Sequence[tuple[int, int]] = (),
+        fills: Sequence[tuple[int, Sequence[int]]] | None = None,
     ) -> LevelPlan:
         """Returns a level.
 
@@ -129,6 +141,8 @@ class LevelPlan:
             slots: Pairs of slots, source and destination.
             moves: Rows of the last forward and of the store.
             copies: Rows of the store.
+            fills: For each request the position of the first token whose keys are made, and the tokens from there
+                on; none by default.
         """
 
         def int32(values: Sequence[int]) -> Int32:
@@ -138,6 +152,7 @@ class LevelPlan:
             return np.array(values, dtype=np.int32).reshape(-1, 2)
 
         scored = [()] * len(rows) if scored is None else scored
+        fills = [(0, ())] * len(requests) if fills is None else fills
         columns = [int32([row[column] for row in rows]) for column in range(4)]
         return cls(
             level=level,
@@ -150,6 +165,9 @@ class LevelPlan:
             request_feature=int32([feature for _, feature, _ in requests]),
             page_indptr=int32(_starts([len(pages) for _, _, pages in requests])),
             page_ids=int32([page for _, _, pages in requests for page in pages]),
+            request_fill_start=int32([start for start, _ in fills]),
+            fill_indptr=int32(_starts([len(tokens) for _, tokens in fills])),
+            fill_token=int32([token for _, tokens in fills for token in tokens]),
             scored_indptr=int32(_starts([len(tokens) for tokens in scored])),
             scored_token=int32([token for tokens in scored for token in tokens]),
             kv_move_src=int32([source for source, _ in slots]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,15 @@ class DraftCosts:
         rows: Numbers of rows, ascending.
         first_ms: Milliseconds of a first level of so many rows, each of another request.
         later_ms: Milliseconds of a later level of so many rows.
-        upkeep_ms: Milliseconds that taps and entries add to a forward of one row.
+        upkeep_ms: Milliseconds that taps and entries add to a forward of one row; 0 if it reads no features.
+        fill_ms: Milliseconds in which it makes keys of so many committed tokens, if it reads no features.
     """
 
     rows: list[int]
     first_ms: list[float]
     later_ms: list[float]
     upkeep_ms: float
+    fill_ms: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,15 @@ class DrafterInfo:
         whose = "of the same tokenizer"
         if self.needs_features:
             whose = f"trained for {trained[self.is_for_model]}"
+        kept = f"{costs.upkeep_ms:.2f} ms of upkeep a step"
+        if costs.fill_ms:
+            kept = f"{costs.fill_ms[0]:.2f} ms for a token's keys when it is asked"
         named = "all tokens" if self.named_tokens is None else f"{self.named_tokens:,} tokens"
         text = (
             f"{self.name}, {self.kind} {self.hash} {whose}, "
             f"{self.num_bytes / (1 << 20):.0f} MiB, names {named}, up to {self.max_levels} levels: "
             f"{costs.first_ms[0]:.2f} ms for the first of a row, {costs.later_ms[0]:.2f} ms for a later "
-            f"one, {costs.upkeep_ms:.2f} ms of upkeep a step"
+            f"one, {kept}"
         )
         if self.namespaces is not None:
             text += f"; only for {', '.join(self.namespaces)}, whose text it learned"
@@ -131,7 +136,8 @@ class Drafting:
         digest: str,
         max_rows: int,
     ) -> None:
-        """Puts the drafter beside the decoder; from then on every forward writes its entries.
+        """Puts the drafter beside the decoder; from then on every forward writes the entries of one that
+        reads features.
 
         Args:
             core: A decoder of one rank on a CPU.
@@ -163,6 +169,11 @@ class Drafting:
         self._named_tokens, self._origin = drafter.named_tokens, drafter.origin
         self._needs_features = drafter.taps > 0
         self._name, self._digest, self._max_rows = name, digest, max_rows
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether the drafter reads the model's features."""
+        return self._needs_features
 
     def draft(self, plan: DraftPlan) -> Answers:
         """Answers the rows of one level.
@@ -197,7 +208,7 @@ class Drafting:
     def measure(
         self, measurements: Measurements, threads: int, step: Callable[[StepPlan], object]
     ) -> DraftCosts:
-        """Measures levels and upkeep, each behind a forward of the model.
+        """Measures levels and upkeep, or what it takes to make keys, each behind a forward of the model.
 
         Takes about as long as 40 forwards. The result is kept on disk unless other processes keep the
         machine busy. Overwrites the cache's first pages: call it before serving.
@@ -208,18 +219,25 @@ class Drafting:
         kind = f"draft costs {rows}" if has_later else "draft cost of one row"
         key = f"{kind} threads{threads} {self._digest} {self._info.arithmetic}"
         stored = measurements.get(f"{key} on {machine.cpu_class()}")
-        if isinstance(stored, list) and len(stored) == 2 * len(rows) + 1:
+        n = len(rows)
+        if isinstance(stored, list) and len(stored) in (2 * n + 1, 3 * n + 1):
             times = [float(value) for value in stored]
-            return DraftCosts(rows, times[: len(rows)], times[len(rows) : -1], times[-1])
+            first, later, fills = times[:n], times[n : 2 * n], times[2 * n + 1 :]
+            if bool(fills) != self._needs_features:
+                return DraftCosts(rows, first, later, times[2 * n], fills)
         busy = machine.is_busy()
         timer = _Timer(self, self._info, step)
         both = [timer.levels(n, has_later=has_later) for n in rows]
         first = _ascending([one for one, _ in both])
         later = _ascending([other for _, other in both])
-        upkeep = timer.upkeep(self._core)
-        stored = [*first, *later, upkeep]
+        upkeep, fills = 0.0, list[float]()
+        if self._needs_features:
+            upkeep = timer.upkeep(self._core)
+        else:
+            fills = _ascending([timer.keys(n) for n in rows])
+        stored = [*first, *later, upkeep, *fills]
         measurements.put(f"{key} on {machine.cpu_class()}", stored, on_disk=not busy)
-        return DraftCosts(rows, first, later, upkeep)
+        return DraftCosts(rows, first, later, upkeep, fills)
 
 
 class _Timer:
@@ -262,6 +280,19 @@ class _Timer:
             first_s = between - start
             times.append((first_s, time.perf_counter() - between if has_later else first_s))
         return min(one for one, _ in times) * 1e3, min(other for _, other in times) * 1e3
+
+    def keys(self, tokens: int) -> float:
+        """Returns the milliseconds in which keys of so many tokens, the last ones of a text, are made."""
+        count = min(tokens, self._kv_len)
+        fills = [(self._kv_len - count, [0] * count)]
+        plan = LevelPlan.of([(self._kv_len, self._store, self._pages)], [], fills=fills)
+        times = []
+        for _ in range(_ROUNDS):
+            self._step(self._forward)
+            start = time.perf_counter()
+            self._drafting.draft(plan)
+            times.append(time.perf_counter() - start)
+        return min(times) * 1e3
 
     def upkeep(self, core: _core.CpuDecoder) -> float:
         """Returns the milliseconds that entries add to a forward of one row."""

@@ -284,7 +284,7 @@ impl Batch {
     }
 
     /// Rows write their slots from several threads, so no slot may be written twice.
-    fn check_distinct_slots(&self) -> Result<(), CpuError> {
+    pub(crate) fn check_distinct_slots(&self) -> Result<(), CpuError> {
         let mut slots: Vec<u32> = self.rows.iter().map(|row| row.slot).collect();
         slots.sort_unstable();
         match slots.windows(2).position(|pair| pair[0] == pair[1]) {

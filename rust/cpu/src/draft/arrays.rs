@@ -9,11 +9,11 @@ pub struct FeatureMoves<'a> {
     pub within: &'a [i32],
 }
 
-/// What a forward needs to know to keep the drafter's entries up.
+/// What a forward needs to know to keep up the entries of a drafter with features.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UpkeepArrays<'a> {
     /// Row of the store with the feature before each request's first row, `[Q]`; -1 = unknown, then that
-    /// row's entry is not written. Empty = unknown for all. Not read by a drafter without features.
+    /// row's entry is not written. Empty = unknown for all.
     pub request_feature: &'a [i32],
     /// Done before anything else.
     pub moves: FeatureMoves<'a>,
@@ -43,6 +43,13 @@ pub struct DraftArrays<'a> {
     pub page_indptr: &'a [i32],
     /// Page tables of all requests, one after the other.
     pub page_ids: &'a [i32],
+    /// Position of the first token of each request whose keys and values are made up before the rows `[Q]`.
+    /// Empty, as the next two are, where nothing is made up; always for a drafter with features.
+    pub request_fill_start: &'a [i32],
+    /// Start of each request's tokens in `fill_token`, and the end of the last `[Q + 1]`.
+    pub fill_indptr: &'a [i32],
+    /// Those tokens, one behind the other. All committed ones that a row sees and that were never made up.
+    pub fill_token: &'a [i32],
     /// Start of each row's tokens in `scored_token`, and the end of the last `[R + 1]`.
     pub scored_indptr: &'a [i32],
     /// Tokens whose log-probability is wanted.
@@ -52,7 +59,7 @@ pub struct DraftArrays<'a> {
     pub kv_move_src: &'a [i32],
     /// Slots to copy to, in order `[M]`.
     pub kv_move_dst: &'a [i32],
-    /// Done before anything else.
+    /// Done before anything else; not read by a drafter without features.
     pub moves: FeatureMoves<'a>,
 }
 

@@ -2,9 +2,12 @@
 
 use crate::attention::{Attention, AttentionConfig, BatchArrays, PAGE_SIZE};
 use crate::buffer::SharedSlice;
-use crate::decoder::{Decoder, Features, Split, Step, TOP_K, Tapped, TopTokens, Workspace};
+use crate::decoder::{
+    BLOCK_ROWS, Decoder, Features, Split, Step, TOP_K, Tapped, Target, TopTokens, Workspace,
+};
 use crate::draft::arrays::{Answers, DraftArrays, UpkeepArrays};
 use crate::draft::drafter::{Drafter, Goal, Run};
+use crate::draft::fill::Fill;
 use crate::draft::kinds::DrafterParts;
 use crate::draft::level::{Bounds, Drafted, Level};
 use crate::draft::store::FeatureStore;
@@ -136,9 +139,9 @@ impl<E: Dtype> Drafting<E> {
         })
     }
 
-    /// As [`Decoder::forward`]; also moves features and writes the drafter's entry of every row whose token
-    /// and, if it reads features, feature before it are known. `arrays` are those that the step's batch was made of. Changes no bit
-    /// of the result.
+    /// As [`Decoder::forward`]; also moves what the drafter has of moved slots. One that reads features gets an
+    /// entry of every row whose feature before it is known; another one computes nothing. `arrays` are those
+    /// that the step's batch was made of. Changes no bit of the result.
     ///
     /// # Errors
     /// As [`Decoder::forward`], and [`CpuError::Entry`] for features that do not exist.
@@ -151,6 +154,11 @@ impl<E: Dtype> Drafting<E> {
         upkeep: &UpkeepArrays<'_>,
     ) -> Result<TopTokens, CpuError> {
         decoder.check(step)?;
+        let Some(store_rows) = self.store_rows() else {
+            self.attention.move_slots(step.batch);
+            self.drafted.clear();
+            return decoder.forward(team, step);
+        };
         let moves = self.store.check(upkeep.moves, self.features.num_rows())?;
         let links = Links {
             row_parent: arrays.row_parent,
@@ -158,11 +166,11 @@ impl<E: Dtype> Drafting<E> {
             request_row_count: arrays.request_row_count,
             request_kind: arrays.request_kind,
         };
-        let upkeep = Upkeep::new(step, links, upkeep, self.store_rows())?;
+        let upkeep = Upkeep::new(step, links, upkeep, store_rows)?;
         self.store.carry_out(&moves, self.features.values());
         self.attention.move_slots(step.batch);
         self.drafted.clear();
-        let block = step.batch.num_rows().min(crate::decoder::BLOCK_ROWS);
+        let block = step.batch.num_rows().min(BLOCK_ROWS);
         let (input, feature) = (self.drafter.input_width(), self.features.width());
         self.buffers.grow(block, input, feature);
         let keeping = Keeping {
@@ -185,8 +193,8 @@ impl<E: Dtype> Drafting<E> {
         decoder.forward_followed(team, step, Some(tapped))
     }
 
-    /// Moves keys, values and features, then answers the rows of one level. A first level begins a new step of drafts; a
-    /// forward of the target ends it.
+    /// Moves keys, values and features, makes up what the level says, then answers its rows. A first level begins
+    /// a new step of drafts; a forward of the target ends it.
     ///
     /// # Errors
     /// [`CpuError::Length`] or [`CpuError::Entry`] for a level that contradicts itself, before anything is
@@ -209,11 +217,15 @@ impl<E: Dtype> Drafting<E> {
             states_of_first: self.drafter.states_of_first(),
         };
         let level = Level::new(arrays, &self.drafted, &bounds)?;
-        let moves = self.store.check(arrays.moves, self.features.num_rows())?;
-        self.store.carry_out(&moves, self.features.values());
+        let fill = Fill::new(arrays, &bounds)?;
+        if self.store_rows().is_some() {
+            let moves = self.store.check(arrays.moves, self.features.num_rows())?;
+            self.store.carry_out(&moves, self.features.values());
+        }
         decoder.move_slots(&level.batch);
         self.attention.move_slots(&level.batch);
         let target = decoder.target();
+        self.make_up(target, team, &fill)?;
         let rows = arrays.row_token.len();
         let mut answers = Answers {
             ids: vec![-1; rows * TOP_K],
@@ -281,6 +293,49 @@ impl<E: Dtype> Drafting<E> {
         })?;
         self.drafted = level.drafted;
         Ok(answers)
+    }
+
+    /// Computes the keys and values of committed tokens.
+    fn make_up(&mut self, target: Target<'_, E>, team: &Team, fill: &Fill) -> Result<(), CpuError> {
+        let num_tokens = fill.tokens.len();
+        if num_tokens == 0 {
+            return Ok(());
+        }
+        let block = num_tokens.min(BLOCK_ROWS);
+        self.buffers
+            .grow(block, self.drafter.input_width(), self.features.width());
+        let attention = self.attention.pass(&fill.batch, block);
+        let buffers = self.workspace.buffers(block);
+        let inputs = SharedSlice::new(&mut self.buffers.inputs);
+        let gathered = SharedSlice::new(&mut self.buffers.gathered);
+        let states = SharedSlice::new(&mut self.buffers.states);
+        let mut nothing: [E; 0] = [];
+        let features = SharedSlice::new(&mut nothing);
+        let (drafter, store) = (self.drafter.as_ref(), self.store.values());
+        let head = self.vocabulary.own_head().unwrap_or(target.head);
+        team.run(&|member| {
+            for first in (0..num_tokens).step_by(block) {
+                let rows = first..num_tokens.min(first + block);
+                let run = Run {
+                    goal: Goal::Entries,
+                    tokens: &fill.tokens[rows.clone()],
+                    origins: &[],
+                    rows,
+                    attention: &attention,
+                    buffers,
+                    inputs,
+                    gathered,
+                    states,
+                    features,
+                    store,
+                    target,
+                    head,
+                    split: &self.split,
+                    epsilon: self.epsilon,
+                };
+                drafter.run(member, &run);
+            }
+        })
     }
 
     fn make_room(&mut self, together: usize, drafted: usize, logits: usize) {

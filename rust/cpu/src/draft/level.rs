@@ -28,6 +28,34 @@ pub(crate) struct Bounds {
     pub(crate) states_of_first: usize,
 }
 
+impl Bounds {
+    /// Committed tokens of a request, and where its pages start among all.
+    pub(crate) fn place(
+        &self,
+        arrays: &DraftArrays<'_>,
+        request: usize,
+    ) -> Result<(usize, usize), CpuError> {
+        let given = arrays.request_kv_len[request];
+        let kv_len = match usize::try_from(given) {
+            Ok(kv_len) if (1..self.max_context).contains(&kv_len) => kv_len,
+            _ => {
+                let expected = format!("1..{}", self.max_context);
+                return entry("request_kv_len", request, given, expected);
+            }
+        };
+        let given = arrays.page_indptr[request + 1];
+        let Some((from, to)) = span(arrays.page_indptr, request, arrays.page_ids.len()) else {
+            let expected = "ascending, within page_ids".into();
+            return entry("page_indptr", request, given, expected);
+        };
+        if (to - from) * PAGE_SIZE < kv_len {
+            let expected = format!("pages for {kv_len} tokens");
+            return entry("page_indptr", request, given, expected);
+        }
+        Ok((kv_len, from))
+    }
+}
+
 /// A checked level.
 pub(crate) struct Level {
     /// Number of its first row among all draft rows of the step.
@@ -104,33 +132,7 @@ impl Level {
                 return entry("row_request", row, arrays.row_request[row], expected);
             }
         };
-        let kv_len = match usize::try_from(arrays.request_kv_len[request]) {
-            Ok(kv_len) if (1..bounds.max_context).contains(&kv_len) => kv_len,
-            _ => {
-                let expected = format!("1..{}", bounds.max_context);
-                let given = arrays.request_kv_len[request];
-                return entry("request_kv_len", request, given, expected);
-            }
-        };
-        let pages = span(arrays.page_indptr, request, self.batch.page_ids.len());
-        let Some((page_start, page_end)) = pages else {
-            let given = arrays.page_indptr[request + 1];
-            return entry(
-                "page_indptr",
-                request,
-                given,
-                "ascending, within page_ids".into(),
-            );
-        };
-        if (page_end - page_start) * PAGE_SIZE < kv_len {
-            let expected = format!("pages for {kv_len} tokens");
-            return entry(
-                "page_indptr",
-                request,
-                arrays.page_indptr[request + 1],
-                expected,
-            );
-        }
+        let (kv_len, page_start) = bounds.place(arrays, request)?;
         let Some(scored) = span(arrays.scored_indptr, row, arrays.scored_token.len()) else {
             let given = arrays.scored_indptr[row + 1];
             return entry(
@@ -261,13 +263,18 @@ fn check_lengths(arrays: &DraftArrays<'_>) -> Result<(), CpuError> {
 }
 
 /// The part of a CSR array that belongs to `index`.
-fn span(starts: &[i32], index: usize, len: usize) -> Option<(usize, usize)> {
+pub(crate) fn span(starts: &[i32], index: usize, len: usize) -> Option<(usize, usize)> {
     let from = usize::try_from(starts[index]).ok()?;
     let to = usize::try_from(starts[index + 1]).ok()?;
     (from <= to && to <= len).then_some((from, to))
 }
 
-fn entry<T>(what: &'static str, index: usize, given: i32, expected: String) -> Result<T, CpuError> {
+pub(crate) fn entry<T>(
+    what: &'static str,
+    index: usize,
+    given: i32,
+    expected: String,
+) -> Result<T, CpuError> {
     Err(CpuError::Entry {
         what,
         index,

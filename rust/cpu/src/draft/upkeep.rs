@@ -1,8 +1,7 @@
 //! The entries of committed and verified rows, written in the target's own forward.
 //!
 //! Every row of the forward has a true token and, before it, a true feature. So an entry that a guess left
-//! is overwritten by what the target says, and nothing has to be caught up later. A drafter that reads no
-//! features needs the tokens alone.
+//! is overwritten by what the target says, and nothing has to be caught up later.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +20,7 @@ use crate::threads::Member;
 pub(crate) struct Upkeep<'a> {
     /// Rows with an entry.
     pub(crate) batch: Cow<'a, Batch>,
-    /// Of each of these; empty where no features are read.
+    /// Of each of these.
     origins: Vec<Origin>,
     tokens: Vec<i32>,
     /// How many of them lie before each row of the forward, and in all.
@@ -30,7 +29,7 @@ pub(crate) struct Upkeep<'a> {
 
 impl<'a> Upkeep<'a> {
     /// What a checked batch needs; `row_parent` and `request_row_start` are those it was made of, `store_rows`
-    /// those of the features, `None` where none are read.
+    /// those of the features.
     ///
     /// # Errors
     /// [`CpuError::Length`] or [`CpuError::Entry`] for features that do not exist.
@@ -38,7 +37,7 @@ impl<'a> Upkeep<'a> {
         step: &Step<'a>,
         links: Links<'_>,
         arrays: &UpkeepArrays<'_>,
-        store_rows: Option<usize>,
+        store_rows: usize,
     ) -> Result<Self, CpuError> {
         let requests = links.request_row_start.len();
         let given = arrays.request_feature.len();
@@ -62,22 +61,17 @@ impl<'a> Upkeep<'a> {
             let start = links.request_row_start[request] as usize;
             let count = links.request_row_count[request] as usize;
             let given = arrays.request_feature.get(request).copied().unwrap_or(-1);
-            let feature = match store_rows {
-                Some(store_rows) => feature_of(request, given, store_rows)?,
-                None => None,
-            };
+            let feature = feature_of(request, given, store_rows)?;
             for row in start..start + count {
                 upkeep.before.push(kept.len());
-                if store_rows.is_some() {
-                    let origin = match links.parent(request, row - start) {
-                        // There is no feature before the first token.
-                        _ if step.batch.rows[row].position == 0 => None,
-                        None => feature,
-                        Some(parent) => Some(Origin::Forward(start + parent)),
-                    };
-                    let Some(origin) = origin else { continue };
-                    upkeep.origins.push(origin);
-                }
+                let origin = match links.parent(request, row - start) {
+                    // There is no feature before the first token.
+                    _ if step.batch.rows[row].position == 0 => None,
+                    None => feature,
+                    Some(parent) => Some(Origin::Forward(start + parent)),
+                };
+                let Some(origin) = origin else { continue };
+                upkeep.origins.push(origin);
                 kept.push(row);
                 upkeep.tokens.push(step.tokens[row]);
             }
@@ -160,7 +154,7 @@ impl<E: Dtype> Follower<E> for Keeping<'_, E> {
         let run = Run {
             goal: Goal::Entries,
             tokens: &self.upkeep.tokens[rows.clone()],
-            origins: self.upkeep.origins.get(rows.clone()).unwrap_or_default(),
+            origins: &self.upkeep.origins[rows.clone()],
             rows,
             attention: &self.attention,
             buffers: self.buffers,

@@ -1,5 +1,6 @@
 //! The key-value cache: its pages, the copies that are due, and who shares what.
 
+use super::draft_keys::DraftKeys;
 use super::features::Features;
 use super::pool::PagePool;
 use super::reuse::{self, CachedPrefix, Resident};
@@ -25,8 +26,10 @@ pub(crate) struct Cache {
     pins: Vec<u32>,
     /// Pages held because the forward of a plan writes to them: the plan's number, the page.
     pub(super) written: Vec<(u64, u32)>,
-    /// What a drafter's rows need of others; `None` without one.
+    /// What the rows of a drafter need of others; `None` without one that reads features.
     pub(super) features: Option<Features>,
+    /// What a drafter has keys of; `None` without one that reads no features.
+    pub(super) draft_keys: Option<DraftKeys>,
 }
 
 /// How full the cache is, in pages.
@@ -49,6 +52,7 @@ impl Cache {
             pins: Vec::new(),
             written: Vec::new(),
             features: None,
+            draft_keys: None,
         }
     }
 
@@ -131,6 +135,9 @@ impl Cache {
         table.num_shared = prefix.pages.len();
         table.kv_len = table.num_shared * self.page_size();
         table.pages = prefix.pages;
+        let num_known = self.draft_keys.as_ref();
+        let num_known = num_known.map_or(0, |keys| keys.num_known(&table.pages));
+        table.num_drafted = num_known * self.page_size();
         let num_new = self.pages_for(num_tokens) - table.num_shared;
         let copied = reuse::longest_beginning(&self.pool, table, reusable, running)
             .filter(|&(page, _)| num_new + self.pool.num_idle_of(&[page]) <= self.num_available())
@@ -215,9 +222,14 @@ impl Cache {
     }
 
     fn share_filled(&mut self, table: &mut PageTable, tokens: &[u32]) {
+        let first = table.num_shared;
         let replaced = reuse::share_filled(&mut self.pool, table, tokens);
         if let Some(features) = &mut self.features {
             features.note_replaced(&replaced);
+        }
+        let page_size = self.page_size();
+        if let Some(keys) = &mut self.draft_keys {
+            keys.note_shared(table, first, &replaced, page_size);
         }
     }
 
@@ -231,6 +243,7 @@ impl Cache {
         }
         table.kv_len = 0;
         table.num_shared = 0;
+        table.num_drafted = 0;
         table.moves.clear();
     }
 

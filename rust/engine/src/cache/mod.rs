@@ -5,6 +5,7 @@
     reason = "the owner of the room is named by it"
 )]
 mod cache;
+mod draft_keys;
 mod eviction;
 mod feature_calls;
 mod features;
@@ -21,5 +22,6 @@ mod tests;
 mod written;
 
 pub(crate) use cache::Cache;
+pub(crate) use draft_keys::Planned;
 pub(crate) use reuse::{CachedPrefix, Resident};
 pub(crate) use table::PageTable;

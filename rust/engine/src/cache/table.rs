@@ -26,6 +26,8 @@ pub(crate) struct PageTable {
     pub(super) found: FoundPages,
     /// Where the feature of its last token is; `None` without a drafter, and while it waits.
     pub(super) seat: Option<Seat>,
+    /// Tokens from the first on of which a drafter that reads no features has keys in its pages.
+    pub(super) num_drafted: usize,
 }
 
 impl PageTable {
@@ -41,6 +43,7 @@ impl PageTable {
             moves: Vec::new(),
             found: FoundPages::default(),
             seat: None,
+            num_drafted: 0,
         }
     }
 

@@ -27,6 +27,12 @@ pub struct DraftPlan {
     pub page_indptr: Vec<i32>,
     /// Pages that hold the tokens in the cache.
     pub page_ids: Vec<i32>,
+    /// Position of the first token of each request that the drafter is to make keys of before the rows, \[Q\].
+    pub request_fill_start: Vec<i32>,
+    /// Where each request's such tokens start in `fill_token`, \[Q + 1\].
+    pub fill_indptr: Vec<i32>,
+    /// Those tokens; none for a drafter that reads features. A request may have some and no row.
+    pub fill_token: Vec<i32>,
     /// Where the tokens whose log-probabilities after a row are wanted start in `scored_token`, \[R + 1\].
     pub scored_indptr: Vec<i32>,
     /// Those tokens, at most [`MAX_NAMED`](spectrie_trie::MAX_NAMED) a row.
@@ -47,7 +53,7 @@ impl DraftPlan {
         self.row_token.len()
     }
 
-    /// Requests with rows.
+    /// Requests with rows, or with keys to be made.
     pub fn num_requests(&self) -> usize {
         self.request_kv_len.len()
     }

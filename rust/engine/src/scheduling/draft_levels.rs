@@ -2,9 +2,11 @@
 
 use super::composition::{Prepared, candidates};
 use super::scheduler::Scheduler;
+use crate::cache::Planned;
 use crate::error::EngineError;
 use crate::forward::DraftAnswers;
 use crate::plan::DraftPlan;
+use crate::speculation::{LevelRow, Reach};
 
 impl Scheduler {
     /// Whether there is a drafter that the runner calls.
@@ -42,10 +44,22 @@ impl Scheduler {
             return Err(EngineError::NoLevel);
         };
         let mut candidates = candidates(&mut self.running, &prepared.decoding, &self.pacing);
-        let clock = self.upkeep.clock();
-        self.speculator
-            .take_answers(questions, &mut candidates, answers, elapsed_ms, clock)?;
+        let (clock, filled) = (self.upkeep.clock(), prepared.num_filled);
+        self.speculator.take_answers(
+            questions,
+            &mut candidates,
+            answers,
+            filled,
+            elapsed_ms,
+            clock,
+        )?;
+        drop(candidates);
         self.cache.note_features_copied();
+        for (key, end) in prepared.fills.drain(..) {
+            if let Some(sequence) = self.running.get_mut(&key) {
+                self.cache.note_keys(&mut sequence.table, end);
+            }
+        }
         Ok(())
     }
 
@@ -81,6 +95,7 @@ impl Scheduler {
             level: 1,
             page_indptr: vec![0],
             scored_indptr: vec![0],
+            fill_indptr: vec![0],
             feature_moves: due.moves,
             feature_copies: due.copies,
             ..DraftPlan::default()
@@ -118,14 +133,22 @@ impl Scheduler {
             row.map_or(Some(-1), |row| (row >= 0).then_some(row))
         });
         let features: Vec<Option<i32>> = known.collect();
-        let may_ask: Vec<bool> = features.iter().map(Option::is_some).collect();
+        let reaches = prepared.decoding.iter().zip(&features);
+        let reaches = reaches.map(|(key, feature)| {
+            let sequence = self.running.get(key);
+            Reach {
+                may_ask: feature.is_some(),
+                num_missing: sequence.map_or(0, |one| self.cache.num_undrafted(&one.table)),
+            }
+        });
+        let reaches: Vec<Reach> = reaches.collect();
         let mut candidates = candidates(&mut self.running, &prepared.decoding, &self.pacing);
         let (speculator, clock) = (&mut self.speculator, self.upkeep.clock());
         let mut questions = match prepared.questions.take() {
             Some(questions) => questions,
-            None => speculator.begin_questions(step, &mut candidates, &may_ask, chunk, clock),
+            None => speculator.begin_questions(step, &mut candidates, &reaches, chunk, clock),
         };
-        speculator.next_level(&mut questions, &mut candidates, &may_ask);
+        speculator.next_level(&mut questions, &mut candidates, &reaches);
         drop(candidates);
         let questions = prepared.questions.insert(questions);
         questions.open()?;
@@ -133,44 +156,69 @@ impl Scheduler {
     }
 
     /// The arrays of the open level.
-    fn level_plan(&mut self, prepared: &Prepared, features: &[Option<i32>]) -> DraftPlan {
-        let open = prepared.questions.as_ref().and_then(|one| one.open());
+    fn level_plan(&mut self, prepared: &mut Prepared, features: &[Option<i32>]) -> DraftPlan {
+        let Prepared {
+            questions,
+            decoding,
+            fills,
+            ..
+        } = prepared;
+        let open = questions.as_ref().and_then(|one| one.open());
         let mut plan = DraftPlan {
             page_indptr: vec![0],
             scored_indptr: vec![0],
+            fill_indptr: vec![0],
             ..DraftPlan::default()
         };
         let Some(open) = open else { return plan };
         (plan.level, plan.row_index) = (usize::from(open.level), open.first);
-        let mut last = None;
-        for row in &open.rows {
-            let Some(sequence) = self.running.get(&prepared.decoding[row.candidate]) else {
+        let mut planned = Planned::default();
+        let mut rows = open.rows.iter().peekable();
+        for candidate in open.candidates() {
+            let key = decoding[candidate];
+            let Some(sequence) = self.running.get(&key) else {
                 continue;
             };
+            let table = &sequence.table;
             let kv_len = sequence.kv_len();
-            if last != Some(row.candidate) {
-                last = Some(row.candidate);
-                let covered = self.cache.pages_for(kv_len);
-                let pages = &sequence.table.pages()[..covered];
-                plan.request_kv_len.push(kv_len as i32);
-                plan.request_feature
-                    .push(features[row.candidate].unwrap_or(-1));
-                plan.page_ids.extend(pages.iter().map(|&page| page as i32));
-                plan.page_indptr.push(plan.page_ids.len() as i32);
+            let pages = &table.pages()[..self.cache.pages_for(kv_len)];
+            plan.request_kv_len.push(kv_len as i32);
+            plan.request_feature.push(features[candidate].unwrap_or(-1));
+            plan.page_ids.extend(pages.iter().map(|&page| page as i32));
+            plan.page_indptr.push(plan.page_ids.len() as i32);
+            let fill = open.fills.iter().find(|one| one.candidate == candidate);
+            let fill = fill.map_or(kv_len..kv_len, |fill| {
+                self.cache.plan_keys(table, fill.most, &mut planned)
+            });
+            if open.level == 1 {
+                fills.push((key, fill.end));
             }
-            plan.row_token.push(row.inquiry.token as i32);
-            plan.row_position
-                .push((kv_len + usize::from(row.inquiry.depth)) as i32);
-            plan.row_request.push(plan.num_requests() as i32 - 1);
-            plan.row_parent
-                .push(row.parent.map_or(-1, |parent| parent as i32));
-            let named = row.inquiry.named.iter().map(|&token| token as i32);
-            plan.scored_token.extend(named);
-            plan.scored_indptr.push(plan.scored_token.len() as i32);
+            plan.request_fill_start.push(fill.start as i32);
+            let tokens = sequence.tokens[fill].iter().map(|&token| token as i32);
+            plan.fill_token.extend(tokens);
+            plan.fill_indptr.push(plan.fill_token.len() as i32);
+            while let Some(row) = rows.next_if(|row| row.candidate == candidate) {
+                push_row(&mut plan, row, kv_len);
+            }
         }
+        prepared.num_filled = plan.fill_token.len();
         (plan.kv_move_src, plan.kv_move_dst) = self.cache.take_copies();
         let features = self.cache.take_feature_copies();
         (plan.feature_moves, plan.feature_copies) = (features.moves, features.copies);
         plan
     }
+}
+
+/// Adds a row of the plan's last request, which has `kv_len` tokens in the cache.
+fn push_row(plan: &mut DraftPlan, row: &LevelRow, kv_len: usize) {
+    let (inquiry, parent) = (&row.inquiry, row.parent);
+    let position = kv_len + usize::from(inquiry.depth);
+    plan.row_token.push(inquiry.token as i32);
+    plan.row_position.push(position as i32);
+    plan.row_request.push(plan.num_requests() as i32 - 1);
+    plan.row_parent
+        .push(parent.map_or(-1, |parent| parent as i32));
+    let named = inquiry.named.iter().map(|&token| token as i32);
+    plan.scored_token.extend(named);
+    plan.scored_indptr.push(plan.scored_token.len() as i32);
 }

@@ -130,6 +130,8 @@ impl Scheduler {
         let max_running = self.admission.config().max_running;
         let needing = drafter.as_ref().filter(|one| one.needs_features);
         self.cache.keep_features(needing.map(|_| max_running));
+        let is_model = drafter.is_some() && needing.is_none();
+        self.cache.keep_draft_keys(is_model);
         self.speculator.set_drafter(drafter)
     }
 
@@ -209,6 +211,8 @@ impl Scheduler {
             paced,
             limit_ms,
             questions: None,
+            fills: Vec::new(),
+            num_filled: 0,
         })
     }
 

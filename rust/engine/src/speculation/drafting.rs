@@ -46,6 +46,8 @@ pub(crate) struct Drafting {
     num_prompt: usize,
     /// Tokens of prompt ++ output that the drafter has.
     num_fed: usize,
+    /// Tokens that its last step gave.
+    num_fresh: usize,
     /// The prediction, until the first tokens are fed: a request that waits has no index of it.
     prediction_ids: Vec<u32>,
     /// Accepted prediction tokens before the first token of this attempt and after each one.
@@ -106,6 +108,7 @@ impl Drafting {
             num_taught: 0,
             num_prompt,
             num_fed: 0,
+            num_fresh: 0,
             prediction_ids: request.prediction_ids.clone(),
             prediction_counts: vec![0],
         }
@@ -113,6 +116,11 @@ impl Drafting {
 
     pub(crate) fn mode(&self) -> SpeculationMode {
         self.mode
+    }
+
+    /// Tokens that its last step gave.
+    pub(super) fn num_fresh(&self) -> usize {
+        self.num_fresh
     }
 
     /// The prediction, as long as it waits for the first tokens.
@@ -265,6 +273,7 @@ impl Drafting {
 
     /// Takes what a step emitted; `path` are the accepted rows of `tree`.
     pub(crate) fn advance(&mut self, tree: Option<(&SentTree, &[usize])>, emitted: &[u32]) {
+        self.num_fresh = emitted.len();
         if let Some(grammar) = &mut self.grammar {
             grammar.push(emitted);
         }

@@ -20,8 +20,10 @@ mod tree;
 pub(crate) use drafting::Drafting;
 pub(crate) use gain::Trial;
 pub use heads::DrafterInfo;
+pub(crate) use heads::LevelRow;
 pub(crate) use plain_step::PlainStep;
-pub(crate) use questions::Questions;
+
+pub(crate) use questions::{Questions, Reach};
 pub(crate) use speculator::{EndedStep, Speculator};
 pub(crate) use step::Candidate;
 pub(crate) use tree::SentTree;

@@ -7,7 +7,7 @@ use spectrie_trie::{DraftTree, Inquiry};
 use super::bid::{self, Bid};
 use super::budget;
 use super::gain::Trial;
-use super::heads::{LevelRow, LevelRows, Levels, Why, Wish, likeliest};
+use super::heads::{Chosen, LevelRow, LevelRows, Levels, Missing, Why, Wish, likeliest};
 use super::speculator::Speculator;
 use super::step::{Candidate, Offer, Round, StepDrafts};
 use crate::clock::Clock;
@@ -20,6 +20,15 @@ use crate::forward::DraftAnswers;
 pub(crate) struct Questions {
     round: Round,
     levels: Levels,
+}
+
+/// What is known of a request before a drafter is asked about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reach {
+    /// Whether it may be asked.
+    pub(crate) may_ask: bool,
+    /// Committed tokens that the drafter is to make keys of first.
+    pub(crate) num_missing: usize,
 }
 
 impl Questions {
@@ -48,13 +57,12 @@ impl Speculator {
         heads.is_some_and(|heads| heads.is_for(namespace))
     }
 
-    /// Asks the decoding requests for what they offer before a drafter is asked; `may_ask` says of which
-    /// requests it may be.
+    /// Asks the decoding requests for what they offer before a drafter is asked; `reaches` are theirs.
     pub(crate) fn begin_questions(
         &mut self,
         step: u64,
         candidates: &mut [Candidate<'_>],
-        may_ask: &[bool],
+        reaches: &[Reach],
         chunk: ForwardSize,
         clock: &Arc<dyn Clock>,
     ) -> Questions {
@@ -69,8 +77,8 @@ impl Speculator {
         let (mut is_open, mut probed) = (false, None);
         if let Some(heads) = &mut self.heads {
             is_open = heads.begin_step(step, every, step_ms);
-            let open = candidates.iter().zip(may_ask).enumerate();
-            let open = open.filter(|(_, (one, may))| **may && !one.is_fixed());
+            let open = candidates.iter().zip(reaches).enumerate();
+            let open = open.filter(|(_, (one, reach))| reach.may_ask && !one.is_fixed());
             let open: Vec<usize> = open.map(|(index, _)| index).collect();
             probed = heads.probed(open.len(), all_rest).map(|turn| open[turn]);
         }
@@ -86,13 +94,12 @@ impl Speculator {
         Questions { round, levels }
     }
 
-    /// Opens the next level, if one is worth its time; `may_ask` says of which requests the feature of
-    /// the last token is known.
+    /// Opens the next level, if one is worth its time; `reaches` are those of the candidates.
     pub(crate) fn next_level(
         &mut self,
         questions: &mut Questions,
         candidates: &mut [Candidate<'_>],
-        may_ask: &[bool],
+        reaches: &[Reach],
     ) {
         let ms_per_token = self.ms_per_token(&questions.round);
         let Some(heads) = &mut self.heads else { return };
@@ -109,11 +116,17 @@ impl Speculator {
         let mut wishes = Vec::new();
         for (index, candidate) in candidates.iter().enumerate() {
             let asked = !candidate.is_fixed() && candidate.drafting.is_asked;
-            if asked && may_ask[index] && candidate.max_depth() >= level {
+            let reach = reaches[index];
+            if asked && reach.may_ask && candidate.max_depth() >= level {
                 let frontier = candidate.drafting.frontier(level as u16);
+                let missing = Missing {
+                    total: if level == 1 { reach.num_missing } else { 0 },
+                    fresh: candidate.drafting.num_fresh(),
+                };
                 wishes.extend(frontier.into_iter().map(|inquiry| Wish {
                     candidate: index,
                     inquiry,
+                    missing,
                 }));
             }
         }
@@ -123,15 +136,28 @@ impl Speculator {
         } else {
             heads.choose(level, wishes, most, ms_per_token)
         };
-        let Some((mut chosen, why)) = chosen else {
+        let Some(Chosen {
+            wishes: mut chosen,
+            fills,
+            share_ms,
+            why,
+        }) = chosen
+        else {
             levels.is_over = true;
             return;
         };
+        // No level follows one without rows.
+        levels.is_over = chosen.is_empty();
         if is_tried {
             // Nothing is sent of this step, but the next ones may be.
             levels.is_over = true;
             self.open.has_probed = true;
-            let (round, Wish { candidate, inquiry }) = (&questions.round, &chosen[0]);
+        }
+        if let Some(Wish {
+            candidate, inquiry, ..
+        }) = chosen.first().filter(|_| is_tried)
+        {
+            let round = &questions.round;
             let promise = f64::from(inquiry.gain);
             if promise * ms_per_token > heads.price_ms(1, 1)
                 && (self.gain).wake(round.question.step, round.base.decoding, promise)
@@ -155,17 +181,20 @@ impl Speculator {
             level: level as u16,
             first: levels.num_rows,
             rows: rows.collect(),
+            fills,
+            share_ms,
             why,
         });
     }
 
-    /// Takes the answers of the open level, which took `elapsed_ms`; what its requests offer from now on
-    /// heeds them.
+    /// Takes the answers of the open level, before which keys of `filled` tokens were made up; both took
+    /// `elapsed_ms`. What its requests offer from now on heeds them.
     pub(crate) fn take_answers(
         &mut self,
         questions: &mut Questions,
         candidates: &mut [Candidate<'_>],
         answers: &DraftAnswers<'_>,
+        filled: usize,
         elapsed_ms: f64,
         clock: &Arc<dyn Clock>,
     ) -> Result<(), EngineError> {
@@ -178,7 +207,9 @@ impl Speculator {
         open.check(answers, self.config.vocabulary_size)?;
         let mut scored = answers.scored.iter();
         let mut answered: Vec<usize> = Vec::new();
-        let each_ms = elapsed_ms / open.rows.len() as f64;
+        let (level, num_rows) = (usize::from(open.level), open.rows.len());
+        let recurring = (heads.costs).recurring(level, num_rows, filled, open.share_ms);
+        let each_ms = recurring * elapsed_ms / num_rows.max(1) as f64;
         let mut took_ms = vec![0.0; candidates.len()];
         for (index, row) in open.rows.iter().enumerate() {
             took_ms[row.candidate] += each_ms;
@@ -219,8 +250,7 @@ impl Speculator {
         }
         // A level costs its answers, and the drafts that heed them.
         let level_ms = elapsed_ms + drafted_ms;
-        let (level, num_rows) = (usize::from(open.level), open.rows.len());
-        heads.costs.observe(level, num_rows, level_ms);
+        heads.costs.observe(level, num_rows, filled, level_ms);
         round.asked_ms += level_ms;
         match open.why {
             Why::Probe => heads.spend(level_ms),

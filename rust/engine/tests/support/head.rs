@@ -28,6 +28,8 @@ pub(crate) struct Head {
     pub(crate) requests: Vec<Request>,
     pub(crate) levels: u64,
     pub(crate) rows: u64,
+    /// Tokens that it made keys of.
+    pub(crate) made_up: u64,
     /// The text of each row of the step so far.
     paths: Vec<Vec<u32>>,
 }
@@ -59,6 +61,7 @@ pub(crate) fn drafter(first_ms: f64) -> DrafterInfo {
         rows: vec![1, 24],
         first_ms: vec![first_ms, 2.0 * first_ms],
         later_ms: vec![0.5 * first_ms, first_ms],
+        fill_ms: Vec::new(),
         namespaces: None,
     }
 }
@@ -70,6 +73,7 @@ impl Head {
             requests: Vec::new(),
             levels: 0,
             rows: 0,
+            made_up: 0,
             paths: Vec::new(),
         }
     }
@@ -114,8 +118,10 @@ impl Head {
     /// Answers the next level of a step.
     pub(crate) fn answer(&mut self, plan: &DraftPlan, model: &mut FakeModel) -> Answers {
         model.move_keys(&plan.kv_move_src, &plan.kv_move_dst);
-        assert!(plan.num_rows() > 0 && plan.row_index == self.paths.len());
-        self.levels += 1;
+        assert!(plan.num_rows() + plan.fill_token.len() > 0);
+        assert_eq!(plan.row_index, self.paths.len());
+        self.made_up += plan.fill_token.len() as u64;
+        self.levels += u64::from(plan.num_rows() > 0);
         self.rows += plan.num_rows() as u64;
         let mut answers = Answers {
             ids: Vec::new(),

@@ -75,6 +75,21 @@ impl DraftPlan {
     }
 
     #[getter]
+    fn request_fill_start<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.request_fill_start)
+    }
+
+    #[getter]
+    fn fill_indptr<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.fill_indptr)
+    }
+
+    #[getter]
+    fn fill_token<'py>(&self, py: Python<'py>) -> Numbers<'py> {
+        PyArray1::from_slice(py, &self.0.fill_token)
+    }
+
+    #[getter]
     fn kv_move_src<'py>(&self, py: Python<'py>) -> Numbers<'py> {
         PyArray1::from_slice(py, &self.0.kv_move_src)
     }

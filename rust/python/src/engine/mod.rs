@@ -104,7 +104,7 @@ impl Engine {
     }
 
     #[pyo3(signature = (*, source, max_levels, max_rows, rows, first_ms, later_ms, namespaces=None,
-                        needs_features=true))]
+                        needs_features=true, fill_ms=Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
     fn set_drafter(
         &self,
@@ -117,6 +117,7 @@ impl Engine {
         later_ms: Vec<f64>,
         namespaces: Option<Vec<String>>,
         needs_features: bool,
+        fill_ms: Vec<f64>,
     ) -> PyResult<()> {
         let source = Source::from_number(source).ok_or_else(|| {
             EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
@@ -129,6 +130,7 @@ impl Engine {
             rows,
             first_ms,
             later_ms,
+            fill_ms,
             namespaces,
         };
         py.detach(|| self.engine.set_drafter(Some(drafter)))

@@ -19,6 +19,10 @@ pub(crate) struct Prepared {
     pub(in crate::scheduling) limit_ms: f64,
     /// What a drafter is asked for it; `None` before that.
     pub(in crate::scheduling) questions: Option<Questions>,
+    /// Up to which token the drafter has keys of a request when it has done what it was given.
+    pub(in crate::scheduling) fills: Vec<(RequestKey, usize)>,
+    /// Tokens of which it was given to make keys.
+    pub(in crate::scheduling) num_filled: usize,
 }
 
 /// The requests that decode as they are asked for drafts, in their order.

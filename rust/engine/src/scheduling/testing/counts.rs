@@ -9,6 +9,10 @@ pub(super) struct Counts {
     pub(super) copies: u64,
     pub(super) early_plans: u64,
     pub(super) features_from_pages: u64,
+    /// Keys that a drafter made up; requests that had some of them, or had a part made and were not asked yet.
+    pub(super) made_up: u64,
+    pub(super) made_up_behind_others: u64,
+    pub(super) made_up_unasked: u64,
     pub(super) features_kept: u64,
     /// Levels, and those behind a first one.
     pub(super) levels: u64,
@@ -33,6 +37,9 @@ impl Counts {
         self.copies += other.copies;
         self.early_plans += other.early_plans;
         self.features_from_pages += other.features_from_pages;
+        self.made_up += other.made_up;
+        self.made_up_behind_others += other.made_up_behind_others;
+        self.made_up_unasked += other.made_up_unasked;
         self.features_kept += other.features_kept;
         self.levels += other.levels;
         self.deep_levels += other.deep_levels;

@@ -1,6 +1,8 @@
 //! A runner of a drafter, of which only the places of things matter: the feature of a token is the hash
 //! of the text up to it, and so are the keys that the drafter has of it.
 
+use std::collections::HashSet;
+
 use spectrie_types::seed::splitmix;
 
 use super::model::PAGE_SIZE;
@@ -26,6 +28,10 @@ pub(super) struct FakeHead {
     /// again for theirs.
     pub(super) num_from_pages: u64,
     pub(super) num_recomputed: u64,
+    /// Keys that were made up, of levels that asked nothing yet, and of requests that had keys of others.
+    pub(super) num_made_up: u64,
+    pub(super) num_unasked: u64,
+    pub(super) num_shared: u64,
 }
 
 fn after(text: u64, token: i32) -> u64 {
@@ -45,6 +51,9 @@ impl FakeHead {
             may_fail,
             num_from_pages: 0,
             num_recomputed: 0,
+            num_made_up: 0,
+            num_unasked: 0,
+            num_shared: 0,
         }
     }
 
@@ -80,6 +89,7 @@ impl FakeHead {
     pub(super) fn level(&mut self, plan: &DraftPlan) {
         let kv = [&*plan.kv_move_src, &*plan.kv_move_dst];
         self.copy(kv, &plan.feature_moves, &plan.feature_copies);
+        self.make_up(plan);
         for request in 0..plan.num_requests() {
             let first = plan.page_indptr[request] as usize;
             let slot = |index: usize| {
@@ -94,12 +104,44 @@ impl FakeHead {
             } else {
                 assert_eq!(plan.request_feature[request], -1);
             }
+            if !plan.row_request.contains(&(request as i32)) {
+                self.num_unasked += 1;
+                continue;
+            }
             for index in 1..kv_len {
                 let slot = slot(index);
                 assert_eq!(
                     self.keys[slot], self.texts[slot],
                     "keys of {index} are wrong"
                 );
+            }
+        }
+    }
+
+    /// The keys that come before a level's rows, each once.
+    fn make_up(&mut self, plan: &DraftPlan) {
+        assert!(!self.info.needs_features || plan.fill_token.is_empty());
+        let mut made = HashSet::new();
+        for request in 0..plan.num_requests() {
+            let first = plan.page_indptr[request] as usize;
+            let tokens = plan.fill_indptr[request] as usize..plan.fill_indptr[request + 1] as usize;
+            let start = plan.request_fill_start[request] as usize;
+            assert!(start + tokens.len() <= plan.request_kv_len[request] as usize);
+            self.num_shared +=
+                u64::from(start > 0 && start < plan.request_kv_len[request] as usize);
+            for (index, &token) in (start..).zip(&plan.fill_token[tokens]) {
+                let slot = |index: usize| {
+                    let page = plan.page_ids[first + index / PAGE_SIZE] as usize;
+                    page * PAGE_SIZE + index % PAGE_SIZE
+                };
+                let before = match index.checked_sub(1) {
+                    // It sees the keys before its own.
+                    Some(before) => self.keys[slot(before)],
+                    None => NO_TEXT,
+                };
+                assert!(made.insert(slot(index)), "a slot is written twice");
+                self.keys[slot(index)] = after(before, token);
+                self.num_made_up += 1;
             }
         }
     }
@@ -126,7 +168,6 @@ impl FakeHead {
             self.texts[own] = text;
             if !self.info.needs_features {
                 assert!(plan.request_feature.is_empty());
-                self.keys[own] = text;
                 continue;
             }
             let given = match (plan.row_parent[row], plan.request_feature[request]) {
@@ -143,7 +184,7 @@ impl FakeHead {
             }
             features.push(text);
         }
-        for request in 0..plan.num_requests() {
+        for request in 0..plan.num_requests() * usize::from(self.info.needs_features) {
             for index in 1..plan.request_kv_len[request] {
                 let slot = slot(plan, request, index as usize);
                 assert_eq!(

@@ -34,6 +34,12 @@ fn drafter(seed: u64) -> DrafterInfo {
         rows: vec![1, 16],
         first_ms: vec![0.01, 0.02],
         later_ms: vec![0.01, 0.02],
+        // Some make up so little in a step that it takes several.
+        fill_ms: match (is_model, seed % 2) {
+            (false, _) => Vec::new(),
+            (true, 0) => vec![0.001, 0.002],
+            (true, _) => vec![1.0, 16.0],
+        },
         namespaces: (seed % 3 == 1).then(|| vec!["a".to_owned()]),
     }
 }
@@ -86,6 +92,12 @@ fn check(num_steps: u64) {
     assert!(is_many(all.from_head, 100), "{all:?}");
     assert!(
         is_many(all.features_from_pages, 200) && is_many(all.rows_again, 200),
+        "{all:?}"
+    );
+    assert!(
+        is_many(all.made_up, 4)
+            && is_many(all.made_up_behind_others, 100)
+            && is_many(all.made_up_unasked, 1000),
         "{all:?}"
     );
     assert!(is_many(all.refused_answers, 200), "{all:?}");

@@ -80,6 +80,9 @@ impl Traffic {
         if let Some(head) = self.head.take() {
             self.counts.features_from_pages += head.num_from_pages;
             self.counts.rows_again += head.num_recomputed;
+            self.counts.made_up += head.num_made_up;
+            self.counts.made_up_behind_others += head.num_shared;
+            self.counts.made_up_unasked += head.num_unasked;
         }
         let accepted = self.scheduler.load().accepted_by_source;
         self.counts.from_head =
@@ -99,6 +102,8 @@ impl Traffic {
     fn check_refusal(&mut self, answers: &Answers) {
         let (mut ids, mut probabilities) = (answers.ids.clone(), answers.probabilities.clone());
         match self.dice.below(3) {
+            // A level that only makes keys has no answers.
+            _ if ids.is_empty() => ids.push(0),
             0 => {
                 let index = self.dice.below(ids.len());
                 ids[index] = (VOCABULARY + self.dice.below(1000)) as i32;

@@ -5,6 +5,7 @@ use spectrie_types::Source;
 use spectrie_types::seed::splitmix;
 
 use super::super::gain::Arm;
+use super::fills::{Fill, Missing, Parts};
 use super::info::DrafterInfo;
 use super::level_costs::LevelCosts;
 use super::probing::Probing;
@@ -28,6 +29,18 @@ const LEAST_STEPS: f64 = 10.0;
 pub(in crate::speculation) struct Wish {
     pub(in crate::speculation) candidate: usize,
     pub(in crate::speculation) inquiry: Inquiry,
+    /// What is to be made up before; nothing in later levels.
+    pub(in crate::speculation) missing: Missing,
+}
+
+/// What is asked in a level, and made up before it.
+#[derive(Debug)]
+pub(in crate::speculation) struct Chosen {
+    pub(in crate::speculation) wishes: Vec<Wish>,
+    pub(in crate::speculation) fills: Vec<Fill>,
+    /// What of making up counts for this step.
+    pub(in crate::speculation) share_ms: f64,
+    pub(in crate::speculation) why: Why,
 }
 
 /// Why a level is asked.
@@ -127,7 +140,7 @@ impl Heads {
         mut wishes: Vec<Wish>,
         most: usize,
         ms_per_token: f64,
-    ) -> Option<(Vec<Wish>, Why)> {
+    ) -> Option<Chosen> {
         let best = self.best(level, &mut wishes, most, |wish| {
             f64::from(wish.inquiry.gain) * ms_per_token
         });
@@ -139,8 +152,7 @@ impl Heads {
         }
         self.probing.note_asked();
         wishes.truncate(best);
-        self.note_level(best);
-        Some((wishes, Why::Pays))
+        Some(self.part(wishes, Why::Pays))
     }
 
     /// One of the wishes of a first level, if it is due to be tried.
@@ -149,15 +161,29 @@ impl Heads {
         wishes: Vec<Wish>,
         most: usize,
         ms_per_token: f64,
-    ) -> Option<(Vec<Wish>, Why)> {
+    ) -> Option<Chosen> {
         let wish = self.probe(wishes, most, ms_per_token)?;
-        self.note_level(1);
-        Some((vec![wish], Why::Probe))
+        let chosen = self.part(vec![wish], Why::Probe);
+        if chosen.wishes.is_empty() {
+            self.probing.note_unfinished();
+        }
+        Some(chosen)
     }
 
-    fn note_level(&mut self, num_rows: usize) {
-        self.levels_asked += 1;
-        self.rows_asked += num_rows as u64;
+    /// What of the wishes is asked in this step.
+    fn part(&mut self, wishes: Vec<Wish>, why: Why) -> Chosen {
+        let most = self.costs.most_fills(self.step_ms);
+        let Parts { wishes, fills } = Parts::of(wishes, most);
+        self.levels_asked += u64::from(!wishes.is_empty());
+        self.rows_asked += wishes.len() as u64;
+        let shares = wishes.iter();
+        let shares = shares.map(|wish| self.costs.fill_share_ms(wish.missing));
+        Chosen {
+            share_ms: shares.sum(),
+            wishes,
+            fills,
+            why,
+        }
     }
 
     /// What a level of so many rows must be worth.
@@ -171,8 +197,9 @@ impl Heads {
         level: usize,
         wishes: &mut [Wish],
         most: usize,
-        worth: impl Fn(&Wish) -> f64,
+        gain_ms: impl Fn(&Wish) -> f64,
     ) -> usize {
+        let worth = |wish: &Wish| gain_ms(wish) - HURDLE * self.costs.fill_share_ms(wish.missing);
         wishes.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
         let (mut best, mut profit, mut sum) = (0, 0.0, 0.0);
         for (index, wish) in wishes.iter().take(most).enumerate() {
@@ -236,11 +263,11 @@ impl Heads {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn heads(first_ms: f64) -> Heads {
-        let info = DrafterInfo {
+    pub(crate) fn info(first_ms: f64) -> DrafterInfo {
+        DrafterInfo {
             source: Source::Head,
             needs_features: true,
             max_levels: 4,
@@ -248,14 +275,19 @@ mod tests {
             rows: vec![1, 64],
             first_ms: vec![first_ms, 2.0 * first_ms],
             later_ms: vec![first_ms, 2.0 * first_ms],
+            fill_ms: Vec::new(),
             namespaces: None,
-        };
-        Heads::new(info).unwrap()
+        }
     }
 
-    fn wish(gain: f32, before: f32) -> Wish {
+    fn heads(first_ms: f64) -> Heads {
+        Heads::new(info(first_ms)).unwrap()
+    }
+
+    pub(crate) fn wish(gain: f32, before: f32) -> Wish {
         Wish {
             candidate: 0,
+            missing: Missing::default(),
             inquiry: Inquiry {
                 parent: None,
                 token: 1,
@@ -273,7 +305,7 @@ mod tests {
         heads.probed(1, false);
         let wishes = gains.iter().map(|&gain| wish(gain, 0.05)).collect();
         let chosen = heads.choose(1, wishes, 64, 10.0);
-        chosen.map_or(0, |(wishes, _)| wishes.len())
+        chosen.map_or(0, |chosen| chosen.wishes.len())
     }
 
     #[test]

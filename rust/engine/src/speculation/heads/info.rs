@@ -24,6 +24,9 @@ pub struct DrafterInfo {
     pub first_ms: Vec<f64>,
     /// Milliseconds of a later level at each.
     pub later_ms: Vec<f64>,
+    /// Milliseconds that it takes to make keys of so many committed tokens, at each of `rows`; empty for one that
+    /// reads features, whose keys are made by forwards.
+    pub fill_ms: Vec<f64>,
     /// Whose text it learned: it is asked for requests of these namespaces alone; `None` = of all.
     pub namespaces: Option<Vec<String>>,
 }
@@ -60,10 +63,22 @@ impl DrafterInfo {
             let given = format!("{:?}", self.rows);
             return wrong("rows", given, "ascending numbers from 1");
         }
-        for (name, times) in [("first_ms", &self.first_ms), ("later_ms", &self.later_ms)] {
+        let num_fills = if self.needs_features {
+            0
+        } else {
+            self.rows.len()
+        };
+        for (name, times, expected) in [
+            ("first_ms", &self.first_ms, self.rows.len()),
+            ("later_ms", &self.later_ms, self.rows.len()),
+            ("fill_ms", &self.fill_ms, num_fills),
+        ] {
             let is_right = |time: &f64| time.is_finite() && *time > 0.0;
-            if times.len() != self.rows.len() || !times.iter().all(is_right) {
-                let allowed = "a finite number above 0 for each of `rows`";
+            if times.len() != expected || !times.iter().all(is_right) {
+                let allowed = match expected {
+                    0 => "none for a drafter that reads features",
+                    _ => "a finite number above 0 for each of `rows`",
+                };
                 return wrong(name, format!("{times:?}"), allowed);
             }
         }

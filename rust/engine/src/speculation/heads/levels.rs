@@ -1,8 +1,11 @@
 //! The levels of one step: what a drafter is asked, row by row, and its answers.
 
+use std::collections::BTreeSet;
+
 use spectrie_trie::{Inquiry, MAX_NAMED};
 use spectrie_types::sizes::TOP_K;
 
+use super::fills::Fill;
 use super::heads::Why;
 use crate::error::EngineError;
 use crate::forward::DraftAnswers;
@@ -25,6 +28,9 @@ pub(crate) struct LevelRows {
     /// Number of the first row among all rows of this step.
     pub(crate) first: usize,
     pub(crate) rows: Vec<LevelRow>,
+    /// What is made up before, of requests with rows or of others.
+    pub(crate) fills: Vec<Fill>,
+    pub(in crate::speculation) share_ms: f64,
     pub(in crate::speculation) why: Why,
 }
 
@@ -51,6 +57,13 @@ impl Levels {
 }
 
 impl LevelRows {
+    /// The requests that have a part in it, ascending.
+    pub(crate) fn candidates(&self) -> BTreeSet<usize> {
+        let rows = self.rows.iter().map(|row| row.candidate);
+        rows.chain(self.fills.iter().map(|fill| fill.candidate))
+            .collect()
+    }
+
     /// Checks that answers fit these rows.
     pub(in crate::speculation) fn check(
         &self,

@@ -1,5 +1,6 @@
 //! Drafters that the runner calls, and whether their answers are worth their time.
 
+mod fills;
 #[expect(
     clippy::module_inception,
     reason = "the owner of the room is named by it"
@@ -10,6 +11,8 @@ mod level_costs;
 mod levels;
 mod probing;
 
-pub(super) use heads::{Heads, Why, Wish};
+pub(super) use fills::Missing;
+pub(super) use heads::{Chosen, Heads, Why, Wish};
 pub use info::DrafterInfo;
-pub(super) use levels::{LevelRow, LevelRows, Levels, likeliest};
+pub(crate) use levels::LevelRow;
+pub(super) use levels::{LevelRows, Levels, likeliest};

@@ -27,6 +27,8 @@ pub(super) struct Probing {
     turn: usize,
     /// Whether a row of probes may begin in this step.
     is_due: bool,
+    /// Whether the last probe is still to be asked: keys of its request were made up first.
+    is_unfinished: bool,
     /// What may be spent on probes; below 0 after those that took more than there was. `None` before the
     /// first step.
     allowance_ms: Option<f64>,
@@ -53,11 +55,12 @@ impl Probing {
         let pause = if all_rest { PROBE_EVERY } else { each };
         if !self.goes_on() {
             let has_some = self.allowance_ms.is_some_and(|left| left > 0.0);
-            self.is_due = has_some && self.num_unasked.is_multiple_of(pause);
+            let goes_on = self.is_unfinished;
+            self.is_due = has_some && (goes_on || self.num_unasked.is_multiple_of(pause));
             if !self.is_due {
                 return None;
             }
-            self.turn = self.turn.wrapping_add(1);
+            self.turn = self.turn.wrapping_add(usize::from(!goes_on));
         }
         Some(self.turn % num)
     }
@@ -72,6 +75,7 @@ impl Probing {
     /// Whether there is a probe about a node of which an answer should add `share` of what is left to add.
     pub(super) fn begin(&mut self, share: f32) -> bool {
         // Once it found more, one node where little is known of it does not end that.
+        self.is_unfinished = false;
         let is_dull = share <= self.share;
         let may_go_on = !is_dull || (self.probes > 1 && !self.was_dull);
         let goes_on = self.goes_on() && may_go_on;
@@ -90,9 +94,16 @@ impl Probing {
         self.probes = 0;
     }
 
+    /// Notes that the probe is to go on as soon as there is an allowance.
+    pub(super) fn note_unfinished(&mut self) {
+        self.is_unfinished = true;
+        self.end();
+    }
+
     /// Notes that the drafter was asked for its answers' sake.
     pub(super) fn note_asked(&mut self) {
         self.num_unasked = 0;
+        self.is_unfinished = false;
         self.end();
     }
 

@@ -1,0 +1,128 @@
+//! Which tokens a drafter that reads no features has keys of: it makes them when it is asked.
+//!
+//! Its keys lie in the model's slots and depend on the text up to there alone, so a page's hold for all that
+//! share it. This says what is to be made up before a request is asked about, each slot once.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::cache::Cache;
+use super::table::PageTable;
+
+/// What the drafter has keys of.
+#[derive(Debug)]
+pub(crate) struct DraftKeys {
+    /// Of each page: whether of all of its tokens. It says nothing of pages that nobody can find.
+    known: Vec<bool>,
+}
+
+/// Pages that are full of keys when a level has made up what it is given.
+#[derive(Debug, Default)]
+pub(crate) struct Planned(HashSet<u32>);
+
+impl DraftKeys {
+    pub(super) fn new(num_pages: usize) -> Self {
+        Self {
+            known: vec![false; num_pages],
+        }
+    }
+
+    /// How many of `pages`, the beginning of a text, the drafter has all keys of.
+    pub(super) fn num_known(&self, pages: &[u32]) -> usize {
+        pages
+            .iter()
+            .take_while(|&&page| self.known[page as usize])
+            .count()
+    }
+
+    /// Notes the pages of `table` from index `first` on that others can find since: in place of some, others are
+    /// held.
+    pub(super) fn note_shared(
+        &mut self,
+        table: &mut PageTable,
+        first: usize,
+        replaced: &[(u32, u32)],
+        page_size: usize,
+    ) {
+        for index in first..table.num_shared {
+            let page = table.pages[index];
+            let is_other = replaced.iter().any(|&(_, other)| other == page);
+            if !is_other {
+                self.known[page as usize] = table.num_drafted >= (index + 1) * page_size;
+            } else if !self.known[page as usize] {
+                table.num_drafted = table.num_drafted.min(index * page_size);
+            }
+        }
+    }
+
+    /// Where the first token of a request is that the drafter lacks keys of, or will lack when `planned` is done.
+    fn start(&self, table: &PageTable, page_size: usize, planned: &Planned) -> usize {
+        let mut start = table.num_drafted;
+        while start < table.kv_len {
+            let index = start / page_size;
+            let page = table.pages[index];
+            let is_known = index < table.num_shared && self.known[page as usize];
+            if !is_known && !planned.0.contains(&page) {
+                break;
+            }
+            start = (index + 1) * page_size;
+        }
+        start.min(table.kv_len)
+    }
+}
+
+impl Cache {
+    /// Keeps account of a drafter's keys from now on, before any page was filled, or no more.
+    pub(crate) fn keep_draft_keys(&mut self, is_kept: bool) {
+        let num_pages = self.pool.total();
+        self.draft_keys = is_kept.then(|| DraftKeys::new(num_pages));
+    }
+
+    /// Tokens of a request in the cache that the drafter lacks keys of.
+    pub(crate) fn num_undrafted(&self, table: &PageTable) -> usize {
+        let keys = self.draft_keys.as_ref();
+        keys.map_or(0, |keys| {
+            table.kv_len - keys.start(table, self.page_size(), &Planned::default())
+        })
+    }
+
+    /// The tokens of a request to make keys of before it is asked about, at most `most` more or less: less than
+    /// all end with a page.
+    pub(crate) fn plan_keys(
+        &self,
+        table: &PageTable,
+        most: usize,
+        planned: &mut Planned,
+    ) -> Range<usize> {
+        let Some(keys) = &self.draft_keys else {
+            return table.kv_len..table.kv_len;
+        };
+        let size = self.page_size();
+        let start = keys.start(table, size, planned);
+        let mut end = table.kv_len;
+        if end - start > most {
+            // What others share of it is made whole, so that no one else begins within a page.
+            end = (start + most.max(1)).next_multiple_of(size).min(end);
+        }
+        let full = &table.pages[start / size..end / size];
+        if let Some(index) = full.iter().position(|page| planned.0.contains(page)) {
+            debug_assert!(false, "who shares a page lacks the same tokens of it");
+            return start..((start / size + index) * size).max(start);
+        }
+        planned.0.extend(full);
+        start..end
+    }
+
+    /// Notes that the drafter has keys of the tokens up to `end`.
+    pub(crate) fn note_keys(&mut self, table: &mut PageTable, end: usize) {
+        let size = self.page_size();
+        let Some(keys) = &mut self.draft_keys else {
+            return;
+        };
+        table.num_drafted = table.num_drafted.max(end);
+        // Others may hold those of a request that shares no more.
+        for &page in &table.pages[..end / size] {
+            keys.known[page as usize] = true;
+        }
+    }
+}
