@@ -176,4 +176,7 @@ pub struct Load {
     pub head_rows: u64,
     /// What asking it gains, over steps held out from that alone; `None` until enough were.
     pub head_gain: Option<NetGain>,
+    /// Milliseconds that the longest step may take, at the speed of the machine now: a whole chunk at
+    /// the end of the context, beside rows of as many requests as may run, which read the whole cache.
+    pub longest_step_ms: f64,
 }

@@ -129,6 +129,11 @@ class Load:
     @property
     def head_gain_high(self) -> float | None:
         """The upper end."""
+    @property
+    def longest_step_ms(self) -> float:
+        """Milliseconds that the longest step may take, at the speed of the machine now: a whole chunk at
+        the end of the context, beside rows of as many requests as may run, which read the whole
+        cache."""
 
 @final
 class CorpusInfo:

@@ -17,7 +17,7 @@ use crate::background::{Chore, ChoreQueue, Upkeep};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::config::{EngineConfig, check};
-use crate::costs::CostCurve;
+use crate::costs::{CostCurve, ForwardSize};
 use crate::error::EngineError;
 use crate::output::{Finish, Load, RequestOutput, RequestStats};
 use crate::plan::Plan;
@@ -377,6 +377,22 @@ impl Scheduler {
         self.speculator.report(&mut load);
         self.outbox.report(&mut load);
         load.learn_seconds = self.upkeep.total_seconds();
+        load.longest_step_ms = self.longest_step_ms();
         load
+    }
+
+    /// The step that takes longest of those that are ever made, but for drafts.
+    fn longest_step_ms(&self) -> f64 {
+        let (config, costs) = (self.admission.config(), self.speculator.costs());
+        let cached = config.num_pages * config.page_size;
+        let decoding = ForwardSize {
+            rows: config.max_running,
+            kv_tokens: cached,
+            kv_reads: cached,
+        };
+        let rows_left = config.max_batch_rows.saturating_sub(config.max_running);
+        let context = config.max_context.min(cached);
+        let chunk = costs.chunk(context, config.chunk_tokens.min(rows_left));
+        costs.milliseconds(decoding + chunk)
     }
 }

@@ -54,5 +54,6 @@ mirror! {
         head_gain: Option<f64> = load.head_gain.map(|gain| gain.ratio),
         head_gain_low: Option<f64> = load.head_gain.map(|gain| gain.low),
         head_gain_high: Option<f64> = load.head_gain.map(|gain| gain.high),
+        longest_step_ms: f64,
     }
 }
