@@ -732,3 +732,152 @@ class GetStatsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatsResponse: _TypeAlias = GetStatsResponse  # noqa: Y015
+
+@_typing.final
+class WorkerLoad(_message.Message):
+    """A worker and what it has to do now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    PROCESS_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    IS_DRAINING_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    PAGES_USED_FIELD_NUMBER: _builtins.int
+    PAGES_TOTAL_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    """Name of the worker, as in metrics and logs."""
+    process_id: _builtins.int
+    model: _builtins.str
+    """Served model name."""
+    is_draining: _builtins.bool
+    """Whether it takes no new requests and ends when those it runs have ended."""
+    choices: _builtins.int
+    """Choices that it was given and that have not ended, and how many it runs at once."""
+    max_running: _builtins.int
+    waiting: _builtins.int
+    """Of its last report, at most a second old: choices that wait inside it, pages of its cache that requests
+    hold, all pages, and steps done.
+    """
+    pages_used: _builtins.int
+    pages_total: _builtins.int
+    steps: _builtins.int
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        process_id: _builtins.int = ...,
+        model: _builtins.str = ...,
+        is_draining: _builtins.bool = ...,
+        choices: _builtins.int = ...,
+        max_running: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        pages_used: _builtins.int = ...,
+        pages_total: _builtins.int = ...,
+        steps: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "is_draining", b"is_draining", "max_running", b"max_running", "model", b"model", "pages_total", b"pages_total", "pages_used", b"pages_used", "process_id", b"process_id", "steps", b"steps", "waiting", b"waiting", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkerLoad: _TypeAlias = WorkerLoad  # noqa: Y015
+
+@_typing.final
+class LoadsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """All models when absent."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___LoadsRequest: _TypeAlias = LoadsRequest  # noqa: Y015
+
+@_typing.final
+class LoadsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def workers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkerLoad]:
+        """By model, in the order in which they joined."""
+
+    def __init__(
+        self,
+        *,
+        workers: _abc.Iterable[Global___WorkerLoad] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workers", b"workers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadsResponse: _TypeAlias = LoadsResponse  # noqa: Y015
+
+@_typing.final
+class DrainRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    GRACE_MS_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    """Name of the worker, as in metrics and logs, or its process id."""
+    grace_ms: _builtins.int
+    """Milliseconds that its requests may take to finish; the worker's --drain-timeout when absent."""
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        grace_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "grace_ms", b"grace_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "grace_ms", b"grace_ms", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__grace_ms: _TypeAlias = _typing.Literal["grace_ms"]  # noqa: Y015
+    _WhichOneofArgType__grace_ms: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__grace_ms) -> _WhichOneofReturnType__grace_ms | None: ...
+
+Global___DrainRequest: _TypeAlias = DrainRequest  # noqa: Y015
+
+@_typing.final
+class DrainResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    HANDED_OVER_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    """Name of the worker that ended."""
+    handed_over: _builtins.int
+    """Choices that ran when it did, which go on elsewhere."""
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        handed_over: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handed_over", b"handed_over", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminStub:
-    """Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    """Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
     A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -74,10 +74,20 @@ class AdminStub:
                 request_serializer=spectrie_dot_v1_dot_admin__pb2.GetStatsRequest.SerializeToString,
                 response_deserializer=spectrie_dot_v1_dot_admin__pb2.GetStatsResponse.FromString,
                 _registered_method=True)
+        self.Loads = channel.unary_unary(
+                '/spectrie.v1.Admin/Loads',
+                request_serializer=spectrie_dot_v1_dot_admin__pb2.LoadsRequest.SerializeToString,
+                response_deserializer=spectrie_dot_v1_dot_admin__pb2.LoadsResponse.FromString,
+                _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/spectrie.v1.Admin/Drain',
+                request_serializer=spectrie_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=spectrie_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
-    """Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    """Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
     A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -136,6 +146,22 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Loads(self, request, context):
+        """Lists the ready workers with what each has to do now, also those that drain.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
+        after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
+        NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -174,6 +200,16 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=spectrie_dot_v1_dot_admin__pb2.GetStatsRequest.FromString,
                     response_serializer=spectrie_dot_v1_dot_admin__pb2.GetStatsResponse.SerializeToString,
             ),
+            'Loads': grpc.unary_unary_rpc_method_handler(
+                    servicer.Loads,
+                    request_deserializer=spectrie_dot_v1_dot_admin__pb2.LoadsRequest.FromString,
+                    response_serializer=spectrie_dot_v1_dot_admin__pb2.LoadsResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=spectrie_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=spectrie_dot_v1_dot_admin__pb2.DrainResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'spectrie.v1.Admin', rpc_method_handlers)
@@ -183,7 +219,7 @@ def add_AdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Admin:
-    """Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    """Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
     A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -369,6 +405,60 @@ class Admin:
             '/spectrie.v1.Admin/GetStats',
             spectrie_dot_v1_dot_admin__pb2.GetStatsRequest.SerializeToString,
             spectrie_dot_v1_dot_admin__pb2.GetStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Loads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spectrie.v1.Admin/Loads',
+            spectrie_dot_v1_dot_admin__pb2.LoadsRequest.SerializeToString,
+            spectrie_dot_v1_dot_admin__pb2.LoadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spectrie.v1.Admin/Drain',
+            spectrie_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            spectrie_dot_v1_dot_admin__pb2.DrainResponse.FromString,
             options,
             channel_credentials,
             insecure,

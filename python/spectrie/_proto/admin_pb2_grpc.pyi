@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminStub:
-    """Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    """Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
     A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -57,10 +57,17 @@ class AdminStub:
     """Writes learned text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStatsRequest, _admin_pb2.GetStatsResponse]
     """Totals of each worker since its start, at most a second old."""
+    Loads: _grpc.UnaryUnaryMultiCallable[_admin_pb2.LoadsRequest, _admin_pb2.LoadsResponse]
+    """Lists the ready workers with what each has to do now, also those that drain."""
+    Drain: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]
+    """Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
+    after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
+    NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+    """
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
-    """Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    """Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
     A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -87,9 +94,16 @@ class AdminAsyncStub(AdminStub):
     """Writes learned text to disk now. FAILED_PRECONDITION: the server runs without --state-dir."""
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStatsRequest, _admin_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Totals of each worker since its start, at most a second old."""
+    Loads: _aio.UnaryUnaryMultiCallable[_admin_pb2.LoadsRequest, _admin_pb2.LoadsResponse]  # type: ignore[assignment]
+    """Lists the ready workers with what each has to do now, also those that drain."""
+    Drain: _aio.UnaryUnaryMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]  # type: ignore[assignment]
+    """Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
+    after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
+    NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+    """
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
-    """Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    """Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
 
     A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -156,5 +170,24 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetStatsResponse, _abc.Awaitable[_admin_pb2.GetStatsResponse]]:
         """Totals of each worker since its start, at most a second old."""
+
+    @_abc_1.abstractmethod
+    def Loads(
+        self,
+        request: _admin_pb2.LoadsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.LoadsResponse, _abc.Awaitable[_admin_pb2.LoadsResponse]]:
+        """Lists the ready workers with what each has to do now, also those that drain."""
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _admin_pb2.DrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DrainResponse, _abc.Awaitable[_admin_pb2.DrainResponse]]:
+        """Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
+        after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
+        NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+        """
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -93,6 +93,7 @@ class WorkerMessage(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     ADMIN_REPLY_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -109,6 +110,8 @@ class WorkerMessage(_message.Message):
     def heartbeat(self) -> Global___Heartbeat: ...
     @_builtins.property
     def admin_reply(self) -> Global___AdminReply: ...
+    @_builtins.property
+    def draining(self) -> Global___Draining: ...
     def __init__(
         self,
         *,
@@ -120,12 +123,13 @@ class WorkerMessage(_message.Message):
         load: Global___Load | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         admin_reply: Global___AdminReply | None = ...,
+        draining: Global___Draining | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["admin_reply", b"admin_reply", "artifact", b"artifact", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["admin_reply", b"admin_reply", "artifact", b"artifact", "draining", b"draining", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_reply", b"admin_reply", "artifact", b"artifact", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admin_reply", b"admin_reply", "artifact", b"artifact", "draining", b"draining", "heartbeat", b"heartbeat", "hello", b"hello", "learned", b"learned", "load", b"load", "message", b"message", "ready", b"ready", "step_output", b"step_output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "artifact", "ready", "step_output", "learned", "load", "heartbeat", "admin_reply"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "artifact", "ready", "step_output", "learned", "load", "heartbeat", "admin_reply", "draining"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -719,18 +723,27 @@ Global___Learn: _TypeAlias = Learn  # noqa: Y015
 
 @_typing.final
 class Drain(_message.Message):
-    """Finish running requests, accept no new ones."""
+    """Accept no new requests, finish the running ones and end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    GRACE_MS_FIELD_NUMBER: _builtins.int
+    grace_ms: _builtins.int
+    """Milliseconds after which the worker ends with requests running: the router takes them elsewhere. The
+    worker's own drain time when absent.
+    """
     def __init__(
         self,
+        *,
+        grace_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "grace_ms", b"grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "grace_ms", b"grace_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__grace_ms: _TypeAlias = _typing.Literal["grace_ms"]  # noqa: Y015
+    _WhichOneofArgType__grace_ms: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__grace_ms) -> _WhichOneofReturnType__grace_ms | None: ...
 
 Global___Drain: _TypeAlias = Drain  # noqa: Y015
 
@@ -1157,22 +1170,46 @@ class Heartbeat(_message.Message):
 
     STEPS_FIELD_NUMBER: _builtins.int
     BUSY_FIELD_NUMBER: _builtins.int
+    LONGEST_STEP_MS_FIELD_NUMBER: _builtins.int
     steps: _builtins.int
     """Steps done; a number that stands still with work pending means a stalled worker."""
     busy: _builtins.bool
+    """Whether work is pending: a request runs, or waits for the engine."""
+    longest_step_ms: _builtins.float
+    """What the longest step may take, in milliseconds; 0 where nothing is known. A worker counts as stalled after
+    five times as long at the earliest.
+    """
     def __init__(
         self,
         *,
         steps: _builtins.int = ...,
         busy: _builtins.bool = ...,
+        longest_step_ms: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "steps", b"steps"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "longest_step_ms", b"longest_step_ms", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
+
+@_typing.final
+class Draining(_message.Message):
+    """The worker takes no new requests and will end: it was told to drain, or to stop."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Draining: _TypeAlias = Draining  # noqa: Y015
 
 @_typing.final
 class AdminCall(_message.Message):

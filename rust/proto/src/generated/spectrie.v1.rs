@@ -1570,6 +1570,66 @@ pub struct GetStatsResponse {
     #[prost(message, repeated, tag = "1")]
     pub workers: ::prost::alloc::vec::Vec<WorkerStats>,
 }
+/// A worker and what it has to do now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WorkerLoad {
+    /// Name of the worker, as in metrics and logs.
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    #[prost(int64, tag = "2")]
+    pub process_id: i64,
+    /// Served model name.
+    #[prost(string, tag = "3")]
+    pub model: ::prost::alloc::string::String,
+    /// Whether it takes no new requests and ends when those it runs have ended.
+    #[prost(bool, tag = "4")]
+    pub is_draining: bool,
+    /// Choices that it was given and that have not ended, and how many it runs at once.
+    #[prost(uint32, tag = "5")]
+    pub choices: u32,
+    #[prost(uint32, tag = "6")]
+    pub max_running: u32,
+    /// Of its last report, at most a second old: choices that wait inside it, pages of its cache that requests
+    /// hold, all pages, and steps done.
+    #[prost(uint32, tag = "7")]
+    pub waiting: u32,
+    #[prost(uint32, tag = "8")]
+    pub pages_used: u32,
+    #[prost(uint32, tag = "9")]
+    pub pages_total: u32,
+    #[prost(uint64, tag = "10")]
+    pub steps: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LoadsRequest {
+    /// All models when absent.
+    #[prost(string, optional, tag = "1")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LoadsResponse {
+    /// By model, in the order in which they joined.
+    #[prost(message, repeated, tag = "1")]
+    pub workers: ::prost::alloc::vec::Vec<WorkerLoad>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainRequest {
+    /// Name of the worker, as in metrics and logs, or its process id.
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    /// Milliseconds that its requests may take to finish; the worker's --drain-timeout when absent.
+    #[prost(uint64, optional, tag = "2")]
+    pub grace_ms: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainResponse {
+    /// Name of the worker that ended.
+    #[prost(string, tag = "1")]
+    pub worker: ::prost::alloc::string::String,
+    /// Choices that ran when it did, which go on elsewhere.
+    #[prost(uint32, tag = "2")]
+    pub handed_over: u32,
+}
 /// Generated client implementations.
 pub mod admin_client {
     #![allow(
@@ -1581,7 +1641,7 @@ pub mod admin_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    /// Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     /// Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
     ///
     /// A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -1833,6 +1893,46 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("spectrie.v1.Admin", "GetStats"));
             self.inner.unary(req, path, codec).await
         }
+        /// Lists the ready workers with what each has to do now, also those that drain.
+        pub async fn loads(
+            &mut self,
+            request: impl tonic::IntoRequest<super::LoadsRequest>,
+        ) -> std::result::Result<tonic::Response<super::LoadsResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/spectrie.v1.Admin/Loads");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("spectrie.v1.Admin", "Loads"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
+        /// after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
+        /// NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+        pub async fn drain(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DrainRequest>,
+        ) -> std::result::Result<tonic::Response<super::DrainResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/spectrie.v1.Admin/Drain");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("spectrie.v1.Admin", "Drain"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1907,8 +2007,20 @@ pub mod admin_server {
             tonic::Response<super::GetStatsResponse>,
             tonic::Status,
         >;
+        /// Lists the ready workers with what each has to do now, also those that drain.
+        async fn loads(
+            &self,
+            request: tonic::Request<super::LoadsRequest>,
+        ) -> std::result::Result<tonic::Response<super::LoadsResponse>, tonic::Status>;
+        /// Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
+        /// after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
+        /// NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+        async fn drain(
+            &self,
+            request: tonic::Request<super::DrainRequest>,
+        ) -> std::result::Result<tonic::Response<super::DrainResponse>, tonic::Status>;
     }
-    /// Draft memory of a running server: corpora, namespaces, snapshots, totals.
+    /// Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     /// Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
     ///
     /// A call asks every worker of one model. `failures` names the workers that failed or missed the deadline,
@@ -2283,6 +2395,92 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetStatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/Loads" => {
+                    #[allow(non_camel_case_types)]
+                    struct LoadsSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::LoadsRequest>
+                    for LoadsSvc<T> {
+                        type Response = super::LoadsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::LoadsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::loads(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LoadsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/Drain" => {
+                    #[allow(non_camel_case_types)]
+                    struct DrainSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::DrainRequest>
+                    for DrainSvc<T> {
+                        type Response = super::DrainResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DrainRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::drain(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DrainSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

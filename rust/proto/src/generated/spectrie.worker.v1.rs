@@ -2,7 +2,7 @@
 /// From worker to router. The first message is `hello`, then the artifacts, then `ready`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerMessage {
-    #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "worker_message::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub message: ::core::option::Option<worker_message::Message>,
 }
 /// Nested message and enum types in `WorkerMessage`.
@@ -25,6 +25,8 @@ pub mod worker_message {
         Heartbeat(super::Heartbeat),
         #[prost(message, tag = "8")]
         AdminReply(super::AdminReply),
+        #[prost(message, tag = "9")]
+        Draining(super::Draining),
     }
 }
 /// From router to worker.
@@ -274,9 +276,14 @@ pub struct Learn {
     #[prost(uint32, repeated, tag = "2")]
     pub token_ids: ::prost::alloc::vec::Vec<u32>,
 }
-/// Finish running requests, accept no new ones.
+/// Accept no new requests, finish the running ones and end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Drain {}
+pub struct Drain {
+    /// Milliseconds after which the worker ends with requests running: the router takes them elsewhere. The
+    /// worker's own drain time when absent.
+    #[prost(uint64, optional, tag = "1")]
+    pub grace_ms: ::core::option::Option<u64>,
+}
 /// Everything one step emitted.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StepOutput {
@@ -474,14 +481,22 @@ pub struct CalibrationBin {
     pub accepted: u64,
 }
 /// Sent every second by a thread that does not run steps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct Heartbeat {
     /// Steps done; a number that stands still with work pending means a stalled worker.
     #[prost(uint64, tag = "1")]
     pub steps: u64,
+    /// Whether work is pending: a request runs, or waits for the engine.
     #[prost(bool, tag = "2")]
     pub busy: bool,
+    /// What the longest step may take, in milliseconds; 0 where nothing is known. A worker counts as stalled after
+    /// five times as long at the earliest.
+    #[prost(double, tag = "3")]
+    pub longest_step_ms: f64,
 }
+/// The worker takes no new requests and will end: it was told to drain, or to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Draining {}
 /// A call about draft memory, answered by one AdminReply of the same `call_id`, in order.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AdminCall {

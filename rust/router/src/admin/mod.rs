@@ -3,6 +3,7 @@
 mod merge;
 mod server;
 mod service;
+mod workers;
 
 pub(crate) use server::{AdminListener, bind, serve};
 pub(crate) use service::AdminService;

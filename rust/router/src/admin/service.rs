@@ -10,6 +10,7 @@ use spectrie_proto::{v1, worker_v1};
 use tonic::{Code, Request, Response, Status};
 
 use super::merge::{self, Merged, is_done, merge};
+use super::workers;
 use crate::access::Token;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::refused;
@@ -259,6 +260,27 @@ impl Admin for AdminService {
         Ok(Response::new(v1::GetStatsResponse {
             workers: stats.collect(),
         }))
+    }
+
+    async fn loads(
+        &self,
+        request: Request<v1::LoadsRequest>,
+    ) -> Result<Response<v1::LoadsResponse>, Status> {
+        self.admit(&request)?;
+        let model = request.into_inner().model;
+        let workers = workers::loads(&self.broadcast, model.as_deref());
+        Ok(Response::new(v1::LoadsResponse { workers }))
+    }
+
+    async fn drain(
+        &self,
+        request: Request<v1::DrainRequest>,
+    ) -> Result<Response<v1::DrainResponse>, Status> {
+        let deadline = self.admit(&request)?;
+        let request = request.into_inner();
+        check_name("worker", &request.worker)?;
+        let drained = workers::drain(&self.broadcast, &request, deadline).await?;
+        Ok(Response::new(drained))
     }
 }
 

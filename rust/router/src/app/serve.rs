@@ -80,7 +80,7 @@ pub async fn serve(
     on_ready(&bound);
     let shown = |address: &Option<String>| address.clone().unwrap_or_else(|| "off".into());
     tracing::info!(http = %shown(&bound.http), grpc = %shown(&bound.grpc),
-        worker = %bound.worker, "router ready");
+        worker = %bound.worker, "router listens");
 
     tokio::select! {
         () = shutdown.requested() => {}

@@ -23,6 +23,8 @@ const MAX_REFUSAL_DELAY: Duration = Duration::from_secs(2);
 pub(crate) enum End {
     /// The worker died or stalled.
     Died,
+    /// The worker had been asked to drain, and did not wait for the choice's end.
+    Drained,
     /// The worker did not want the choice, or not any longer.
     Refused,
     /// The choice failed on the worker, or what came is nonsense.
@@ -85,6 +87,7 @@ impl Blame {
                 self.is_alone = self.accusations >= MAX_ACCUSATIONS;
                 self.go_on(Duration::ZERO)
             }
+            End::Drained => self.go_on(Duration::ZERO),
             End::Faulted => {
                 self.faults += 1;
                 if self.faults >= MAX_FAULTS {
@@ -162,6 +165,18 @@ mod tests {
         assert_eq!(blame.ended(End::Refused, true), ALONE);
         assert_eq!(blame.ended(End::Faulted, true), ALONE);
         assert_eq!(blame.ended(End::Died, true), Verdict::Convicted);
+    }
+
+    #[test]
+    fn drains_accuse_nobody_and_do_not_end_its_being_alone() {
+        let mut blame = Blame::default();
+        for _ in 0..10 {
+            assert_eq!(blame.ended(End::Drained, false), WITH_OTHERS);
+        }
+        blame.ended(End::Died, true);
+        assert_eq!(blame.ended(End::Drained, true), WITH_OTHERS);
+        blame.ended(End::Died, true);
+        assert_eq!(blame.ended(End::Drained, true), ALONE);
     }
 
     #[test]

@@ -15,6 +15,15 @@ pub(crate) struct Candidate<'a> {
     pub(crate) max_running: usize,
     /// A choice runs there that must be alone.
     pub(crate) is_reserved: bool,
+    /// It takes no new choices and ends with those it has.
+    pub(crate) is_draining: bool,
+}
+
+impl Candidate<'_> {
+    /// Whether it takes anything that fits.
+    fn is_open(&self) -> bool {
+        !self.is_reserved && !self.is_draining
+    }
 }
 
 /// What a choice asks of a worker.
@@ -43,7 +52,7 @@ pub(crate) fn choose(
         } else {
             cleared != Some(candidate.id)
         };
-        candidate.max_context >= need.context && !candidate.is_reserved && is_free
+        candidate.max_context >= need.context && candidate.is_open() && is_free
     };
     let rank = |candidate: &Candidate<'_>| {
         let is_other = |wanted: &str| wanted != candidate.fingerprint;
@@ -138,7 +147,7 @@ impl<T> Queue<T> {
     fn clear(&self, candidates: &[Candidate<'_>]) -> Option<String> {
         let (need, _) = self.waiting.iter().find(|(need, _)| need.alone)?;
         let may_clear = |candidate: &&Candidate<'_>| {
-            !candidate.is_reserved && candidate.max_context >= need.context
+            candidate.is_open() && candidate.max_context >= need.context
         };
         let mut fitting: Vec<_> = candidates.iter().filter(may_clear).collect();
         if fitting.len() < 2 {
@@ -165,6 +174,7 @@ mod tests {
             is_idle: num_choices == 0,
             max_running: 8,
             is_reserved: false,
+            is_draining: false,
         }
     }
 
@@ -193,6 +203,21 @@ mod tests {
         assert_eq!(choose(&candidates[1..], &need, None), Some(1));
         assert_eq!(choose(&candidates[1..2], &need, None), Some(0));
         assert_eq!(choose(&candidates, &Need::default(), None), Some(2));
+    }
+
+    #[test]
+    fn workers_that_drain_take_nothing_and_are_not_cleared() {
+        let draining = Candidate {
+            is_draining: true,
+            ..worker("a", 0)
+        };
+        let candidates = [draining, worker("b", 5)];
+        assert_eq!(choose(&candidates, &Need::default(), None), Some(1));
+        assert_eq!(choose(&candidates, &alone(), None), None);
+        let mut queue = Queue::default();
+        queue.push(alone(), 1);
+        assert!(queue.next(&candidates).is_none());
+        assert_eq!(queue.cleared(), None);
     }
 
     #[test]

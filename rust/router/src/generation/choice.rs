@@ -90,6 +90,7 @@ impl Choice {
         let Place::On(guard) = &self.place else {
             return Outcome::Continue;
         };
+        let is_draining = guard.worker().is_draining();
         let Inbox {
             token_ids,
             sources,
@@ -127,10 +128,16 @@ impl Choice {
             self.blame.progressed();
         }
         self.push_delta(resolved, delta, push);
-        match finish {
+        let outcome = match finish {
             Some(finish) => self.end(resolved, finish.kind, finish.message, &finish.stats),
             None if lost => self.lose(resolved, has_stopped, now),
             None => Outcome::Continue,
+        };
+        match outcome {
+            Outcome::Lost(End::Died | End::Refused, error) if is_draining => {
+                Outcome::Lost(End::Drained, error)
+            }
+            outcome => outcome,
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::time::error::Elapsed;
 use tonic::Code;
 
 use super::corpus_list::{Change, CorpusList};
+use super::drain::{Drained, Undrained, drain};
 use super::order::Refusal;
 use super::registry::Registry;
 use super::worker::Worker;
@@ -66,6 +67,24 @@ impl Broadcast {
         model: Option<&str>,
     ) -> Result<(String, Vec<Arc<Worker>>), Refusal> {
         self.registry.workers(model)
+    }
+
+    /// All workers that have joined, by model.
+    pub(crate) fn all_workers(&self) -> Vec<Arc<Worker>> {
+        self.registry.all_workers()
+    }
+
+    /// Has a worker drain, and waits for its end; see [`drain`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn drain(
+        &self,
+        name: &str,
+        grace: Option<Duration>,
+        deadline: Instant,
+    ) -> Result<Drained, Undrained> {
+        drain(&self.registry, name, grace, deadline).await
     }
 
     /// Asks every worker of a model, and waits for answers until `deadline`.

@@ -4,6 +4,7 @@ mod artifacts;
 mod broadcast;
 mod calls;
 mod corpus_list;
+mod drain;
 mod listener;
 mod mailbox;
 mod model;
@@ -18,6 +19,7 @@ mod worker;
 
 pub(crate) use broadcast::{Answer, Broadcast, Failure};
 pub(crate) use corpus_list::CorpusList;
+pub(crate) use drain::Undrained;
 pub(crate) use listener::WorkerListener;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;

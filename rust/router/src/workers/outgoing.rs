@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use spectrie_proto::worker_v1::{Learn, RouterMessage, router_message::Message};
 use tokio::sync::mpsc;
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// Learned sequences that may wait for one worker; more are dropped.
 const LEARN_QUEUE: usize = 256;
@@ -43,7 +43,7 @@ impl Sender {
         let _ = self.learnt.send(message).await;
     }
 
-    /// Ends the stream with `status`.
+    /// Ends the stream with `status`, which may be good.
     pub(crate) fn end(&self, status: Status) {
         // A worker that already went has no use for the reason.
         let _ = self.orders.send(Err(status));
@@ -74,8 +74,10 @@ impl Stream for Outgoing {
     type Item = Result<RouterMessage, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(order) = self.orders.poll_recv(context) {
-            return Poll::Ready(order);
+        match self.orders.poll_recv(context) {
+            Poll::Ready(Some(Err(end))) if end.code() == Code::Ok => return Poll::Ready(None),
+            Poll::Ready(order) => return Poll::Ready(order),
+            Poll::Pending => {}
         }
         match self.learnt.poll_recv(context) {
             Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(RouterMessage {

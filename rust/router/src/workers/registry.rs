@@ -158,6 +158,12 @@ impl Registry {
         Ok(())
     }
 
+    /// Gives a worker no choices from now on.
+    pub(crate) fn begin_drain(&self, worker: &Worker) {
+        worker.begin_drain();
+        self.changed();
+    }
+
     /// Removes a worker that was lost.
     pub(crate) fn leave(&self, worker: &Worker) {
         if let Some(entry) = lock(&self.state).models.get_mut(&worker.hello.model) {
@@ -233,6 +239,9 @@ impl Registry {
         let mut state = lock(&self.state);
         state.turn = state.turn.wrapping_add(1);
         let entry = self.entry(&state, Some(order.model))?;
+        if entry.workers.iter().all(|worker| worker.is_draining()) {
+            return Err(Refusal::Coming);
+        }
         self.admission.admit(&entry.workers, order)?;
         let (first, last) = entry.workers.split_at(state.turn % entry.workers.len());
         let workers: Vec<_> = last.iter().chain(first).collect();
@@ -324,7 +333,14 @@ impl Registry {
         lock(&self.state)
             .models
             .values()
-            .any(|entry| !entry.workers.is_empty())
+            .any(|entry| entry.workers.iter().any(|worker| !worker.is_draining()))
+    }
+
+    /// The workers that have joined, by model, those that drain too.
+    pub(crate) fn all_workers(&self) -> Vec<Arc<Worker>> {
+        let state = lock(&self.state);
+        let workers = state.models.values().flat_map(|entry| &entry.workers);
+        workers.cloned().collect()
     }
 
     /// The models that have a ready worker.

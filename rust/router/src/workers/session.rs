@@ -37,7 +37,8 @@ pub(crate) async fn run(
     let loading = context.registry.begin_loading(&worker.hello.model);
     let ended = tokio::select! {
         ended = serve(&context, &worker, &mut inbound, loading) => ended,
-        () = context.shutdown.cancelled() => Status::unavailable("the router is shutting down"),
+        // A good end: the worker has nothing to complain of.
+        () = context.shutdown.cancelled() => Status::ok("the router is shutting down"),
     };
     // Leaving first: no request may choose a worker that is about to refuse.
     context.registry.leave(&worker);
@@ -52,6 +53,9 @@ pub(crate) async fn run(
     }
     if context.shutdown.is_cancelled() {
         tracing::info!(worker = %worker.id, "worker released");
+    } else if worker.is_draining() {
+        tracing::info!(worker = %worker.id, model = %worker.hello.model,
+            choices = worker.num_choices(), "worker drained");
     } else {
         tracing::warn!(worker = %worker.id, model = %worker.hello.model, reason = %ended.message(),
             choices = worker.num_choices(), "worker lost");
@@ -73,9 +77,9 @@ async fn serve(
     }
     let (broadcast, greeted) = (context.broadcast.clone(), worker.clone());
     tokio::spawn(async move { broadcast.greet(&greeted).await });
-    let mut progress = Progress::new();
+    let mut progress = Progress::new(context.stall_timeout);
     loop {
-        match timeout(context.stall_timeout, inbound.message()).await {
+        match timeout(progress.limit(), inbound.message()).await {
             Ok(Ok(Some(WorkerMessage {
                 message: Some(message),
             }))) => {
@@ -89,12 +93,12 @@ async fn serve(
             Ok(Ok(None)) => return Status::unavailable("the worker closed its stream"),
             Ok(Err(status)) => return status,
             Err(_) => {
-                let seconds = context.stall_timeout.as_secs_f64();
+                let seconds = progress.limit().as_secs_f64();
                 return Status::unavailable(format!("no message for {seconds} s"));
             }
         }
-        if progress.is_stalled(context.stall_timeout) {
-            let seconds = context.stall_timeout.as_secs_f64();
+        if progress.is_stalled() {
+            let seconds = progress.limit().as_secs_f64();
             return Status::unavailable(format!("no step for {seconds} s with work pending"));
         }
     }
@@ -174,6 +178,10 @@ fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(
             worker.set_load(load);
         }
         Message::AdminReply(reply) => worker.answer(reply),
+        Message::Draining(_) => {
+            tracing::info!(worker = %worker.id, choices = worker.num_choices(), "worker drains");
+            context.registry.begin_drain(worker);
+        }
         Message::Heartbeat(_) | Message::Ready(_) => {}
         Message::Hello(_) | Message::Artifact(_) => {
             return Err(Status::invalid_argument(
@@ -184,34 +192,55 @@ fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(
     Ok(())
 }
 
+/// Steps like the longest one that a worker foresees, in the time that it may take for one at least.
+const LONGEST_STEPS: f64 = 5.0;
+/// Most that a worker may foresee.
+const LONGEST_STEP: Duration = Duration::from_secs(600);
+
 /// Distinguishes a worker that makes progress from one that only reports it.
 #[derive(Debug)]
 struct Progress {
     steps: u64,
     last: Instant,
+    stall_timeout: Duration,
+    longest_step: Duration,
 }
 
 impl Progress {
-    fn new() -> Self {
+    fn new(stall_timeout: Duration) -> Self {
         Self {
             steps: 0,
             last: Instant::now(),
+            stall_timeout,
+            longest_step: Duration::ZERO,
         }
     }
 
     fn note(&mut self, message: &Message) {
         match message {
-            Message::Heartbeat(Heartbeat { steps, busy }) if *steps != self.steps || !busy => {
-                self.steps = *steps;
-                self.last = Instant::now();
-            }
+            Message::Heartbeat(beat) => self.note_beat(beat),
             Message::StepOutput(_) => self.last = Instant::now(),
             _ => {}
         }
     }
 
-    fn is_stalled(&self, limit: Duration) -> bool {
-        self.last.elapsed() > limit
+    fn note_beat(&mut self, beat: &Heartbeat) {
+        if beat.steps != self.steps || !beat.busy {
+            self.steps = beat.steps;
+            self.last = Instant::now();
+        }
+        let longest = Duration::try_from_secs_f64(beat.longest_step_ms / 1e3);
+        self.longest_step = longest.unwrap_or_default().min(LONGEST_STEP);
+    }
+
+    /// How long it may make no progress.
+    fn limit(&self) -> Duration {
+        let foreseen = self.longest_step.mul_f64(LONGEST_STEPS);
+        self.stall_timeout.max(foreseen)
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.last.elapsed() > self.limit()
     }
 }
 
@@ -219,26 +248,42 @@ impl Progress {
 mod tests {
     use super::*;
 
+    fn beat(steps: u64, busy: bool, longest_step_ms: f64) -> Message {
+        Message::Heartbeat(Heartbeat {
+            steps,
+            busy,
+            longest_step_ms,
+        })
+    }
+
+    fn long_ago() -> Instant {
+        Instant::now().checked_sub(Duration::from_secs(60)).unwrap()
+    }
+
     #[test]
     fn only_busy_heartbeats_without_a_step_are_no_progress() {
-        let mut progress = Progress::new();
-        let old = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
-        progress.last = old;
-        progress.note(&Message::Heartbeat(Heartbeat {
-            steps: 0,
-            busy: true,
-        }));
-        assert!(progress.is_stalled(Duration::from_secs(30)));
-        progress.note(&Message::Heartbeat(Heartbeat {
-            steps: 1,
-            busy: true,
-        }));
-        assert!(!progress.is_stalled(Duration::from_secs(30)));
-        progress.last = old;
-        progress.note(&Message::Heartbeat(Heartbeat {
-            steps: 1,
-            busy: false,
-        }));
-        assert!(!progress.is_stalled(Duration::from_secs(30)));
+        let mut progress = Progress::new(Duration::from_secs(30));
+        progress.last = long_ago();
+        progress.note(&beat(0, true, 0.0));
+        assert!(progress.is_stalled());
+        progress.note(&beat(1, true, 0.0));
+        assert!(!progress.is_stalled());
+        progress.last = long_ago();
+        progress.note(&beat(1, false, 0.0));
+        assert!(!progress.is_stalled());
+    }
+
+    #[test]
+    fn a_worker_has_five_times_the_longest_step_that_it_foresees() {
+        let mut progress = Progress::new(Duration::from_secs(30));
+        for (longest_ms, stalled) in [(11_900.0, true), (12_100.0, false), (f64::NAN, true)] {
+            progress.last = long_ago();
+            progress.note(&beat(0, true, longest_ms));
+            assert_eq!(progress.is_stalled(), stalled, "{longest_ms}");
+        }
+        progress.note(&beat(0, true, f64::MAX));
+        assert_eq!(progress.limit(), Duration::from_secs(30));
+        progress.note(&beat(0, true, 1e9));
+        assert_eq!(progress.limit(), Duration::from_secs(3000));
     }
 }

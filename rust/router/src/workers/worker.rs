@@ -1,5 +1,6 @@
 //! One worker that has dialled in, and the choices it runs.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ pub(crate) struct Worker {
     routes: Mutex<Option<Routes>>,
     calls: Calls,
     load: Mutex<Load>,
+    is_draining: AtomicBool,
+    /// Choices that it held when it was lost.
+    num_lost: AtomicUsize,
 }
 
 /// One choice to be sent to a worker.
@@ -56,7 +60,24 @@ impl Worker {
             routes,
             calls: Calls::default(),
             load: Mutex::default(),
+            is_draining: AtomicBool::new(false),
+            num_lost: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether it takes no new choices and ends with those it has.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it takes no new choices; see `Registry::begin_drain`.
+    pub(super) fn begin_drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Choices that it held when it was lost; 0 before.
+    pub(crate) fn num_lost(&self) -> usize {
+        self.num_lost.load(Ordering::Relaxed)
     }
 
     /// Choices that run or wait on this worker.
@@ -110,6 +131,7 @@ impl Worker {
             is_idle: routes.is_some_and(Routes::is_idle),
             max_running: self.max_running(),
             is_reserved: routes.is_some_and(Routes::is_reserved),
+            is_draining: self.is_draining(),
         }
     }
 
@@ -163,6 +185,8 @@ impl Worker {
     /// Ends the worker: notifies every choice it held and accepts no more.
     pub(crate) fn lose(&self, status: tonic::Status) {
         let mut routes = lock(&self.routes);
+        let num_lost = routes.as_ref().map_or(0, Routes::len);
+        self.num_lost.fetch_add(num_lost, Ordering::Relaxed);
         // Sent under the lock: a request without a route may reset its inbox and try elsewhere.
         for route in routes.take().into_iter().flat_map(Routes::into_routes) {
             route.mailbox.lose(route.index);

@@ -5,6 +5,7 @@ mod admin;
 mod attacks;
 mod corpora;
 mod crowd;
+mod drain;
 mod failover;
 mod gate;
 mod generate;

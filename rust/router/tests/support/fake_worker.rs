@@ -3,7 +3,7 @@
 //! Shared by all tests of the router.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use super::byte_tokenizer::END_TOKEN;
 use super::byte_tokenizer::{CHAT_TEMPLATE, tokenizer_json};
@@ -67,6 +67,8 @@ pub struct FakeWorker {
     pub bad_token: Option<usize>,
     /// Never steps.
     pub is_frozen: bool,
+    /// What its heartbeats say of the longest step.
+    pub longest_step_ms: f64,
     /// Never answers questions about draft memory.
     pub is_silent: bool,
     /// Corpora that it opens at its start.
@@ -98,6 +100,7 @@ impl Default for FakeWorker {
             hides_logprobs: false,
             bad_token: None,
             is_frozen: false,
+            longest_step_ms: 0.0,
             is_silent: false,
             corpora: Vec::new(),
             worker_token: None,
@@ -148,6 +151,7 @@ impl FakeWorker {
         let mut running: BTreeMap<(String, u32), Running> = BTreeMap::new();
         let mut memory = FakeMemory::with(&self.corpora);
         let mut steps = 0;
+        let mut drained: Option<Instant> = None;
         let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
         let mut step = tokio::time::interval(self.step_time.max(Duration::from_micros(1)));
         step.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -163,11 +167,21 @@ impl FakeWorker {
                         }
                         continue;
                     }
+                    if let Some(router_message::Message::Drain(drain)) = message.message {
+                        let grace_ms = drain.grace_ms.unwrap_or(u64::from(u32::MAX));
+                        drained = Some(Instant::now() + Duration::from_millis(grace_ms));
+                        continue;
+                    }
                     self.hear(message, &mut running, &sender)?;
                 }
                 _ = heartbeat.tick() => {
                     let busy = !running.is_empty();
-                    send(&sender, Message::Heartbeat(Heartbeat { steps, busy }))?;
+                    let longest_step_ms = self.longest_step_ms;
+                    let beat = Heartbeat { steps, busy, longest_step_ms };
+                    send(&sender, Message::Heartbeat(beat))?;
+                    if drained.is_some_and(|end| !busy || Instant::now() >= end) {
+                        return Ok(());
+                    }
                 }
                 _ = step.tick(), if !running.is_empty() && !self.is_frozen => {
                     steps += 1;
