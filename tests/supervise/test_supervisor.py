@@ -1,4 +1,4 @@
-"""The supervisor restarts what dies, gives up on what cannot start, and drains in order."""
+"""The supervisor restarts what dies or stalls, gives up on what cannot start, and drains in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ supervisor.LONGEST_PAUSE_S = 0.1
 with supervisor.Supervisor(drain_s=5.0) as host:
     for index, source in enumerate(sys.argv[1:]):
         host.start(supervisor.Program(f"child-{index}",
-            lambda facts, source=source: [sys.executable, "-c", source, str(facts)]))
+            lambda facts, source=source: [sys.executable, "-c", source, str(facts)],
+            stall_timeout_s=1.0 if "open_pulse" in source else None))
     ready = host.wait_ready()
     if isinstance(ready, int):
         sys.exit(ready)
@@ -45,6 +46,22 @@ if sys.argv[1] != "None":
     print("given", sys.argv[1], flush=True)
 while True:
     time.sleep(0.02)
+"""
+
+# Ready at once; makes STEPS steps and no more.
+PULSING = """
+import json, os, sys, threading, time
+from spectrie.supervise.pulse import Pulse, open_pulse
+send = open_pulse()
+def beat():
+    for step in range(10**6):
+        send(Pulse(min(step, STEPS), PENDING, 0.0))
+        time.sleep(0.05)
+threading.Thread(target=beat, daemon=True).start()
+print("spectrie ready", json.dumps({"pid": os.getpid()}), flush=True)
+def standing_still():
+    time.sleep(3600)
+standing_still()
 """
 
 STUBBORN = GOOD.replace("sys.exit(0)", "pass")
@@ -145,6 +162,64 @@ def test_killed_child_is_started_again_with_the_facts_of_its_first_start(
         assert line, "the supervisor ended"
     assert f"'pid': {pid}" in line
     # A killed supervisor would leave this child running: it does not watch for that.
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 0
+
+
+def lines_until(run: Run, text: str) -> list[str]:
+    """The next lines of stderr, up to the one with `text`."""
+    assert run.process.stderr is not None
+    lines: list[str] = []
+    while not lines or text not in lines[-1]:
+        line = run.process.stderr.readline()
+        assert line, f"the supervisor ended:\n{''.join(lines)}"
+        lines.append(line)
+    return lines
+
+
+def test_child_that_stands_still_with_work_pending_writes_its_stacks_and_is_started_again(
+    started: list[Run],
+) -> None:
+    run = Run(PULSING.replace("PENDING", "True").replace("STEPS", "3"))
+    started.append(run)
+    run.wait_ready()
+    lines = lines_until(run, "restarting it")
+    stall = "child-0 made no progress for 1 s with work pending: killing it\n"
+    assert stall in lines
+    stacks = "".join(lines[lines.index(stall) :])
+    assert "in standing_still" in stacks and "in beat" in stacks
+    assert "child-0 ended (signal SIGKILL)" in lines[-1]
+    lines_until(run, "child-0 made no progress")
+    # The second one is watched as the first was.
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 0
+
+
+def test_child_without_work_may_stand_still_and_a_stopped_one_is_killed(
+    started: list[Run],
+) -> None:
+    run = Run(PULSING.replace("PENDING", "False").replace("STEPS", "3"))
+    started.append(run)
+    (pid,) = run.wait_ready()
+    time.sleep(1.5)
+    assert alive(pid)
+    os.kill(pid, signal.SIGSTOP)
+    lines = lines_until(run, "restarting it")
+    assert "child-0 said nothing for 1 s: killing it\n" in lines
+    assert "child-0 ended (signal SIGKILL)" in lines[-1]
+    assert wait_gone(pid)
+
+
+def test_child_that_ends_well_is_started_again_at_once_and_without_a_warning(
+    started: list[Run],
+) -> None:
+    run = Run(GOOD)
+    started.append(run)
+    (pid,) = run.wait_ready()
+    os.kill(pid, signal.SIGTERM)
+    lines = lines_until(run, "given")
+    assert "child-0 drained; starting a fresh one\n" in lines
+    assert not any("restarting it" in line for line in lines)
     run.process.send_signal(signal.SIGINT)
     assert run.end()[0] == 0
 

@@ -32,10 +32,12 @@ class Worker:
     ) -> None:
         self.deaths: list[BaseException] = []
         """What ended the link."""
+        self.drains: list[float | None] = []
+        """The grace of each drain that the router asked for."""
         options = LinkOptions(
             target=target, token=token, backoff_s=backoff_s, max_backoff_s=max_backoff_s
         )
-        self.link = RouterLink(options, "counting", self.deaths.append)
+        self.link = RouterLink(options, "counting", self.deaths.append, self.drains.append)
         self.host = EngineHost(
             folder,
             options=EngineOptions(holdout_every=0),

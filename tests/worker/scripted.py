@@ -147,7 +147,15 @@ class Hub(worker_pb2_grpc.WorkerHubServicer):
                     found.append(output)
         return found
 
+    def hang_up(self) -> None:
+        """Ends the connection well."""
+        self._outgoing.put(None)
+
+    def break_off(self) -> None:
+        """Ends every connection in the middle, and takes no more."""
+        self._server.stop(0).wait()
+
     def close(self) -> None:
         """Ends every connection at once."""
         self._outgoing.put(None)
-        self._server.stop(0).wait()
+        self.break_off()

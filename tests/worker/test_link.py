@@ -10,8 +10,9 @@ import pytest
 from spectrie import _core
 from spectrie._proto import worker_pb2
 from spectrie.worker.channel import CHANNEL_OPTIONS
+from tests.waiting import wait_until
 from tests.worker.linked import Gate, Worker
-from tests.worker.scripted import EOS_ID, Hub
+from tests.worker.scripted import EOS_ID, WAIT_S, Hub
 
 
 def test_greeting_is_hello_then_artifacts_then_ready(worker: Worker, hub: Hub) -> None:
@@ -149,7 +150,20 @@ def test_load_and_heartbeats_come_by_themselves(worker: Worker, hub: Hub) -> Non
     while hub.next("load").generated_tokens != 5:
         pass
     beat = hub.next("heartbeat")
-    assert beat.steps >= 1
+    assert beat.steps >= 1 and not beat.busy
+    # A chunk of the engine's 256 tokens on the runner's flat curve.
+    assert 1.0 < beat.longest_step_ms < 100.0
+
+
+def test_a_request_that_waits_for_a_step_is_pending_work(worker: Worker, hub: Hub) -> None:
+    gate = Gate(worker)
+    hub.start("r")
+    while not hub.next("heartbeat").busy:
+        pass
+    gate.open()
+    hub.outputs("r")
+    while hub.next("heartbeat").busy:
+        pass
 
 
 def test_lost_blocks_of_a_corpus_are_reported_and_logged_once(
@@ -185,6 +199,54 @@ def test_drain_refuses_new_requests_and_finishes_the_old(worker: Worker, hub: Hu
     gate.open()
     assert hub.outputs("old")[-1].finish == worker_pb2.FINISH_LENGTH
     assert worker.link.drain(timeout_s=15)
+    assert worker.drains == [None]
+
+
+def test_a_worker_that_drains_says_so_once_and_is_asked_within_the_grace(
+    worker: Worker, hub: Hub
+) -> None:
+    hub.next("hello")
+    hub.send(drain=worker_pb2.Drain(grace_ms=2500))
+    hub.next("draining")
+    hub.send(drain=worker_pb2.Drain())
+    hub.start("fence")
+    seen = []
+    while (message := hub.received.get(timeout=WAIT_S)).WhichOneof("message") != "step_output":
+        seen.append(message.WhichOneof("message"))
+    assert "draining" not in seen
+    assert worker.drains == [2.5, None]
+
+
+def test_hanging_up_leaves_nothing_unsent(worker: Worker, hub: Hub) -> None:
+    names = [f"r{index}" for index in range(20)]
+    for name in names:
+        hub.start(name)
+    assert worker.link.num_running or hub.received.get(timeout=WAIT_S)
+    wait_until(lambda: worker.host.engine.load().generated_tokens == 100, WAIT_S, lambda: "no end")
+    assert worker.link.drain(timeout_s=WAIT_S)
+    worker.link.close()
+    ends: list[str] = []
+    while len(ends) < len(names):
+        outputs = hub.next("step_output").outputs
+        ends += [output.request_id for output in outputs if output.finish]
+    assert sorted(ends) == sorted(names)
+
+
+@pytest.mark.parametrize(("good", "level"), [(True, "INFO"), (False, "WARNING")])
+def test_a_router_that_stops_is_no_fault_and_one_that_breaks_off_is(
+    worker: Worker, hub: Hub, caplog: pytest.LogCaptureFixture, good: bool, level: str
+) -> None:
+    caplog.set_level("INFO")
+    hub.next("hello")
+    if good:
+        hub.hang_up()
+    else:
+        hub.break_off()
+    text = "the router stopped" if good else "lost the router"
+    wait_until(lambda: text in caplog.text, WAIT_S, lambda: caplog.text)
+    (record,) = [one for one in caplog.records if text in one.getMessage()]
+    assert record.levelname == level
+    assert record.getMessage().endswith("; dialling again")
 
 
 def test_worker_finds_a_restarted_router_and_drops_what_nobody_claims(

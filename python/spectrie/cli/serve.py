@@ -127,7 +127,7 @@ def _worker(settings: Settings, folder: Path, name: str, target: str, index: int
     def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
         return [*_spectrie(), "worker", str(folder), *_flags("worker", settings, fixed)]
 
-    return Program(f"worker-{index}", command, environment)
+    return Program(f"worker-{index}", command, environment, settings.worker_stall_timeout)
 
 
 def _share(settings: Settings) -> dict[str, object]:

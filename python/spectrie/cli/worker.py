@@ -14,6 +14,7 @@ from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.engine.options import EngineOptions
 from spectrie.errors import ConfigError, ModelError
 from spectrie.supervise.parent_watch import watch_supervisor
+from spectrie.supervise.pulse import open_pulse
 from spectrie.supervise.supervisor import EXIT_HOPELESS
 from spectrie.worker.config import LinkOptions, WorkerOptions
 
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs a worker to its end; returns the exit code."""
-    supervised = watch_supervisor()
+    supervised, pulse = watch_supervisor(), open_pulse()
     try:
         settings = resolve("worker", args)
         configure_logs(settings.log_level, settings.log_format)
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         options = worker_options(args.model, settings)
         from spectrie.worker.process import run_worker
 
-        return run_worker(options)
+        return run_worker(options, pulse)
     except (ConfigError, ModelError) as error:
         if not supervised:
             raise
@@ -93,6 +94,7 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
         engine=EngineOptions(**engine),
         health_address=None if settings.health in (None, "off") else settings.health,
         drain_s=settings.drain_timeout,
+        stall_timeout_s=settings.worker_stall_timeout,
     )
 
 

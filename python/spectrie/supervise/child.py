@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from spectrie.supervise import pulse
 from spectrie.supervise.parent_watch import VARIABLE
+from spectrie.supervise.pulse import Pulse, read_pulses
 from spectrie.supervise.ready_line import read_ready
 
 __all__ = ["Child"]
@@ -34,6 +36,8 @@ class Child:
         environment: Variables added to this process's own.
         on_ready: Receives the facts of the ready line, on a thread of this object.
         on_exit: Receives the exit code, once, on a thread of this object.
+        on_pulse: Receives what it says of its progress, on a thread of this object; None asks for
+            nothing.
     """
 
     def __init__(
@@ -44,33 +48,45 @@ class Child:
         environment: Mapping[str, str],
         on_ready: Callable[[dict[str, Any]], None],
         on_exit: Callable[[int], None],
+        on_pulse: Callable[[Pulse], None] | None = None,
     ) -> None:
         self.name = name
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._on_ready = on_ready
         self._on_exit = on_exit
         read_end, self._pipe = os.pipe()
+        pulses, pulse_end = os.pipe() if on_pulse else (None, None)
+        variables = {VARIABLE: str(read_end)}
+        if pulse_end is not None:
+            variables[pulse.VARIABLE] = str(pulse_end)
         try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**os.environ, **environment, VARIABLE: str(read_end)},
-                pass_fds=(read_end,),
+                env={**os.environ, **environment, **variables},
+                pass_fds=tuple(int(number) for number in variables.values()),
                 start_new_session=True,
                 text=True,
                 errors="replace",
             )
         except OSError:
             os.close(self._pipe)
+            if pulses is not None:
+                os.close(pulses)
             raise
         finally:
             os.close(read_end)
+            if pulse_end is not None:
+                os.close(pulse_end)
         self._readers = [
             threading.Thread(target=self._read_stdout, daemon=True),
             threading.Thread(target=self._read_stderr, daemon=True),
         ]
+        if pulses is not None and on_pulse is not None:
+            reading = threading.Thread(target=_pass_on, args=(pulses, on_pulse), daemon=True)
+            self._readers.append(reading)
         for reader in self._readers:
             reader.start()
         threading.Thread(target=self._wait, daemon=True).start()
@@ -147,3 +163,8 @@ class Child:
 
 def _lines(stream: IO[str] | None) -> Iterator[str]:
     return (line.rstrip("\n") for line in stream) if stream is not None else iter(())
+
+
+def _pass_on(pulses: int, on_pulse: Callable[[Pulse], None]) -> None:
+    for one in read_pulses(pulses):
+        on_pulse(one)

@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Any
 
 from spectrie.supervise.child import Child
+from spectrie.supervise.pulse import STACKS_SIGNAL, Pulse
+from spectrie.supervise.stall import StallWatch
 
 __all__ = ["EXIT_HOPELESS", "Program", "Supervisor"]
 
@@ -25,7 +27,15 @@ MAX_FAILED_STARTS = 5
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STABLE_AFTER_S = 60.0
-"""A child that was ready for this long is restarted after the first, short pause."""
+STABLE_PAUSES = 10.0
+"""A child that was ready for so long, or so many times its last pause, is restarted after the first,
+short pause."""
+
+CHECK_S = 0.1
+"""How often watched children are looked at."""
+
+STACKS_S = 0.3
+"""Time for a stalled child to write where its threads are."""
 
 STOP_S = 10.0
 
@@ -39,11 +49,14 @@ class Program:
         command: Returns program and arguments for each start, given the facts of its first ready line
             (none at the first start), so that a restart uses the same ports.
         environment: Variables added to this process's own.
+        stall_timeout_s: Seconds without progress after which it is killed and started again; the
+            program says how far it is, see `pulse`. None watches nothing.
     """
 
     name: str
     command: Callable[[Mapping[str, Any] | None], Sequence[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
+    stall_timeout_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -52,6 +65,7 @@ class _Slot:
 
     program: Program
     child: Child | None = None
+    watch: StallWatch | None = None
     facts: dict[str, Any] | None = None
     ready: bool = False
     ready_since_s: float = 0.0
@@ -108,7 +122,7 @@ class Supervisor:
             if a signal or a hopeless failure came first.
         """
         while not all(slot.ready for slot in self._slots):
-            code = self._act(self._events.get())
+            code = self._next()
             if code is not None:
                 return code
         return [slot.facts or {} for slot in self._slots]
@@ -116,9 +130,33 @@ class Supervisor:
     def run(self) -> int:
         """Keeps everything running; returns the exit code after a signal or a hopeless failure."""
         while True:
-            code = self._act(self._events.get())
+            code = self._next()
             if code is not None:
                 return code
+
+    def _next(self) -> int | None:
+        """Handles the next event, or looks at the watched children; the exit code, if there is one."""
+        watched = [slot for slot in self._slots if slot.watch is not None]
+        try:
+            code = self._act(self._events.get(timeout=CHECK_S if watched else None))
+        except queue.Empty:
+            code = None
+        if code is None:
+            for slot in watched:
+                self._kill_stalled(slot)
+        return code
+
+    def _kill_stalled(self, slot: _Slot) -> None:
+        """Kills a child that is stalled, after it was asked where; its end is an event as any other."""
+        child, watch = slot.child, slot.watch
+        reason = None if watch is None else watch.stalled(time.monotonic())
+        if child is None or reason is None:
+            return
+        slot.watch = None
+        log.error("%s %s: killing it", slot.program.name, reason)
+        child.signal(STACKS_SIGNAL)
+        child.wait(STACKS_S)
+        child.signal(signal.SIGKILL)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._num_signals += 1
@@ -126,12 +164,19 @@ class Supervisor:
 
     def _spawn(self, slot: _Slot) -> None:
         slot.ready = False
+        timeout_s = slot.program.stall_timeout_s
+        slot.watch = watch = None if timeout_s is None else StallWatch(timeout_s, time.monotonic())
+
+        def on_pulse(pulse: Pulse) -> None:
+            self._events.put(_Event(slot, "pulse", (watch, pulse, time.monotonic())))
+
         slot.child = Child(
             slot.program.name,
             slot.program.command(slot.facts),
             environment=slot.program.environment,
             on_ready=lambda facts: self._events.put(_Event(slot, "ready", facts)),
             on_exit=lambda code: self._events.put(_Event(slot, "exit", code)),
+            on_pulse=None if watch is None else on_pulse,
         )
 
     def _act(self, event: _Event) -> int | None:
@@ -144,6 +189,9 @@ class Supervisor:
             slot.ready_since_s = time.monotonic()
             slot.failed_starts = 0
             slot.facts = slot.facts or event.payload
+        elif event.kind == "pulse":
+            watch, pulse, now_s = event.payload
+            watch.note(pulse, now_s)
         elif event.kind == "restart":
             self._spawn(slot)
         elif event.kind == "exit":
@@ -153,13 +201,20 @@ class Supervisor:
     def _ended(self, slot: _Slot, code: int) -> int | None:
         was_ready = slot.ready
         slot.ready = False
+        slot.watch = None
         name = slot.program.name
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         if code == EXIT_HOPELESS:
             log.error("%s cannot start, and a restart would not help", name)
             return 1
+        if was_ready and code == 0:
+            # It was asked to drain, by an operator or by a signal of its own.
+            log.info("%s drained; starting a fresh one", name)
+            self._events.put(_Event(slot, "restart"))
+            return None
         if was_ready:
-            if time.monotonic() - slot.ready_since_s >= STABLE_AFTER_S:
+            ready_s = time.monotonic() - slot.ready_since_s
+            if ready_s >= min(STABLE_AFTER_S, STABLE_PAUSES * slot.pause_s):
                 slot.pause_s = FIRST_PAUSE_S
             log.warning("%s ended (%s); restarting it in %g s", name, how, slot.pause_s)
         else:

@@ -44,6 +44,7 @@ class WorkerOptions:
         engine: How the model is loaded, requests are scheduled and drafts are grown.
         health_address: Address that serves grpc.health; None serves none.
         drain_s: Seconds a drain waits for running requests.
+        stall_timeout_s: Seconds without a step, with work pending, after which it is not healthy.
     """
 
     model: str
@@ -51,3 +52,4 @@ class WorkerOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     health_address: str | None = None
     drain_s: float = 600.0
+    stall_timeout_s: float = 10.0

@@ -34,6 +34,9 @@ log = logging.getLogger("spectrie.worker")
 PROTOCOL = 1
 HEARTBEAT_S = 1.0
 
+HANG_UP_S = 2.0
+"""Time for a router to take the last messages."""
+
 
 class RouterLink:
     """Keeps an `EngineHost` connected to a router.
@@ -45,6 +48,8 @@ class RouterLink:
         options: Address of the router, and pauses between dials.
         model_name: Name of the model for clients.
         on_death: Receives the exception that ended a thread of the link, which then reconnects no more.
+        on_drain: Receives that the router wants this worker to drain, with the seconds that it may
+            take; None for as long as the worker's own options say.
     """
 
     def __init__(
@@ -52,10 +57,12 @@ class RouterLink:
         options: LinkOptions,
         model_name: str,
         on_death: Callable[[BaseException], None],
+        on_drain: Callable[[float | None], None] = lambda _: None,
     ) -> None:
         self._options = options
         self._model_name = model_name
         self._on_death = on_death
+        self._on_drain = on_drain
         self._instance = uuid.uuid4().hex
         self._handles = itertools.count(1)
         self._session: Session | None = None
@@ -102,13 +109,19 @@ class RouterLink:
         return self.num_running == 0
 
     def close(self) -> None:
-        """Hangs up and stops dialling."""
+        """Hangs up, once what was to be sent is sent, and stops dialling."""
         self._closing.set()
-        call = self._call
+        session, call = self._session, self._call
+        if session is not None:
+            session.hang_up()
+            self._join(HANG_UP_S)
         if call is not None:
             call.cancel()
+        self._join(5.0)
+
+    def _join(self, timeout_s: float) -> None:
         if self._thread is not None:
-            self._thread.join(timeout=5.0)
+            self._thread.join(timeout_s)
 
     def _started(self, name: str, loop: Callable[[], None]) -> threading.Thread:
         """Starts a thread whose death is reported: without it the worker would live on, deaf."""
@@ -142,7 +155,9 @@ class RouterLink:
         Returns:
             Whether the router had accepted this worker, and all that it sent was handled.
         """
-        session = Session(host, lambda: next(self._handles), self._greeting(host), desk)
+        session = Session(
+            host, lambda: next(self._handles), self._greeting(host), desk, self._on_drain
+        )
         if self._draining:
             session.drain()
         self._session = session
@@ -155,7 +170,8 @@ class RouterLink:
                     if message.HasField("welcome"):
                         self.welcomed.set()
                     session.receive(message)
-            log.warning("the router closed the connection; dialling again")
+            # A good end is a router that stops.
+            self._say(logging.INFO, "the router stopped")
         except grpc.RpcError as error:
             self._report(error)
         except OSError as error:
@@ -170,6 +186,11 @@ class RouterLink:
         self.welcomed.clear()
         return joined and not is_faulty
 
+    def _say(self, level: int, what: str) -> None:
+        """Logs why a connection ended, unless this worker ends it."""
+        if not self._closing.is_set():
+            log.log(level, "%s%s", what, "" if self._draining else "; dialling again")
+
     def _report(self, error: grpc.RpcError) -> None:
         if self._closing.is_set():
             return
@@ -177,7 +198,7 @@ class RouterLink:
         details = error.details() if isinstance(error, grpc.Call) else str(error)
         name = "an error" if code is None else code.name
         if self.welcomed.is_set():
-            log.warning("lost the router (%s: %s); dialling again", name, details)
+            self._say(logging.WARNING, f"lost the router ({name}: {details})")
         else:
             log.info("no router at %s yet (%s: %s)", self._options.target, name, details)
 

@@ -13,11 +13,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from spectrie.engine.host import EngineHost
+from spectrie.supervise.pulse import Pulse
 from spectrie.supervise.ready_line import print_ready
 from spectrie.worker.config import WorkerOptions
 from spectrie.worker.health import HealthServer
 from spectrie.worker.link import RouterLink
 from spectrie.worker.state_folder import claimed
+from spectrie.worker.vitals import Vitals
 
 if TYPE_CHECKING:
     from spectrie.model import Runner
@@ -34,10 +36,12 @@ PROGRESS_S = 1.0
 class _Progress:
     """Logs lines of progress, at most one per second: a large model has many layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, vitals: Vitals) -> None:
+        self._vitals = vitals
         self._last_s = -PROGRESS_S
 
     def __call__(self, line: str) -> None:
+        self._vitals.note_loading()
         now = time.monotonic()
         if now - self._last_s >= PROGRESS_S:
             self._last_s = now
@@ -48,8 +52,9 @@ class _Signals:
     """Handles SIGINT and SIGTERM: the first drains, the second stops. Before the model is warm, the
     first stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, drain_s: float) -> None:
         self.drain = threading.Event()
+        self.drain_s = drain_s
         self.stop = threading.Event()
         self.warm = False
         signal.signal(signal.SIGINT, self._handle)
@@ -63,42 +68,61 @@ class _Signals:
             self.stop.set()
         self.drain.set()
 
+    def ask_to_drain(self, grace_s: float | None) -> None:
+        """Drains, within `grace_s` seconds or as long as a signal has it."""
+        if grace_s is not None:
+            self.drain_s = grace_s
+        self.drain.set()
 
-def run_worker(options: WorkerOptions) -> int:
+
+def run_worker(options: WorkerOptions, pulse: Callable[[Pulse], None] | None = None) -> int:
     """Runs one worker to its end; returns the exit code, 0 after a drain.
+
+    Args:
+        options: Everything it needs.
+        pulse: Sends a pulse to its supervisor; None without one.
 
     Raises:
         ModelError: The model cannot be found, read or run.
         ConfigError: An address cannot be used.
     """
-    signals = _Signals()
+    signals = _Signals(options.drain_s)
     health = HealthServer(options.health_address) if options.health_address else None
+
+    def on_health(healthy: bool) -> None:
+        if health is not None:
+            health.set_serving(healthy)
+
+    vitals = Vitals(pulse, options.stall_timeout_s, on_health)
     try:
-        return _serve(options, signals, health)
+        return _serve(options, signals, health, vitals)
     finally:
         if health is not None:
             health.close()
 
 
-def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | None) -> int:
+def _serve(
+    options: WorkerOptions, signals: _Signals, health: HealthServer | None, vitals: Vitals
+) -> int:
     from spectrie.model import resolve
 
-    resolved = resolve(options.model, _Progress())
+    progress = _Progress(vitals)
+    resolved = resolve(options.model, progress)
     died = threading.Event()
 
     def on_death(error: BaseException) -> None:
         died.set()
         signals.drain.set()
 
-    link = RouterLink(options.link, options.link.model_name or resolved.name, on_death)
+    name = options.link.model_name or resolved.name
+    link = RouterLink(options.link, name, on_death, signals.ask_to_drain)
     state_folder = None if options.engine.state_dir is None else Path(options.engine.state_dir)
     with (
         claimed(state_folder),
-        _host(resolved.folder, options, link, on_death) as host,
+        _host(resolved.folder, options, link, on_death, progress) as host,
     ):
         signals.warm = True
-        if health is not None:
-            health.set_serving(True)
+        vitals.serve(host)
         link.start(host, state_folder)
         _announce(link, signals.drain, _facts(host, options, health))
         signals.drain.wait()
@@ -106,7 +130,9 @@ def _serve(options: WorkerOptions, signals: _Signals, health: HealthServer | Non
             # Nothing can finish any more: the supervisor starts a new worker at once.
             link.close()
             return EXIT_FAILURE
-        return _drain(link, signals, options.drain_s)
+        code = _drain(link, signals)
+        vitals.stop()
+        return code
 
 
 def _host(
@@ -114,25 +140,28 @@ def _host(
     options: WorkerOptions,
     link: RouterLink,
     on_death: Callable[[BaseException], None],
+    progress: _Progress,
 ) -> EngineHost:
     return EngineHost(
         folder,
         options=options.engine,
         deliver=link.deliver,
         on_death=on_death,
-        progress=_Progress(),
+        progress=progress,
     )
 
 
-def _drain(link: RouterLink, signals: _Signals, drain_s: float) -> int:
+def _drain(link: RouterLink, signals: _Signals) -> int:
     running = link.num_running
     if running:
         log.info("draining: %d requests still run; a second signal stops at once", running)
-    waiter = threading.Thread(target=link.drain, args=(drain_s,), daemon=True)
+    waiter = threading.Thread(target=link.drain, args=(signals.drain_s,), daemon=True)
     waiter.start()
     while waiter.is_alive() and not signals.stop.is_set():
         waiter.join(0.02)
     stopped = signals.stop.is_set()
+    if link.num_running and not stopped:
+        log.info("handing over %d requests", link.num_running)
     link.close()
     if stopped:
         log.warning("stopped with requests running")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,9 +19,9 @@ from spectrie.worker.messages import (
     constraint_of,
     engine_request,
     is_overdue,
-    load_message,
     refusal,
 )
+from spectrie.worker.reports import Reports, ReportsLoad
 from spectrie.worker.request_state import RequestState, learned, request_output
 from spectrie.worker.tenant_lines import TenantLines
 
@@ -33,7 +32,6 @@ __all__ = ["RequestHost", "Session"]
 
 log = logging.getLogger("spectrie.worker")
 
-LOAD_INTERVAL_S = 0.1
 # As many as the compiler runs at once.
 _COMPILING_THREADS = 4
 _LONGEST_COMPILING_S = 120.0
@@ -42,20 +40,12 @@ _CANCELLED_BEFORE = "cancelled before it began"
 _FAILED_BEFORE = "the worker failed before it began; its log says why"
 
 
-class RequestHost(Protocol):
+class RequestHost(ReportsLoad, Protocol):
     """The part of an `EngineHost` that a session uses."""
-
-    @property
-    def engine(self) -> _core.Engine:
-        """The engine, whose load is reported."""
 
     @property
     def can_speculate(self) -> bool:
         """Whether speculation is possible."""
-
-    @property
-    def recycles(self) -> bool:
-        """Whether drafts use the model's runner-up tokens."""
 
     @property
     def grammars(self) -> Grammars:
@@ -64,14 +54,6 @@ class RequestHost(Protocol):
     @property
     def tokenizer(self) -> LazyTokenizer:
         """Finds the stop texts of answers."""
-
-    @property
-    def steps(self) -> int:
-        """Steps done since the start."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether the last plan had work."""
 
     def submit(self, request: _core.Request) -> None:
         """Queues a request."""
@@ -94,6 +76,7 @@ class Session:
         next_handle: Returns a handle that no other session of this process uses.
         greeting: The first messages: hello, artifacts, ready.
         desk: Answers admin requests about draft memory.
+        on_drain: Receives that the router wants this worker to drain, and the seconds it may take.
     """
 
     def __init__(
@@ -102,8 +85,10 @@ class Session:
         next_handle: Callable[[], int],
         greeting: Iterable[worker_pb2.WorkerMessage],
         desk: AdminDesk,
+        on_drain: Callable[[float | None], None],
     ) -> None:
         self._host = host
+        self._on_drain = on_drain
         self._next_handle = next_handle
         self._greeting = greeting
         self._desk = desk
@@ -114,8 +99,7 @@ class Session:
             queue.SimpleQueue()
         )
         self._compiling = TenantLines(_COMPILING_THREADS, "spectrie-grammar")
-        self._load_sent_s = 0.0
-        self._lost_corpus_blocks = 0
+        self._reports = Reports(host)
         self._draining = False
 
     @property
@@ -125,8 +109,10 @@ class Session:
             return len(self._by_handle)
 
     def drain(self) -> None:
-        """Refuses every request from now on."""
-        self._draining = True
+        """Refuses every request from now on, and says so to the router."""
+        if not self._draining:
+            self._draining = True
+            self._outbox.put(worker_pb2.WorkerMessage(draining=worker_pb2.Draining()))
 
     def receive(self, message: worker_pb2.RouterMessage) -> None:
         """Handles one message of the router."""
@@ -139,6 +125,8 @@ class Session:
             self._learn(message.learn)
         elif kind == "drain":
             self.drain()
+            grace_ms = message.drain.grace_ms if message.drain.HasField("grace_ms") else None
+            self._on_drain(None if grace_ms is None else grace_ms / 1e3)
         elif kind == "admin_call":
             if message.admin_call.HasField("forget_namespace"):
                 self._forget_text(message.admin_call.forget_namespace.name)
@@ -152,13 +140,16 @@ class Session:
 
     def beat(self) -> None:
         """Queues a heartbeat and the current load."""
-        beat = worker_pb2.Heartbeat(steps=self._host.steps, busy=self._host.busy)
-        self._outbox.put(worker_pb2.WorkerMessage(heartbeat=beat))
-        self._outbox.put(self._load())
+        self._outbox.put(self._reports.heartbeat())
+        self._outbox.put(self._reports.load())
+
+    def hang_up(self) -> None:
+        """Ends `messages` after those that wait to be sent."""
+        self._outbox.put(None)
 
     def close(self) -> None:
         """Ends `messages` and cancels the running requests."""
-        self._outbox.put(None)
+        self.hang_up()
         with self._lock:
             handles = list(self._by_handle)
             self._by_handle.clear()
@@ -370,21 +361,9 @@ class Session:
         if outputs:
             yield self._step_message(outputs)
         yield from texts
-        if time.monotonic() - self._load_sent_s >= LOAD_INTERVAL_S:
-            yield self._load()
+        if self._reports.is_load_due():
+            yield self._reports.load()
 
     def _step_message(self, outputs: list[worker_pb2.RequestOutput]) -> worker_pb2.WorkerMessage:
         step = worker_pb2.StepOutput(step=self._host.steps, outputs=outputs)
         return worker_pb2.WorkerMessage(step_output=step)
-
-    def _load(self) -> worker_pb2.WorkerMessage:
-        self._load_sent_s = time.monotonic()
-        load = self._host.engine.load()
-        if load.lost_corpus_blocks > self._lost_corpus_blocks:
-            self._lost_corpus_blocks = load.lost_corpus_blocks
-            log.warning(
-                "Blocks of corpora that are damaged or cut off: %d. Nothing is drafted from them. "
-                "`spectrie corpus list` names the files: build them again",
-                load.lost_corpus_blocks,
-            )
-        return worker_pb2.WorkerMessage(load=load_message(load, self._host.recycles))
