@@ -27,6 +27,9 @@ class AdminServer(services.AdminServicer):
         corpora: The loaded corpora.
         namespaces: The namespaces that hold text.
         metadata: The metadata of every call.
+        workers: The workers that are ready.
+        drained: Each drain that was asked for.
+        successors: Names of workers that will come, one for each that drains.
     """
 
     target: str = ""
@@ -34,6 +37,9 @@ class AdminServer(services.AdminServicer):
     corpora: dict[str, pb.Corpus] = field(default_factory=dict)
     namespaces: list[str] = field(default_factory=lambda: ["ann", "default"])
     metadata: list[dict[str, str]] = field(default_factory=list)
+    workers: list[str] = field(default_factory=lambda: ["w1", "w2"])
+    drained: list[pb.DrainRequest] = field(default_factory=list)
+    successors: list[str] = field(default_factory=lambda: ["w3", "w4"])
 
     def _failures(self, context: Any) -> list[pb.WorkerFailure]:
         self.metadata.append(dict(context.invocation_metadata()))
@@ -108,6 +114,26 @@ class AdminServer(services.AdminServicer):
             lost_corpus_blocks=2,
         )
         return pb.GetStatsResponse(workers=[busy, pb.WorkerStats(worker="w2")])
+
+    def Loads(self, request: Any, context: Any) -> Any:
+        """Those that are ready; a successor is there from the second look on."""
+        workers = [
+            pb.WorkerLoad(
+                worker=name, process_id=7, model="tiny", choices=3, max_running=64, waiting=1
+            )
+            for name in self.workers
+        ]
+        if self.successors and len(self.workers) < 2:
+            self.workers.append(self.successors.pop(0))
+        return pb.LoadsResponse(workers=workers)
+
+    def Drain(self, request: Any, context: Any) -> Any:
+        """Drains one that is there."""
+        self.drained.append(request)
+        if request.worker not in self.workers:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no worker {request.worker}")
+        self.workers.remove(request.worker)
+        return pb.DrainResponse(worker=request.worker, handed_over=2)
 
 
 @pytest.fixture

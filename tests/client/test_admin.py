@@ -51,6 +51,22 @@ def test_stats_are_told_by_worker_and_absent_where_not_measured(admin_server: Ad
     assert (busy.holdout_steps, idle.holdout_steps) == (40, 0)
 
 
+def test_workers_are_listed_and_drained_within_a_grace(admin_server: AdminServer) -> None:
+    with AdminClient(admin_server.target) as admin:
+        first, second = admin.loads()
+        assert (first.worker, first.model, first.choices, first.is_draining) == (
+            *("w1", "tiny", 3, False),
+        )
+        assert second.worker == "w2"
+        report = admin.drain("w1", grace_s=1.5)
+        assert (report.worker, report.handed_over) == ("w1", 2)
+        admin.drain("w2")
+        with pytest.raises(NotFound, match="no worker w9"):
+            admin.drain("w9")
+    graces = [one.grace_ms if one.HasField("grace_ms") else None for one in admin_server.drained]
+    assert graces == [1500, None, None]
+
+
 def test_token_is_sent_and_an_api_key_is_not(
     admin_server: AdminServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,8 +46,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "python/spectrie/cli": (
         "console flags",
-        "admin_server",
-        "corpus demo doctor generate keys memory models router worker",
+        "operators",
+        "corpus demo doctor generate keys models router worker",
         "bench replay serve train_head",
         "__init__",
     ),

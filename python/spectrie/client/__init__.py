@@ -5,6 +5,8 @@ from spectrie.client.aio import AsyncClient
 from spectrie.client.reports import (
     CalibrationBin,
     CorpusReport,
+    DrainReport,
+    LoadReport,
     NamespaceReport,
     SnapshotReport,
     WorkerReport,
@@ -19,7 +21,9 @@ __all__ = [
     "CalibrationBin",
     "Client",
     "CorpusReport",
+    "DrainReport",
     "GenerationStream",
+    "LoadReport",
     "NamespaceReport",
     "SnapshotReport",
     "WorkerReport",

@@ -1,4 +1,4 @@
-"""The operators' client: corpora, namespaces, snapshots and totals of a running server."""
+"""The operators' client: corpora, namespaces, snapshots, totals and workers of a running server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from spectrie.client.blocking import BlockingClient
 from spectrie.client.reports import (
     CalibrationBin,
     CorpusReport,
+    DrainReport,
+    LoadReport,
     NamespaceReport,
     SnapshotReport,
     WorkerReport,
@@ -26,9 +28,10 @@ _Result = TypeVar("_Result")
 
 
 class AdminClient(BlockingClient):
-    """Operates a server's draft memory through its `--admin` address; safe to share between threads.
+    """Operates a server's draft memory and its workers through its `--admin` address; safe to share
+    between threads.
 
-    Every call asks all workers of the model. If some of them fail, the call raises
+    Every call about memory asks all workers of the model. If some of them fail, the call raises
     `PartialFailure`, which names them and holds the result of the others.
 
     Example:
@@ -151,6 +154,35 @@ class AdminClient(BlockingClient):
         """Totals of each worker since its start."""
         reply: pb.GetStatsResponse = self._ask("GetStats", pb.GetStatsRequest())
         return [_worker(worker) for worker in reply.workers]
+
+    def loads(self) -> list[LoadReport]:
+        """The ready workers of the model, or of all models if none is set, and what each has to do."""
+        reply: pb.LoadsResponse = self._ask("Loads", pb.LoadsRequest())
+        return [_report(LoadReport, worker) for worker in reply.workers]
+
+    def drain(self, worker: str, *, grace_s: float | None = None) -> DrainReport:
+        """Takes a worker out of service and waits for its end.
+
+        It gets no new requests and finishes those it runs. What still runs after the grace goes on
+        at another worker, or at its successor. Raises no timeout before grace and timeout are over.
+
+        Args:
+            worker: Its name, as in `loads`, metrics and logs, or its process id.
+            grace_s: Seconds that its requests may take; the worker's `--drain-timeout` by default.
+
+        Raises:
+            NotFound: There is none of this name; the message lists the others.
+            DeadlineExceeded: It still drains, and will end by itself.
+        """
+        request = pb.DrainRequest(worker=worker)
+        if grace_s is not None:
+            request.grace_ms = round(grace_s * 1e3)
+        timeout_s = self._config.timeout
+        timeout_s = None if timeout_s is None else timeout_s + (grace_s or 0.0)
+        stub = AdminStub(self._connected())
+        attempts = self._attempts(timeout=timeout_s)
+        reply: pb.DrainResponse = self._call(stub.Drain, request, attempts)
+        return _report(DrainReport, reply)
 
     def _ask(self, method: str, request: Any) -> Any:
         if self._config.model is not None:

@@ -1,4 +1,4 @@
-"""Reports about a running server's draft memory, for operators."""
+"""Reports about a running server's draft memory and workers, for operators."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 __all__ = [
     "CalibrationBin",
     "CorpusReport",
+    "DrainReport",
+    "LoadReport",
     "NamespaceReport",
     "SnapshotReport",
     "WorkerReport",
@@ -154,3 +156,45 @@ class WorkerReport:
     holdout_steps: int = 0
     draft_seconds: float = 0.0
     learn_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """A worker and what it has to do now.
+
+    Attributes:
+        worker: Name of the worker, as in metrics and logs.
+        process_id: Its process on its machine.
+        model: Served model name.
+        is_draining: Whether it takes no new requests and ends with those it runs.
+        choices: Completions that it was given and that have not ended.
+        max_running: Completions that it runs at once.
+        waiting: Completions that wait inside it; like what follows at most a second old.
+        pages_used: Pages of its cache that requests hold.
+        pages_total: All pages of its cache.
+        steps: Forward passes since its start.
+    """
+
+    worker: str
+    process_id: int
+    model: str
+    is_draining: bool
+    choices: int
+    max_running: int
+    waiting: int
+    pages_used: int
+    pages_total: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """The end of a worker that drained.
+
+    Attributes:
+        worker: Name of the worker.
+        handed_over: Completions that it still ran, which go on elsewhere.
+    """
+
+    worker: str
+    handed_over: int

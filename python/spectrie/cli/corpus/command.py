@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectrie.cli.admin_server import add_server, operate, rows
 from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.corpus.documents import DocumentReader
 from spectrie.cli.corpus.vocabulary import Vocabulary, load_vocabulary, stored_models
 from spectrie.cli.flags import values
 from spectrie.cli.flags.arguments import add_value, read_value
 from spectrie.cli.flags.parser import add_command
+from spectrie.cli.operators.server import add_server, operate, rows
 from spectrie.errors import ConfigError
 from spectrie.model.files.corpora import CORPUS_SUFFIX, built_corpora, corpora_folder, corpus_file
 from spectrie.printing.progress import Progress

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectrie.cli.admin_server import add_server, operate, rows
 from spectrie.cli.flags.parser import add_command
+from spectrie.cli.operators.server import add_server, operate, rows
 
 if TYPE_CHECKING:
     from spectrie.client import NamespaceReport, SnapshotReport, WorkerReport
