@@ -87,8 +87,13 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 test: model  ## run every test: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
-	$(BIN)/python -m pytest -q -m "not deep and not gpu" tests
+	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos tests
 	@$(MAKE) --no-print-directory test-kernels
+
+# Apart from `test`: three workers of the real model, killed and stopped, leave no core for other tests.
+.PHONY: test-system
+test-system: model  ## run the chaos tests: workers killed, stopped, drained and cut off under load (3 minutes)
+	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos
 
 # A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
 # compiles sooner and checks debug assertions.

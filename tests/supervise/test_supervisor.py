@@ -210,6 +210,30 @@ def test_child_without_work_may_stand_still_and_a_stopped_one_is_killed(
     assert wait_gone(pid)
 
 
+# Starts a process in a session of its own, which is stopped as a rank may be, and waits for it.
+WITH_CHILD = PULSING.replace(
+    "print(",
+    """import signal, subprocess
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+os.kill(other.pid, signal.SIGSTOP)
+print("other", other.pid, file=sys.stderr, flush=True)
+print(""",
+)
+
+
+def test_what_a_stalled_child_started_ends_with_it(started: list[Run]) -> None:
+    run = Run(WITH_CHILD.replace("PENDING", "True").replace("STEPS", "3"))
+    started.append(run)
+    run.wait_ready()
+    other = int(lines_until(run, "other")[-1].split()[-1])
+    assert alive(other)
+    lines_until(run, "restarting it")
+    assert wait_gone(other)
+    os.kill(int(lines_until(run, "other")[-1].split()[-1]), signal.SIGKILL)
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[0] == 0
+
+
 def test_child_that_ends_well_is_started_again_at_once_and_without_a_warning(
     started: list[Run],
 ) -> None:

@@ -30,14 +30,17 @@ class Program:
     Args:
         arguments: What follows `spectrie` on the command line.
         python: Folder of the package.
+        module: What stands for `spectrie`.
     """
 
-    def __init__(self, *arguments: str, python: Path = ROOT / "python") -> None:
+    def __init__(
+        self, *arguments: str, python: Path = ROOT / "python", module: str = "spectrie"
+    ) -> None:
         self._ready: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._lines: list[str] = []
-        path = os.pathsep.join([str(python), str(ROOT / "kernels")])
+        path = os.pathsep.join([str(python), str(ROOT / "kernels"), str(ROOT)])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "spectrie", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

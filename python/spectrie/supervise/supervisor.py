@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from spectrie.supervise.child import Child
+from spectrie.supervise.descendants import descendants
 from spectrie.supervise.pulse import STACKS_SIGNAL, Pulse
 from spectrie.supervise.stall import StallWatch
 
@@ -156,7 +159,12 @@ class Supervisor:
         log.error("%s %s: killing it", slot.program.name, reason)
         child.signal(STACKS_SIGNAL)
         child.wait(STACKS_S)
+        # A rank of its that is stopped does not notice the end of the others.
+        others = descendants(child.pid)
         child.signal(signal.SIGKILL)
+        for pid in others:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._num_signals += 1

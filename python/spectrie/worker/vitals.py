@@ -83,6 +83,8 @@ class Vitals:
     def stop(self) -> None:
         """The last step was asked for: from now on ending is the work."""
         self._is_stopping = True
+        # The interpreter's own end may leave no time for another one.
+        self._beat()
 
     def pulse(self) -> Pulse:
         """How far this worker is."""

@@ -14,7 +14,7 @@ use tonic::Code;
 
 use super::corpus_list::{Change, CorpusList};
 use super::drain::{Drained, Undrained, drain};
-use super::order::Refusal;
+use super::placing::Refusal;
 use super::registry::Registry;
 use super::worker::Worker;
 

@@ -10,9 +10,8 @@ use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
 use super::model::ServedModel;
-use super::order::{Order, Refusal};
 use super::parked::Parked;
-use super::placing::{Admission, preferred};
+use super::placing::{Admission, Order, Refusal, preferred};
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
 use crate::failover::{Candidate, Need, choose};

@@ -12,7 +12,7 @@ pub const HTTP_ADDRESS: &str = "127.0.0.1:8000";
 pub const GRPC_ADDRESS: &str = "127.0.0.1:50051";
 /// Deadline of requests that set none, in seconds.
 pub const REQUEST_TIMEOUT_S: f64 = 600.0;
-/// Silence or standing still after which a worker counts as stalled, in seconds.
+/// Silence after which a worker counts as stalled, in seconds.
 pub const WORKER_STALL_TIMEOUT_S: f64 = 10.0;
 /// How long an answer may lie unread before its stream ends, in seconds.
 pub const CLIENT_STALL_TIMEOUT_S: f64 = 60.0;
@@ -89,7 +89,7 @@ rows! {
     /// Time for running requests to finish at shutdown.
     drain_timeout = Value::Number(30.0) => row(Group::Limits, DURATION)
         .flag("drain_timeout", PROCESSES);
-    /// Silence, or work pending without a step, after which a worker is replaced; longer where its steps are.
+    /// Silence after which a worker is considered stalled.
     worker_stall_timeout = Value::Number(WORKER_STALL_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("worker_stall_timeout", PROCESSES);
     /// Time after which a stream ends that its client does not read.

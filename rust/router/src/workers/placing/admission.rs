@@ -9,7 +9,7 @@ use spectrie_types::Standing;
 use crate::config::LimitsConfig;
 use crate::pace;
 use crate::sync::now;
-use crate::workers::order::{Order, Refusal};
+use crate::workers::placing::order::{Order, Refusal};
 use crate::workers::worker::Worker;
 
 /// How many choices the workers of a model may hold.

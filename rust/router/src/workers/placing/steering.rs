@@ -52,6 +52,7 @@ mod tests {
             max_running: 2,
             is_idle: *num_choices == 0,
             is_reserved: false,
+            is_draining: false,
         })
         .collect()
     }

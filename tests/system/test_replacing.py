@@ -1,0 +1,84 @@
+"""Workers that hang or drain are replaced, and a normal stop has nothing to complain of."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from spectrie.client import AdminClient, Client
+from spectrie.types import Completion
+from tests.system.server import gone, serve
+
+
+def answered(client: Client) -> bool:
+    """Whether a request is answered, however long it waits for a worker."""
+    answer = client.generate("def", max_tokens=4, ignore_eos=True, timeout=120)
+    return answer.usage.completion_tokens == 4
+
+
+def test_a_worker_that_was_stopped_is_killed_and_a_fresh_one_answers(tiny: Path) -> None:
+    with serve(tiny, "--worker-stall-timeout=1s") as program:
+        facts = program.wait_ready()
+        pid = facts["workers"][0]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        program.wait_line("worker-0 said nothing for 1 s: killing it")
+        program.wait_line("worker-0 ended (signal SIGKILL)")
+        assert gone(pid)
+        with Client(facts["grpc"], max_retries=0) as client:
+            assert answered(client)
+        program.signal(signal.SIGINT)
+        assert program.wait() == 0
+
+
+@pytest.mark.parametrize("by", ["the call", "a signal"])
+def test_a_worker_drains_with_its_answer_and_a_fresh_one_takes_its_place(
+    tiny: Path, by: str
+) -> None:
+    with serve(tiny) as program:
+        facts = program.wait_ready()
+        pid = facts["workers"][0]["pid"]
+        with (
+            Client(facts["grpc"], max_retries=0) as client,
+            AdminClient(facts["admin"]) as admin,
+        ):
+            stream = client.stream("def", ignore_eos=True, max_tokens=1500, speculation=False)
+            next(stream)
+            answers: list[Completion] = []
+            reading = threading.Thread(target=lambda: answers.append(stream.final()))
+            reading.start()
+            if by == "the call":
+                report = admin.drain(str(pid), grace_s=60.0)
+                assert report.handed_over == 0
+            else:
+                os.kill(pid, signal.SIGTERM)
+            program.wait_line("worker-0 drained; starting a fresh one")
+            reading.join(60.0)
+            assert [one.usage.completion_tokens for one in answers] == [1500]
+            assert gone(pid)
+            assert answered(client)
+            (load,) = admin.loads()
+            assert load.process_id != pid and not load.is_draining
+        program.signal(signal.SIGINT)
+        assert program.wait() == 0
+        assert "WARN" not in program.output
+
+
+def test_a_normal_stop_prints_no_warning(tiny: Path) -> None:
+    with serve(tiny, "--workers=2") as program:
+        facts = program.wait_ready()
+        with Client(facts["grpc"]) as client:
+            assert answered(client)
+        program.signal(signal.SIGINT)
+        assert program.wait() == 0
+        assert "WARN" not in program.output and "ERROR" not in program.output
+
+
+def test_a_start_that_fails_does_not_say_ready_first(tiny: Path) -> None:
+    with serve(tiny, "--max-context=100000000") as program:
+        assert program.wait() == 1
+        assert "worker-0 cannot start" in program.output
+        assert "ready" not in program.output
