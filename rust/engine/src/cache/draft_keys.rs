@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::cache::Cache;
 use super::table::PageTable;
 
 /// What the drafter has keys of.
@@ -69,60 +68,42 @@ impl DraftKeys {
         }
         start.min(table.kv_len)
     }
-}
-
-impl Cache {
-    /// Keeps account of a drafter's keys from now on, before any page was filled, or no more.
-    pub(crate) fn keep_draft_keys(&mut self, is_kept: bool) {
-        let num_pages = self.pool.total();
-        self.draft_keys = is_kept.then(|| DraftKeys::new(num_pages));
-    }
 
     /// Tokens of a request in the cache that the drafter lacks keys of.
-    pub(crate) fn num_undrafted(&self, table: &PageTable) -> usize {
-        let keys = self.draft_keys.as_ref();
-        keys.map_or(0, |keys| {
-            table.kv_len - keys.start(table, self.page_size(), &Planned::default())
-        })
+    pub(super) fn num_missing(&self, table: &PageTable, page_size: usize) -> usize {
+        table.kv_len - self.start(table, page_size, &Planned::default())
     }
 
-    /// The tokens of a request to make keys of before it is asked about, at most `most` more or less: less than
-    /// all end with a page.
-    pub(crate) fn plan_keys(
+    /// See [`Cache::plan_keys`](super::Cache::plan_keys).
+    pub(super) fn plan(
         &self,
         table: &PageTable,
         most: usize,
+        page_size: usize,
         planned: &mut Planned,
     ) -> Range<usize> {
-        let Some(keys) = &self.draft_keys else {
-            return table.kv_len..table.kv_len;
-        };
-        let size = self.page_size();
-        let start = keys.start(table, size, planned);
+        let start = self.start(table, page_size, planned);
         let mut end = table.kv_len;
         if end - start > most {
             // What others share of it is made whole, so that no one else begins within a page.
-            end = (start + most.max(1)).next_multiple_of(size).min(end);
+            end = (start + most.max(1)).next_multiple_of(page_size).min(end);
         }
-        let full = &table.pages[start / size..end / size];
+        let first = start / page_size;
+        let full = &table.pages[first..end / page_size];
         if let Some(index) = full.iter().position(|page| planned.0.contains(page)) {
             debug_assert!(false, "who shares a page lacks the same tokens of it");
-            return start..((start / size + index) * size).max(start);
+            return start..((first + index) * page_size).max(start);
         }
         planned.0.extend(full);
         start..end
     }
 
-    /// Notes that the drafter has keys of the tokens up to `end`.
-    pub(crate) fn note_keys(&mut self, table: &mut PageTable, end: usize) {
-        let size = self.page_size();
-        let Some(keys) = &mut self.draft_keys else {
-            return;
-        };
+    /// Notes that there are keys of the tokens up to `end`.
+    pub(super) fn note(&mut self, table: &mut PageTable, end: usize, page_size: usize) {
         table.num_drafted = table.num_drafted.max(end);
         // Others may hold those of a request that shares no more.
-        for &page in &table.pages[..end / size] {
-            keys.known[page as usize] = true;
+        for &page in &table.pages[..end / page_size] {
+            self.known[page as usize] = true;
         }
     }
 }

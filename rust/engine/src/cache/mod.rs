@@ -5,6 +5,7 @@
     reason = "the owner of the room is named by it"
 )]
 mod cache;
+mod draft_key_calls;
 mod draft_keys;
 mod eviction;
 mod feature_calls;

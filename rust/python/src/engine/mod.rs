@@ -10,7 +10,6 @@ mod packing;
 pub(crate) mod plan;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -18,7 +17,6 @@ use pyo3::types::PyMapping;
 use spectrie_engine as core;
 use spectrie_engine::{LogitRows, StepResults, Verdicts};
 use spectrie_trie::Readers;
-use spectrie_types::Source;
 use spectrie_types::options::EngineConfig;
 
 use self::draft_plan::{DraftPlan, GivenAnswers};
@@ -31,7 +29,6 @@ use self::packing::{DeviceShape, PackedAddress, PackedStep, packing_error};
 use self::plan::Plan;
 use crate::bigrams::Bigrams;
 use crate::errors::{EngineError, PackingError, engine_error};
-use crate::options;
 use crate::start::Request;
 
 /// Scheduler, pages, drafts, sampling and verification.
@@ -45,7 +42,8 @@ pub(crate) struct Engine {
 impl Engine {
     #[new]
     fn new(config: &Bound<'_, PyMapping>) -> PyResult<Self> {
-        let config = EngineConfig::from_values(options::values(config)?).map_err(engine_error)?;
+        let values = crate::options::values(config)?;
+        let config = EngineConfig::from_values(values).map_err(engine_error)?;
         let vocabulary_size = config.vocabulary_size;
         let engine = core::Engine::new(config).map_err(engine_error)?;
         Ok(Self {
@@ -119,7 +117,7 @@ impl Engine {
         needs_features: bool,
         fill_ms: Vec<f64>,
     ) -> PyResult<()> {
-        let source = Source::from_number(source).ok_or_else(|| {
+        let source = spectrie_types::Source::from_number(source).ok_or_else(|| {
             EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
         })?;
         let drafter = core::DrafterInfo {
@@ -331,7 +329,7 @@ impl Engine {
 
     #[pyo3(signature = (bigrams))]
     fn set_bigrams(&self, py: Python<'_>, bigrams: Option<&Bigrams>) -> PyResult<()> {
-        let bigrams = bigrams.map(|bigrams| Arc::clone(&bigrams.table));
+        let bigrams = bigrams.map(|bigrams| std::sync::Arc::clone(&bigrams.table));
         py.detach(|| self.engine.set_bigrams(bigrams))
             .map_err(engine_error)
     }

@@ -1,7 +1,7 @@
 //! Keys that a drafter without features makes up before it is asked: what they cost, and how many in a step.
 
-use super::heads::Wish;
 use super::level_costs::LevelCosts;
+use super::wish::{Missing, Wish};
 
 /// Keys of tokens from before the last step are an investment, which pays off over so many steps.
 const PAYS_OFF_STEPS: f64 = 64.0;
@@ -11,14 +11,6 @@ const LEAST_TOKENS: usize = 16;
 
 /// More than any context.
 const MOST_TOKENS: usize = 1 << 24;
-
-/// Committed tokens of a request that the drafter lacks keys of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::speculation) struct Missing {
-    pub(in crate::speculation) total: usize,
-    /// Those that the last step gave.
-    pub(in crate::speculation) fresh: usize,
-}
 
 /// Keys of a request that are made up, the first ones first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,15 +72,24 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::heads::tests::{info, wish};
+    use spectrie_trie::Inquiry;
+    use spectrie_types::Source;
+
+    use super::super::info::DrafterInfo;
     use super::*;
 
     fn costs() -> LevelCosts {
-        LevelCosts::new(&crate::speculation::DrafterInfo {
+        LevelCosts::new(&DrafterInfo {
+            source: Source::DraftModel,
             needs_features: false,
+            max_levels: 4,
+            max_rows: 64,
+            rows: vec![1, 64],
+            first_ms: vec![1.0, 2.0],
+            later_ms: vec![1.0, 2.0],
             // A tenth of a millisecond for each.
             fill_ms: vec![0.1, 6.4],
-            ..info(1.0)
+            namespaces: None,
         })
     }
 
@@ -108,7 +109,14 @@ mod tests {
         let wishes = [10, 200, 5, 0].map(|total| Wish {
             candidate: total,
             missing: Missing { total, fresh: 1 },
-            ..wish(0.5, 0.1)
+            inquiry: Inquiry {
+                parent: None,
+                token: 1,
+                depth: 0,
+                gain: 0.5,
+                before: 0.1,
+                named: Vec::new(),
+            },
         });
         let parts = Parts::of(wishes.into(), most);
         let asked = parts.wishes.iter().map(|wish| wish.candidate);

@@ -1,14 +1,14 @@
 //! When a drafter is asked.
 
-use spectrie_trie::Inquiry;
 use spectrie_types::Source;
 use spectrie_types::seed::splitmix;
 
 use super::super::gain::Arm;
-use super::fills::{Fill, Missing, Parts};
+use super::fills::{Fill, Parts};
 use super::info::DrafterInfo;
 use super::level_costs::LevelCosts;
 use super::probing::Probing;
+use super::wish::Wish;
 use crate::error::EngineError;
 use crate::output::Load;
 
@@ -23,15 +23,6 @@ const HOLDOUT_SALT: u64 = 0x4845_4144;
 
 /// Steps of either kind before a gain is told.
 const LEAST_STEPS: f64 = 10.0;
-
-/// What an inquiry of the level in question is worth.
-#[derive(Debug)]
-pub(in crate::speculation) struct Wish {
-    pub(in crate::speculation) candidate: usize,
-    pub(in crate::speculation) inquiry: Inquiry,
-    /// What is to be made up before; nothing in later levels.
-    pub(in crate::speculation) missing: Missing,
-}
 
 /// What is asked in a level, and made up before it.
 #[derive(Debug)]
@@ -263,10 +254,13 @@ impl Heads {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use spectrie_trie::Inquiry;
+
+    use super::super::wish::Missing;
     use super::*;
 
-    pub(crate) fn info(first_ms: f64) -> DrafterInfo {
+    fn info(first_ms: f64) -> DrafterInfo {
         DrafterInfo {
             source: Source::Head,
             needs_features: true,
@@ -284,7 +278,7 @@ pub(super) mod tests {
         Heads::new(info(first_ms)).unwrap()
     }
 
-    pub(crate) fn wish(gain: f32, before: f32) -> Wish {
+    fn wish(gain: f32, before: f32) -> Wish {
         Wish {
             candidate: 0,
             missing: Missing::default(),

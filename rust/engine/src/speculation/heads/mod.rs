@@ -10,9 +10,10 @@ mod info;
 mod level_costs;
 mod levels;
 mod probing;
+mod wish;
 
-pub(super) use fills::Missing;
-pub(super) use heads::{Chosen, Heads, Why, Wish};
+pub(super) use heads::{Chosen, Heads, Why};
 pub use info::DrafterInfo;
 pub(crate) use levels::LevelRow;
 pub(super) use levels::{LevelRows, Levels, likeliest};
+pub(super) use wish::{Missing, Wish};
