@@ -144,14 +144,14 @@ def _load_checked(
 ) -> Runner:
     """Loads a model; where exact arithmetic turns out not to be, and was not asked for by name, with that of
     `fast`."""
+    report = progress or (lambda line: None)
     alone = ranks.size == 1
     runner, loaded = (
         _load_alone(options, progress) if alone else _load_ranks(options, ranks, progress)
     )
     if not (runner.exact and runner.info.on_gpu):
         return runner
-    if progress is not None:
-        progress("checking that rows do not change one another's bits")
+    report("checking that rows do not change one another's bits")
     start = time.perf_counter()
     try:
         form = differing_form(runner, is_asked=is_asked)
@@ -159,8 +159,7 @@ def _load_checked(
         runner.close()
         raise
     if form is None:
-        if progress is not None:
-            progress(f"rows have the same bits in all steps: {time.perf_counter() - start:.1f} s")
+        report(f"rows have the same bits in all steps: {time.perf_counter() - start:.1f} s")
         return runner
     products = ", ".join(loaded.differing()) or "none of the products, so attention or a norm"
     why = f"the logits of a row {form} have other bytes than those of the row alone (products: {products})"
@@ -170,8 +169,7 @@ def _load_checked(
             f"gpu_arithmetic is 'exact', but on {runner.device_name} {why}: choose 'fast', and please "
             "report this"
         )
-    if progress is not None:
-        progress(f"reading weights again for fast arithmetic: {why}")
+    report(f"reading weights again for fast arithmetic: {why}")
     del runner, loaded
     fast = replace(options, gpu_arithmetic="fast", why_fast=why)
     return _load_checked(fast, ranks, False, progress)
