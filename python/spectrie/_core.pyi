@@ -81,6 +81,8 @@ class PackedSection(IntEnum):
     MASKED_TOKEN = 28
     ALLOWED_ROW = 29
     ALLOWED = 30
+    ROW_PARENT = 31
+    WALKS = 32
 
 class PackedWork(IntEnum):
     """Lists of attention's work for one window, after those sections."""
@@ -932,6 +934,7 @@ class Engine:
         *,
         drawn: bool = False,
         logits: NDArray[np.float32] | None = None,
+        compacted: bool = False,
     ) -> StepOutput:
         """Like `commit_logits`, with a token of each sampled row.
 
@@ -943,6 +946,8 @@ class Engine:
             drawn: Whether they were drawn; False takes plans of greedy requests only.
             logits: Those of `plan.logit_samples`, [L, vocabulary], contiguous, which `drawn` needs where
                 there are any; the tokens of these rows are not read, but drawn from them.
+            compacted: Whether the forward has brought rows of trees that its tokens accept to their places,
+                but for `plan.logit_samples`; False lets the next plan order that.
 
         Raises:
             EngineError: As `commit_logits`, and without `drawn` when a sampled request is not plain

@@ -179,3 +179,23 @@ def test_steps_that_draft_do_not_begin_early_and_others_do(gpu: tuple[Runner, Fa
     assert tokens == expected
     assert min(drafted, others) > 100
     assert watched.early_plans < 30
+
+
+def test_steps_beside_prompts_and_behind_their_ends_begin_early(
+    gpu: tuple[Runner, FakeDevice],
+) -> None:
+    def asked() -> list[_core.Request]:
+        source = np.random.default_rng(7)
+        lengths = {1: 5, 2: 150, 3: 90}
+        return [
+            request(handle, source.integers(10, 300, size=length).tolist(), 30, seed=handle)
+            for handle, length in lengths.items()
+        ]
+
+    early, watched = run(gpu, asked(), starts_early=True, chunk_tokens=16)
+    one_by_one, unwatched = run(gpu, asked(), starts_early=False, chunk_tokens=16)
+    assert seen(early) == seen(one_by_one)
+    # All but the first step, and the last ones of requests that end.
+    assert watched.early_plans > 30
+    assert watched.counts["plan", False] < 10
+    assert unwatched.early_plans == 0

@@ -36,6 +36,7 @@ FROM_THE_PLAN = {
     PackedSection.SAMPLE_ROWS: "sample_rows",
     PackedSection.TOP_ROWS: "top_rows",
     PackedSection.PAGE_IDS: "page_ids",
+    PackedSection.ROW_PARENT: "row_parent",
 }
 
 
@@ -124,6 +125,18 @@ def check_rows(packed: Packed, plan: Plan) -> None:
     moves = packed.section(PackedSection.MOVES).reshape(-1, 2)
     assert moves[:, 0].tolist() == plan.kv_move_src.tolist()
     assert moves[:, 1].tolist() == plan.kv_move_dst.tolist()
+    walks = [
+        [start, count, sample, 0]
+        for start, count, kind, sample in zip(
+            plan.request_row_start.tolist(),
+            plan.request_row_count.tolist(),
+            plan.request_kind.tolist(),
+            plan.sample_indptr.tolist(),
+            strict=False,
+        )
+        if kind == 1 and count > 1 and sample not in plan.logit_samples
+    ]
+    assert packed.section(PackedSection.WALKS).reshape(-1, 4).tolist() == walks
     _, path_slots = rows_of(plan).paths()
     assert packed.section(PackedSection.PATH_SLOTS).tolist() == path_slots.tolist()
     step = packed.step

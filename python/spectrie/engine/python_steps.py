@@ -231,6 +231,7 @@ class PythonSteps:
                 *tops,
                 drawn=is_drawn,
                 logits=result.logits.numpy() if is_drawn and len(result.logits) else None,
+                compacted=result.compacted,
             )
             return
         # In CPU memory: the engine reads the rows where they lie. On a GPU the forward ends here.

@@ -216,12 +216,15 @@ class StepResult:
         tokens: int32 [S], a token of each sample row, -1 if no largest logit is finite: the drawn one
             where that was wanted (-2 if the request's options leave none), else the likeliest (the
             smallest id on a tie). None if the forward does not compute it.
+        compacted: Whether accepted rows of trees are in their places: of requests whose tokens the forward
+            gives, it has walked along them.
     """
 
     logits: torch.Tensor
     top_ids: Int32
     top_probabilities: Float32
     tokens: Int32 | None = None
+    compacted: bool = False
 
 
 class Forward(Protocol):

@@ -10,6 +10,9 @@ pub struct StepResults<'a> {
     pub verdicts: Verdicts<'a>,
     /// Its likeliest tokens after each top row; `None` recycles nothing.
     pub top: Option<TopTokens<'a>>,
+    /// Whether the forward has brought rows of trees that its tokens accept to where plain decoding would
+    /// have put them, except where logits decide. Otherwise the next plan orders that.
+    pub compacted: bool,
 }
 
 /// What the model predicts after each sampled row of a plan.
@@ -64,6 +67,7 @@ impl<'a> From<Verdicts<'a>> for StepResults<'a> {
         Self {
             verdicts,
             top: None,
+            compacted: false,
         }
     }
 }

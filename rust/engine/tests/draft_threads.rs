@@ -98,6 +98,7 @@ fn commit(engine: &Engine, model: &mut FakeModel, plan: &Plan, now_s: f64) {
             ids: &ids,
             probabilities: &probabilities,
         }),
+        compacted: false,
     };
     engine.commit(plan.plan_id, &results, 1.0, now_s).unwrap();
 }

@@ -92,6 +92,7 @@ impl Traffic {
             let results = StepResults {
                 verdicts: Verdicts::Tokens(&verdicts),
                 top: None,
+                compacted: false,
             };
             let outputs = self
                 .engine

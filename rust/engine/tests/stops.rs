@@ -152,6 +152,7 @@ fn commit_with_secret(driver: &mut Driver, plan: &Plan, text: &[u32], end: usize
             ids: &ids,
             probabilities: &probabilities,
         }),
+        compacted: false,
     };
     let engine = &driver.engine;
     engine.commit(plan.plan_id, &results, 1.0, 0.0).unwrap();

@@ -237,6 +237,7 @@ class Engine:
         *,
         drawn: bool = False,
         logits: NDArray[np.float32] | None = None,
+        compacted: bool = False,
     ) -> StepOutput:
         """Like `commit_logits`, with a token of each sampled row.
 
@@ -248,6 +249,8 @@ class Engine:
             drawn: Whether they were drawn; False takes plans of greedy requests only.
             logits: Those of `plan.logit_samples`, [L, vocabulary], contiguous, which `drawn` needs where
                 there are any; the tokens of these rows are not read, but drawn from them.
+            compacted: Whether the forward has brought rows of trees that its tokens accept to their places,
+                but for `plan.logit_samples`; False lets the next plan order that.
 
         Raises:
             EngineError: As `commit_logits`, and without `drawn` when a sampled request is not plain

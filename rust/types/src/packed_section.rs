@@ -4,7 +4,7 @@ crate::named::named! {
     /// What a section of a packed step holds: R rows of the forward, S sampled rows, T top rows, M
     /// moves, Q requests with sampled rows; `i32`, or the bits of an `f32` where a number is one.
     ///
-    /// What the sections from `seed` on mean, `DrawRows` of `spectrie_kernels` says.
+    /// What the sections from `seed` to `allowed` mean, `DrawRows` of `spectrie_kernels` says.
     pub enum PackedSection: u8 {
         /// Token of each row, \[R\].
         RowToken = 0 => "row_token",
@@ -68,6 +68,11 @@ crate::named::named! {
         AllowedRow = 29 => "allowed_row",
         /// Masks, each of a word for every 32 tokens of the vocabulary, rounded up.
         Allowed = 30 => "allowed",
+        /// Row of its request that each row follows, -1 for a root, \[R\].
+        RowParent = 31 => "row_parent",
+        /// Trees with drafts whose tokens tell where their answers go: first row, rows, index of the first
+        /// of their sampled rows, 0, \[trees, 4\].
+        Walks = 32 => "walks",
     }
 }
 

@@ -29,8 +29,10 @@ from tests.model.stepping import tokens
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 KERNELS = (
+    "take_drawn",
     "unpack",
     "move_slots",
+    "compact_slots",
     "embed",
     "add_norm",
     "linear",
@@ -132,7 +134,7 @@ def forest(count: int) -> StepPlan:
     )
 
 
-def test_a_recorded_step_is_two_launches_two_copies_and_one_wait(tiny: Path) -> None:
+def test_a_recorded_step_is_one_launch_two_copies_and_one_wait(tiny: Path) -> None:
     one = Launching.of(tiny, recorded=True)
     plan = replace(path(5), top_rows=np.arange(5, dtype=np.int32))
     for _ in range(2):
@@ -140,7 +142,7 @@ def test_a_recorded_step_is_two_launches_two_copies_and_one_wait(tiny: Path) -> 
     one.device.counts.clear()
     launched = one.launcher.launch(plan, Wanted.LIKELIEST)
     # The wait is for the last use of its pinned memory, long over.
-    assert one.device.counts == {"wait": 1, "copy": 2, "replay": 2, "event": 1}
+    assert one.device.counts == {"wait": 1, "copy": 2, "replay": 1, "event": 1}
     launched.wait()
     assert one.device.counts["wait"] == 2
 
@@ -152,6 +154,8 @@ def test_a_layer_of_exact_arithmetic_is_nine_kernels_and_no_operator_of_torch(ti
     # Packed step and results.
     assert counts.pop("copy_") == 2
     assert counts == {
+        # Where no row stands for a token of the step before it changes nothing.
+        "take_drawn": 1,
         "unpack": 2,
         "move_slots": 1,
         "embed": 1,
@@ -163,6 +167,9 @@ def test_a_layer_of_exact_arithmetic_is_nine_kernels_and_no_operator_of_torch(ti
         "gate": layers,
         "gather_rows": 1,
         "row_argmax": 1,
+        # Of a step that wants none it computes nothing.
+        "top_k": 1,
+        "compact_slots": 1,
     }
 
 
@@ -331,8 +338,8 @@ def replays(one: Launching, plan: StepPlan, wanted: Wanted = Wanted.LIKELIEST) -
 def test_what_has_no_recorded_form_is_computed_all_the_same(tiny: Path) -> None:
     one = Launching.of(tiny, recorded=True)
     few = path(5)
-    assert replays(one, few) == 2
-    # The head alone.
+    assert replays(one, few) == 1
+    # These are the layers alone.
     assert replays(one, few, Wanted.LOGITS) == 1
     assert (
         replays(
@@ -351,7 +358,7 @@ def test_what_has_no_recorded_form_is_computed_all_the_same(tiny: Path) -> None:
     pages[: len(PAGES)] = PAGES
     many = replace(few, page_ids=pages, page_indptr=np.array([0, len(pages)], np.int32))
     assert replays(one, many) == 0
-    assert replays(one, few) == 2
+    assert replays(one, few) == 1
 
 
 def test_steps_that_are_too_long_for_recorded_work_are_logged(
@@ -389,7 +396,20 @@ def test_moves_are_made_before_the_rows_are_computed(tiny: Path) -> None:
     moved = StepPlan.single(
         [7], kv_len=50, pages=[1, 3, 4, 9], moves=[(s, s - 32) for s in range(48, 64)]
     )
-    assert replays(one, moved) == 2
+    assert replays(one, moved) == 1
+
+
+def test_every_step_of_tokens_is_one_launch_whatever_of_its_rows_is_sampled(tiny: Path) -> None:
+    one = Launching.of(tiny, recorded=True)
+    for rows in (1, 3, 20, 60, 64, 70, 128):
+        assert replays(one, forest(rows)) == 1
+    # Prompts beside decoding: few of more than 64 rows are sampled, and more of fewer.
+    prompt = StepPlan.single(tokens(90, 200), kv_len=0, pages=range(6, 12), sample_rows=[89])
+    assert replays(one, prompt) == 1
+    assert replays(one, StepPlan.joined([forest(30), prompt])) == 1
+    assert replays(one, StepPlan.joined([path(33, pages=(13, 14, 15)), prompt])) == 1
+    topped = replace(prompt, top_rows=np.array([89], np.int32))
+    assert replays(one, topped) == 1
 
 
 def test_recording_says_how_far_it_is(tiny: Path) -> None:

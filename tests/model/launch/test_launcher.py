@@ -188,7 +188,10 @@ def test_a_step_takes_the_tokens_that_the_one_before_it_draws(tiny: Path, record
     known = replace(second, row_token=np.array([given[2], given[0], 3, given[2]], dtype=np.int32))
     expected = tokens_of(known)
     before = launcher.launch(first, Wanted.LIKELIEST)
+    device.counts.clear()
     launched = launcher.launch(second, Wanted.LIKELIEST, behind=before)
+    # Recorded work takes them itself.
+    assert (device.counts["replay"], device.counts["launch"]) == ((1, 0) if recorded else (0, 2))
     # The host has not seen the tokens yet.
     assert device.is_busy
     assert not before.is_done

@@ -88,7 +88,24 @@ def test_who_asks_changes_no_result_of_the_others(one: Launching) -> None:
 def test_a_row_that_asks_leaves_the_head_recorded(one: Launching) -> None:
     before = one.device.counts["replay"]
     one.launcher.launch(forest(), Wanted.LIKELIEST, logit_samples=int32(2)).wait()
-    assert one.device.counts["replay"] - before == (2 if one.launcher.recorded_rows else 0)
+    assert one.device.counts["replay"] - before == (1 if one.launcher.recorded_rows else 0)
+
+
+@pytest.mark.parametrize("asking", [[5], [4, 5], [3, 5], [0, 3, 5, 6, 9, 15]])
+def test_rows_that_ask_are_one_copy_wherever_they_are(one: Launching, asking: list[int]) -> None:
+    def counts(*rows: int) -> dict[str, int]:
+        one.device.counts.clear()
+        one.launcher.launch(forest(), Wanted.LIKELIEST, logit_samples=int32(*rows)).wait()
+        return {name: one.device.counts[name] for name in ("copy", "launch", "pinned")}
+
+    counts(*asking)
+    counts(*asking)
+    nobody, somebody = counts(), counts(*asking)
+    assert somebody["copy"] == nobody["copy"] + 1
+    assert somebody["pinned"] == 0
+    # Rows that are no neighbours are brought together first.
+    is_lifted = len(SentLogits.of(int32(*asking)).runs) > 1
+    assert somebody["launch"] == nobody["launch"] + is_lifted
 
 
 def test_logits_of_a_head_computed_in_pieces_lie_behind_one_another(

@@ -13,12 +13,19 @@ from spectrie.model.launch.overflows import Overflow
 from spectrie.model.step.packed import PackedStep, StepShape
 from spectrie_kernels import KeyOrder, StepArray
 
-__all__ = ["BUCKETS", "MAX_SAMPLES", "StepRoom", "bucket_of", "buckets_up_to"]
+__all__ = [
+    "BUCKETS",
+    "MAX_SAMPLES",
+    "StepRoom",
+    "bucket_of",
+    "buckets_up_to",
+    "sample_buckets",
+]
 
 BUCKETS: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Rows that recorded steps compute: a step takes the first that holds it."""
 MAX_SAMPLES = 256
-"""Sample rows of recorded heads: their logits are in memory all at once.
+"""Sample rows of recorded steps: their logits are in memory all at once.
 
 What comes back to the host is that of the bucket: a token, and eight likeliest tokens with their
 probabilities, are 68 bytes of each of its rows, so 68 to 121 bytes of a real one (9 rows take the bucket of
@@ -40,6 +47,19 @@ def buckets_up_to(most: int) -> tuple[int, ...]:
     """Returns the buckets for steps of up to `most` rows: the last one holds as many, if any does."""
     below = sum(bucket < most for bucket in BUCKETS)
     return BUCKETS[: below + 1]
+
+
+def sample_buckets(rows: int, is_wide: bool) -> tuple[int, ...]:
+    """Returns numbers of sample rows of recorded steps of up to `rows` rows, ascending.
+
+    Requests of few rows are decoded: all rows are sampled. Among more than 64 with wider requests there may be
+    prompts, of which few are.
+    """
+    if rows <= _TREE_ROWS:
+        return (rows,)
+    if is_wide:
+        return (_TREE_ROWS, min(rows, MAX_SAMPLES))
+    return (rows,) if rows <= MAX_SAMPLES else ()
 
 
 def bucket_of(count: int, buckets: Sequence[int]) -> int | None:
@@ -71,6 +91,9 @@ class StepRoom:
             _list(PackedSection.MOVES, _MOVES, width=2),
             _list(PackedSection.PAGE_IDS, _PAGES),
             _list(PackedSection.PATH_SLOTS, rows * _TREE_ROWS),
+            StepArray(PackedSection.ROW_PARENT, rows, fill=-1),
+            # A tree with drafts has two rows or more.
+            _list(PackedSection.WALKS, max(1, rows // 2), width=4),
         ]
         for index, window in enumerate(shape.windows):
             first = len(PackedSection) + len(PackedWork) * index
@@ -87,7 +110,10 @@ class StepRoom:
     @classmethod
     def of_samples(cls, samples: int, shape: StepShape, *, drawn: bool) -> StepRoom:
         """Returns the arrays that the head of `samples` rows reads, and its draws if `drawn`."""
-        arrays = [StepArray(PackedSection.SAMPLE_ROWS, samples, fill=-1)]
+        arrays = [
+            StepArray(PackedSection.SAMPLE_ROWS, samples, fill=-1),
+            StepArray(PackedSection.TOP_ROWS, samples, fill=-1),
+        ]
         if drawn:
             arrays += [
                 StepArray(PackedSection.SEED, samples, width=2),

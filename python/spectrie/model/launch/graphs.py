@@ -1,4 +1,4 @@
-"""Recorded work of a model: its layers by bucket of rows, its heads by bucket of sample rows."""
+"""Recorded work of a model: its steps by bucket of rows and of sample rows, and its layers alone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from spectrie.model.launch.capacity import (
     StepRoom,
     bucket_of,
     buckets_up_to,
+    sample_buckets,
 )
 from spectrie.model.launch.overflows import Overflow, Overflows
 from spectrie.model.launch.results import Sizes
@@ -26,7 +27,7 @@ from spectrie.model.step.scratch import HeldScratch
 from spectrie.model.step.wanted import Wanted
 from spectrie_kernels import StepArrays
 
-__all__ = ["Head", "Layers", "StepGraphs"]
+__all__ = ["Layers", "StepGraphs", "Whole"]
 
 _TREE_ROWS = 64
 _CUTS = (0, CUTS["top_k"] | CUTS["top_p"], sum(CUTS.values()))
@@ -39,43 +40,53 @@ class Layers:
 
     Attributes:
         rows: Rows that are computed.
-        heights: Heights of attention's tiles: split form, prompts.
+        is_wide: Whether attention's tiles are for requests of several rows.
+        heights: Their heights: split form, prompts.
         room: The arrays that it reads.
-        work: Launches it.
+        work: Launches them alone.
     """
 
     rows: int
+    is_wide: bool
     heights: tuple[int, int]
     room: StepRoom
     work: Recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """Logits, tokens and likeliest tokens of up to `sizes.samples` rows."""
+class Whole:
+    """All of a step: layers, logits, tokens, likeliest tokens of up to `samples` rows, and the moves of
+    accepted rows to their places.
 
-    sizes: Sizes
+    Attributes:
+        samples: Sample rows that are computed.
+        room: The arrays that it reads beside those of the layers.
+        work: Launches it.
+    """
+
+    samples: int
     room: StepRoom
     work: Recorded
 
 
 @dataclass(frozen=True, slots=True)
-class _HeadKey:
+class _WholeKey:
+    rows: int
+    is_wide: bool
     samples: int
     cuts: int | None
     """None takes the likeliest token."""
-    with_tops: bool
 
 
 class StepGraphs:
     """Work that is recorded once and launched in most steps.
 
-    It reads and writes memory that stays where it is: the packed step, the arrays that one kernel copies
-    out of it, the scratch, and the results. Nothing is allocated or compiled while it is launched.
+    It reads and writes memory that stays where it is: the packed step, the arrays that a kernel copies out
+    of it, the scratch, and the results. Nothing is allocated or compiled while it is launched.
 
     Attributes:
         words: int32, the packed step on the device.
-        results: int32, as `Sizes` of the head has it.
+        results: int32, as `Sizes` has it.
         overflows: Steps whose lists were too long.
     """
 
@@ -101,15 +112,16 @@ class StepGraphs:
         self._operators = operators
         self._device = device
         self._buckets = buckets_up_to(max_rows)
-        self._sample_buckets = buckets_up_to(min(self._buckets[-1], MAX_SAMPLES))
         self._scratch = HeldScratch(operators.device)
         self.words = words
-        most = Sizes(self._sample_buckets[-1], self._sample_buckets[-1]).words
-        self.results = torch.zeros(most, dtype=torch.int32, device=operators.device)
+        most = min(self._buckets[-1], MAX_SAMPLES)
+        self.results = torch.zeros(
+            Sizes(most, most).words, dtype=torch.int32, device=operators.device
+        )
         self.overflows = Overflows()
         self._arrays: dict[StepRoom, StepArrays] = {}
         self._layers: dict[tuple[int, bool], Layers] = {}
-        self._heads: dict[_HeadKey, Head] = {}
+        self._wholes: dict[_WholeKey, Whole] = {}
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -121,55 +133,61 @@ class StepGraphs:
         """Memory of results between kernels."""
         return self._scratch.bytes
 
-    @property
-    def normed(self) -> torch.Tensor:
-        """What the layers leave to the head: [rows of the largest bucket, hidden]."""
-        return self._scratch.empty("normed", self._normed_shape, self._operators.dtype)
+    def normed(self, rows: int) -> torch.Tensor:
+        """What the layers launched last left to a head: [rows, hidden]."""
+        shape = (rows, self._decoder.hidden_size)
+        return self._scratch.empty("normed", shape, self._operators.dtype)
 
     def logits(self, samples: int) -> torch.Tensor:
-        """Returns what the head launched last computed of its first rows: float32 [samples, vocabulary]."""
+        """Returns what the step launched last computed of its first rows: float32 [samples, vocabulary]."""
         shape = (samples, self._operators.shape.vocabulary)
         return self._scratch.empty(HEAD_RESULT, shape, torch.float32)
 
-    @property
-    def _normed_shape(self) -> tuple[int, int]:
-        return (self._buckets[-1], self._decoder.hidden_size)
+    def has_drawn(self, drawn: torch.Tensor) -> bool:
+        """Whether recorded work takes these tokens of the step before by itself."""
+        return drawn.data_ptr() == self.results.data_ptr()
 
     def record(self, report: Callable[[str], None]) -> None:
-        """Does each work once, on a step without rows, then records all of it.
+        """Does each kind of work once, on a step without rows, then records all of it.
 
         Args:
             report: Receives one line per stage.
         """
         self.words.zero_()
         # The largest first: what they leave in the scratch has room for all others.
-        layers = [
-            self._layers_work(rows, is_wide)
+        sizes = [
+            (rows, is_wide)
             for rows in reversed(self._buckets)
             for is_wide in ((True, False) if self._has_wide(rows) else (False,))
         ]
-        heads = [
-            self._head_work(_HeadKey(samples, cuts, with_tops))
-            for samples in reversed(self._sample_buckets)
+        keys = [
+            _WholeKey(rows, is_wide, samples, cuts)
+            for rows, is_wide in sizes
+            for samples in reversed(sample_buckets(rows, is_wide))
             for cuts in (None, *_CUTS)
-            for with_tops in (True, False)
         ]
-        total = len(layers) + len(heads)
-        report(f"computing {len(layers)} sizes of a step once")
-        for _, work in layers:
-            self._device.launch(work)
-        for key, _, _, work in heads:
+        report(f"computing {len(sizes)} sizes of a step once")
+        for rows, is_wide in sizes:
+            self._device.launch(self._layers_work(rows, is_wide))
+        heads: dict[tuple[int, int | None], _WholeKey] = {}
+        for key in sorted(keys, key=lambda key: -key.samples):
             # A head's kernels are the same for every number of rows, but for the product's.
-            if key.with_tops and (key.cuts is None or key.samples == self._sample_buckets[-1]):
-                self._device.launch(work)
+            if key.cuts is None or key.samples == keys[0].samples:
+                heads.setdefault((key.samples, key.cuts), key)
+        for key in heads.values():
+            self._device.launch(self._head_work(key))
         self._device.wait()
         self._scratch.close()
+        total = len(sizes) + len(keys)
         report(f"recording {total} graphs, {self.bytes >> 20} MiB between their kernels")
-        for (rows, is_wide, heights, room), work in layers:
-            recorded = self._device.record(work)
-            self._layers[rows, is_wide] = Layers(rows, heights, room, recorded)
-        for key, sizes, room, work in heads:
-            self._heads[key] = Head(sizes, room, self._device.record(work))
+        for rows, is_wide in sizes:
+            room = StepRoom.of_rows(rows, self._operators.shape)
+            recorded = self._device.record(self._layers_work(rows, is_wide))
+            heights = self._heights(rows, is_wide)
+            self._layers[rows, is_wide] = Layers(rows, is_wide, heights, room, recorded)
+        for key in keys:
+            recorded = self._device.record(self._whole_work(key))
+            self._wholes[key] = Whole(key.samples, self._sample_room(key), recorded)
 
     def layers(self, rows: int, widest: int) -> Layers | None:
         """Returns the recorded layers for so many rows, the widest request's known; None if none fit."""
@@ -179,16 +197,17 @@ class StepGraphs:
         is_wide = self._has_wide(bucket) and widest > self._narrow_nodes
         return self._layers.get((bucket, is_wide))
 
-    def head(self, packed: PackedStep, wanted: Wanted) -> Head | None:
-        """Returns the recorded head of a step behind recorded layers; None if none fits."""
-        bucket = bucket_of(packed.samples, self._sample_buckets)
-        if bucket is None or wanted is Wanted.LOGITS or packed.tops not in (0, packed.samples):
+    def whole(self, layers: Layers, packed: PackedStep, wanted: Wanted) -> Whole | None:
+        """Returns the recorded form of a whole step that recorded layers fit; None if none does."""
+        sizes = sample_buckets(layers.rows, layers.is_wide)
+        samples = bucket_of(packed.samples, sizes) if packed.samples else None
+        if samples is None or wanted is Wanted.LOGITS or packed.tops not in (0, packed.samples):
             return None
         cuts = None
         if wanted is Wanted.DRAWN:
             cuts = next(cuts for cuts in _CUTS if cuts & packed.cuts == packed.cuts)
-        head = self._heads.get(_HeadKey(bucket, cuts, packed.tops > 0))
-        return head if head is not None and self.holds(head.room, packed, "heads") else None
+        found = self._wholes.get(_WholeKey(layers.rows, layers.is_wide, samples, cuts))
+        return found if found is not None and self.holds(found.room, packed, "heads") else None
 
     def holds(self, room: StepRoom, packed: PackedStep, work: str) -> bool:
         """Returns whether a room has place for a step; notes where it has not.
@@ -214,55 +233,97 @@ class StepGraphs:
         """Whether steps of a bucket may have requests that are worth higher tiles of attention."""
         return rows > self._narrow_nodes
 
+    def _heights(self, rows: int, is_wide: bool) -> tuple[int, int]:
+        """Heights of attention's tiles."""
+        return self._operators.heights(min(rows, _TREE_ROWS) if is_wide else 1)
+
+    def _sample_room(self, key: _WholeKey) -> StepRoom:
+        shape = self._operators.shape
+        return StepRoom.of_samples(key.samples, shape, drawn=key.cuts is not None)
+
     def _arrays_of(self, room: StepRoom) -> StepArrays:
         """Returns the arrays of a room, which all work with such a room shares."""
         if room not in self._arrays:
             self._arrays[room] = StepArrays.of(room.arrays, self._operators.device)
         return self._arrays[room]
 
-    def _layers_work(
-        self, rows: int, is_wide: bool
-    ) -> tuple[tuple[int, bool, tuple[int, int], StepRoom], Callable[[], None]]:
-        operators, shape = self._operators, self._operators.shape
-        heights = operators.heights(min(rows, _TREE_ROWS) if is_wide else 1)
-        room = StepRoom.of_rows(rows, shape)
-        arrays, words = self._arrays_of(room), self.words
-        decoder, scratch = self._decoder, self._scratch
+    # Work refers to what it uses and not to these graphs: what holds it would then never be freed at once.
 
-        # It refers to what it uses and not to these graphs: what holds it would then never be freed at once.
+    def _layers_work(self, rows: int, is_wide: bool) -> Callable[[], None]:
+        compute = self._layers_of(rows, is_wide)
+
         @torch.inference_mode()
         def work() -> None:
+            compute()
+
+        return work
+
+    def _head_work(self, key: _WholeKey) -> Callable[[], None]:
+        """A head behind layers that left nothing."""
+        compute = self._head_of(key)
+        step, scratch, operators = (
+            self._input(key.rows, key.is_wide),
+            self._scratch,
+            self._operators,
+        )
+        shape = (key.rows, self._decoder.hidden_size)
+
+        @torch.inference_mode()
+        def work() -> None:
+            operators.scratch = scratch
+            compute(scratch.empty("normed", shape, operators.dtype), step)
+
+        return work
+
+    def _whole_work(self, key: _WholeKey) -> Callable[[], None]:
+        layers, head = self._layers_of(key.rows, key.is_wide), self._head_of(key)
+
+        @torch.inference_mode()
+        def work() -> None:
+            head(*layers())
+
+        return work
+
+    def _input(self, rows: int, is_wide: bool) -> StepInput:
+        shape = self._operators.shape
+        arrays = self._arrays_of(StepRoom.of_rows(rows, shape))
+        return StepInput.fixed(arrays, shape, self._heights(rows, is_wide))
+
+    def _layers_of(self, rows: int, is_wide: bool) -> Callable[[], tuple[torch.Tensor, StepInput]]:
+        """Returns what computes the layers, and gives what they leave to a head with what they read."""
+        arrays, words = self._arrays_of(StepRoom.of_rows(rows, self._operators.shape)), self.words
+        decoder, operators, scratch = self._decoder, self._operators, self._scratch
+        step, results = self._input(rows, is_wide), self.results
+
+        def compute() -> tuple[torch.Tensor, StepInput]:
+            # Tokens that the step before drew, which its head has left here.
+            spectrie_kernels.take_drawn(words, PackedSection.ROW_TOKEN, results)
             spectrie_kernels.unpack(words, arrays)
-            step = StepInput.fixed(arrays, shape, heights)
             operators.begin_step(step, scratch)
-            decoder.layers()
+            return decoder.layers(), step
 
-        return (rows, is_wide, heights, room), work
+        return compute
 
-    def _head_work(self, key: _HeadKey) -> tuple[_HeadKey, Sizes, StepRoom, Callable[[], None]]:
-        operators, shape = self._operators, self._operators.shape
-        room = StepRoom.of_samples(key.samples, shape, drawn=key.cuts is not None)
-        arrays, words = self._arrays_of(room), self.words
-        decoder, scratch = self._decoder, self._scratch
-        normed_shape, results = self._normed_shape, self.results
+    def _head_of(self, key: _WholeKey) -> Callable[[torch.Tensor, StepInput], None]:
+        """Returns what computes all behind the layers, given what they leave and read."""
+        decoder, operators, room = self._decoder, self._operators, self._sample_room(key)
+        arrays, words, results = self._arrays_of(room), self.words, self.results
         index = {one.section: number for number, one in enumerate(room.arrays)}
-        sizes = Sizes(key.samples, key.samples if key.with_tops else 0)
+        sizes = Sizes(key.samples, key.samples)
 
         def section(which: PackedSection) -> torch.Tensor:
             return arrays.words_of(index[which])
 
-        @torch.inference_mode()
-        def work() -> None:
+        def compute(normed: torch.Tensor, step: StepInput) -> None:
             spectrie_kernels.unpack(words, arrays)
-            operators.scratch = scratch
-            normed = scratch.empty("normed", normed_shape, operators.dtype)
             logits = decoder.head(normed, section(PackedSection.SAMPLE_ROWS))
             tokens, ids, probabilities = sizes.split(results)
             if key.cuts is None:
                 operators.likeliest(logits, tokens)
             else:
-                operators.draw(logits, draw_rows(section, shape, key.cuts), tokens)
-            if key.with_tops:
-                operators.top_k(logits, ids, probabilities)
+                operators.draw(logits, draw_rows(section, operators.shape, key.cuts), tokens)
+            # Of steps without top rows nothing.
+            operators.top_k_of(logits, ids, probabilities, section(PackedSection.TOP_ROWS))
+            operators.compact(step, tokens)
 
-        return key, sizes, room, work
+        return compute

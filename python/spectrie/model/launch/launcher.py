@@ -29,7 +29,7 @@ from spectrie.model.step.packed import (
 )
 from spectrie.model.step.scratch import Scratch
 from spectrie.model.step.wanted import Wanted
-from spectrie_kernels import take_drawn
+from spectrie_kernels import lift_rows, take_drawn
 
 __all__ = ["Launched", "Launcher", "Pack"]
 
@@ -85,6 +85,7 @@ class Launched:
             ids.numpy()[:tops].copy(),
             probabilities.numpy()[:tops].copy(),
             None if self._wanted is Wanted.LOGITS else tokens.numpy()[:samples].copy(),
+            compacted=self._wanted is not Wanted.LOGITS,
         )
 
 
@@ -93,8 +94,8 @@ class Launcher:
 
     A step is written into pinned memory, copied to the device at once and computed there; tokens and
     likeliest tokens come back in one copy, and the host waits for one event. Once `record` was called,
-    most steps are launches of recorded work: one for the layers, one for head and tokens. Others launch
-    the same kernels one by one.
+    most steps are one launch of recorded work; some have recorded layers alone. Others launch the same
+    kernels one by one.
     """
 
     def __init__(
@@ -150,9 +151,9 @@ class Launcher:
             words=self._words,
         )
         graphs.record(report)
-        # Compiles it: a step without rows takes nothing.
-        device = self._device
-        device.launch(lambda: take_drawn(self._words, PackedSection.ROW_TOKEN, graphs.results))
+        # Compiles it: the first row is where it was.
+        device, first = self._device, self._words[:1]
+        device.launch(lambda: _lift(graphs.logits(1), first))
         device.wait()
         self._ring.reserve(words=self._words.numel(), results=graphs.results.numel())
         self._graphs = graphs
@@ -195,10 +196,17 @@ class Launcher:
         widest = int(np.max(plan.request_row_count, initial=1))
         layers = graphs.layers(len(plan.row_token), widest) if graphs is not None else None
         heights = operators.heights(widest) if layers is None else layers.heights
-        packed = self._packed(plan, pinned, heights, pack)
+        asked = 0 if logit_samples is None else len(logit_samples)
+        packed = self._packed(plan, pinned, heights, pack, asked)
         if wanted is Wanted.DRAWN and not packed.is_drawn:
             wanted = Wanted.LOGITS
-        num_words = add_counts(pinned.words.numpy(), packed, operators.shape)
+        if wanted is Wanted.LOGITS:
+            sent = SentLogits.all_of(packed.samples)
+        else:
+            sent = SentLogits() if logit_samples is None else SentLogits.of(logit_samples)
+        begin = add_counts(pinned.words.numpy(), packed, operators.shape)
+        scattered = self._scattered(packed, sent, pinned, begin)
+        num_words = begin + sum(map(len, scattered.values()))
         has_place = num_words <= self._words.numel()
         if graphs is not None and layers is not None:
             fits = graphs.holds(layers.room, packed, "layers")
@@ -207,14 +215,12 @@ class Launcher:
         if not has_place:
             words = torch.empty(num_words, dtype=torch.int32, device=operators.device)
         device.copy(words, pinned.words[:num_words])
-        if drawn is not None:
+        recorded = graphs if layers is not None else None
+        if drawn is not None and (recorded is None or not recorded.has_drawn(drawn)):
             tokens = drawn
             device.launch(lambda: take_drawn(words, PackedSection.ROW_TOKEN, tokens))
-        if wanted is Wanted.LOGITS:
-            sent = SentLogits.all_of(packed.samples)
-        else:
-            sent = SentLogits() if logit_samples is None else SentLogits.of(logit_samples)
-        step = _Step(words, packed, heights, pinned, wanted, sent)
+        lifted = {first: words[span.start : span.stop] for first, span in scattered.items()}
+        step = _Step(words, packed, heights, pinned, wanted, sent, lifted)
         if graphs is None or layers is None:
             sizes = step.sizes
             self._make_room(step, sizes)
@@ -232,19 +238,39 @@ class Launcher:
     ) -> tuple[Sizes, torch.Tensor]:
         """Launches a step whose layers are recorded; returns where its results are."""
         device, packed = self._device, step.packed
-        layers.work.launch()
-        head = graphs.head(packed, step.wanted) if packed.samples else None
-        if head is not None:
-            self._make_room(step, head.sizes)
-            head.work.launch()
+        whole = graphs.whole(layers, packed, step.wanted)
+        if whole is not None:
+            sizes = Sizes(whole.samples, whole.samples if packed.tops else 0)
+            self._make_room(step, sizes)
+            whole.work.launch()
             if step.sent.runs:
                 self._send(step, slice(0, packed.samples), graphs.logits(packed.samples))
-            return head.sizes, graphs.results[: head.sizes.words]
+            return sizes, graphs.results[: sizes.words]
+        layers.work.launch()
         self._make_room(step, step.sizes)
         results = self._new_results(step.sizes)
         if packed.samples or packed.tops:
-            device.launch(lambda: self._read(step, graphs.normed[: packed.rows], results))
+            given = self._input(step)
+            device.launch(lambda: self._read(step, given, graphs.normed(packed.rows), results))
         return step.sizes, results
+
+    def _input(self, step: _Step) -> StepInput:
+        """Views of a packed step."""
+        return StepInput.of(step.words, step.packed, self._operators.shape, step.heights)
+
+    def _scattered(
+        self, packed: PackedStep, sent: SentLogits, pinned: Pinned, begin: int
+    ) -> dict[int, range]:
+        """Writes which rows of logits are lifted to the front of their piece, where they are not neighbours,
+        to pinned memory from the word `begin` on; returns the words of each piece by its first row."""
+        found = {}
+        for rows in pieces(packed.samples):
+            numbers = sent.scattered(rows.start, rows.stop)
+            if numbers is not None:
+                found[rows.start] = range(begin, begin + len(numbers))
+                pinned.words.numpy()[begin : begin + len(numbers)] = numbers
+                begin += len(numbers)
+        return found
 
     def _make_room(self, step: _Step, sizes: Sizes) -> None:
         """Makes room for results in pinned memory, which grows where it has too little."""
@@ -258,12 +284,17 @@ class Launcher:
         return self._scratch.empty("results", (sizes.words,), torch.int32)
 
     def _packed(
-        self, plan: PlanArrays, pinned: Pinned, heights: tuple[int, int], pack: Pack | None
+        self,
+        plan: PlanArrays,
+        pinned: Pinned,
+        heights: tuple[int, int],
+        pack: Pack | None,
+        num_behind: int,
     ) -> PackedStep:
-        """Writes the plan to pinned memory, which grows as needed."""
+        """Writes the plan to pinned memory, which grows as needed, with room for counts and so many words."""
 
         shape = self._operators.shape
-        counts = count_words(shape)
+        counts = count_words(shape) + num_behind
 
         def written() -> PackedStep:
             capacity = pinned.words.numel() - counts
@@ -281,23 +312,23 @@ class Launcher:
     @torch.inference_mode()
     def _compute(self, step: _Step, results: torch.Tensor) -> None:
         """Launches one kernel after the other."""
-        operators = self._operators
-        whole = StepInput.of(step.words, step.packed, operators.shape, step.heights)
-        operators.begin_step(whole, self._scratch)
-        self._read(step, self._decoder.layers(), results)
+        given = self._input(step)
+        self._operators.begin_step(given, self._scratch)
+        self._read(step, given, self._decoder.layers(), results)
 
     @torch.inference_mode()
-    def _read(self, step: _Step, x: torch.Tensor, results: torch.Tensor) -> None:
-        """Launches head, tokens and likeliest tokens, given what the layers left."""
+    def _read(self, step: _Step, given: StepInput, x: torch.Tensor, results: torch.Tensor) -> None:
+        """Launches head, tokens, likeliest tokens and the moves of accepted rows, given what the layers read
+        and left."""
         operators, packed = self._operators, step.packed
         operators.scratch = self._scratch
         tokens, ids, probabilities = step.sizes.split(results)
         for rows in pieces(packed.samples):
             logits = self._decoder.head(x, step.section(PackedSection.SAMPLE_ROWS)[rows])
             self._take(step, rows, logits, tokens[rows])
-            self._send(step, rows, logits)
             if packed.tops == packed.samples:
                 operators.top_k(logits, ids[rows], probabilities[rows])
+            self._send(step, rows, logits)
             # Before those of the next piece, which would have no room beside them.
             del logits
         # Else they are all sample rows, and rows of prompts.
@@ -305,6 +336,8 @@ class Launcher:
             logits = self._decoder.head(x, step.section(PackedSection.TOP_ROWS)[rows])
             operators.top_k(logits, ids[rows], probabilities[rows])
             del logits
+        if step.wanted is not Wanted.LOGITS and packed.section(PackedSection.WALKS)[1]:
+            operators.compact(given, tokens)
 
     def _take(self, step: _Step, rows: slice, logits: torch.Tensor, tokens: torch.Tensor) -> None:
         """Launches what gives the tokens of some sample rows, if they are wanted."""
@@ -316,11 +349,25 @@ class Launcher:
             operators.draw(logits, draws.part(rows.start, rows.stop), tokens)
 
     def _send(self, step: _Step, rows: slice, logits: torch.Tensor) -> None:
-        """Launches the copies of those logits of some sample rows that the host wants."""
-        for before, run in step.sent.parts(rows.start, rows.stop):
-            bits = logits[run].view(-1).view(torch.int32)
-            begin = before * self._operators.shape.vocabulary
-            self._device.copy(step.pinned.logits[begin : begin + bits.numel()], bits)
+        """Launches the copy of those logits of some sample rows that the host wants: one, behind a kernel that
+        brings rows which are no neighbours to the front."""
+        parts = list(step.sent.parts(rows.start, rows.stop))
+        if not parts:
+            return
+        before, run = parts[0]
+        lifted = step.lifted.get(rows.start)
+        if lifted is not None:
+            numbers = lifted
+            self._device.launch(lambda: _lift(logits, numbers))
+            run = slice(0, len(numbers))
+        bits = logits[run].view(-1).view(torch.int32)
+        begin = before * self._operators.shape.vocabulary
+        self._device.copy(step.pinned.logits[begin : begin + bits.numel()], bits)
+
+
+@torch.inference_mode()
+def _lift(logits: torch.Tensor, numbers: torch.Tensor) -> None:
+    lift_rows(logits, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +380,8 @@ class _Step:
     pinned: Pinned
     wanted: Wanted
     sent: SentLogits
+    lifted: dict[int, torch.Tensor]
+    """Which rows of logits are brought to the front of their piece, by its first row."""
 
     @property
     def sizes(self) -> Sizes:

@@ -41,6 +41,14 @@ class SentLogits:
         """How many there are."""
         return sum(end - begin for begin, end in self.runs)
 
+    def scattered(self, begin: int, end: int) -> NDArray[np.int32] | None:
+        """Returns those of the sample rows from `begin` to before `end`, counted from `begin`; None where they
+        are neighbours."""
+        runs = [part for _, part in self.parts(begin, end)]
+        if len(runs) < 2:
+            return None
+        return np.concatenate([np.arange(run.start, run.stop, dtype=np.int32) for run in runs])
+
     def parts(self, begin: int, end: int) -> Iterator[tuple[int, slice]]:
         """Gives those of the sample rows from `begin` to before `end`: how many sent rows lie before each
         run, and the run, counted from `begin`."""

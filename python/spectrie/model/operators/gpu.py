@@ -167,8 +167,18 @@ class GpuOperators(ReferenceOperators):
         return spectrie_kernels.gather_rows(x, rows, out)
 
     def top_k(self, logits: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor) -> None:
+        self.top_k_of(logits, ids, probabilities, None)
+
+    def top_k_of(
+        self,
+        logits: torch.Tensor,
+        ids: torch.Tensor,
+        probabilities: torch.Tensor,
+        rows: torch.Tensor | None,
+    ) -> None:
+        """`top_k`, but for the rows with a negative number in `rows`, int32 [rows]."""
         workspace = self._workspace(spectrie_kernels.top_k_workspace(*logits.shape))
-        spectrie_kernels.top_k(logits, ids, probabilities, workspace=workspace)
+        spectrie_kernels.top_k(logits, ids, probabilities, rows=rows, workspace=workspace)
 
     def likeliest(self, logits: torch.Tensor, out: torch.Tensor) -> None:
         """Writes the likeliest token of each row, the lowest id of equals, -1 if no largest is finite.
@@ -190,6 +200,21 @@ class GpuOperators(ReferenceOperators):
         """
         workspace = self._workspace(spectrie_kernels.draw_workspace(*logits.shape))
         spectrie_kernels.draw(logits, rows, out, workspace=workspace)
+
+    def compact(self, step: StepInput, drawn: torch.Tensor) -> None:
+        """Walks along the trees of a step whose forward is over, and brings what they accept to its place in
+        the cache.
+
+        Args:
+            step: The step.
+            drawn: int32 [any], the token drawn after each sampled row.
+        """
+        if step.walks is not None:
+            walks = step.walks
+            rows = step.tokens, walks.parents, step.slots
+            spectrie_kernels.compact_slots(
+                self._keys, self._values, drawn, rows, walks.trees, walks.count
+            )
 
     def _workspace(self, elements: int) -> torch.Tensor:
         return self.scratch.empty("chosen", (elements,), torch.int64)

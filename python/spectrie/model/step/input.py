@@ -10,7 +10,7 @@ import torch
 
 from spectrie._core import PackedSection, PackedWork
 from spectrie.model.plan import PlanArrays
-from spectrie.model.step.packed import CUTS, WORK_WIDTHS, PackedStep, StepShape
+from spectrie.model.step.packed import CUTS, WALK_WIDTH, WORK_WIDTHS, PackedStep, StepShape
 from spectrie_kernels import (
     AttentionArrays,
     AttentionLayout,
@@ -20,7 +20,22 @@ from spectrie_kernels import (
 )
 from spectrie_kernels.attention.rows import MAX_TREE_ROWS
 
-__all__ = ["StepInput", "draw_rows"]
+__all__ = ["StepInput", "Walks", "draw_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """The draft trees of a step along which the device walks.
+
+    Attributes:
+        parents: int32 [rows], row of its tree that each row follows, -1 for none.
+        trees: int32 [any, 4], as `spectrie_kernels.compact_slots` takes them.
+        count: int32 [1], how many of the trees there are.
+    """
+
+    parents: torch.Tensor
+    trees: torch.Tensor
+    count: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +47,7 @@ class StepInput:
         moves: int32 [any, 2], slots of the cache, source and destination.
         num_moves: int32 [1], how many of the moves are made.
         layout: What attention needs.
+        walks: Trees whose accepted rows are brought to their places; None where nobody asks for that.
     """
 
     tokens: torch.Tensor
@@ -40,6 +56,7 @@ class StepInput:
     moves: torch.Tensor
     num_moves: torch.Tensor
     layout: AttentionLayout | AttentionArrays
+    walks: Walks | None = None
 
     @classmethod
     def of(
@@ -73,6 +90,7 @@ class StepInput:
             shape,
             heights,
             num_moves=counts(0, 1),
+            num_walks=counts(0, 2)[1:],
         )
 
     @classmethod
@@ -101,6 +119,7 @@ class StepInput:
             shape,
             heights,
             num_moves=arrays.count(index[PackedSection.MOVES]),
+            num_walks=arrays.count(index[PackedSection.WALKS]),
         )
 
     @classmethod
@@ -112,6 +131,7 @@ class StepInput:
         heights: tuple[int, int],
         *,
         num_moves: torch.Tensor,
+        num_walks: torch.Tensor,
     ) -> StepInput:
         positions = section(PackedSection.ROW_POSITION)
         layout = AttentionArrays.of(
@@ -131,6 +151,11 @@ class StepInput:
             moves=section(PackedSection.MOVES).view(-1, 2),
             num_moves=num_moves,
             layout=layout,
+            walks=Walks(
+                parents=section(PackedSection.ROW_PARENT),
+                trees=section(PackedSection.WALKS).view(-1, WALK_WIDTH),
+                count=num_walks,
+            ),
         )
 
     @classmethod

@@ -20,6 +20,7 @@ from spectrie_kernels.attention.work import AttentionWork
 
 __all__ = [
     "CUTS",
+    "WALK_WIDTH",
     "WORK_WIDTHS",
     "PackedStep",
     "StepShape",
@@ -32,6 +33,8 @@ __all__ = [
 _ALIGNED = 8
 WORK_WIDTHS = (8, 4, 8)
 """Words of an entry of each `PackedWork`."""
+WALK_WIDTH = 4
+"""Words of an entry of the walks."""
 CUTS = {"top_k": 1, "top_p": 2, "typical_p": 4}
 """Bits of `PackedStep.cuts`."""
 
@@ -133,9 +136,10 @@ def count_words(shape: StepShape) -> int:
 def add_counts(target: NDArray[np.int32], packed: PackedStep, shape: StepShape) -> int:
     """Writes behind a packed step what kernels read of its lists' lengths; returns the words in all.
 
-    First how many moves there are; 8 words on, for each window, the numbers of its `PackedWork`.
+    First how many moves there are, then how many walks; 8 words on, for each window, the numbers of its `PackedWork`.
     """
     target[packed.words] = packed.moves
+    target[packed.words + 1] = packed.section(PackedSection.WALKS)[1] // WALK_WIDTH
     for index in range(len(shape.windows)):
         begin = packed.words + _ALIGNED * (1 + index)
         for which, width in zip(PackedWork, WORK_WIDTHS, strict=True):
@@ -190,7 +194,9 @@ def pack_plan(
         np.stack([plan.kv_move_src, plan.kv_move_dst], axis=1),
         plan.page_ids,
         path_slots,
-        *[empty] * (len(PackedSection) - PackedSection.SEED),
+        *[empty] * (PackedSection.ROW_PARENT - PackedSection.SEED),
+        plan.row_parent,
+        _walks(plan),
     ]
     for work in works:
         arrays += [work.part_items, work.combined, work.prompt_items]
@@ -212,6 +218,18 @@ def pack_plan(
         has_prompts=any(work.prompt_items.size for work in works),
         most_splits=max(work.most_splits for work in works),
     )
+
+
+def _walks(plan: PlanArrays) -> NDArray[np.int32]:
+    """First row, rows and first sample of each tree with drafts whose rows are all sampled, and 0."""
+    starts, counts = plan.request_row_start, plan.request_row_count
+    is_tree = (plan.request_kind == 1) & (counts > 1)
+    samples = np.searchsorted(plan.sample_rows, starts)
+    behind = np.searchsorted(plan.sample_rows, starts + counts)
+    chosen = is_tree & (behind - samples == counts)
+    columns = (starts, counts, samples, np.zeros_like(starts))
+    walks: NDArray[np.int32] = np.stack(columns, axis=1)[chosen].astype(np.int32)
+    return walks
 
 
 def _spans(lengths: list[int]) -> tuple[list[tuple[int, int]], int]:

@@ -1,5 +1,7 @@
 //! The rows of a plan: decode rows with their drafts first, then chunks of prompts.
 
+use std::ops::Range;
+
 use super::flight::{Part, Work};
 use super::running::Running;
 use crate::cache::Cache;
@@ -70,23 +72,45 @@ pub(crate) fn assemble(
     (plan, parts)
 }
 
-/// Builds the plan of one row each, for the token that the sampled row with this index of the plan before
-/// it gives. The slots for it are there.
+/// A row of a request whose token the plan before it gives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowAhead {
+    pub(crate) key: RequestKey,
+    /// Which sampled row of the plan before gives its token.
+    pub(crate) drawn: usize,
+    /// Cached tokens before it, by then.
+    pub(crate) kv_len: usize,
+}
+
+/// Further rows of a prompt, some of which the plan before computes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChunkAhead {
+    pub(crate) key: RequestKey,
+    pub(crate) rows: usize,
+    /// Cached tokens before them, by then.
+    pub(crate) kv_len: usize,
+}
+
+/// Builds the plan of these rows. The slots for them are there.
 pub(crate) fn assemble_early(
     plan_id: u64,
-    rows: &[(RequestKey, usize)],
+    rows: &[RowAhead],
+    chunks: &[ChunkAhead],
     running: &Running,
     cache: &Cache,
 ) -> (Plan, Vec<Part>) {
-    let num_pages = |key| running.get(key).map_or(0, |one| one.table.pages().len());
-    let num_pages = rows.iter().map(|(key, _)| num_pages(key)).sum();
-    let mut plan = Plan::new(plan_id, rows.len(), rows.len(), num_pages);
-    let mut parts = Vec::with_capacity(rows.len());
-    for &(key, drawn) in rows {
+    let keys = rows.iter().map(|one| one.key);
+    let keys = keys.chain(chunks.iter().map(|one| one.key));
+    let num_pages = |key| running.get(&key).map_or(0, |one| one.table.pages().len());
+    let num_pages = keys.map(num_pages).sum();
+    let num_rows = rows.len() + chunks.iter().map(|one| one.rows).sum::<usize>();
+    let num_requests = rows.len() + chunks.len();
+    let mut plan = Plan::new(plan_id, num_rows, num_requests, num_pages);
+    let mut parts = Vec::with_capacity(num_requests);
+    for &RowAhead { key, drawn, kv_len } in rows {
         let Some(sequence) = running.get(&key) else {
             continue;
         };
-        let kv_len = sequence.kv_len() + 1;
         plan.is_greedy &= sequence.draws.is_plain_greedy();
         plan.open(sequence.request.handle, RowKind::Tree, kv_len);
         plan.push_row(Row {
@@ -106,6 +130,25 @@ pub(crate) fn assemble_early(
             first_logits: None,
             tops: 0..0,
             work: Work::Tree(SentTree::default()),
+            is_root_alone: false,
+        });
+    }
+    for &ChunkAhead { key, rows, kv_len } in chunks {
+        let Some(sequence) = running.get(&key) else {
+            continue;
+        };
+        let (first_row, first_sample) = (plan.num_rows(), plan.num_samples());
+        let end = kv_len + rows;
+        // Nobody wants to know more of a prompt than the token behind it.
+        let sampled = end - usize::from(end == sequence.tokens.len())..end;
+        push_rows_of_prompt(&mut plan, cache, sequence, kv_len..end, &sampled, None);
+        parts.push(Part {
+            key,
+            first_row,
+            first_sample,
+            first_logits: None,
+            tops: 0..0,
+            work: Work::Chunk(rows),
             is_root_alone: false,
         });
     }
@@ -137,31 +180,45 @@ fn push_tree(plan: &mut Plan, cache: &Cache, sequence: &Sequence, tree: &SentTre
             top: true,
         });
     }
-    close(plan, cache, sequence, 1 + tree.num_nodes());
+    close(plan, cache, sequence, kv_len + 1 + tree.num_nodes());
 }
 
 fn push_chunk(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) {
-    let kv_len = sequence.kv_len();
+    let indices = sequence.kv_len()..sequence.kv_len() + rows;
     let sampled = sequence.sampled_indices(rows);
-    plan.is_greedy &= sampled.is_empty() || sequence.draws.is_plain_greedy();
     let first_top = sequence.drafting.first_top();
-    plan.open(sequence.request.handle, RowKind::Chunk, kv_len);
-    for row in 0..rows {
-        plan.push_row(Row {
-            token: sequence.tokens[kv_len + row] as i32,
-            position: kv_len + row,
-            slot: cache.slot(&sequence.table, kv_len + row),
-            parent: row as i32 - 1,
-            ancestors: 0,
-            sampled: sampled.contains(&(kv_len + row)),
-            top: first_top.is_some_and(|first| kv_len + row >= first),
-        });
-    }
-    close(plan, cache, sequence, rows);
+    push_rows_of_prompt(plan, cache, sequence, indices, &sampled, first_top);
 }
 
-fn close(plan: &mut Plan, cache: &Cache, sequence: &Sequence, rows: usize) {
-    let covered = cache.pages_for(sequence.kv_len() + rows);
+/// Adds the rows of the tokens at `indices`; the likeliest tokens of those from `first_top` on are wanted.
+fn push_rows_of_prompt(
+    plan: &mut Plan,
+    cache: &Cache,
+    sequence: &Sequence,
+    indices: Range<usize>,
+    sampled: &Range<usize>,
+    first_top: Option<usize>,
+) {
+    let (kv_len, end) = (indices.start, indices.end);
+    plan.is_greedy &= sampled.is_empty() || sequence.draws.is_plain_greedy();
+    plan.open(sequence.request.handle, RowKind::Chunk, kv_len);
+    for index in indices {
+        plan.push_row(Row {
+            token: sequence.tokens[index] as i32,
+            position: index,
+            slot: cache.slot(&sequence.table, index),
+            parent: (index - kv_len) as i32 - 1,
+            ancestors: 0,
+            sampled: sampled.contains(&index),
+            top: first_top.is_some_and(|first| index >= first),
+        });
+    }
+    close(plan, cache, sequence, end);
+}
+
+/// Ends the rows of a request that will have so many tokens in the cache.
+fn close(plan: &mut Plan, cache: &Cache, sequence: &Sequence, num_tokens: usize) {
+    let covered = cache.pages_for(num_tokens);
     plan.close(&sequence.table.pages()[..covered]);
     plan.request_feature
         .extend(cache.feature_row(&sequence.table));

@@ -188,6 +188,7 @@ impl Scheduler {
             running,
             config: self.admission.config(),
             costs: self.speculator.costs(),
+            flying: &[],
         };
         let Composition {
             chunks,

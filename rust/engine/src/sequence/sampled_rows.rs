@@ -29,6 +29,8 @@ pub(crate) struct SampledRows<'a> {
     pub(crate) first: usize,
     /// Whether drawn tokens after draft nodes are of no use.
     pub(crate) is_root_alone: bool,
+    /// Whether accepted rows are in their places already.
+    pub(crate) is_compacted: bool,
 }
 
 impl SampledRows<'_> {

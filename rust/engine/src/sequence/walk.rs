@@ -34,7 +34,7 @@ pub(crate) fn walk(
             Ok(drawn) => drawn,
             Err(error) => {
                 let num_emitted = path.len();
-                sequence.table.accept(&path);
+                accept(sequence, &path, sampled);
                 // Each forward gives one token of the model's own: here it is the last one accepted.
                 if path.pop().is_some() {
                     sequence.credit_last(Source::Model);
@@ -55,7 +55,7 @@ pub(crate) fn walk(
             None
         };
         let Some(child) = child else {
-            sequence.table.accept(&path);
+            accept(sequence, &path, sampled);
             sequence.table.advance(1 + path.len());
             return Walk {
                 num_emitted: path.len() + 1,
@@ -66,5 +66,12 @@ pub(crate) fn walk(
         sequence.credit_last(tree.node(child).source);
         path.push(child);
         row = child;
+    }
+}
+
+/// Notes accepted rows, for those that are yet to be moved.
+fn accept(sequence: &mut Sequence, path: &[usize], sampled: &SampledRows<'_>) {
+    if !sampled.is_compacted {
+        sequence.table.accept(path);
     }
 }

@@ -14,24 +14,21 @@ pub(crate) struct PlainStep {
     open: OpenStep,
     /// What the step says about the gain of drafts.
     pub(crate) trial: Option<Trial>,
-}
-
-impl PlainStep {
     /// Expected milliseconds of its forward.
-    pub(crate) fn milliseconds(&self) -> f64 {
-        self.open.plain_ms
-    }
+    pub(crate) milliseconds: f64,
 }
 
 impl Speculator {
-    /// Step `step` of decoding requests, if [`Self::draft`] would ask no one for drafts in it, as far as is
-    /// known before the results of the step before. They are told that they are not asked.
+    /// Step `step` of decoding requests beside a `chunk` of prompts, if [`Self::draft`] would ask no one for
+    /// drafts in it, as far as is known before the results of the step before. They are told that they are
+    /// not asked.
     pub(crate) fn plain_step(
         &self,
         step: u64,
         candidates: &mut [Candidate<'_>],
+        chunk: ForwardSize,
     ) -> Option<PlainStep> {
-        let base = self.base_rows(candidates, ForwardSize::default());
+        let base = self.base_rows(candidates, chunk);
         let trial = self.trial(step, candidates.len());
         let mut asking = self.asking.clone();
         asking.begin_step(self.costs.milliseconds(base.whole()));
@@ -54,7 +51,9 @@ impl Speculator {
                 plain_ms: self.costs.milliseconds(base.trees),
                 has_probed: false,
             },
-            trial: is_trial.then_some(trial),
+            // One that computes prompts says nothing.
+            trial: (is_trial && chunk.rows == 0).then_some(trial),
+            milliseconds: self.costs.milliseconds(base.whole()),
         })
     }
 

@@ -95,6 +95,7 @@ impl Driver {
                 ids: &ids,
                 probabilities: &probabilities,
             }),
+            compacted: false,
         };
         let outputs = self
             .engine

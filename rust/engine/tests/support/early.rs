@@ -54,8 +54,10 @@ impl Computed {
 /// An early plan with the tokens that its rows stand for; 0 in place of none.
 pub(crate) fn resolved(mut plan: Plan, tokens: &[i32]) -> Plan {
     for token in &mut plan.row_token {
-        assert!(*token <= -2, "a row of an early plan has a token already");
-        *token = tokens[(-2 - *token) as usize].max(0);
+        // Those of prompts are known.
+        if *token <= -2 {
+            *token = tokens[(-2 - *token) as usize].max(0);
+        }
     }
     plan
 }
@@ -138,6 +140,7 @@ pub(crate) fn run_early(
         let results = StepResults {
             verdicts,
             top: Some(TopTokens { ids, probabilities }),
+            compacted: step % 3 > 0 && model.compact(&computed.plan, &verdicts),
         };
         let elapsed_ms = 1.0 + computed.plan.num_rows() as f64;
         let outputs = engine.commit(computed.plan.plan_id, &results, elapsed_ms, now_s);

@@ -123,6 +123,38 @@ impl FakeModel {
         (ids, probabilities)
     }
 
+    /// Walks along the trees as a device does, and brings accepted rows to their places; whether the
+    /// verdicts say where the walks go.
+    pub(crate) fn compact(&mut self, plan: &Plan, verdicts: &Verdicts<'_>) -> bool {
+        let (Verdicts::Tokens(tokens) | Verdicts::Drawn { tokens, .. }) = *verdicts else {
+            return false;
+        };
+        for request in 0..plan.num_requests() {
+            let (start, count) = (
+                plan.request_row_start[request] as usize,
+                plan.request_row_count[request] as usize,
+            );
+            let sample = plan.sample_indptr[request];
+            if plan.request_kind[request] == 0 || plan.logit_samples.contains(&sample) {
+                continue;
+            }
+            let (mut row, mut depth) = (0, 0);
+            let child = |row: usize| {
+                let token = tokens[sample as usize + row];
+                (row + 1..count).find(|&child| {
+                    let at = start + child;
+                    plan.row_parent[at] == row as i32 && plan.row_token[at] == token
+                })
+            };
+            while let Some(next) = child(row) {
+                (row, depth) = (next, depth + 1);
+                let (from, to) = (plan.row_slot[start + row], plan.row_slot[start + depth]);
+                self.move_keys(&[from], &[to]);
+            }
+        }
+        true
+    }
+
     /// Copies slots, in order.
     pub(crate) fn move_keys(&mut self, from: &[i32], to: &[i32]) {
         for (&from, &to) in from.iter().zip(to) {

@@ -104,6 +104,7 @@ pub(crate) fn run_asking(
                     ids: &ids,
                     probabilities: &probabilities,
                 }),
+                compacted: step % 5 < 3 && model.compact(&plan, &verdicts),
             };
             take(
                 &mut seen,

@@ -337,6 +337,7 @@ pub(crate) fn run(texts: &[Vec<u32>], num_output: usize, policy: Policy) -> Outc
                 ids: &ids,
                 probabilities: &probabilities,
             }),
+            compacted: false,
         };
         let outputs = engine
             .commit(plan.plan_id, &results, forward_ms, clock.now_s())

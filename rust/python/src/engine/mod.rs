@@ -247,15 +247,15 @@ impl Engine {
                 num_rows,
                 row_stride,
             });
-            let top = top.as_ref().map(Top::tokens);
-            let results = StepResults { verdicts, top };
+            let mut results = StepResults::from(verdicts);
+            results.top = top.as_ref().map(Top::tokens);
             self.engine.commit(plan_id, &results, elapsed_ms, now_s)
         });
         outputs.map(StepOutput).map_err(engine_error)
     }
 
     #[pyo3(signature = (plan_id, tokens, elapsed_ms, now_s, top_ids=None,
-        top_probabilities=None, *, drawn=false, logits=None))]
+        top_probabilities=None, *, drawn=false, logits=None, compacted=false))]
     #[expect(
         clippy::needless_pass_by_value,
         clippy::too_many_arguments,
@@ -272,18 +272,17 @@ impl Engine {
         top_probabilities: Option<PyReadonlyArray2<'_, f32>>,
         drawn: bool,
         logits: Option<PyReadonlyArray2<'_, f32>>,
+        compacted: bool,
     ) -> PyResult<StepOutput> {
         let tokens: &[i32] = &tokens.as_array().to_vec();
         let top = Top::new(top_ids, top_probabilities);
         let logits = rows_of(logits.as_ref())?;
         let outputs = py.detach(|| {
+            let drawn = drawn.then_some(Verdicts::Drawn { tokens, logits });
             let results = StepResults {
-                verdicts: if drawn {
-                    Verdicts::Drawn { tokens, logits }
-                } else {
-                    Verdicts::Tokens(tokens)
-                },
+                verdicts: drawn.unwrap_or(Verdicts::Tokens(tokens)),
                 top: top.as_ref().map(Top::tokens),
+                compacted,
             };
             self.engine.commit(plan_id, &results, elapsed_ms, now_s)
         });

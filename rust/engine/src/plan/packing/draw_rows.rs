@@ -11,7 +11,7 @@ pub(crate) const MAX_DRAWN_VOCABULARY: usize = 1 << 20;
 
 /// The first section of draws.
 const FIRST: PackedSection = PackedSection::Seed;
-const NUM_SECTIONS: usize = PackedSection::ALL.len() - FIRST as usize;
+const NUM_SECTIONS: usize = PackedSection::Allowed as usize + 1 - FIRST as usize;
 
 /// No mask: all tokens may be drawn.
 const ALL_ALLOWED: i32 = -1;
@@ -132,7 +132,7 @@ impl DrawRows {
     /// The words of a section; `None` if it is not of draws.
     pub(super) fn words(&self, section: PackedSection) -> Option<&[i32]> {
         let index = (section as usize).checked_sub(FIRST as usize)?;
-        Some(&self.sections[index])
+        self.sections.get(index).map(Vec::as_slice)
     }
 
     /// Cuts that any row uses.

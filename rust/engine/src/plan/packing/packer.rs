@@ -9,7 +9,7 @@ use super::shape::{DeviceShape, TileRows};
 use super::step::PackedStep;
 use super::work::StepWork;
 use crate::error::EngineError;
-use crate::plan::Plan;
+use crate::plan::{Plan, RowKind};
 
 /// Packs step after step; its memory is kept.
 #[derive(Debug, Default)]
@@ -89,12 +89,29 @@ fn write(section: PackedSection, plan: &Plan, paths: &PathSlots, words: &mut Vec
         PackedSection::TopRows => &plan.top_rows,
         PackedSection::PageIds => &plan.page_ids,
         PackedSection::PathSlots => &paths.slots,
+        PackedSection::RowParent => &plan.row_parent,
         PackedSection::Moves => {
             let moves = plan.kv_move_src.iter().zip(&plan.kv_move_dst);
             words.extend(moves.flat_map(|(&from, &to)| [from, to]));
             return;
         }
+        PackedSection::Walks => return write_walks(plan, words),
         _ => return,
     };
     words.extend_from_slice(numbers);
+}
+
+/// Writes which trees a device can walk along: not those whose tokens are drawn from their logits.
+fn write_walks(plan: &Plan, words: &mut Vec<i32>) {
+    for (request, &kind) in plan.request_kind.iter().enumerate() {
+        let (first, count) = (
+            plan.request_row_start[request],
+            plan.request_row_count[request],
+        );
+        let sample = plan.sample_indptr[request];
+        let is_drawn = plan.logit_samples.binary_search(&sample).is_err();
+        if kind == RowKind::Tree as i32 && count > 1 && is_drawn {
+            words.extend([first, count, sample, 0]);
+        }
+    }
 }

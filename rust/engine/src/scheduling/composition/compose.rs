@@ -28,6 +28,9 @@ pub(crate) struct Composer<'a> {
     pub(crate) running: &'a Running,
     pub(crate) config: &'a EngineConfig,
     pub(crate) costs: &'a CostCurve,
+    /// Rows of requests that the forward before this step computes, ascending; none where that one is
+    /// over.
+    pub(crate) flying: &'a [(RequestKey, usize)],
 }
 
 /// A request that wants rows, not as a guest.
@@ -69,7 +72,7 @@ impl<'a> Composer<'a> {
         paced.sort_by(|one, other| one.lead_ms.total_cmp(&other.lead_ms));
         let (rows, prompts): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|one| one.sequence.decoding);
-        let mut step = Step::new(self.running, self.config, self.costs);
+        let mut step = self.step();
         for one in rows {
             step.add_row(one.key, one.sequence.kv_len());
         }
@@ -94,6 +97,36 @@ impl<'a> Composer<'a> {
         step.add_chunks(&prefilling.guests, true);
         (composition.chunks, composition.decoding) = step.finish();
         composition
+    }
+
+    /// What a step behind a forward that is not over computes of the prompts of `prefilling` beside one row
+    /// of each of `decoding`, with their cached tokens by then. Nothing of it is paced; `None` where large
+    /// prompts would be.
+    pub(crate) fn compose_ahead(
+        self,
+        prefilling: &[RequestKey],
+        decoding: &[(RequestKey, usize)],
+        pacing: &Pacing,
+    ) -> Option<Chunks> {
+        let is_large = |key: &RequestKey| {
+            self.running
+                .get(key)
+                .is_some_and(|one| pacing.is_large_prompt(self.work_ms(one, one.num_missing())))
+        };
+        if prefilling.iter().any(is_large) {
+            return None;
+        }
+        let mut step = self.step();
+        for &(key, kv_len) in decoding {
+            step.add_row(key, kv_len);
+        }
+        step.add_chunks(prefilling, step.is_awaited());
+        Some(step.finish().0)
+    }
+
+    /// A step without rows.
+    fn step(self) -> Step<'a> {
+        Step::new(self.running, self.config, self.costs, self.flying)
     }
 
     /// The requests that want rows, those that decode first.

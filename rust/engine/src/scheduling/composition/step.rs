@@ -23,6 +23,8 @@ pub(super) struct Step<'a> {
     running: &'a Running,
     config: &'a EngineConfig,
     costs: &'a CostCurve,
+    /// Rows of requests that are on their way, ascending.
+    flying: &'a [(RequestKey, usize)],
     size: ForwardSize,
     chunks: Chunks,
     num_prompt_logits: usize,
@@ -35,11 +37,13 @@ impl<'a> Step<'a> {
         running: &'a Running,
         config: &'a EngineConfig,
         costs: &'a CostCurve,
+        flying: &'a [(RequestKey, usize)],
     ) -> Self {
         Self {
             running,
             config,
             costs,
+            flying,
             size: ForwardSize::default(),
             chunks: Chunks::default(),
             num_prompt_logits: 0,
@@ -115,8 +119,8 @@ impl<'a> Step<'a> {
                 continue;
             };
             let num_added = self.chunks.size.rows - num_before;
-            let kv_len = sequence.kv_len();
-            let wanted = self.num_wanted(sequence).min(most - num_added);
+            let kv_len = sequence.kv_len() + self.num_flying(key);
+            let wanted = self.num_wanted(key, sequence).min(most - num_added);
             let fits = |rows| self.has_time(self.size + self.costs.chunk(kv_len, rows));
             let rows = most_that_fit(least.saturating_sub(num_added), wanted, fits);
             if rows == 0 {
@@ -126,9 +130,15 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// Rows of a request that the forward before this step computes.
+    fn num_flying(&self, key: RequestKey) -> usize {
+        let found = self.flying.binary_search_by_key(&key, |one| one.0);
+        found.map_or(0, |index| self.flying[index].1)
+    }
+
     /// Rows of a prompt that are still to be computed, as far as their logits have room.
-    fn num_wanted(&self, sequence: &Sequence) -> usize {
-        let missing = sequence.num_missing();
+    fn num_wanted(&self, key: RequestKey, sequence: &Sequence) -> usize {
+        let missing = sequence.num_missing() - self.num_flying(key);
         if sequence.needs_prompt_rows() {
             missing.min(MAX_PROMPT_LOGITS - self.num_prompt_logits)
         } else {
@@ -140,7 +150,8 @@ impl<'a> Step<'a> {
         if sequence.needs_prompt_rows() {
             self.num_prompt_logits += rows;
         }
-        let added = self.costs.chunk(sequence.kv_len(), rows);
+        let kv_len = sequence.kv_len() + self.num_flying(key);
+        let added = self.costs.chunk(kv_len, rows);
         self.size = self.size + added;
         self.chunks.size = self.chunks.size + added;
         self.chunks.parts.push((key, rows));
@@ -157,7 +168,7 @@ impl<'a> Step<'a> {
         let left = self.config.max_batch_rows - self.size.rows;
         let most = if is_prompt {
             let left = left.min(self.config.chunk_tokens - self.chunks.size.rows);
-            left.min(self.num_wanted(sequence))
+            left.min(self.num_wanted(key, sequence))
         } else {
             left.min(1)
         };

@@ -151,8 +151,8 @@ impl Flight {
         out: &mut [i32],
     ) -> Result<PackedStep, EngineError> {
         let is_drawn = plan.is_drawable() && self.can_draw();
-        let early = self.early.as_ref().map(|early| &early.plan);
-        if let Some(early) = early.filter(|early| early.plan_id == plan.plan_id) {
+        let early = self.early.as_ref();
+        if let Some(early) = early.filter(|early| early.plan.plan_id == plan.plan_id) {
             list_early(early, running, self.vocabulary_size, &mut self.draws);
         } else {
             // The draws of an early plan are known as long as it is early.
@@ -175,9 +175,11 @@ impl Flight {
             (Verdicts::Drawn { logits, .. }, Some(first)) => (Verdicts::Logits(logits), first),
             (verdicts, _) => (verdicts, part.first_sample),
         };
+        let is_compacted = results.compacted && !matches!(verdicts, Verdicts::Logits(_));
         SampledRows {
             sampler: &mut self.sampler,
             verdicts,
+            is_compacted,
             vocabulary_size: self.vocabulary_size,
             first,
             is_root_alone: part.is_root_alone,
@@ -214,11 +216,24 @@ fn list_draws(
 }
 
 /// Collects what decides the tokens of an early plan's rows, whatever the tokens before them are.
-fn list_early(plan: &OpenPlan, running: &Running, vocabulary_size: usize, draws: &mut DrawRows) {
+fn list_early(
+    early: &EarlyPlan,
+    running: &mut Running,
+    vocabulary_size: usize,
+    draws: &mut DrawRows,
+) {
     draws.clear(vocabulary_size);
-    for part in &plan.parts {
-        if let Some(sequence) = running.get(&part.key) {
-            sequence.list_draw_ahead(draws);
+    for part in &early.plan.parts {
+        let Some(sequence) = running.get_mut(&part.key) else {
+            continue;
+        };
+        match &part.work {
+            Work::Tree(_) => sequence.list_draw_ahead(draws),
+            // All tokens before its first one are known.
+            Work::Chunk(_) if early.prompt_ends.contains(&part.key) => {
+                sequence.list_draws(None, draws);
+            }
+            Work::Chunk(_) => {}
         }
     }
     draws.close();

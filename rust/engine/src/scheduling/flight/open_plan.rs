@@ -40,6 +40,8 @@ pub(crate) struct OpenPlan {
 pub(crate) struct EarlyPlan {
     pub(crate) plan: OpenPlan,
     pub(crate) step: PlainStep,
+    /// Whose prompts end with it, so that it gives their first token.
+    pub(crate) prompt_ends: Vec<RequestKey>,
 }
 
 /// One request's rows of a plan.

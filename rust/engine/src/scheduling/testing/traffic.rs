@@ -242,7 +242,8 @@ impl Traffic {
             return None;
         }
         let mut early = self.scheduler.plan_early(now_s)?;
-        for token in &mut early.row_token {
+        // Tokens of prompts are known.
+        for token in early.row_token.iter_mut().filter(|token| **token < -1) {
             let row = plan.sample_rows[(-2 - *token) as usize] as usize;
             let handle = plan.request_handle[plan.row_owner[row] as usize];
             let tokens = self.model.visible(plan, row);
@@ -264,6 +265,7 @@ impl Traffic {
                 ids: &ids,
                 probabilities: &probabilities,
             }),
+            compacted: false,
         };
         let elapsed_ms = 1.0 + plan.num_rows() as f64 / 2.0;
         self.scheduler

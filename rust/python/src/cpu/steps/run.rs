@@ -234,7 +234,11 @@ fn commit(
     });
     engine.commit(
         plan.plan_id,
-        &StepResults { verdicts, top },
+        &StepResults {
+            verdicts,
+            top,
+            compacted: false,
+        },
         elapsed_ms,
         now_s,
     )
