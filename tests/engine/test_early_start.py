@@ -197,5 +197,5 @@ def test_steps_beside_prompts_and_behind_their_ends_begin_early(
     assert seen(early) == seen(one_by_one)
     # All but the first step, and the last ones of requests that end.
     assert watched.early_plans > 30
-    assert watched.counts["plan", False] < 10
+    assert watched.counts["plan", False] < watched.early_plans / 2
     assert unwatched.early_plans == 0
