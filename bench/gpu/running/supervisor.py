@@ -166,6 +166,8 @@ class Supervisor:
         environment["PYTHONPATH"] = os.pathsep.join([*self._paths, *filter(None, [given])])
         if self._settings.dry:
             environment["CUDA_VISIBLE_DEVICES"] = ""
+            # Tensors are tiny: several threads would mostly wait for one another.
+            environment["OMP_NUM_THREADS"] = "1"
             environment["TRITON_CACHE_DIR"] = str(Path(self._settings.scratch) / "triton")
             if check.interpreted:
                 environment["TRITON_INTERPRET"] = "1"

@@ -77,7 +77,7 @@ class OnDevice:
         self._has_failed = True
         if self._dry:
             self._opened.enter_context(simulated_gpu(interpreted=True))
-            self._opened.enter_context(small_start())
+            self._opened.enter_context(small_start((1, 4)))
         started = self.clock.seconds()
         llm = self._opened.enter_context(_opened(self.model, dtype=self.model.dtype, device="cuda"))
         self.open_seconds = self.clock.seconds() - started

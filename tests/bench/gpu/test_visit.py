@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +52,59 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.timeout(900)
-def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> None:
-    planted = tmp_path / "test_planted.py"
-    planted.write_text(PLANTED, encoding="utf-8")
+class Dry:
+    """A stage that was run without a device: what it wrote, printed and returned."""
+
+    def __init__(self, process: subprocess.Popen[str], out: Path) -> None:
+        self.printed, self.errors = process.communicate()
+        self.code = process.returncode
+        self.content: dict[str, Any] = json.loads(
+            (out / "gpu-dry.json").read_text(encoding="utf-8")
+        )
+        (stage,) = self.content["stages"]
+        self.name, self.commit = stage["stage"], stage["commit"]
+        self.rows: list[dict[str, Any]] = stage["rows"]
+
+
+@pytest.fixture(scope="module")
+def dry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Dry]]:
+    """All stages, side by side: each computes on one core most of the time."""
+    folder = tmp_path_factory.mktemp("dry")
+    planted, faults = folder / "test_planted.py", folder / "test_faults.py"
+    planted.write_text(f"import pytest\n{MARK}\ndef test_it(): pass\n", encoding="utf-8")
+    faults.write_text(PLANTED, encoding="utf-8")
     script = str(ROOT / "bench" / "gpu" / "visit.py")
-    tests = [str(ROOT / "kernels" / "tests"), str(planted)]
-    done = run(
-        script, "smoke", "--dry", "--out", str(tmp_path), "--commit", "abc", "--tests", *tests
-    )
-    assert done.returncode == 1, done.stderr
-    content = json.loads((tmp_path / "gpu-dry.json").read_text(encoding="utf-8"))
-    (stage,) = content["stages"]
-    assert (stage["stage"], stage["commit"]) == ("smoke", "abc")
+    processes = {}
+    for stage in STAGES:
+        tests = [ROOT / "kernels" / "tests", faults] if stage == "smoke" else [planted]
+        out = ["--out", str(folder / stage), "--commit", "abc", "--tests", *map(str, tests)]
+        processes[stage] = subprocess.Popen(
+            [sys.executable, script, stage, "--dry", *out],
+            cwd="/",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    try:
+        yield {stage: Dry(process, folder / stage) for stage, process in processes.items()}
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.timeout(1800)
+def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(dry: dict[str, Dry]) -> None:
+    smoke = dry["smoke"]
+    assert smoke.code == 1, smoke.errors
+    content = smoke.content
+    assert (smoke.name, smoke.commit) == ("smoke", "abc")
     assert content["device"]["name"] == "dry"
     assert content["device"]["copy_bytes_per_second"] > 0
     assert content["device"]["matrix_flops_per_second"] > 0
+    assert smoke.printed.endswith("dry: no device, so nothing above is a measurement\n")
 
-    rows: list[dict[str, Any]] = stage["rows"]
+    rows = smoke.rows
     for row in rows:
         assert set(row) - {"error"} == {"check", "name", "state", "seconds", "values"}
         assert ("error" in row) == (row["state"] != "ok")
@@ -79,7 +115,7 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> No
     ]
     assert "planted at 1" in faults[0]["error"]
     assert "code 9" in faults[1]["error"]
-    assert all(row["error"] in done.stdout for row in faults)
+    assert all(row["error"] in smoke.printed for row in faults)
 
     counts = Counter((row["check"], row["state"]) for row in rows)
     assert counts["requirements", "ok"] == len(REQUIREMENTS)
@@ -117,17 +153,26 @@ def test_a_dry_run_lists_every_fault_and_runs_all_the_rest(tmp_path: Path) -> No
     assert {row["seconds"] for row in rows if row["check"] == "tests"} <= {0.0, 0.001}
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("stage", [name for name in STAGES if name != "smoke"])
 def test_a_stage_without_a_device_has_no_faults_and_values_for_every_check(
-    stage: str, tmp_path: Path
+    stage: str, dry: dict[str, Dry]
 ) -> None:
-    planted = tmp_path / "test_planted.py"
-    planted.write_text(f"import pytest\n{MARK}\ndef test_it(): pass\n", encoding="utf-8")
-    assert visit.main([stage, "--dry", "--out", str(tmp_path), "--tests", str(planted)]) == 0
-    content = json.loads((tmp_path / "gpu-dry.json").read_text(encoding="utf-8"))
-    (found,) = content["stages"]
-    checks = {row["check"] for row in found["rows"] if row["state"] == "ok" and row["values"]}
+    found = dry[stage]
+    assert found.code == 0, found.printed + found.errors
+    assert found.name == stage
+    checks = {row["check"] for row in found.rows if row["state"] == "ok" and row["values"]}
     assert checks == {check.name for check in STAGES[stage].checks}
+
+
+def test_what_ran_without_a_device_is_no_result() -> None:
+    local = ROOT / "bench" / "results" / "local" / "gpu-dry.json"
+    ignored = subprocess.run(["git", "check-ignore", "-q", str(local)], cwd=ROOT, check=False)
+    assert ignored.returncode in (0, 128)  # 128: no repository
+    for file in (ROOT / "bench" / "results").glob("gpu-*.json"):
+        device = json.loads(file.read_text(encoding="utf-8"))["device"]
+        assert device.get("name", "dry") != "dry", file
+        assert device["copy_bytes_per_second"] > 1e11, file
 
 
 def test_the_command_needs_no_library() -> None:

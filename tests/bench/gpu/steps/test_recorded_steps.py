@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,34 @@ def test_memory_of_steps_is_pinned_and_events_come(runner: Runner) -> None:
     done.record()
     done.wait()
     assert done.is_reached and memory.tolist() == list(range(8))
+
+
+def test_a_step_has_a_time_by_the_devices_clock(runner: Runner) -> None:
+    plan = decoding_plan(runner, requests=1, rows=3, context=20)
+    assert runner._timer.has_device_clock
+    assert 0.0 < runner._timer.of_device(plan) < float("inf")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_launching_a_recorded_step_allocates_nothing_and_waits_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path / "cache"))
+    folder = write_random_model(tmp_path / "model", TINY, max_context=256)
+    loaded = load_runner(folder, device="cuda", num_pages=64)
+
+    def allocated() -> int:
+        return int(torch.cuda.memory_stats()["allocation.all.allocated"])
+
+    for plan in plans(loaded):
+        loaded.launch(plan, Wanted.LIKELIEST).wait()
+        before = allocated()
+        # Whatever of torch waits for the device raises.
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            launched = loaded.launch(plan, Wanted.LIKELIEST)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert allocated() == before
+        launched.wait()
