@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-
 from typing import Any
 
 from spectrie.client import Client

@@ -53,7 +53,7 @@ def serve(model: Path, folder: Path, workers: int, **options: Any) -> Program:
         "--dtype=float32",
         "--threads=1",
         "--max-context=1024",
-        "--kv-memory=128MiB",
+        "--kv-memory=256MiB",
         f"--memory={MEMORY_BYTES}",
         "--bigrams=off",
         "--worker-stall-timeout=4s",
