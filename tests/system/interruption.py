@@ -15,9 +15,10 @@ def assert_goes_on(client: Client, pid: int) -> None:
     """Kills a process in the middle of an answer: it goes on at the next worker, token for token."""
     options: dict[str, Any] = {
         "seed": 7,
-        "max_tokens": 400,
+        "max_tokens": 200,
         "ignore_eos": True,
         "speculation": False,
+        "timeout": 240,
     }
     whole = client.generate("def", **options)
     stream = client.stream("def", **options)
