@@ -214,7 +214,9 @@ async fn nonsense_moves_its_choice_alone_and_late_tokens_are_dropped() {
     Answer::read(events).await.assert_whole();
     let (first, second) = (start_at(&mut bad).await, start_at(&mut good).await);
     assert_eq!((first.attempt, second.attempt), (0, 1));
-    assert!(!second.emitted_token_ids.is_empty());
+    // What came together with the nonsense is computed again.
+    let tokens: Vec<_> = TEXT.bytes().map(u32::from).collect();
+    assert!(tokens[..6].starts_with(&second.emitted_token_ids));
     assert_eq!(router.num_workers("fake").await, 2);
 }
 
