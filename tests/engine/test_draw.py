@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -238,6 +239,6 @@ def test_the_engine_draws_the_tokens_of_the_interpreted_kernels(count: int, tmp_
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_engine_draws_the_tokens_of_the_kernels() -> None:
     drawn, values, rows = drawn_rows(10_000)
-    tensors = {name: one.cuda() for name, one in tensors_of(rows).items()}
+    tensors: dict[str, Any] = {name: one.cuda() for name, one in tensors_of(rows).items()}
     tokens = draw(values.cuda(), dataclasses.replace(rows, **tensors))
     assert drawn == tokens.clamp(min=-1).tolist()

@@ -78,7 +78,7 @@ class Engine:
         later_ms: Sequence[float],
         namespaces: Sequence[str] | None = None,
         needs_features: bool = True,
-        fill_ms: Sequence[float] = (),
+        fill_ms: Sequence[float] | None = None,
     ) -> None:
         """Drafts with answers of the runner's drafter too, from the first step on. Tokens do not depend on
         it.

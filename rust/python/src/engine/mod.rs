@@ -102,7 +102,7 @@ impl Engine {
     }
 
     #[pyo3(signature = (*, source, max_levels, max_rows, rows, first_ms, later_ms, namespaces=None,
-                        needs_features=true, fill_ms=Vec::new()))]
+                        needs_features=true, fill_ms=None))]
     #[expect(clippy::too_many_arguments, reason = "one of each keyword in Python")]
     fn set_drafter(
         &self,
@@ -115,7 +115,7 @@ impl Engine {
         later_ms: Vec<f64>,
         namespaces: Option<Vec<String>>,
         needs_features: bool,
-        fill_ms: Vec<f64>,
+        fill_ms: Option<Vec<f64>>,
     ) -> PyResult<()> {
         let source = spectrie_types::Source::from_number(source).ok_or_else(|| {
             EngineError::new_err(format!("source is {source}; allowed: a number of a source"))
@@ -128,7 +128,7 @@ impl Engine {
             rows,
             first_ms,
             later_ms,
-            fill_ms,
+            fill_ms: fill_ms.unwrap_or_default(),
             namespaces,
         };
         py.detach(|| self.engine.set_drafter(Some(drafter)))
