@@ -39,7 +39,7 @@ class Packed:
         """What decides the tokens, as `spectrie_kernels.draw` takes it."""
         columns = {}
         for section in PackedSection:
-            if section >= PackedSection.SEED:
+            if PackedSection.SEED <= section <= PackedSection.ALLOWED:
                 columns[section.name.lower()] = torch.from_numpy(self.section(section))
         for name in FLOATS:
             columns[name] = columns[name].view(torch.float32)

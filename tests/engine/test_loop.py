@@ -53,8 +53,10 @@ class ScriptedEngine:
         self.committed.append(arguments)
         return SimpleNamespace(handles=[7], step=arguments[0])
 
-    def commit_tokens(self, *arguments: Any, drawn: bool, logits: Any) -> SimpleNamespace:
-        assert not drawn and logits is None
+    def commit_tokens(
+        self, *arguments: Any, drawn: bool, logits: Any, compacted: bool
+    ) -> SimpleNamespace:
+        assert not drawn and not compacted and logits is None
         self.committed.append(arguments)
         return SimpleNamespace(handles=[7], step=arguments[0])
 

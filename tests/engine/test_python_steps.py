@@ -82,9 +82,9 @@ class Script:
         return SimpleNamespace(wait=wait, drawn=plan.plan_id if has_tokens else None)
 
     def commit_tokens(
-        self, plan_id: int, *arguments: Any, drawn: bool, logits: Any
+        self, plan_id: int, *arguments: Any, drawn: bool, logits: Any, compacted: bool
     ) -> SimpleNamespace:
-        assert logits is None
+        assert logits is None and not compacted
         self.notes.append(f"commit {'drawn' if drawn else 'likeliest'} {plan_id}")
         return SimpleNamespace(handles=[plan_id])
 
