@@ -13,7 +13,16 @@ from spectrie.cli import COMMANDS, main
 from tests.docs.markdown import PAGES, ROOT, blocks
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-OTHERS = {"--role", "--release", "--profile", "--component", "--bench", "--dry", "--before"}
+OTHERS = {
+    "--role",
+    "--release",
+    "--profile",
+    "--component",
+    "--bench",
+    "--dry",
+    "--before",
+    "--lib",
+}
 """Flags of other programs that the pages name: the install script, cargo, rustup, benches."""
 GENERATED = {"THIRD_PARTY_LICENSES.md", "DESIGN.md"}
 """Pages about no command, or about many programs' commands."""

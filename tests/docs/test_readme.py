@@ -186,6 +186,5 @@ def test_readme_is_short_and_has_one_table() -> None:
 
 
 def test_readme_says_where_equal_seeds_may_get_different_answers() -> None:
-    assert "On several GPUs arithmetic is `fast`:" in README
+    assert "exact if a check of bytes at the start says so, else `fast`:" in README
     assert "equal seeds may get different answers." in README
-    assert "One GPU is exact if a check of bytes at the start says so." in README

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +31,20 @@ class Watched:
         self.vitals = Vitals(self.pulses.append, stall_timeout_s, self.health.append)
 
 
+@pytest.fixture
+def watch() -> Iterator[Callable[[float], Watched]]:
+    """Begins vitals, which end with the test."""
+    begun: list[Watched] = []
+
+    def begin(stall_timeout_s: float) -> Watched:
+        begun.append(Watched(stall_timeout_s))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.vitals.close()
+
+
 def host(**load: Any) -> Any:
     """What stands in for an engine's host."""
     values = {"running": 0, "waiting": 0, "longest_step_ms": 0.0, **load}
@@ -37,8 +53,10 @@ def host(**load: Any) -> Any:
     )
 
 
-def test_loading_moves_with_its_lines_and_with_what_it_computes() -> None:
-    watched = Watched(10.0)
+def test_loading_moves_with_its_lines_and_with_what_it_computes(
+    watch: Callable[[float], Watched],
+) -> None:
+    watched = watch(10.0)
     first = watched.vitals.pulse()
     assert (first.pending, first.patience_s) == (True, LOADING_S)
     watched.vitals.note_loading()
@@ -54,8 +72,10 @@ def test_loading_moves_with_its_lines_and_with_what_it_computes() -> None:
 @pytest.mark.parametrize(
     ("load", "pending"), [({}, False), ({"running": 1}, True), ({"waiting": 1}, True)]
 )
-def test_work_is_pending_while_a_request_runs_or_waits(load: dict[str, int], pending: bool) -> None:
-    watched = Watched(10.0)
+def test_work_is_pending_while_a_request_runs_or_waits(
+    load: dict[str, int], pending: bool, watch: Callable[[float], Watched]
+) -> None:
+    watched = watch(10.0)
     watched.vitals.serve(host(**load, longest_step_ms=4000.0))
     assert watched.vitals.pulse() == Pulse(7, pending, patience_s=20.0)
     watched.vitals.stop()
@@ -74,15 +94,15 @@ def test_health_follows_the_steps(worker: Worker, hub: Hub) -> None:
                 return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
 
             sent: list[Pulse] = []
-            watched = Vitals(sent.append, 0.5, server.set_serving)
-            assert not serves()
-            watched.serve(worker.host)
-            assert serves()
-            hub.start("r", max_tokens=2)
-            wait_until(lambda: not serves(), WAIT_S, lambda: "a stalled worker serves")
-            assert sent[-1].pending
-            gate.open()
-            hub.outputs("r")
-            wait_until(serves, WAIT_S, lambda: "a worker that goes on does not serve")
+            with closing(Vitals(sent.append, 0.5, server.set_serving)) as watched:
+                assert not serves()
+                watched.serve(worker.host)
+                assert serves()
+                hub.start("r", max_tokens=2)
+                wait_until(lambda: not serves(), WAIT_S, lambda: "a stalled worker serves")
+                assert sent[-1].pending
+                gate.open()
+                hub.outputs("r")
+                wait_until(serves, WAIT_S, lambda: "a worker that goes on does not serve")
     finally:
         server.close()

@@ -97,6 +97,7 @@ def run_worker(options: WorkerOptions, pulse: Callable[[Pulse], None] | None = N
     try:
         return _serve(options, signals, health, vitals)
     finally:
+        vitals.close()
         if health is not None:
             health.close()
 

@@ -69,6 +69,7 @@ class Vitals:
         self._host: MakesSteps | None = None
         self._is_stopping = False
         self._lock = threading.Lock()
+        self._closed = threading.Event()
         threading.Thread(target=self._run, name="spectrie-pulse", daemon=True).start()
 
     def note_loading(self) -> None:
@@ -86,6 +87,10 @@ class Vitals:
         # The interpreter's own end may leave no time for another one.
         self._beat()
 
+    def close(self) -> None:
+        """Sends no more pulses."""
+        self._closed.set()
+
     def pulse(self) -> Pulse:
         """How far this worker is."""
         host = self._host
@@ -100,9 +105,9 @@ class Vitals:
         return Pulse(host.steps, pending, patience_s)
 
     def _run(self) -> None:
-        while True:
+        self._beat()
+        while not self._closed.wait(PULSE_S):
             self._beat()
-            time.sleep(PULSE_S)
 
     def _beat(self) -> None:
         with self._lock:
