@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spectrie.model.plan import StepPlan
     from spectrie.model.runner.costs import CostTimer
 
-__all__ = ["NAME", "simulated_gpu", "small_start"]
+__all__ = ["NAME", "run_once", "simulated_gpu", "small_start"]
 
 NAME = "simulated GPU"
 _FREE_BYTES = 64 << 20
@@ -70,7 +70,7 @@ def small_start(buckets: tuple[int, ...] = (1, 8)) -> Iterator[None]:
         mock.patch("spectrie.model.launch.capacity.BUCKETS", buckets),
         mock.patch("spectrie_kernels.attention.arrays._PROGRAMS", 4),
         mock.patch(f"{costs}._GPU_COST_ROWS", (1, 4)),
-        mock.patch(f"{costs}.CostTimer._times", _run_once),
+        mock.patch(f"{costs}.CostTimer._times", run_once),
         mock.patch(f"{costs}.CostTimer.gap", lambda *_: 0.0),
         mock.patch(f"{check}._PROMPT", 6),
         mock.patch(f"{check}._PIECES", (5,)),
@@ -79,7 +79,7 @@ def small_start(buckets: tuple[int, ...] = (1, 8)) -> Iterator[None]:
         yield
 
 
-def _run_once(timer: CostTimer, plans: list[StepPlan], seconds: float) -> list[float]:
+def run_once(timer: CostTimer, plans: list[StepPlan], seconds: float) -> list[float]:
     """In place of a measurement: one forward each. Rows cost something, or trees were as large as they get."""
     for plan in plans:
         timer._timer.of_host(plan)

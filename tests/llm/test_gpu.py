@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.gpu.simulated import simulated_gpu
+from bench.gpu.simulated import simulated_gpu, small_start
 from spectrie.llm import LLM
 from spectrie.model.launch.launcher import Launched
 from spectrie.model.plan import StepResult
@@ -33,6 +33,7 @@ def answers(
     """Token ids of a few answers of a GPU, and how many of them were accepted drafts."""
     with (
         simulated_gpu(),
+        small_start((1, 8, 64)),
         LLM(
             folder,
             dtype="float32",
@@ -127,7 +128,7 @@ def test_exact_arithmetic_on_a_gpu_gives_the_answers_of_a_cpu(
 def test_logprobs_are_computed_from_logits_of_the_sampled_rows(folder: Path) -> None:
     with LLM(folder, device="cpu", dtype="float32", threads=1) as llm:
         expected = llm.generate(PROMPT, max_tokens=12, temperature=0.7, seed=3, logprobs=2)
-    with simulated_gpu(), LLM(folder, dtype="float32", threads=1) as llm:
+    with simulated_gpu(), small_start((1, 8, 64)), LLM(folder, dtype="float32", threads=1) as llm:
         given = llm.generate(PROMPT, max_tokens=12, temperature=0.7, seed=3, logprobs=2)
     assert given.token_ids == expected.token_ids
     assert given.logprobs is not None

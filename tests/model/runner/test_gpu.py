@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bench.gpu.fake_device import WORK_MS
-from bench.gpu.simulated import NAME, simulated_gpu
+from bench.gpu.simulated import NAME, run_once, simulated_gpu, small_start
 from spectrie.errors import ConfigError
 from spectrie.model import Runner, load_runner
 from spectrie.model.files.measurements import Measurements
@@ -105,7 +105,7 @@ def test_a_cpu_is_exact_whatever_is_asked_of_a_gpu(tiny: Path, arithmetic: str) 
 
 def test_the_fingerprint_names_the_arithmetic_of_a_gpu(tiny: Path) -> None:
     on_cpu = load(tiny, device="cpu").numeric_fingerprint
-    with simulated_gpu():
+    with simulated_gpu(), small_start():
         on_gpu = [load(tiny, gpu_arithmetic=name).numeric_fingerprint for name in ("exact", "fast")]
     assert "/exact/" in on_gpu[0]
     assert "/fast/" in on_gpu[1]
@@ -144,7 +144,7 @@ SIZES = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 def test_costs_on_a_gpu_reach_to_the_largest_step(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spectrie.model.runner.costs._COST_SECONDS", 0.0)
+    monkeypatch.setattr("spectrie.model.runner.costs.CostTimer._times", run_once)
     sizes = sizes_of(monkeypatch)
     rows, times = load(tiny, num_pages=32, gpu_arithmetic="fast").measure_costs()
     assert rows == SIZES
@@ -161,8 +161,8 @@ def test_a_step_is_timed_by_the_devices_clock_and_not_the_hosts(
     # Each reading of the host's clock is a second after the one before.
     monkeypatch.setattr("spectrie.model.runner.step_timer.time.perf_counter", count().__next__)
     runner = load(tiny, max_batch_rows=16, gpu_arithmetic="fast")
-    # A copy, the layers, head and tokens, and a copy back.
-    by_device_ms, by_host_ms = 4 * WORK_MS, 1000.0
+    # A copy, the step, and a copy back.
+    by_device_ms, by_host_ms = 3 * WORK_MS, 1000.0
     plan = StepPlan.single([1, 2, 3], kv_len=0, pages=[0])
     assert runner._timer.of_device(plan) == by_device_ms
     assert runner._timer.of_host(plan) == by_host_ms
@@ -180,7 +180,7 @@ def test_a_step_is_timed_while_the_host_has_nothing_to_do_with_it(tiny: Path) ->
     before = Counter(device.counts)
     runner._timer.of_device(plan)
     # Two steps: the second was launched before the first was waited for, and has its whole time.
-    assert device.counts - before == Counter(replay=4, copy=4, event=2, wait=4)
+    assert device.counts - before == Counter(replay=2, copy=4, event=2, wait=4)
 
 
 def test_a_gpu_computes_every_size_before_it_serves(
@@ -200,7 +200,8 @@ def test_requests_of_a_gpu_are_timed_on_pages_of_their_own(
 ) -> None:
     monkeypatch.setattr("spectrie.model.runner.costs._COST_SECONDS", 0.0)
     folder = write_tiny_model(tmp_path / "long", max_context=1024)
-    loaded = load(folder, num_pages=8 * 64)
+    with small_start():
+        loaded = load(folder, num_pages=8 * 64)
     plain: list[PlanArrays] = []
 
     class Recording:

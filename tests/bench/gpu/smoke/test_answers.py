@@ -16,6 +16,7 @@ import spectrie_kernels
 from bench.gpu import simulated
 from bench.gpu.check import NeedsDevice, Settings
 from bench.gpu.smoke import answers
+from spectrie.model.launch.graphs import StepGraphs
 from spectrie.model.launch.launcher import Launcher
 from spectrie.model.runner import self_check
 from spectrie.model.step.wanted import Wanted
@@ -62,7 +63,7 @@ def test_right_answers_are_no_fault(tmp_path: Path) -> None:
 def test_steps_of_every_kind_are_smoked_recorded_and_started_early(tmp_path: Path) -> None:
     kinds: Counter[tuple[Wanted, bool]] = Counter()
     whole: Counter[Wanted] = Counter()
-    right = Launcher.launch
+    right, find = Launcher.launch, StepGraphs.whole
 
     def launch(
         launcher: Launcher,
@@ -72,16 +73,19 @@ def test_steps_of_every_kind_are_smoked_recorded_and_started_early(tmp_path: Pat
         behind: Any = None,
         logit_samples: Any = (),
     ) -> Any:
-        counts = launcher._device.counts  # type: ignore[attr-defined]
-        before = counts["replay"]
-        launched = right(launcher, plan, wanted, pack, behind, logit_samples)
         if pack is not None:  # the engine's
             kinds[wanted, behind is not None] += 1
-            # One for the layers, one for head and tokens.
-            whole[wanted] += counts["replay"] == before + 2
-        return launched
+        return right(launcher, plan, wanted, pack, behind, logit_samples)
 
-    with mock.patch.object(Launcher, "launch", launch):
+    def found(graphs: StepGraphs, layers: Any, packed: Any, wanted: Wanted) -> Any:
+        work = find(graphs, layers, packed, wanted)
+        whole[wanted] += work is not None
+        return work
+
+    with (
+        mock.patch.object(Launcher, "launch", launch),
+        mock.patch.object(StepGraphs, "whole", found),
+    ):
         outcomes(tmp_path)
     assert set(kinds) >= {
         (Wanted.LOGITS, False),
