@@ -84,7 +84,7 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 	$(BIN)/spectrie demo $(MODEL)
 
 .PHONY: test
-test: model  ## run every test: Rust, loom, Python, kernels, real processes, the real model
+test: model  ## run every test but the chaos tests: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
 	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos tests

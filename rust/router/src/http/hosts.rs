@@ -42,8 +42,8 @@ pub(super) async fn check_host(
         Some("host_not_allowed"),
         Some("host"),
         format!(
-            "host: given {:?}; allowed without API keys: localhost, addresses of this machine, and \
-             the names of --allowed-hosts",
+            "host: given {:?}; allowed without API keys: localhost, loopback addresses, and the \
+             names of --allowed-hosts",
             cut(&given, MAX_ECHO_BYTES)
         ),
     ))
