@@ -86,6 +86,10 @@ impl Usage {
             );
             return Err(RequestError::retry(ErrorKind::RateLimited, message, wait));
         }
+        if entry.tokens_per_minute.is_none() {
+            // A limit that is set later counts from then on.
+            counts.tokens = Bucket::new(now);
+        }
         if let Some(limit) = entry.tokens_per_minute {
             counts.tokens.refill(limit, now);
             // What an answer will take is not known: a request may begin while anything is left.
@@ -174,6 +178,19 @@ mod tests {
         let wait = begin(&usage, &entry, now).unwrap_err();
         assert!((wait.as_secs_f64() - 10.1).abs() < 0.01, "{wait:?}");
         assert!(begin(&usage, &entry, now + Duration::from_secs(11)).is_ok());
+    }
+
+    #[test]
+    fn limit_of_tokens_that_is_set_later_counts_from_then_on() {
+        let (usage, now) = (Arc::new(Usage::default()), Instant::now());
+        let unlimited = KeyEntry::default();
+        begin(&usage, &unlimited, now).unwrap().charge(1_000_000);
+        drop(begin(&usage, &unlimited, now).unwrap());
+        let limited = KeyEntry {
+            tokens_per_minute: Some(600),
+            ..KeyEntry::default()
+        };
+        assert!(begin(&usage, &limited, now).is_ok());
     }
 
     #[test]

@@ -160,12 +160,13 @@ impl Generation {
         };
         let resolved = super::resolve::resolve(request, facts, &shared.texts).await?;
         self.check_convicts(&resolved)?;
-        if let Some(pass) = &pass {
-            pass.charge(resolved.request.prompt_ids.len());
-        }
         let num_choices = resolved.request.num_choices;
         let mailbox = Arc::new(Mailbox::new(num_choices as usize));
         let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
+        // A request that no worker took costs its key no tokens.
+        if let Some(pass) = &pass {
+            pass.charge(resolved.request.prompt_ids.len());
+        }
         let run = Run::new(Parts {
             resolved,
             guards,
@@ -236,14 +237,15 @@ impl Generation {
 
     /// Refuses what ended workers a while ago.
     fn check_convicts(&self, resolved: &Resolved) -> Result<(), RequestError> {
-        let (mut convicts, now) = (lock(&self.shared.convicts), now());
-        if convicts.is_empty(now) {
+        let (convicts, now) = (&self.shared.convicts, now());
+        let is_empty = lock(convicts).is_empty(now);
+        if is_empty {
             return Ok(());
         }
-        match convicts.time_left(&resolved.digest(), now) {
-            Some(left) => Err(RequestError::ends_workers(Some(left))),
-            None => Ok(()),
-        }
+        // A long prompt is hashed outside the lock.
+        let digest = resolved.digest();
+        let left = lock(convicts).time_left(&digest, now);
+        left.map_or(Ok(()), |left| Err(RequestError::ends_workers(Some(left))))
     }
 
     fn deadline(&self, asked: Option<Instant>, now: Instant) -> Instant {

@@ -16,8 +16,11 @@ use crate::access::{Bodies, BodyShare};
 /// How much of a body that is too large is read and dropped, as a multiple of the limit. A client
 /// that is still sending when the connection closes sees a broken pipe instead of the answer.
 const DISCARDED_LIMITS: usize = 16;
+/// Most that is reserved for a body before its bytes arrive, and count.
+const RESERVED_BYTES: usize = 64 << 10;
 
-/// Reads a body of at most `limit` bytes that says it is JSON, and shares `bodies` until it ends.
+/// Reads a body of at most `limit` bytes that says it is JSON, with its share of `bodies`, to be held as
+/// long as the bytes are.
 ///
 /// # Errors
 /// Another content type or encoding, too many bytes (413), too slow (408), too much at once (429).
@@ -25,7 +28,7 @@ pub(super) async fn read(
     request: Request,
     limit: usize,
     bodies: &Bodies,
-) -> Result<Bytes, HttpError> {
+) -> Result<(Bytes, BodyShare), HttpError> {
     check_headers(request.headers())?;
     if let Some(length) = content_length(request.headers())
         && length > limit
@@ -73,8 +76,8 @@ async fn read_bytes(
     length: Option<usize>,
     limit: usize,
     mut share: BodyShare,
-) -> Result<Bytes, HttpError> {
-    let mut bytes = BytesMut::with_capacity(length.unwrap_or(0).min(limit));
+) -> Result<(Bytes, BodyShare), HttpError> {
+    let mut bytes = BytesMut::with_capacity(length.unwrap_or(0).min(limit).min(RESERVED_BYTES));
     let mut received = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| HttpError {
@@ -95,7 +98,7 @@ async fn read_bytes(
     if received > limit {
         return Err(too_large(length, limit));
     }
-    Ok(bytes.freeze())
+    Ok((bytes.freeze(), share))
 }
 
 fn too_large(length: Option<usize>, limit: usize) -> HttpError {

@@ -16,6 +16,7 @@ use spectrie_proto::v1;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use crate::access::BodyShare;
 use crate::error::{ErrorKind, RequestError};
 use crate::state::AppState;
 
@@ -68,13 +69,13 @@ async fn answer(
     name: RequestId,
     request: Request,
 ) -> Result<Response, HttpError> {
-    let bytes = body::read(
+    let (bytes, share) = body::read(
         request,
         state.config.limits.max_message_bytes,
         &state.bodies,
     )
     .await?;
-    let mut api = decode(endpoint, bytes).await?;
+    let mut api = decode(endpoint, bytes, share).await?;
     // The header's name is for logs and may be shared by the calls of one trace; a name in the body
     // must be unique.
     let id = api
@@ -94,14 +95,22 @@ async fn answer(
     Ok(response)
 }
 
-/// Parses and converts a body; a long one on another thread, so that no stream waits for it.
-async fn decode(endpoint: Endpoint, bytes: Bytes) -> Result<ApiRequest, HttpError> {
+/// Parses and converts a body; a long one on another thread, so that no stream waits for it. It keeps
+/// its share meanwhile.
+async fn decode(
+    endpoint: Endpoint,
+    bytes: Bytes,
+    share: BodyShare,
+) -> Result<ApiRequest, HttpError> {
     if bytes.len() <= INLINE_BYTES {
         return convert(endpoint, body::parse(&bytes)?);
     }
     // Only a closed semaphore has no permit to give, and nothing closes this one.
     let _permit = LONG_BODIES.acquire().await;
-    let decoding = tokio::task::spawn_blocking(move || convert(endpoint, body::parse(&bytes)?));
+    let decoding = tokio::task::spawn_blocking(move || {
+        let _share = share;
+        convert(endpoint, body::parse(&bytes)?)
+    });
     let panicked = |_| RequestError::new(ErrorKind::Internal, "reading the body failed");
     decoding.await.map_err(panicked)?
 }

@@ -48,7 +48,7 @@ pub(crate) async fn drain(
         if !registry.all_workers().iter().any(|one| one.id == worker.id) {
             return Ok(Drained {
                 worker: worker.id.clone(),
-                handed_over: worker.num_lost(),
+                handed_over: worker.num_left(),
             });
         }
         let changed = tokio::time::timeout_at(deadline.into(), changes.changed()).await;

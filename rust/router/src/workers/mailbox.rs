@@ -135,7 +135,11 @@ impl Mailbox {
     fn try_take(&self) -> Option<(usize, Inbox)> {
         let mut inboxes = lock(&self.inboxes);
         let mut filled = inboxes.of_choices.iter();
-        let index = filled.position(|inbox| !inbox.is_empty())?;
+        let Some(index) = filled.position(|inbox| !inbox.is_empty()) else {
+            // What lay here went with its choice's attempt.
+            inboxes.unclaimed_since = None;
+            return None;
+        };
         let has_more = filled.any(|inbox| !inbox.is_empty());
         inboxes.unclaimed_since = has_more.then(now);
         let taken = std::mem::take(inboxes.of_choices.get_mut(index)?);
@@ -165,6 +169,16 @@ mod tests {
         assert!(first == 0 && inbox.lost);
         let (second, inbox) = mailbox.take().await;
         assert_eq!((second, inbox.token_ids), (1, vec![1, 2, 3]));
+    }
+
+    #[tokio::test]
+    async fn what_went_with_an_attempt_waits_for_no_reader() {
+        let mailbox = Mailbox::new(1);
+        mailbox.deliver(0, output(&[1]));
+        assert!(mailbox.unclaimed_since().is_some());
+        mailbox.reset(0);
+        assert!(mailbox.try_take().is_none());
+        assert_eq!(mailbox.unclaimed_since(), None);
     }
 
     #[tokio::test]

@@ -31,6 +31,8 @@ pub(super) struct Routes {
     /// still compute them.
     leaving: BTreeSet<(String, u32)>,
     held: Holdings,
+    /// Routes that must be alone.
+    num_alone: usize,
     pace: Pace,
 }
 
@@ -52,7 +54,7 @@ impl Routes {
 
     /// Whether a choice runs that must be alone.
     pub(super) fn is_reserved(&self) -> bool {
-        self.by_id.values().any(|route| route.is_alone)
+        self.num_alone > 0
     }
 
     /// Choices of each tenant.
@@ -84,8 +86,9 @@ impl Routes {
             tenant,
             is_alone,
         };
+        self.num_alone += usize::from(is_alone);
         if let Some(replaced) = self.by_id.insert(start.request_id.clone(), route) {
-            self.held.take(&replaced.tenant, 1);
+            self.forget(&replaced);
         }
     }
 
@@ -107,6 +110,7 @@ impl Routes {
         };
         if route.is_alone && (has_ended || !output.token_ids.is_empty()) {
             route.is_alone = false;
+            self.num_alone -= 1;
             *was_freed = true;
         }
         let place = (route.mailbox.clone(), route.index);
@@ -127,11 +131,17 @@ impl Routes {
     }
 
     /// Takes out the route of a choice that ended.
-    fn remove(&mut self, wire_id: &str) -> Option<Route> {
-        let route = self.by_id.remove(wire_id)?;
+    fn remove(&mut self, wire_id: &str) {
+        if let Some(route) = self.by_id.remove(wire_id) {
+            self.forget(&route);
+            self.pace.ended(now());
+        }
+    }
+
+    /// Counts a route no more.
+    fn forget(&mut self, route: &Route) {
         self.held.take(&route.tenant, 1);
-        self.pace.ended(now());
-        Some(route)
+        self.num_alone -= usize::from(route.is_alone);
     }
 
     pub(super) fn into_routes(self) -> impl Iterator<Item = Route> {

@@ -75,9 +75,11 @@ impl Worker {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
-    /// Choices that it held when it was lost; 0 before.
-    pub(crate) fn num_lost(&self) -> usize {
-        self.num_lost.load(Ordering::Relaxed)
+    /// Choices that it left when it was lost, or is about to leave.
+    pub(crate) fn num_left(&self) -> usize {
+        let routes = lock(&self.routes);
+        let num_lost = || self.num_lost.load(Ordering::Relaxed);
+        routes.as_ref().map_or_else(num_lost, Routes::len)
     }
 
     /// Choices that run or wait on this worker.
