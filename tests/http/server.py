@@ -57,9 +57,9 @@ def client(url: str) -> Iterator[openai.OpenAI]:
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Server]:
-    """A router with `options` and a scripted worker, ready."""
-    with router(folder, *options) as facts, ScriptedWorker(facts["worker"]) as worker:
+def serving(folder: Path, *options: str, log: Path | None = None) -> Iterator[Server]:
+    """A router with `options` and a scripted worker, ready; its stderr goes to `log`."""
+    with router(folder, *options, log=log) as facts, ScriptedWorker(facts["worker"]) as worker:
         url = f"http://{facts['http']}"
         _wait_until_ready(f"{url}/readyz")
         yield Server(url, facts["grpc"], worker, facts.get("metrics"))

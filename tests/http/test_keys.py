@@ -34,11 +34,11 @@ ENTRIES = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """A router whose keys have limits, and the file of its keys."""
+    """A router whose keys have limits, and the file of its keys, beside its log."""
     folder = tmp_path_factory.mktemp("guarded")
     keys = folder / "keys.toml"
     keys.write_text("".join(ENTRIES.values()))
-    with serving(folder, "--api-keys", str(keys)) as server:
+    with serving(folder, "--api-keys", str(keys), log=folder / "log") as server:
         yield server, keys
 
 
@@ -92,7 +92,11 @@ def test_changed_file_counts_and_a_bad_one_does_not(guarded: tuple[Server, Path]
     keys.write_text("[[keys]]\ntenant = 5\n")
     replaced = keys.with_name("replaced")
     replaced.write_text("latest eve\n")
-    # The good file after the bad one is taken, so the bad one was read or skipped: no key went.
+    wait_until(
+        lambda: "the changed API keys are not used" in keys.with_name("log").read_text(),
+        PATIENCE_S,
+        lambda: "the bad file was not looked at",
+    )
     assert complete(server, "new").status_code == 200
     replaced.rename(keys)
     wait_until(

@@ -287,34 +287,56 @@ fn a_stop_text_drops_the_row_behind_it() {
     assert_eq!(driver.engine.load().generated_tokens, 3);
 }
 
-#[test]
-fn a_step_that_asks_for_drafts_waits_and_one_that_asks_nobody_begins_early() {
+/// What happened while an answer was computed with early steps wherever they may begin.
+#[cfg(test)]
+#[derive(Debug, Default)]
+struct Asked {
+    early: u64,
+    waited: u64,
+    calls: u64,
+    /// Calls for drafts of early steps.
+    calls_of_early: u64,
+}
+
+/// Answers a prompt where a step of 64 rows takes `wide_ms`, and one of a row 10.
+#[cfg(test)]
+fn asked(prompt: &[u32], wide_ms: f64) -> Asked {
     let mut driver = Driver::new(config());
-    // Nothing repeats, and a draft never pays.
-    driver
-        .engine
-        .set_costs(
-            &[1, 64],
-            &[10.0, 640.0],
-            spectrie_engine::CostShape::default(),
-        )
-        .unwrap();
-    driver.submit(request(1, &[3, 4, 5], 90));
-    let (mut early, mut asked_early) = (0, 0);
+    let costs = (driver.engine).set_costs(
+        &[1, 64],
+        &[10.0, wide_ms],
+        spectrie_engine::CostShape::default(),
+    );
+    costs.unwrap();
+    driver.submit(request(1, prompt, 90));
+    let mut found = Asked::default();
     while let Some(plan) = driver.plan() {
         let values = driver.forward(&plan);
         let tokens = argmax_of_rows(&values);
         let before = driver.engine.load().draft_calls;
         let next = driver.engine.plan_early(driver.now_s).unwrap();
-        asked_early += driver.engine.load().draft_calls - before;
+        found.calls_of_early += driver.engine.load().draft_calls - before;
         commit(&driver, &plan, &tokens);
-        if let Some(next) = next {
-            early += 1;
-            let values = driver.forward(&resolved(next.clone(), &tokens));
-            commit(&driver, &next, &argmax_of_rows(&values));
-        }
+        let Some(next) = next else {
+            found.waited += u64::from(plan.request_kind == [1]);
+            continue;
+        };
+        found.early += 1;
+        let values = driver.forward(&resolved(next.clone(), &tokens));
+        commit(&driver, &next, &argmax_of_rows(&values));
     }
-    let calls = driver.engine.load().draft_calls;
-    assert_eq!(asked_early, 0);
-    assert!(calls > 0 && early > 20, "{calls} {early}");
+    found.calls = driver.engine.load().draft_calls;
+    found
+}
+
+#[test]
+fn a_step_that_asks_for_drafts_waits_and_one_that_asks_nobody_begins_early() {
+    // Nothing repeats, and a draft never pays.
+    let dear = asked(&[3, 4, 5], 640.0);
+    assert_eq!(dear.calls_of_early, 0);
+    assert!(dear.calls > 0 && dear.early > 20, "{dear:?}");
+    // Rows cost next to nothing.
+    let cheap = asked(&[3, 4, 5, 3, 4, 5, 3, 4, 5], 10.1);
+    assert_eq!(cheap.calls_of_early, 0);
+    assert!(cheap.waited >= 1, "{cheap:?}");
 }
