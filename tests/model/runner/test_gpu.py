@@ -154,8 +154,10 @@ def test_costs_on_a_gpu_reach_to_the_largest_step(
 
 @pytest.mark.usefixtures("on_gpu")
 def test_a_step_is_timed_by_the_devices_clock_and_not_the_hosts(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What other tests measured of this model is kept in the folder that they share.
+    monkeypatch.setenv("SPECTRIE_CACHE", str(tmp_path))
     for name in ("_COST_SECONDS", "_GAP_SECONDS"):
         monkeypatch.setattr(f"spectrie.model.runner.costs.{name}", 0.0)
     # Each reading of the host's clock is a second after the one before.
