@@ -37,6 +37,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["generate", "m", "p", "extra"], "unexpected argument 'extra'"),
         (["generate", "m"], "required: PROMPT"),
         (["generate", "m", "p", "--temperature", "hot"], "--temperature: 'hot' is not a number"),
+        (["generate", "m", "p", "--tls-ca", "ca.pem"], "--tls and its files: need --server"),
+        (["generate", "m", "p", "--server", "h:1", "--tls-ca", "none.pem"], "--tls-ca none.pem:"),
         (["generate", "m", "p", "--dtype", "int8"], "--dtype: 'int8' is not one of"),
         (["generate", "m", "p", "--server", "nowhere"], "give HOST:PORT or unix:PATH"),
         (["generate", "m", "p", "--server", "h:1", "--dtype", "auto"], "--dtype: has no effect"),

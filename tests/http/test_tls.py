@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from spectrie.cli import main
 from spectrie.client import AdminClient, AsyncClient, Client
 from spectrie.errors import ConfigError, ConnectFailed, NotFound, SpectrieError
 from tests.http.certificates import Authority, Issued, needs_openssl
@@ -91,6 +93,21 @@ def test_asynchronous_client_shows_its_certificate(secured: Secured) -> None:
     target = secured.facts["grpc"]
     client = AsyncClient(target, **secured.keywords(secured.own))  # type: ignore[arg-type]
     assert asyncio.run(_generate(client))
+
+
+def test_commands_show_the_certificates_of_their_flags(
+    secured: Secured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ["--server", secured.facts["grpc"], "--tls-ca", str(secured.authority.cert)]
+    shown = ["--tls-cert", str(secured.own.cert), "--tls-key", str(secured.own.key)]
+    asked = ["generate", MODEL, "hello", "--max-tokens", "8", "--json", *server]
+    assert main([*asked, *shown]) == 0
+    assert json.loads(capsys.readouterr().out)["token_ids"]
+    assert main(asked) == 1
+    capsys.readouterr()
+    measured = ["bench", *server, *shown, "--num-prompts", "2", "--max-tokens", "4"]
+    assert main(measured) == 0
+    assert "speculation off" in capsys.readouterr().out
 
 
 def test_operators_show_theirs(secured: Secured) -> None:

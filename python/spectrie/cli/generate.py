@@ -15,6 +15,7 @@ from spectrie.cli.console.terminal import Painter, print_progress
 from spectrie.cli.flags.arguments import read_value
 from spectrie.cli.flags.options import REQUEST, add_option, add_options
 from spectrie.cli.flags.settings import Settings, resolve
+from spectrie.cli.flags.tls import add_tls, tls_of, uses_tls
 from spectrie.errors import ConfigError
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="model, or with --server a served name")
     parser.add_argument("prompt", metavar="PROMPT", help="text to continue; - reads standard input")
     parser.add_argument("--server", metavar="ADDR", help="gRPC address of a server to ask [none]")
+    add_tls(parser)
     parser.add_argument("--chat", action="store_true", help="send PROMPT as a user message")
     for option in REQUEST:
         add_option(parser, option)
@@ -88,12 +90,14 @@ def run(args: argparse.Namespace) -> int:
         _refuse_local_flags(settings)
         options["model"] = args.model
         options["speculation"] = False if settings.speculation == "off" else None
+    elif uses_tls(args):
+        raise ConfigError("--tls and its files: need --server ADDR, the server to connect to")
     given: dict[str, Any] = (
         {"messages": [{"role": "user", "content": prompt}]} if args.chat else {"prompt": prompt}
     )
     painter = Painter()
     with (
-        _backend(args.server, args.model, settings) as backend,
+        _backend(args, settings) as backend,
         backend(**given, **options) as stream,
     ):
         for delta in stream:
@@ -131,17 +135,17 @@ def describe(completion: Completion) -> str:
 
 
 @contextmanager
-def _backend(server: str | None, model: str, settings: Settings) -> Iterator[Callable[..., Any]]:
+def _backend(args: argparse.Namespace, settings: Settings) -> Iterator[Callable[..., Any]]:
     """The `stream` method of a client or of a model in this process."""
-    if server:
+    if args.server:
         from spectrie.client import Client
 
-        with Client(server) as client:
+        with Client(args.server, **tls_of(args)) as client:
             yield client.stream
         return
     LLM = _import_llm()
     progress = print_progress if sys.stderr.isatty() else None
-    with LLM(model, **settings.keywords(), progress=progress) as llm:
+    with LLM(args.model, **settings.keywords(), progress=progress) as llm:
         yield llm.stream
 
 

@@ -13,6 +13,7 @@ from spectrie.cli.bench import profile
 from spectrie.cli.bench.load import LoadPlan, run_load, summarise
 from spectrie.cli.demo.prompts import PROMPTS
 from spectrie.cli.flags import values
+from spectrie.cli.flags.tls import TlsKeywords, add_tls, tls_of
 from spectrie.cli.flags.values import Kind
 from spectrie.client import AsyncClient
 from spectrie.client.base import DEFAULT_TARGET
@@ -42,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server", metavar="ADDR", default=DEFAULT_TARGET, help=f"gRPC address [{DEFAULT_TARGET}]"
     )
+    add_tls(parser)
     parser.add_argument("--model", metavar="NAME", help="served model [the only one]")
     for name, kind, default, text in _NUMBERS:
         flag = "--" + name.replace("_", "-")
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         )
         for wish in wishes
     ]
-    results = asyncio.run(_measure(args.server, args.model, plans))
+    results = asyncio.run(_measure(args.server, args.model, tls_of(args), plans))
     print(_table(results))
     if args.save_result:
         args.save_result.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -96,10 +98,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _measure(
-    target: str, model: str | None, plans: list[LoadPlan]
+    target: str, model: str | None, tls: TlsKeywords, plans: list[LoadPlan]
 ) -> dict[str, dict[str, Any]]:
     results = {}
-    async with AsyncClient(target, model=model) as client:
+    async with AsyncClient(target, model=model, **tls) as client:
         await client.list_models()
         for plan in plans:
             outcome = await run_load(client, plan)

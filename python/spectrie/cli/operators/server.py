@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spectrie.cli.flags.secret_file import read_token
+from spectrie.cli.flags.tls import add_tls, tls_of
 from spectrie.errors import ConfigError, PartialFailure
 
 if TYPE_CHECKING:
@@ -35,12 +35,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="secret of the server's --admin-token-file [none]",
     )
-    for flag, meaning in (
-        ("--tls-ca", "authority of the server's certificate: connect by TLS"),
-        ("--tls-cert", "own certificate, for a server that asks for one"),
-        ("--tls-key", "private key of --tls-cert"),
-    ):
-        parser.add_argument(flag, metavar="FILE", help=f"{meaning} [none]")
+    add_tls(parser)
     parser.add_argument("--model", metavar="NAME", help="served model to operate on [the only one]")
 
 
@@ -71,9 +66,7 @@ def operate(
         server,
         token=read_token("--token-file", args.token_file),
         model=args.model,
-        root_certificates=_content("--tls-ca", args.tls_ca),
-        private_key=_content("--tls-key", args.tls_key),
-        certificate_chain=_content("--tls-cert", args.tls_cert),
+        **tls_of(args),
     ) as client:
         try:
             show(action(client))
@@ -83,15 +76,6 @@ def operate(
                 print(f"spectrie: worker {failure.worker}: {failure.message}", file=sys.stderr)
             return EXIT_FAILURE
     return 0
-
-
-def _content(flag: str, path: str | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{flag} {path}: {error}") from error
 
 
 def rows(table: Sequence[tuple[str, ...]], empty: str) -> None:
