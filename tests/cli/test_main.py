@@ -37,6 +37,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["generate", "m", "p", "extra"], "unexpected argument 'extra'"),
         (["generate", "m"], "required: PROMPT"),
         (["generate", "m", "p", "--temperature", "hot"], "--temperature: 'hot' is not a number"),
+        (
+            ["serve", "m", "--http", "unix:h.sock"],
+            "'unix:h.sock' is not an address: give HOST:PORT or off",
+        ),
         (["generate", "m", "p", "--tls-ca", "ca.pem"], "--tls and its files: need --server"),
         (["generate", "m", "p", "--server", "h:1", "--tls-ca", "none.pem"], "--tls-ca none.pem:"),
         (["generate", "m", "p", "--dtype", "int8"], "--dtype: 'int8' is not one of"),

@@ -33,6 +33,12 @@ const ADDRESS_OR_OFF: Kind = Kind::Address {
     off: true,
 };
 
+/// TCP or none: what speaks HTTP.
+const TCP_OR_OFF: Kind = Kind::Address {
+    unix: false,
+    off: true,
+};
+
 /// An option shown under `group`.
 const fn row(group: Group, kind: Kind) -> OptionRow {
     OptionRow::new(group, kind)
@@ -43,7 +49,7 @@ rows! {
     pub static SERVER;
 
     /// Address of the OpenAI-compatible HTTP API.
-    http = Value::text(HTTP_ADDRESS) => row(Group::Addresses, ADDRESS_OR_OFF)
+    http = Value::text(HTTP_ADDRESS) => row(Group::Addresses, TCP_OR_OFF)
         .flag("http", ROUTERS);
     /// Address of the gRPC API.
     grpc = Value::text(GRPC_ADDRESS) => row(Group::Addresses, ADDRESS_OR_OFF)
@@ -64,7 +70,7 @@ rows! {
     router = Value::None => row(Group::Addresses, ADDRESS)
         .flag("router", &["worker"]).shown("required");
     /// Extra address for /metrics.
-    metrics_listen = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
+    metrics_listen = Value::None => row(Group::Addresses, TCP_OR_OFF)
         .flag("metrics_listen", ROUTERS).shown("on the HTTP address");
     /// Address for the worker's own health and metrics.
     health = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
