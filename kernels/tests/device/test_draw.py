@@ -10,10 +10,11 @@ import torch
 
 from kernels.tests.sampling.draws import OPTIONS, draw_rows, logits
 from kernels.tests.sampling.test_distribution import (
-    DISTRIBUTIONS,
+    CASES,
     DRAWS,
     MOST,
     SCORES,
+    Case,
     chi_square,
     rows_of,
 )
@@ -53,11 +54,11 @@ def test_each_option_alone(option: str) -> None:
     agree(np.random.default_rng(len(option)), 512, 2_003, [option])
 
 
-@pytest.mark.parametrize("options", DISTRIBUTIONS, ids=str)
-def test_tokens_have_the_promised_probabilities(options: dict[str, float]) -> None:
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_tokens_have_the_promised_probabilities(case: Case) -> None:
     values = torch.from_numpy(SCORES.astype(np.float32)).repeat(DRAWS, 1)
-    drawn = draw(values.cuda(), on_device(rows_of(options))).cpu().numpy()
-    assert chi_square(drawn, options) < MOST
+    drawn = draw(values.cuda(), on_device(rows_of(case))).cpu().numpy()
+    assert chi_square(drawn, case) < MOST
 
 
 def test_given_room_it_can_be_captured() -> None:
