@@ -27,7 +27,7 @@ from tests.model.drafters.asked import make_levels_pay
 from tests.model.drafters.kinds import KINDS, LEARNT
 from tests.tiny_model import VOCABULARY_SIZE
 
-__all__ = ["COVERING", "DIMENSIONS", "FULL", "Ask", "Found", "Way", "asks", "run"]
+__all__ = ["COVERING", "DIMENSIONS", "FORMS", "FULL", "RULED", "Ask", "Found", "Way", "asks", "run"]
 
 MAX_CONTEXT = 160
 SCARCE_PAGES = MAX_CONTEXT // 16
@@ -49,17 +49,33 @@ DIMENSIONS: dict[str, Sequence[Any]] = {
     "memory": ("kept", "none"),
 }
 
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "word": {"type": "string", "pattern": "^[a-z]{2,5}$"},
+        "is": {"type": "boolean"},
+        "of": {"enum": ["this", "that", "the"]},
+    },
+    "required": ["word", "is", "of"],
+    "additionalProperties": False,
+}
+
 FORMS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "seeded": {"temperature": 0.9},
     "penalties": {"temperature": 0.7, "repetition_penalty": 1.2, "frequency_penalty": 0.3},
     "logprobs": {"temperature": 0.0, "logprobs": 3, "prompt_logprobs": 1},
     "grammar": {"temperature": 0.8, "regex": "([a-z]{3,9} ){2,6}", "ignore_eos": False},
+    "schema": {"temperature": 0.0, "json_schema": _SCHEMA, "max_tokens": 48, "ignore_eos": False},
+    "object": {"temperature": 0.9, "json_schema": _SCHEMA, "max_tokens": 48, "ignore_eos": False},
     "unlearnt": {"temperature": 0.0, "speculation": SpeculationOptions(learn=False)},
     "late": {"temperature": 0.6, "stop": ["e", "in", "th"]},
     "choices": {"temperature": 1.0, "top_p": 0.95, "n": 3},
 }
 """Options of each form; the stop texts of `late` are looked for when all others have ended."""
+
+RULED = ("grammar", "schema", "object")
+"""Forms whose answers a grammar holds to its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +141,7 @@ class Found:
     Attributes:
         answers: The answers to each, choices and rounds one after the other, by its id.
         accepted: Accepted draft tokens by source.
+        ruled: The same of answers that a grammar holds to its own.
         cached_tokens: Prompt tokens that were found in the cache.
         preemptions: How often requests lost their pages.
         most_requests: Most that ran at once.
@@ -133,6 +150,7 @@ class Found:
 
     answers: dict[str, list[Answer]]
     accepted: Counter[str]
+    ruled: Counter[str]
     cached_tokens: int
     preemptions: int
     most_requests: int
@@ -179,6 +197,7 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
     options = partial(EngineOptions, overlap=way.overlap, lookahead_tokens=0)  # type: ignore[arg-type]
     answers: dict[str, list[Answer]] = {ask.id: [] for ask in chosen}
     accepted: Counter[str] = Counter()
+    ruled: Counter[str] = Counter()
     cached = 0
     draw = random.Random(str(way))
     with ExitStack() as stack:
@@ -208,9 +227,19 @@ def run(model: Path, drafter: Path | None, way: Way, chosen: Sequence[Ask]) -> F
                 for choice in completion.choices:
                     answers[ask.id].append(answer_of(choice))
                     accepted.update(choice.speculation.accepted_by_source)
+                    if ask.form in RULED:
+                        ruled.update(choice.speculation.accepted_by_source)
                     cached += choice.usage.cached_tokens
         load = llm.load()
-    return Found(answers, accepted, cached, load.preemptions, gate.most_requests, load.head_levels)
+    return Found(
+        answers,
+        accepted,
+        ruled,
+        cached,
+        load.preemptions,
+        gate.most_requests,
+        load.head_levels,
+    )
 
 
 def _completions(llm: LLM, order: Sequence[Ask], gate: Gate) -> list[Completion]:
