@@ -24,6 +24,7 @@ DFLASH: dict[str, Any] = {
     "block_size": BLOCK,
     "num_target_layers": 3,
     "layer_types": ["full_attention", "sliding_attention"],
+    "use_sliding_window": True,
     "sliding_window": 24,
     "dflash_config": {"mask_token_id": MASK, "target_layer_ids": TAPS},
 }
@@ -100,8 +101,11 @@ class BlockReference:
         for index, kind in enumerate(self.config["layer_types"]):
             prefix = f"layers.{index}"
             x = self._norm(stream, f"{prefix}.input_layernorm")
+            is_causal = kind == "sliding_attention" or self.wrong == "causal"
             window = self.config["sliding_window"] if kind == "sliding_attention" else None
-            stream = stream + self._attention(prefix, x, context, positions, window)
+            if not self.config.get("use_sliding_window"):
+                window = None
+            stream = stream + self._attention(prefix, x, context, positions, window, is_causal)
             x = self._norm(stream, f"{prefix}.post_attention_layernorm")
             gate = torch.nn.functional.silu(x @ self._weight(prefix, "mlp.gate_proj").T)
             up = x @ self._weight(prefix, "mlp.up_proj").T
@@ -122,6 +126,7 @@ class BlockReference:
         context: torch.Tensor,
         positions: torch.Tensor,
         window: int | None,
+        is_causal: bool,
     ) -> torch.Tensor:
         if self.wrong == "context_normed":
             context = self._norm(context, f"{prefix}.input_layernorm")
@@ -146,7 +151,7 @@ class BlockReference:
         scores = torch.einsum("qhd,khd->hqk", queries, keys) * HEAD_DIM**-0.5
         distance = positions[:, None] - every[None, :]
         hidden = torch.zeros_like(distance, dtype=torch.bool)
-        if window is not None or self.wrong == "causal":
+        if is_causal:
             hidden = (distance < 0) | (distance >= (window or 10**6))
         scores = scores.masked_fill(hidden, float("-inf")).softmax(-1)
         attended = torch.einsum("hqk,khd->qhd", scores, values).flatten(1)

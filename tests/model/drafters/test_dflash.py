@@ -108,8 +108,14 @@ def test_it_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 FORMS: dict[str, dict[str, Any]] = {
-    "all layers see the whole block": {"layer_types": None, "sliding_window": None},
+    "all layers see the whole block": {
+        "layer_types": None,
+        "use_sliding_window": None,
+        "sliding_window": None,
+    },
     "all layers have a window": {"layer_types": ["sliding_attention"] * 2, "sliding_window": 9},
+    "windows that are switched off": {"use_sliding_window": False, "sliding_window": 9},
+    "windows of no size, switched off": {"use_sliding_window": None, "sliding_window": None},
     "size in dflash_config": {
         "block_size": None,
         "dflash_config": DFLASH["dflash_config"] | {"block_size": BLOCK},
@@ -170,6 +176,7 @@ def test_default_layers_are_the_published_ones(tiny: Path, tmp_path: Path) -> No
             "num_hidden_layers": layers,
             "num_target_layers": 24,
             "layer_types": None,
+            "use_sliding_window": False,
             "dflash_config": {"mask_token_id": 3},
         }
         drafter = read_drafter(write_head(tmp_path, head, **(DFLASH | changes)), target)
@@ -199,7 +206,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "window": ({"sliding_window": None}, "sliding_window is missing, expected a number"),
     "switched window": (
-        {"layer_types": None, "use_sliding_window": True},
+        {"layer_types": None},
         "use_sliding_window is True, expected layer_types beside it",
     ),
 }

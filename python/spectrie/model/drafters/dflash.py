@@ -19,7 +19,7 @@ from spectrie.model.drafters.description import AttentionLayer, Drafter, Geometr
 from spectrie.model.drafters.head import HeadReader, read_layer
 from spectrie.model.files.weights import Weights
 
-__all__ = ["ARCHITECTURES", "DflashWeights", "read"]
+__all__ = ["ARCHITECTURES", "DflashWeights", "default_layers", "read"]
 
 ARCHITECTURES = frozenset({"DFlashDraftModel"})
 
@@ -142,7 +142,7 @@ class _Reader(HeadReader):
         )
 
     def attention(self, block: int) -> Geometry:
-        """Returns the geometry: a block sees all of itself, or in windows what comes before."""
+        """Returns the geometry: a block sees all of itself, or in some layers what comes before."""
 
         def norm(index: int, name: str) -> list[float]:
             names = [f"layers.{index}.self_attn.{name}_norm.weight"]
@@ -152,11 +152,11 @@ class _Reader(HeadReader):
         layers = [
             AttentionLayer(
                 window=window,
-                looks_ahead=window is None,
+                looks_ahead=not is_causal,
                 query_norm=norm(index, "q"),
                 key_norm=norm(index, "k"),
             )
-            for index, window in enumerate(self._windows())
+            for index, (window, is_causal) in enumerate(self.sight())
         ]
         return Geometry(
             heads=geometry.heads,
@@ -168,19 +168,27 @@ class _Reader(HeadReader):
             positions_ahead=block,
         )
 
-    def _windows(self) -> list[int | None]:
-        """Returns the windows by `layer_types`, which must say where they are."""
-        if self.values.get("layer_types") is None:
-            if self.fields.switch("use_sliding_window"):
+    def sight(self) -> list[tuple[int | None, bool]]:
+        """Returns for each layer its window, and whether a row of a block sees none behind it.
+
+        As in the published code, `sliding_attention` is causal, and its window counts with `use_sliding_window`
+        alone.
+        """
+        has_windows = self.fields.switch("use_sliding_window")
+        kinds = self.values.get("layer_types")
+        if kinds is None:
+            if has_windows:
                 raise self.fields.refuse("use_sliding_window", "layer_types beside it")
-            return [None] * self.num_layers
-        windows = super()._windows()
-        names_windows = "sliding_attention" in self.values["layer_types"]
-        if names_windows and self.values.get("sliding_window") is None:
+            return [(None, False)] * self.num_layers
+        windows = self._windows()
+        is_sliding = [kind == "sliding_attention" for kind in kinds[: self.num_layers]]
+        if not has_windows:
+            return [(None, sliding) for sliding in is_sliding]
+        if any(is_sliding) and self.values.get("sliding_window") is None:
             raise ModelError(
                 f"{self.where}: sliding_window is missing, expected a number, as layer_types names windows"
             )
-        return windows
+        return list(zip(windows, is_sliding, strict=True))
 
     def block(self) -> int:
         """Returns the rows of a block; newer files have them in `dflash_config`."""
@@ -209,7 +217,7 @@ class _Reader(HeadReader):
         """Returns the layers whose outputs make the feature, 0 = the first."""
         num_layers, ids = self.target.config.num_layers, self.own.get("target_layer_ids")
         if ids is None:
-            ids = _default_layers(num_layers, self.num_layers)
+            ids = default_layers(num_layers, self.num_layers)
         is_list = isinstance(ids, list) and ids and all(type(one) is int for one in ids)
         if not is_list or not all(0 <= one < num_layers for one in ids):
             raise ModelError(
@@ -218,7 +226,8 @@ class _Reader(HeadReader):
         return list(ids)
 
 
-def _default_layers(num_layers: int, own_layers: int) -> list[int]:
+def default_layers(num_layers: int, own_layers: int) -> list[int]:
+    """Returns the layers of a target whose outputs a head of so many layers reads by default."""
     if own_layers == 1:
         return [num_layers // 2]
     return [round(1 + index * (num_layers - 4) / (own_layers - 1)) for index in range(own_layers)]
