@@ -91,11 +91,12 @@ impl<E: Dtype> Dflash<E> {
             unsafe {
                 let feature = match run.origins[row] {
                     Origin::Forward(from) => run.features.read(from * width, width),
-                    Origin::Store(from) => &run.store[from * width..(from + 1) * width],
+                    Origin::Store(from) => &run.space.store[from * width..(from + 1) * width],
                     // A first level and upkeep have none.
                     Origin::State(_) => return,
                 };
-                run.gathered
+                run.space
+                    .gathered
                     .part(row * width, width)
                     .copy_from_slice(feature);
             }
@@ -103,15 +104,15 @@ impl<E: Dtype> Dflash<E> {
         member.barrier();
         // SAFETY: gathered before the barrier; only this product writes the stream until the next.
         unsafe {
-            let x = run.gathered.read(0, count * width);
-            fc.run(member, x, count, run.buffers.residual, hidden);
+            let x = run.space.gathered.read(0, count * width);
+            fc.run(member, x, count, run.space.buffers.residual, hidden);
         }
         member.barrier();
         share_out(member, count, 4, |row| {
             // SAFETY: the stream was written before the barrier; each row is taken once.
             unsafe {
-                let state = run.buffers.residual.part(row * hidden, hidden);
-                let out = run.inputs.part(row * hidden, hidden);
+                let state = run.space.buffers.residual.part(row * hidden, hidden);
+                let out = run.space.inputs.part(row * hidden, hidden);
                 enter_row(run, state, Some(&self.parts.context_norm), out);
             }
         });
@@ -121,7 +122,7 @@ impl<E: Dtype> Dflash<E> {
     /// The blocks of a first level behind their contexts: states of their masks, from number `first` on.
     fn fill_in(&self, member: &Member<'_>, run: &Run<'_, E>, first: usize) {
         let (hidden, stride) = (self.widths.hidden, self.rows_of_first());
-        let (count, buffers) = (run.rows.len(), run.buffers);
+        let (count, buffers) = (run.rows.len(), run.space.buffers);
         share_out(member, count, 4, |row| {
             // SAFETY: each row is taken once.
             let to = unsafe { buffers.residual.part(row * hidden, hidden) };
@@ -140,7 +141,7 @@ impl<E: Dtype> Dflash<E> {
             share_out(member, count / stride, 4, |root| {
                 // SAFETY: both were written before the barrier; each row is taken once.
                 unsafe {
-                    let context = run.inputs.read(root * hidden, hidden);
+                    let context = run.space.inputs.read(root * hidden, hidden);
                     let to = buffers.normed.part(root * stride * hidden, hidden);
                     to.copy_from_slice(context);
                 }
@@ -160,7 +161,10 @@ impl<E: Dtype> Dflash<E> {
                 add_delta(stream, buffers.delta.read(row * hidden, hidden));
                 let out = buffers.normed.part(number * hidden, hidden);
                 enter_row(run, stream, Some(&self.parts.output_norm), out);
-                let state = run.states.part((first * masks + number) * hidden, hidden);
+                let state = run
+                    .space
+                    .states
+                    .part((first * masks + number) * hidden, hidden);
                 widen(out, state);
             }
         });
@@ -177,8 +181,8 @@ impl<E: Dtype> Dflash<E> {
             };
             // SAFETY: states were written before a barrier; each row is taken once.
             unsafe {
-                let state = run.states.read(number * hidden, hidden);
-                narrow(state, run.buffers.normed.part(row * hidden, hidden));
+                let state = run.space.states.read(number * hidden, hidden);
+                narrow(state, run.space.buffers.normed.part(row * hidden, hidden));
             }
         });
         member.barrier();
@@ -223,7 +227,11 @@ impl<E: Dtype> Drafter<E> for Dflash<E> {
             Goal::Entries => {
                 self.enter(member, run);
                 // SAFETY: written before the barrier.
-                let x = unsafe { run.inputs.read(0, run.rows.len() * self.widths.hidden) };
+                let x = unsafe {
+                    run.space
+                        .inputs
+                        .read(0, run.rows.len() * self.widths.hidden)
+                };
                 for (index, layer) in self.parts.layers.iter().enumerate() {
                     layer.write_entries(member, &run.pass(index), run.rows.clone(), x);
                 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::attention::AttentionPass;
 use crate::buffer::SharedSlice;
-use crate::decoder::{Buffers, LayerPass, Split, Tap, Target, Widths};
+use crate::decoder::{LayerPass, Tap, Target, Widths};
+use crate::draft::room::Space;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
 use crate::threads::Member;
@@ -64,22 +64,12 @@ pub(crate) struct Run<'a, E: Dtype> {
     pub(crate) tokens: &'a [i32],
     /// Likewise; all are states, or none is. Empty where no features are read.
     pub(crate) origins: &'a [Origin],
-    pub(crate) attention: &'a AttentionPass<'a, E>,
-    pub(crate) buffers: Buffers<'a, E>,
-    /// `[rows, input_width]`.
-    pub(crate) inputs: SharedSlice<'a, E>,
-    /// `[rows, width of a feature]`.
-    pub(crate) gathered: SharedSlice<'a, E>,
-    /// `[draft rows * Drafter::states_of_first, hidden]`.
-    pub(crate) states: SharedSlice<'a, f32>,
+    pub(crate) space: &'a Space<'a, E>,
     /// Of the forward under way.
     pub(crate) features: SharedSlice<'a, E>,
-    pub(crate) store: &'a [E],
     pub(crate) target: Target<'a, E>,
     /// By which it names tokens: its own or the target's.
     pub(crate) head: &'a Linear<E>,
-    pub(crate) split: &'a Split,
-    pub(crate) epsilon: f32,
 }
 
 impl<E: Dtype> Run<'_, E> {
@@ -87,10 +77,10 @@ impl<E: Dtype> Run<'_, E> {
     pub(crate) fn pass(&self, index: usize) -> LayerPass<'_, E> {
         LayerPass {
             index,
-            attention: self.attention,
-            buffers: self.buffers,
-            split: self.split,
-            epsilon: self.epsilon,
+            attention: &self.space.attention,
+            buffers: self.space.buffers,
+            split: self.space.split,
+            epsilon: self.space.epsilon,
         }
     }
 

@@ -1,21 +1,23 @@
 //! A drafter beside a decoder: features, store, entries and answers.
 
+use std::ops::Range;
+
 use crate::attention::{Attention, AttentionConfig, BatchArrays, PAGE_SIZE};
 use crate::buffer::SharedSlice;
-use crate::decoder::{
-    BLOCK_ROWS, Decoder, Features, Split, Step, TOP_K, Tapped, Target, TopTokens, Workspace,
-};
+use crate::decoder::{BLOCK_ROWS, Decoder, Features, Step, TOP_K, Tapped, Target, TopTokens};
 use crate::draft::arrays::{Answers, DraftArrays, UpkeepArrays};
-use crate::draft::drafter::{Drafter, Goal, Run};
+use crate::draft::drafter::{Drafter, Goal, Origin, Run};
 use crate::draft::fill::Fill;
 use crate::draft::kinds::DrafterParts;
 use crate::draft::level::{Bounds, Drafted, Level};
+use crate::draft::room::{Room, RowSizes, Space};
 use crate::draft::store::FeatureStore;
 use crate::draft::upkeep::{Keeping, Links, Upkeep};
 use crate::draft::vocabulary::{Answering, Vocabulary};
 use crate::error::CpuError;
+use crate::matmul::Linear;
 use crate::simd::Dtype;
-use crate::threads::Team;
+use crate::threads::{Member, Team};
 
 /// Rows that go through a drafter together.
 const LEVEL_ROWS: usize = 64;
@@ -34,34 +36,11 @@ pub struct Drafting<E: Dtype> {
     drafter: Box<dyn Drafter<E>>,
     vocabulary: Vocabulary<E>,
     names: Vec<i32>,
-    attention: Attention<E>,
     features: Features<E>,
-    store: FeatureStore<E>,
+    room: Room<E>,
     sizes: DraftSizes,
-    split: Split,
-    epsilon: f32,
-    workspace: Workspace<E>,
-    buffers: Buffers<E>,
     /// The step's rows so far.
     drafted: Vec<Drafted>,
-}
-
-/// What the workspace has no room for.
-struct Buffers<E> {
-    inputs: Vec<E>,
-    gathered: Vec<E>,
-    states: Vec<f32>,
-    logits: Vec<f32>,
-    ranked: Vec<E>,
-}
-
-impl<E: Dtype> Buffers<E> {
-    fn grow(&mut self, rows: usize, input_width: usize, feature_width: usize) {
-        if self.inputs.len() < rows * input_width {
-            self.inputs.resize(rows * input_width, E::default());
-            self.gathered.resize(rows * feature_width, E::default());
-        }
-    }
 }
 
 impl<E: Dtype> Drafting<E> {
@@ -117,23 +96,22 @@ impl<E: Dtype> Drafting<E> {
         vocabulary.check(widths.hidden, target)?;
         let features = decoder.features_or_none(drafter.taps().to_vec())?;
         let num_tokens = target.head.out_features();
+        let row_sizes = RowSizes {
+            input: drafter.input_width(),
+            feature: features.width(),
+            logits: vocabulary.width(target),
+            rank: vocabulary.rank(),
+            hidden: widths.hidden,
+        };
+        let epsilon = attention.norm_epsilon;
+        let store = FeatureStore::new(num_pages + sizes.seats, features.width())?;
+        let attention = Attention::new(attention)?;
         Ok(Self {
             names: vocabulary.names(num_tokens),
             vocabulary,
-            epsilon: attention.norm_epsilon,
-            attention: Attention::new(attention)?,
-            store: FeatureStore::new(num_pages + sizes.seats, features.width())?,
+            room: Room::new(attention, store, (widths, epsilon), num_tokens, row_sizes),
             features,
             sizes,
-            split: Split::whole(widths, num_tokens),
-            workspace: Workspace::new(widths),
-            buffers: Buffers {
-                inputs: Vec::new(),
-                gathered: Vec::new(),
-                states: Vec::new(),
-                logits: Vec::new(),
-                ranked: Vec::new(),
-            },
             drafter,
             drafted: Vec::new(),
         })
@@ -155,11 +133,14 @@ impl<E: Dtype> Drafting<E> {
     ) -> Result<TopTokens, CpuError> {
         decoder.check(step)?;
         let Some(store_rows) = self.store_rows() else {
-            self.attention.move_slots(step.batch);
+            self.room.attention.move_slots(step.batch);
             self.drafted.clear();
             return decoder.forward(team, step);
         };
-        let moves = self.store.check(upkeep.moves, self.features.num_rows())?;
+        let moves = self
+            .room
+            .store
+            .check(upkeep.moves, self.features.num_rows())?;
         let links = Links {
             row_parent: arrays.row_parent,
             request_row_start: arrays.request_row_start,
@@ -167,24 +148,15 @@ impl<E: Dtype> Drafting<E> {
             request_kind: arrays.request_kind,
         };
         let upkeep = Upkeep::new(step, links, upkeep, store_rows)?;
-        self.store.carry_out(&moves, self.features.values());
-        self.attention.move_slots(step.batch);
+        self.room.store.carry_out(&moves, self.features.values());
+        self.room.attention.move_slots(step.batch);
         self.drafted.clear();
         let block = step.batch.num_rows().min(BLOCK_ROWS);
-        let (input, feature) = (self.drafter.input_width(), self.features.width());
-        self.buffers.grow(block, input, feature);
         let keeping = Keeping {
             upkeep: &upkeep,
             drafter: self.drafter.as_ref(),
-            attention: self.attention.pass(&upkeep.batch, block),
-            buffers: self.workspace.buffers(block),
-            inputs: SharedSlice::new(&mut self.buffers.inputs),
-            gathered: SharedSlice::new(&mut self.buffers.gathered),
-            states: SharedSlice::new(&mut self.buffers.states),
-            store: self.store.values(),
+            space: self.room.open(&upkeep.batch, block),
             own_head: self.vocabulary.own_head(),
-            split: &self.split,
-            epsilon: self.epsilon,
         };
         let tapped = Tapped {
             features: &mut self.features,
@@ -219,11 +191,14 @@ impl<E: Dtype> Drafting<E> {
         let level = Level::new(arrays, &self.drafted, &bounds)?;
         let fill = Fill::new(arrays, &bounds)?;
         if self.store_rows().is_some() {
-            let moves = self.store.check(arrays.moves, self.features.num_rows())?;
-            self.store.carry_out(&moves, self.features.values());
+            let moves = self
+                .room
+                .store
+                .check(arrays.moves, self.features.num_rows())?;
+            self.room.store.carry_out(&moves, self.features.values());
         }
         decoder.move_slots(&level.batch);
-        self.attention.move_slots(&level.batch);
+        self.room.attention.move_slots(&level.batch);
         let target = decoder.target();
         self.make_up(target, team, &fill)?;
         let rows = arrays.row_token.len();
@@ -240,54 +215,41 @@ impl<E: Dtype> Drafting<E> {
         };
         let most = (LEVEL_ROWS / stride).max(1);
         let together = rows.min(most) * stride;
-        let widths = self.drafter.widths();
-        self.make_room(together, level.first + rows, self.vocabulary.width(target));
-        let attention = self.attention.pass(&level.batch, together);
-        let buffers = self.workspace.buffers(together);
-        let inputs = SharedSlice::new(&mut self.buffers.inputs);
-        let gathered = SharedSlice::new(&mut self.buffers.gathered);
-        let states = SharedSlice::new(&mut self.buffers.states);
+        let hidden = self.drafter.widths().hidden;
+        let num_states = (level.first + rows) * self.drafter.states_of_first();
+        let space = self
+            .room
+            .open_for_answers(&level.batch, together, num_states);
         let answering = Answering {
             vocabulary: &self.vocabulary,
             names: &self.names,
             target,
-            logits: SharedSlice::new(&mut self.buffers.logits),
-            ranked: SharedSlice::new(&mut self.buffers.ranked),
+            logits: space.logits,
+            ranked: space.ranked,
             scored: &level.scored,
             asked: arrays.scored_token,
             ids: SharedSlice::new(&mut answers.ids),
             probabilities: SharedSlice::new(&mut answers.probabilities),
             scores: SharedSlice::new(&mut answers.scored),
         };
-        let mut nothing: [E; 0] = [];
-        let features = SharedSlice::new(&mut nothing);
-        let (drafter, store) = (self.drafter.as_ref(), self.store.values());
-        let head = self.vocabulary.own_head().unwrap_or(target.head);
+        let runs = Runs {
+            drafter: self.drafter.as_ref(),
+            space: &space,
+            target,
+            head: self.vocabulary.own_head().unwrap_or(target.head),
+        };
         team.run(&|member| {
             for first in (0..rows).step_by(most) {
                 let part = first..rows.min(first + most);
-                let run = Run {
-                    goal: Goal::States(level.first + first),
-                    tokens: &arrays.row_token[part.clone()],
-                    origins: level.origins.get(part.clone()).unwrap_or_default(),
-                    rows: part.start * stride..part.end * stride,
-                    attention: &attention,
-                    buffers,
-                    inputs,
-                    gathered,
-                    states,
-                    features,
-                    store,
-                    target,
-                    head,
-                    split: &self.split,
-                    epsilon: self.epsilon,
-                };
-                drafter.run(member, &run);
+                let origins = level.origins.get(part.clone()).unwrap_or_default();
+                let batch_rows = part.start * stride..part.end * stride;
+                let tokens = &arrays.row_token[part.clone()];
+                let goal = Goal::States(level.first + first);
+                runs.run(member, goal, batch_rows, tokens, origins);
                 let count = part.len();
                 // SAFETY: written by the run, which ended with a barrier.
                 #[allow(unsafe_code)]
-                let x = unsafe { buffers.normed.read(0, count * widths.hidden) };
+                let x = unsafe { space.buffers.normed.read(0, count * hidden) };
                 answering.run(member, x, first, count);
             }
         })?;
@@ -302,62 +264,25 @@ impl<E: Dtype> Drafting<E> {
             return Ok(());
         }
         let block = num_tokens.min(BLOCK_ROWS);
-        self.buffers
-            .grow(block, self.drafter.input_width(), self.features.width());
-        let attention = self.attention.pass(&fill.batch, block);
-        let buffers = self.workspace.buffers(block);
-        let inputs = SharedSlice::new(&mut self.buffers.inputs);
-        let gathered = SharedSlice::new(&mut self.buffers.gathered);
-        let states = SharedSlice::new(&mut self.buffers.states);
-        let mut nothing: [E; 0] = [];
-        let features = SharedSlice::new(&mut nothing);
-        let (drafter, store) = (self.drafter.as_ref(), self.store.values());
-        let head = self.vocabulary.own_head().unwrap_or(target.head);
+        let space = self.room.open(&fill.batch, block);
+        let runs = Runs {
+            drafter: self.drafter.as_ref(),
+            space: &space,
+            target,
+            head: self.vocabulary.own_head().unwrap_or(target.head),
+        };
         team.run(&|member| {
             for first in (0..num_tokens).step_by(block) {
                 let rows = first..num_tokens.min(first + block);
-                let run = Run {
-                    goal: Goal::Entries,
-                    tokens: &fill.tokens[rows.clone()],
-                    origins: &[],
-                    rows,
-                    attention: &attention,
-                    buffers,
-                    inputs,
-                    gathered,
-                    states,
-                    features,
-                    store,
-                    target,
-                    head,
-                    split: &self.split,
-                    epsilon: self.epsilon,
-                };
-                drafter.run(member, &run);
+                let tokens = &fill.tokens[rows.clone()];
+                runs.run(member, Goal::Entries, rows, tokens, &[]);
             }
         })
     }
 
-    fn make_room(&mut self, together: usize, drafted: usize, logits: usize) {
-        let (input, feature) = (self.drafter.input_width(), self.features.width());
-        self.buffers.grow(together, input, feature);
-        let grow = |buffer: &mut Vec<f32>, len: usize| {
-            if buffer.len() < len {
-                buffer.resize(len, 0.0);
-            }
-        };
-        grow(&mut self.buffers.logits, together * logits);
-        let states = drafted * self.drafter.states_of_first() * self.drafter.widths().hidden;
-        grow(&mut self.buffers.states, states);
-        let ranked = together * self.vocabulary.rank();
-        if self.buffers.ranked.len() < ranked {
-            self.buffers.ranked.resize(ranked, E::default());
-        }
-    }
-
     /// Rows of the store; `None` where no features are read.
     fn store_rows(&self) -> Option<usize> {
-        (self.features.width() > 0).then(|| self.store.num_rows())
+        (self.features.width() > 0).then(|| self.room.store.num_rows())
     }
 
     /// The features of the last forward's rows.
@@ -372,21 +297,47 @@ impl<E: Dtype> Drafting<E> {
 
     /// Bytes of weights and activations, without entries, features and store.
     pub fn bytes(&self) -> usize {
-        let buffers = &self.buffers;
-        self.drafter.bytes()
-            + self.vocabulary.bytes()
-            + self.workspace.bytes()
-            + size_of_val(buffers.inputs.as_slice())
-            + size_of_val(buffers.gathered.as_slice())
-            + size_of_val(buffers.states.as_slice())
-            + size_of_val(buffers.logits.as_slice())
+        self.drafter.bytes() + self.vocabulary.bytes() + self.room.bytes()
     }
 
     /// Writes one number to every feature of the store, and to every key and value; for tests of what is
     /// read before it is written.
     #[doc(hidden)]
     pub fn poison(&mut self, value: f32) {
-        self.store.fill(value);
-        self.attention.fill(value);
+        self.room.store.fill(value);
+        self.room.attention.fill(value);
+    }
+}
+
+/// The runs of one call, outside of a forward.
+struct Runs<'a, E: Dtype> {
+    drafter: &'a dyn Drafter<E>,
+    space: &'a Space<'a, E>,
+    target: Target<'a, E>,
+    head: &'a Linear<E>,
+}
+
+impl<E: Dtype> Runs<'_, E> {
+    /// Computes some rows; see `Run`.
+    fn run(
+        &self,
+        member: &Member<'_>,
+        goal: Goal,
+        rows: Range<usize>,
+        tokens: &[i32],
+        origins: &[Origin],
+    ) {
+        let mut nothing: [E; 0] = [];
+        let run = Run {
+            goal,
+            rows,
+            tokens,
+            origins,
+            space: self.space,
+            features: SharedSlice::new(&mut nothing),
+            target: self.target,
+            head: self.head,
+        };
+        self.drafter.run(member, &run);
     }
 }

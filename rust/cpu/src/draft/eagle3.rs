@@ -89,7 +89,7 @@ impl<E: Dtype> Eagle3<E> {
             look_up(run, table, run.tokens[row] as usize, &mut scratch);
             // SAFETY: each row is taken once.
             unsafe {
-                let out = run.inputs.part(row * 2 * hidden, hidden);
+                let out = run.space.inputs.part(row * 2 * hidden, hidden);
                 enter_row(run, &mut scratch, norm, out);
                 self.continue_from(run, row);
             }
@@ -98,16 +98,16 @@ impl<E: Dtype> Eagle3<E> {
         if let Some(fc) = self.parts.fc.as_ref().filter(|_| run.is_first()) {
             // SAFETY: gathered before the barrier; only this product writes the stream until the next.
             unsafe {
-                let x = run.gathered.read(0, count * fc.in_features());
-                fc.run(member, x, count, run.buffers.residual, hidden);
+                let x = run.space.gathered.read(0, count * fc.in_features());
+                fc.run(member, x, count, run.space.buffers.residual, hidden);
             }
             member.barrier();
         }
         share_out(member, count, 4, |row| {
             // SAFETY: the stream was written before the barrier; each row is taken once.
             unsafe {
-                let state = run.buffers.residual.part(row * hidden, hidden);
-                let out = run.inputs.part((2 * row + 1) * hidden, hidden);
+                let state = run.space.buffers.residual.part(row * hidden, hidden);
+                let out = run.space.inputs.part((2 * row + 1) * hidden, hidden);
                 enter_row(run, state, Some(&self.parts.hidden_norm), out);
                 if self.parts.norm_before_residual {
                     widen(out, state);
@@ -130,15 +130,15 @@ impl<E: Dtype> Eagle3<E> {
         unsafe {
             let feature = match run.origins[row] {
                 Origin::State(index) => {
-                    let state = run.states.read(index * hidden, hidden);
-                    let stream = run.buffers.residual.part(row * hidden, hidden);
+                    let state = run.space.states.read(index * hidden, hidden);
+                    let stream = run.space.buffers.residual.part(row * hidden, hidden);
                     stream.copy_from_slice(state);
                     return;
                 }
                 Origin::Forward(from) => run.features.read(from * width, width),
-                Origin::Store(from) => &run.store[from * width..(from + 1) * width],
+                Origin::Store(from) => &run.space.store[from * width..(from + 1) * width],
             };
-            let gathered = run.gathered.part(row * width, width);
+            let gathered = run.space.gathered.part(row * width, width);
             gathered.copy_from_slice(feature);
             for (norm, part) in norms
                 .iter()
@@ -149,7 +149,10 @@ impl<E: Dtype> Eagle3<E> {
                 enter_row(run, &mut wide, Some(norm), part);
             }
             if self.parts.fc.is_none() {
-                widen(gathered, run.buffers.residual.part(row * hidden, hidden));
+                widen(
+                    gathered,
+                    run.space.buffers.residual.part(row * hidden, hidden),
+                );
             }
         }
     }
@@ -181,7 +184,11 @@ impl<E: Dtype> Drafter<E> for Eagle3<E> {
     fn run(&self, member: &Member<'_>, run: &Run<'_, E>) {
         self.enter(member, run);
         // SAFETY: written before the barrier.
-        let x = unsafe { run.inputs.read(0, run.rows.len() * self.input_width()) };
+        let x = unsafe {
+            run.space
+                .inputs
+                .read(0, run.rows.len() * self.input_width())
+        };
         run_layers(member, run, &self.parts.layers, Some(x));
         if let Goal::States(first) = run.goal {
             leave(member, run, first, self.parts.output_norm.as_deref(), false);

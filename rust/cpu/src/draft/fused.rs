@@ -87,28 +87,33 @@ impl<E: Dtype> Fused<E> {
             // SAFETY: each row is taken once; features were complete before this run began, and states of
             // earlier levels before this one.
             unsafe {
-                let out = run.inputs.part(start + vector_at, hidden);
+                let out = run.space.inputs.part(start + vector_at, hidden);
                 enter_row(run, &mut scratch, parts.vector_norm.as_deref(), out);
                 match run.origins[row] {
                     Origin::State(index) => {
-                        scratch.copy_from_slice(run.states.read(index * hidden, hidden));
+                        scratch.copy_from_slice(run.space.states.read(index * hidden, hidden));
                     }
                     Origin::Forward(from) => {
                         widen(run.features.read(from * hidden, hidden), &mut scratch);
                     }
                     Origin::Store(from) => {
-                        widen(&run.store[from * hidden..(from + 1) * hidden], &mut scratch);
+                        widen(
+                            &run.space.store[from * hidden..(from + 1) * hidden],
+                            &mut scratch,
+                        );
                     }
                 }
-                let out = run.inputs.part(start + state_at, hidden);
+                let out = run.space.inputs.part(start + state_at, hidden);
                 enter_row(run, &mut scratch, parts.state_norm.as_deref(), out);
             }
         });
         member.barrier();
         // SAFETY: written before the barrier; only this product writes the stream until the next.
         unsafe {
-            let x = run.inputs.read(0, count * 2 * hidden);
-            parts.fc.run(member, x, count, run.buffers.residual, hidden);
+            let x = run.space.inputs.read(0, count * 2 * hidden);
+            parts
+                .fc
+                .run(member, x, count, run.space.buffers.residual, hidden);
         }
         member.barrier();
     }

@@ -16,6 +16,7 @@ mod kinds;
 mod level;
 mod low_rank;
 mod model;
+mod room;
 mod stages;
 mod store;
 mod upkeep;

@@ -81,7 +81,7 @@ impl<E: Dtype> Drafter<E> for Model<E> {
         let hidden = self.widths.hidden;
         share_out(member, run.rows.len(), 4, |row| {
             // SAFETY: each row is taken once.
-            let to = unsafe { run.buffers.residual.part(row * hidden, hidden) };
+            let to = unsafe { run.space.buffers.residual.part(row * hidden, hidden) };
             self.look_up(run.head, run.tokens[row] as usize, to);
         });
         member.barrier();

@@ -89,7 +89,7 @@ pub(crate) fn enter_row<E: Dtype>(
         x,
         delta: None,
         weight,
-        epsilon: run.epsilon,
+        epsilon: run.space.epsilon,
         out,
     };
     launch(Isa::detect(), kernel);
@@ -127,13 +127,13 @@ pub(crate) fn leave<E: Dtype>(
     output_norm: Option<&[f32]>,
     normed: bool,
 ) {
-    let (buffers, hidden) = (run.buffers, run.split.hidden.total);
+    let (buffers, hidden) = (run.space.buffers, run.space.split.hidden.total);
     share_out(member, run.rows.len(), 4, |row| {
         // SAFETY: the stream and delta were written before the barrier; each row is taken once.
         unsafe {
             let stream = buffers.residual.part(row * hidden, hidden);
             let out = buffers.normed.part(row * hidden, hidden);
-            let state = run.states.part((first + row) * hidden, hidden);
+            let state = run.space.states.part((first + row) * hidden, hidden);
             add_delta(stream, buffers.delta.read(row * hidden, hidden));
             enter_row(run, stream, output_norm, out);
             if normed {

@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::attention::{AttentionPass, Batch};
+use crate::attention::Batch;
 use crate::buffer::SharedSlice;
-use crate::decoder::{Buffers, Follower, Split, Step, Target};
+use crate::decoder::{Follower, Step, Target};
 use crate::draft::arrays::UpkeepArrays;
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
+use crate::draft::room::Space;
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
@@ -127,16 +128,9 @@ impl Links<'_> {
 pub(crate) struct Keeping<'a, E: Dtype> {
     pub(crate) upkeep: &'a Upkeep<'a>,
     pub(crate) drafter: &'a dyn Drafter<E>,
-    pub(crate) attention: AttentionPass<'a, E>,
-    pub(crate) buffers: Buffers<'a, E>,
-    pub(crate) inputs: SharedSlice<'a, E>,
-    pub(crate) gathered: SharedSlice<'a, E>,
-    pub(crate) states: SharedSlice<'a, f32>,
-    pub(crate) store: &'a [E],
+    pub(crate) space: Space<'a, E>,
     /// The drafter's own head, if it has one.
     pub(crate) own_head: Option<&'a Linear<E>>,
-    pub(crate) split: &'a Split,
-    pub(crate) epsilon: f32,
 }
 
 impl<E: Dtype> Follower<E> for Keeping<'_, E> {
@@ -156,17 +150,10 @@ impl<E: Dtype> Follower<E> for Keeping<'_, E> {
             tokens: &self.upkeep.tokens[rows.clone()],
             origins: &self.upkeep.origins[rows.clone()],
             rows,
-            attention: &self.attention,
-            buffers: self.buffers,
-            inputs: self.inputs,
-            gathered: self.gathered,
-            states: self.states,
+            space: &self.space,
             features,
-            store: self.store,
             target,
             head: self.own_head.unwrap_or(target.head),
-            split: self.split,
-            epsilon: self.epsilon,
         };
         self.drafter.run(member, &run);
     }
