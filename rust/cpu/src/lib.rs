@@ -32,8 +32,9 @@ pub use decoder::{
     TOP_K, Tap, TopTokens, Whole, add_rms_norm, rms_norm, silu_mul, top_k,
 };
 pub use draft::{
-    Answers, Cut, DflashParts, DraftArrays, DraftSizes, DrafterParts, Drafting, Eagle3Parts,
-    FeatureMoves, FusedParts, LowRank, Mask, ModelParts, UpkeepArrays, Vocabulary,
+    Answers, Around, Convolution, Cut, DflashParts, DraftArrays, DraftSizes, DrafterParts,
+    Drafting, Eagle3Parts, FeatureMoves, FusedParts, LowRank, Mask, ModelParts, Selector, Shaped,
+    UpkeepArrays, Vocabulary,
 };
 pub use error::CpuError;
 pub use matmul::{Linear, LinearSource, Stored, pack_all};

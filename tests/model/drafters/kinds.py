@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from tests.model.drafters.dflash import DFLASH, block_tensors
+from tests.model.drafters.dflash import DFLASH, DFLASH2, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import head_tensors, write_head
 from tests.model.drafters.models import SMALLER
@@ -18,7 +18,7 @@ from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_tokenizer
 
 __all__ = ["KINDS", "LEARNT", "write_drafter", "write_model"]
 
-KINDS = ("eagle3", "eagle3_of_one", "eagle2", "mtp", "dflash", "model", "itself")
+KINDS = ("eagle3", "eagle3_of_one", "eagle2", "mtp", "dflash", "dflash2", "model", "itself")
 """`eagle3_of_one` is for the requests of one namespace alone."""
 
 LEARNT = "client-a"
@@ -45,6 +45,9 @@ def write_drafter(kind: str, model: Path, folder: Path) -> Path:
         write_head(folder, fused_tensors(), vocab_size=VOCABULARY_SIZE, **EAGLE2)
     elif kind == "dflash":
         write_head(folder, block_tensors(), vocab_size=VOCABULARY_SIZE, **DFLASH)
+    elif kind == "dflash2":
+        tensors = block_tensors(selected=VOCABULARY_SIZE)
+        write_head(folder, tensors, vocab_size=VOCABULARY_SIZE, **DFLASH2)
     else:
         write_head(folder, _eagle3_tensors(), origin=_origin(kind), vocab_size=VOCABULARY_SIZE)
     return folder

@@ -10,7 +10,7 @@ import pytest
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Answers, LevelPlan
 from spectrie.model.plan import StepPlan
-from tests.model.drafters.dflash import DFLASH, block_tensors
+from tests.model.drafters.dflash import DFLASH, DFLASH2, block_tensors
 from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
@@ -34,6 +34,7 @@ KINDS = [
     "mtp",
     "dflash",
     "dflash_bfloat16",
+    "dflash2",
     "model_itself_bfloat16",
     "model_window",
 ]
@@ -49,6 +50,8 @@ def runner(request: pytest.FixtureRequest, tiny: Path, tmp_path: Path) -> Runner
     elif name == "mtp":
         write_alone(tmp_path, tiny)
         head = tmp_path
+    elif name == "dflash2":
+        head = write_head(tmp_path, block_tensors(selected=VOCABULARY), **DFLASH2)
     elif name.startswith("dflash"):
         head = write_head(tmp_path, block_tensors(), **DFLASH)
     elif name.startswith("model_itself"):

@@ -46,7 +46,7 @@ def answered(runner: Runner, size: int = 43, guesses: list[int] = GUESSES) -> to
     return torch.stack([torch.from_numpy(answer.scored) for answer in answers])
 
 
-def expected(
+def reference(
     target: Path,
     head: Tensors,
     dtype: str = "float32",
@@ -55,8 +55,8 @@ def expected(
     wrong: str = "",
     includes_anchor: bool = False,
     config: dict[str, Any] | None = None,
-) -> torch.Tensor:
-    """The same by plain torch, from the features of our own forward."""
+) -> tuple[BlockReference, torch.Tensor]:
+    """A head in plain torch, and the features that it takes, from our own forward."""
     runner = load_runner(target, dtype=dtype, num_pages=16, threads=2)
     text = [*TOKENS, ANCHOR] if includes_anchor else TOKENS
     (found,) = text_features(runner, [text], layers=taps, top=0)
@@ -71,10 +71,14 @@ def expected(
         for name in ("model.embed_tokens.weight", "lm_head.weight")
     )
     own = {name: rounded(tensor) for name, tensor in head.items()}
-    reference = BlockReference(
-        own, embedding, lm_head, CONFIG | DFLASH | (config or {}), wrong=wrong
-    )
-    return reference.log_probabilities(found.features.float(), ANCHOR)
+    plain = BlockReference(own, embedding, lm_head, CONFIG | DFLASH | (config or {}), wrong=wrong)
+    return plain, found.features.float()
+
+
+def expected(target: Path, head: Tensors, dtype: str = "float32", **options: Any) -> torch.Tensor:
+    """The same by plain torch; options as of `reference`."""
+    plain, features = reference(target, head, dtype, **options)
+    return plain.log_probabilities(features, ANCHOR)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.01)])
@@ -184,12 +188,12 @@ def test_default_layers_are_the_published_ones(tiny: Path, tmp_path: Path) -> No
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "field": ({"is_causal": True}, r"not supported.*is_causal \(True\)"),
+    "field": ({"attention_gate": True}, r"not supported.*attention_gate \(True\)"),
     "own field": (
-        {"dflash_config": DFLASH["dflash_config"] | {"selector_rank": 8}},
-        r"dflash_config: fields that are not supported.*selector_rank",
+        {"dflash_config": DFLASH["dflash_config"] | {"markov_rank": 8}},
+        r"dflash_config: fields that are not supported.*markov_rank",
     ),
-    "soft cap": ({"final_logit_softcapping": 30.0}, "not supported.*final_logit_softcapping"),
+    "soft cap": ({"final_logit_softcapping": -30.0}, "softcapping is -30.0, expected a positive"),
     "layers": (
         {"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 3]}},
         r"target_layer_ids is \[1, 3\], expected layers from 0 to 2",
@@ -228,8 +232,8 @@ def test_a_configuration_that_is_not_understood_is_refused(
         ("layers.0.self_attn.qkv_proj.weight", r"a fused qkv_proj \(Laguna\)"),
         ("layers.0.self_attn.g_proj.weight", r"a gate of attention, g_proj \(Laguna\)"),
         ("aux_hidden_norms.0.weight", "norms of the parts of a feature"),
-        ("layers.1.mlp_conv.base_kernel", r"convolutions over the block \(DFLASH 2\)"),
-        ("candidate_selector.successor_codebook", r"a selector of candidates \(DFLASH 2\)"),
+        ("layers.1.mlp_conv.base_kernel", r"unexpected tensors: layers\.1\.mlp_conv\.base_kernel"),
+        ("candidate_selector.successor_codebook", "unexpected tensors: candidate_selector"),
         ("markov_head.markov_w1", r"a Markov head \(DSPARK\)"),
         ("lm_head.weight", r"unexpected tensors: lm_head\.weight"),
     ],

@@ -13,10 +13,11 @@ from spectrie.model import load_runner
 from spectrie.model.drafters.dflash import default_layers
 from spectrie.model.files.weights import Weights
 from spectrie.model.runner.text_features import text_features
-from tests.model.drafters.dflash import BLOCK, DFLASH, MASK, TAPS, block_tensors
+from tests.model.drafters.dflash import BLOCK, DFLASH, DFLASH2, MASK, TAPS, block_tensors, selected
 from tests.model.drafters.heads import CONFIG, HIDDEN, VOCABULARY, write_head
 from tests.model.drafters.published import published_head, published_model
-from tests.model.drafters.test_dflash import ANCHOR, TOKENS, answered, load
+from tests.model.drafters.session import Request, draft_path, feed
+from tests.model.drafters.test_dflash import ANCHOR, GUESSES, TOKENS, answered, load
 from tests.model.drafters.test_eagle3 import distance
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -34,11 +35,12 @@ def by_the_package(
     runner = load_runner(target, dtype="float32", num_pages=16, threads=2)
     (found,) = text_features(runner, [TOKENS], layers=TAPS, top=0)
     head = published_head(name, config, tensors, embedding)
+    scale = float(config.get("input_embedding_scale", 1.0))
     block = torch.tensor([ANCHOR] + [MASK] * (BLOCK - 1))
-    with torch.inference_mode():
+    with torch.no_grad():
         states = head(
             position_ids=torch.arange(len(TOKENS) + BLOCK)[None],
-            noise_embedding=embedding[block][None],
+            noise_embedding=embedding[block][None] * scale,
             target_hidden=found.features.float()[None],
         )
     return head, states[:, 1:], SimpleNamespace(lm_head=lambda x: x @ lm_head.T)
@@ -63,6 +65,38 @@ def test_answers_are_those_of_the_package(tiny: Path, tmp_path: Path, layers: st
     runner = load(tiny, write_head(tmp_path, tensors, **config))
     assert distance(answered(runner), expected) < 1e-5
     assert distance(answered(runner, 7), expected) < 1e-5
+
+
+SECOND: dict[str, dict[str, Any]] = {
+    "as published": {},
+    "none causal": {"is_causal": False, "sliding_window": 9},
+    "all causal": {"is_causal": True},
+    "scaled and capped": {
+        "input_embedding_scale": 3.0,
+        "output_multiplier": 0.25,
+        "final_logit_softcapping": 1.5,
+    },
+}
+
+
+@pytest.mark.parametrize("form", sorted(SECOND))
+def test_answers_of_a_second_head_are_those_of_the_package(
+    tiny: Path, tmp_path: Path, form: str
+) -> None:
+    tensors, config = block_tensors(selected=VOCABULARY), DFLASH2 | SECOND[form]
+    head, states, target = by_the_package(tiny, "DFlash2DraftModel", CONFIG | config, tensors)
+    logits = head.compute_logits(states, target.lm_head)[0]
+    runner = load(tiny, write_head(tmp_path, tensors, **config))
+    expected, _ = selected(tensors, states[0], logits, torch.tensor(GUESSES))
+    assert distance(answered(runner), expected) < 1e-5
+    # The path that the package itself would draft: each place behind the token of the one before.
+    with torch.no_grad():
+        path, _, _ = head.propose(states, torch.tensor([ANCHOR]), target.lm_head, 0.0)
+    drafted = path[0].tolist()
+    request = Request(runner, range(8))
+    feed(request, TOKENS, len(TOKENS))
+    own = draft_path(request, [ANCHOR, *drafted[:-1]])
+    assert [int(answer.ids[0, 0]) for answer in own] == drafted
 
 
 def test_default_layers_are_those_of_the_package() -> None:

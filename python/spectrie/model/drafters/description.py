@@ -10,7 +10,7 @@ import torch
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.rope import RopeConfig
-from spectrie.model.decoder.packing import Product
+from spectrie.model.decoder.packing import Product, Tensor
 from spectrie.model.drafters.origin import Origin
 from spectrie.model.files.weights import Weights
 
@@ -21,6 +21,8 @@ __all__ = [
     "DrafterKind",
     "Geometry",
     "LowRankHead",
+    "Selector",
+    "ShapedHead",
     "Target",
 ]
 
@@ -66,6 +68,38 @@ class LowRankHead:
 
     down: Product
     up: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Chooses among the likeliest tokens by the token before them.
+
+    Attributes:
+        projection: Product from the state to the rank.
+        predecessor: Numbers of the token before, [vocabulary, rank].
+        successor: Numbers of the token itself, likewise.
+        candidates: Tokens among which it chooses.
+    """
+
+    projection: Product
+    predecessor: Tensor
+    successor: Tensor
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedHead:
+    """The target's head, and what is made of its logits.
+
+    Attributes:
+        multiplier: What they are multiplied by.
+        cap: What they come no further than, by a hyperbolic tangent; None for no bound.
+        selector: Chooses among the likeliest; None for none.
+    """
+
+    multiplier: float
+    cap: float | None
+    selector: Selector | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +161,7 @@ class Drafter:
 
     kind: str
     weights: Any
-    vocabulary: CutHead | LowRankHead | None
+    vocabulary: CutHead | LowRankHead | ShapedHead | None
     geometry: Geometry
     taps: int
     max_levels: int

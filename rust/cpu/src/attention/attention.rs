@@ -243,6 +243,7 @@ impl<E: Dtype> AttentionPass<'_, E> {
                 pages: &self.batch.page_ids[row.page_start as usize..],
                 path: &self.batch.path_slots[row.path_start as usize..],
                 position: if looks_ahead { row.last } else { row.position } as usize,
+                own: row.position as usize,
                 direct_end: row.direct_end as usize,
                 window,
                 first_key: config.layers[layer].first_key,

@@ -29,7 +29,10 @@ pub(crate) struct AttendRow<'a, E> {
     pub(crate) pages: &'a [u32],
     /// Slots of the keys from `direct_end` on.
     pub(crate) path: &'a [u32],
+    /// Of the last key that it sees.
     pub(crate) position: usize,
+    /// Its own, which the window ends at.
+    pub(crate) own: usize,
     pub(crate) direct_end: usize,
     pub(crate) window: usize,
     pub(crate) first_key: usize,
@@ -69,7 +72,9 @@ struct Block<const G: usize> {
 fn tile<S: Simd, E: Dtype, const G: usize>(item: &mut AttendRow<'_, E>, first_head: usize) {
     let queries = &item.queries[first_head * item.width..(first_head + G) * item.width];
     let num_keys = item.position + 1;
-    let first_key = num_keys.saturating_sub(item.window).max(item.first_key);
+    let first_key = (item.own + 1)
+        .saturating_sub(item.window)
+        .max(item.first_key);
     let mut best = [f32::NEG_INFINITY; G];
     let mut total = [S::splat(0.0); G];
     let mut sums = [[0.0f32; MAX_HEAD_DIM]; G];

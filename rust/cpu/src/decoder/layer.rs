@@ -113,15 +113,37 @@ impl<E: Dtype> Layer<E> {
     /// All stages behind `attend`, for as many rows. Apart from it, since the norm between the halves writes
     /// what `attend` may have been given to read.
     pub(crate) fn finish(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, count: usize) {
+        self.leave_attention(member, pass, count);
+        self.enter_mlp(member, pass, count);
+        self.run_mlp(member, pass, count);
+    }
+
+    /// From the attended heads to the delta of the first half.
+    pub(crate) fn leave_attention(
+        &self,
+        member: &Member<'_>,
+        pass: &LayerPass<'_, E>,
+        count: usize,
+    ) {
         let (split, buffers) = (pass.split, pass.buffers);
         split.gather(member, Whole::Attended, buffers.attended, count);
         self.project(member, pass, count);
         split.gather(member, Whole::Hidden, buffers.delta, count);
-        add_norm(member, buffers, count, &self.mlp_norm, pass.epsilon, true);
+    }
+
+    /// From the residual stream and the first half's delta to what the MLP takes.
+    pub(crate) fn enter_mlp(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, count: usize) {
+        let (buffers, epsilon) = (pass.buffers, pass.epsilon);
+        add_norm(member, buffers, count, &self.mlp_norm, epsilon, true);
+    }
+
+    /// From there to the delta of the second half.
+    pub(crate) fn run_mlp(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, count: usize) {
         match &self.mlp {
             Mlp::Dense(dense) => dense.run(member, pass, count),
             Mlp::Mixture(mixture) => mixture.run(member, pass, count),
         }
+        let (split, buffers) = (pass.split, pass.buffers);
         split.gather(member, Whole::Hidden, buffers.delta, count);
     }
 
@@ -171,7 +193,7 @@ impl<E: Dtype> Layer<E> {
         member.barrier();
     }
 
-    /// From the attended heads to the delta of the first half.
+    /// The product of the attended heads.
     fn project(&self, member: &Member<'_>, pass: &LayerPass<'_, E>, rows: usize) {
         let (buffers, columns) = (pass.buffers, pass.split.hidden);
         // SAFETY: written by `attend`.

@@ -29,6 +29,10 @@ pub(crate) trait Drafter<E: Dtype>: Send + Sync {
     fn states_of_first(&self) -> usize {
         1
     }
+    /// Width of what `Space::kernels` holds of a row.
+    fn kernel_width(&self) -> usize {
+        0
+    }
     /// Computes rows, called by all members: writes their entries and, unless only entries are wanted, their
     /// states and, to `normed` of the buffers, what the head takes. Ends with a barrier.
     fn run(&self, member: &Member<'_>, run: &Run<'_, E>);

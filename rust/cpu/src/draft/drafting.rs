@@ -10,10 +10,10 @@ use crate::draft::drafter::{Drafter, Goal, Origin, Run};
 use crate::draft::fill::Fill;
 use crate::draft::kinds::DrafterParts;
 use crate::draft::level::{Bounds, Drafted, Level};
+use crate::draft::naming::{Answering, Vocabulary};
 use crate::draft::room::{Room, RowSizes, Space};
 use crate::draft::store::FeatureStore;
 use crate::draft::upkeep::{Keeping, Links, Upkeep};
-use crate::draft::vocabulary::{Answering, Vocabulary};
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
@@ -102,6 +102,7 @@ impl<E: Dtype> Drafting<E> {
             logits: vocabulary.width(target),
             rank: vocabulary.rank(),
             hidden: widths.hidden,
+            kernels: drafter.kernel_width(),
         };
         let epsilon = attention.norm_epsilon;
         let store = FeatureStore::new(num_pages + sizes.seats, features.width())?;
@@ -228,6 +229,7 @@ impl<E: Dtype> Drafting<E> {
             ranked: space.ranked,
             scored: &level.scored,
             asked: arrays.scored_token,
+            tokens: arrays.row_token,
             ids: SharedSlice::new(&mut answers.ids),
             probabilities: SharedSlice::new(&mut answers.probabilities),
             scores: SharedSlice::new(&mut answers.scored),

@@ -6,28 +6,19 @@
 //! no features is made of the tokens up to p, when the model is asked.
 
 mod arrays;
-mod dflash;
 mod drafter;
 mod drafting;
-mod eagle3;
 mod fill;
-mod fused;
 mod kinds;
 mod level;
-mod low_rank;
-mod model;
+mod naming;
 mod room;
-mod stages;
 mod store;
 mod upkeep;
-mod vocabulary;
 
 pub use arrays::{Answers, DraftArrays, FeatureMoves, UpkeepArrays};
-pub use dflash::{DflashParts, Mask};
 pub use drafting::{DraftSizes, Drafting};
-pub use eagle3::Eagle3Parts;
-pub use fused::FusedParts;
-pub use kinds::DrafterParts;
-pub use low_rank::LowRank;
-pub use model::ModelParts;
-pub use vocabulary::{Cut, Vocabulary};
+pub use kinds::{
+    Around, Convolution, DflashParts, DrafterParts, Eagle3Parts, FusedParts, Mask, ModelParts,
+};
+pub use naming::{Cut, LowRank, Selector, Shaped, Vocabulary};

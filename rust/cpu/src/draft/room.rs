@@ -19,6 +19,8 @@ pub(crate) struct RowSizes {
     pub(crate) rank: usize,
     /// Of a state.
     pub(crate) hidden: usize,
+    /// See `Drafter::kernel_width`.
+    pub(crate) kernels: usize,
 }
 
 /// Owned by one drafter; opened for one call at a time.
@@ -34,6 +36,7 @@ pub(crate) struct Room<E: Dtype> {
     states: Vec<f32>,
     logits: Vec<f32>,
     ranked: Vec<E>,
+    kernels: Vec<f32>,
 }
 
 impl<E: Dtype> Room<E> {
@@ -56,6 +59,7 @@ impl<E: Dtype> Room<E> {
             states: Vec::new(),
             logits: Vec::new(),
             ranked: Vec::new(),
+            kernels: Vec::new(),
         }
     }
 
@@ -63,6 +67,7 @@ impl<E: Dtype> Room<E> {
     pub(crate) fn open<'a>(&'a mut self, batch: &'a Batch, rows: usize) -> Space<'a, E> {
         grow(&mut self.inputs, rows * self.sizes.input);
         grow(&mut self.gathered, rows * self.sizes.feature);
+        grow(&mut self.kernels, rows * self.sizes.kernels);
         Space {
             attention: self.attention.pass(batch, rows),
             buffers: self.workspace.buffers(rows),
@@ -71,6 +76,7 @@ impl<E: Dtype> Room<E> {
             states: SharedSlice::new(&mut self.states),
             logits: SharedSlice::new(&mut self.logits),
             ranked: SharedSlice::new(&mut self.ranked),
+            kernels: SharedSlice::new(&mut self.kernels),
             store: self.store.values(),
             split: &self.split,
             epsilon: self.epsilon,
@@ -98,6 +104,7 @@ impl<E: Dtype> Room<E> {
             + size_of_val(self.states.as_slice())
             + size_of_val(self.logits.as_slice())
             + size_of_val(self.ranked.as_slice())
+            + size_of_val(self.kernels.as_slice())
     }
 }
 
@@ -121,6 +128,8 @@ pub(crate) struct Space<'a, E: Dtype> {
     pub(crate) logits: SharedSlice<'a, f32>,
     /// `[rows, rank]`.
     pub(crate) ranked: SharedSlice<'a, E>,
+    /// `[rows, width of the kernels of convolutions]`.
+    pub(crate) kernels: SharedSlice<'a, f32>,
     pub(crate) store: &'a [E],
     pub(crate) split: &'a Split,
     pub(crate) epsilon: f32,

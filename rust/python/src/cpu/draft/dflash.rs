@@ -1,7 +1,7 @@
 //! The weights of a DFLASH drafter.
 
 use pyo3::prelude::*;
-use spectrie_cpu::{DflashParts, Dtype, Mask, Tap};
+use spectrie_cpu::{Around, Convolution, DflashParts, Dtype, Mask, Tap};
 
 use crate::cpu::tensors::{LayerTensors, Norm, Product, vector};
 use crate::cpu::weights::Packing;
@@ -18,6 +18,32 @@ pub(super) struct DflashTensors<'py> {
     /// In place of that token's.
     mask_vector: Option<Norm<'py>>,
     block: usize,
+    convolutions: Vec<AroundTensors<'py>>,
+    vector_scale: f32,
+}
+
+/// The convolutions of a layer.
+#[derive(FromPyObject)]
+struct AroundTensors<'py> {
+    attention: ConvolutionTensors<'py>,
+    mlp: ConvolutionTensors<'py>,
+}
+
+#[derive(FromPyObject)]
+struct ConvolutionTensors<'py> {
+    base: Norm<'py>,
+    kernel: Product<'py>,
+    taps: usize,
+}
+
+impl ConvolutionTensors<'_> {
+    fn build<E: Dtype>(&self, packing: &Packing<'_>) -> PyResult<Convolution<E>> {
+        Ok(Convolution {
+            base: vector(&self.base)?,
+            kernel: packing.product(&self.kernel)?,
+            taps: self.taps,
+        })
+    }
 }
 
 impl DflashTensors<'_> {
@@ -33,6 +59,17 @@ impl DflashTensors<'_> {
                 None => Mask::Token(self.mask_token),
             },
             block: self.block,
+            convolutions: self
+                .convolutions
+                .iter()
+                .map(|around| {
+                    Ok(Around {
+                        attention: around.attention.build(packing)?,
+                        mlp: around.mlp.build(packing)?,
+                    })
+                })
+                .collect::<PyResult<_>>()?,
+            vector_scale: self.vector_scale,
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The head of a drafter.
 
 use pyo3::prelude::*;
-use spectrie_cpu::{Cut, Dtype, LowRank, Vocabulary};
+use spectrie_cpu::{Cut, Dtype, LowRank, Selector, Shaped, Vocabulary};
 
-use crate::cpu::tensors::Product;
+use crate::cpu::tensors::{Product, Tensor, numbers};
 use crate::cpu::weights::Packing;
 
 /// As `spectrie.model.drafters.vocabulary` describes it: told apart by what it has.
@@ -11,6 +11,7 @@ use crate::cpu::weights::Packing;
 pub(super) enum VocabularyTensors<'py> {
     Cut(CutTensors<'py>),
     LowRank(LowRankTensors<'py>),
+    Shaped(ShapedTensors<'py>),
 }
 
 #[derive(FromPyObject)]
@@ -26,6 +27,32 @@ pub(super) struct LowRankTensors<'py> {
     up: Product<'py>,
 }
 
+#[derive(FromPyObject)]
+pub(super) struct ShapedTensors<'py> {
+    multiplier: f32,
+    cap: Option<f32>,
+    selector: Option<SelectorTensors<'py>>,
+}
+
+#[derive(FromPyObject)]
+struct SelectorTensors<'py> {
+    projection: Product<'py>,
+    predecessor: Tensor,
+    successor: Tensor,
+    candidates: usize,
+}
+
+impl SelectorTensors<'_> {
+    fn build<E: Dtype>(&self, packing: &Packing<'_>) -> PyResult<Selector<E>> {
+        Ok(Selector {
+            projection: packing.product(&self.projection)?,
+            predecessor: numbers(&self.predecessor)?,
+            successor: numbers(&self.successor)?,
+            candidates: self.candidates,
+        })
+    }
+}
+
 impl VocabularyTensors<'_> {
     pub(super) fn build<E: Dtype>(&self, packing: &Packing<'_>) -> PyResult<Vocabulary<E>> {
         Ok(match self {
@@ -37,6 +64,15 @@ impl VocabularyTensors<'_> {
             Self::LowRank(low) => Vocabulary::LowRank(LowRank {
                 down: packing.product(&low.down)?,
                 up: packing.product(&low.up)?,
+            }),
+            Self::Shaped(shaped) => Vocabulary::Shaped(Shaped {
+                multiplier: shaped.multiplier,
+                cap: shaped.cap,
+                selector: shaped
+                    .selector
+                    .as_ref()
+                    .map(|selector| selector.build(packing))
+                    .transpose()?,
             }),
         })
     }

@@ -5,7 +5,8 @@ use spectrie_simd::Isa;
 
 use crate::buffer::SharedSlice;
 use crate::decoder::{TOP_K, Target, TopKRow, total_weight};
-use crate::draft::low_rank::{CANDIDATES, LowRank, greatest};
+use crate::draft::naming::low_rank::{CANDIDATES, LowRank, greatest};
+use crate::draft::naming::selector::{Selector, Shaped};
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::{Dtype, Kernel, LANES, Simd, launch, load_part, sum};
@@ -19,6 +20,8 @@ pub enum Vocabulary<E: Dtype> {
     Cut(Cut<E>),
     /// All tokens, found by a head of low rank and weighed by the target's own.
     LowRank(LowRank<E>),
+    /// By the target's own head, with what follows it.
+    Shaped(Shaped<E>),
 }
 
 /// A head for some of the target's tokens.
@@ -71,6 +74,10 @@ impl<E: Dtype> Vocabulary<E> {
                 sizes.push(of_target);
                 low.check(hidden, vocabulary)?;
             }
+            Self::Shaped(shaped) => {
+                sizes.push(of_target);
+                sizes.extend(shaped.sizes(hidden, vocabulary));
+            }
         }
         for (what, given, expected) in sizes {
             if given != expected {
@@ -87,7 +94,7 @@ impl<E: Dtype> Vocabulary<E> {
     /// Width of a row of logits.
     pub(crate) fn width(&self, target: Target<'_, E>) -> usize {
         match self {
-            Self::Whole | Self::LowRank(_) => target.head.out_features(),
+            Self::Whole | Self::LowRank(_) | Self::Shaped(_) => target.head.out_features(),
             Self::Cut(cut) => cut.head.out_features(),
         }
     }
@@ -96,7 +103,7 @@ impl<E: Dtype> Vocabulary<E> {
     pub(crate) fn own_head(&self) -> Option<&Linear<E>> {
         match self {
             Self::Cut(cut) => Some(&cut.head),
-            Self::Whole | Self::LowRank(_) => None,
+            Self::Whole | Self::LowRank(_) | Self::Shaped(_) => None,
         }
     }
 
@@ -104,6 +111,7 @@ impl<E: Dtype> Vocabulary<E> {
     pub(crate) fn rank(&self) -> usize {
         match self {
             Self::LowRank(low) => low.down.out_features(),
+            Self::Shaped(shaped) => shaped.selector.as_ref().map_or(0, Selector::rank),
             Self::Whole | Self::Cut(_) => 0,
         }
     }
@@ -126,6 +134,7 @@ impl<E: Dtype> Vocabulary<E> {
             Self::Whole => 0,
             Self::Cut(cut) => cut.head.bytes() + size_of_val(cut.tokens.as_slice()),
             Self::LowRank(low) => low.down.bytes() + low.up.bytes(),
+            Self::Shaped(shaped) => shaped.selector.as_ref().map_or(0, Selector::bytes),
         }
     }
 }
@@ -142,6 +151,8 @@ pub(crate) struct Answering<'a, E: Dtype> {
     /// Of each row: its part of the tokens asked for.
     pub(crate) scored: &'a [(usize, usize)],
     pub(crate) asked: &'a [i32],
+    /// Of each row.
+    pub(crate) tokens: &'a [i32],
     pub(crate) ids: SharedSlice<'a, i32>,
     pub(crate) probabilities: SharedSlice<'a, f32>,
     pub(crate) scores: SharedSlice<'a, f32>,
@@ -164,6 +175,13 @@ impl<E: Dtype> Answering<'_, E> {
                     let ranked = self.ranked.read(0, rows * rank);
                     low.up.run(member, ranked, rows, self.logits, width);
                 }
+                Vocabulary::Shaped(shaped) => {
+                    self.target.head.run(member, x, rows, self.logits, width);
+                    if let Some(selector) = &shaped.selector {
+                        let rank = selector.rank();
+                        selector.projection.run(member, x, rows, self.ranked, rank);
+                    }
+                }
             }
         }
         member.barrier();
@@ -174,7 +192,7 @@ impl<E: Dtype> Answering<'_, E> {
             // tokens asked for follow each other.
             let (logits, ids, probabilities, scores) = unsafe {
                 (
-                    self.logits.read(index * width, width),
+                    self.logits.part(index * width, width),
                     self.ids.part(row * TOP_K, TOP_K),
                     self.probabilities.part(row * TOP_K, TOP_K),
                     self.scores.part(from, to - from),
@@ -183,10 +201,23 @@ impl<E: Dtype> Answering<'_, E> {
             let state = &x[index * hidden..(index + 1) * hidden];
             let asked = &self.asked[from..to];
             let answer = (ids, probabilities);
-            if let Vocabulary::LowRank(_) = self.vocabulary {
-                self.weigh(logits, state, asked, answer, scores);
-            } else {
-                self.read(logits, state, asked, answer, scores);
+            match self.vocabulary {
+                Vocabulary::LowRank(_) => self.weigh(logits, state, asked, answer, scores),
+                Vocabulary::Whole | Vocabulary::Cut(_) => {
+                    self.read(logits, state, asked, answer, scores);
+                }
+                Vocabulary::Shaped(shaped) => {
+                    shaped.shape(logits);
+                    let Some(selector) = &shaped.selector else {
+                        self.read(logits, state, asked, answer, scores);
+                        return;
+                    };
+                    let rank = selector.rank();
+                    // SAFETY: written before the barrier.
+                    let projected = unsafe { self.ranked.read(index * rank, rank) };
+                    let behind = (self.tokens[row] as usize, projected);
+                    selector.answer(logits, behind, asked, answer, scores);
+                }
             }
         });
         member.barrier();
@@ -214,7 +245,7 @@ impl<E: Dtype> Answering<'_, E> {
         let total = logits[best] - probabilities[0].ln();
         let cut = match self.vocabulary {
             Vocabulary::Cut(cut) => Some(cut),
-            Vocabulary::Whole | Vocabulary::LowRank(_) => None,
+            Vocabulary::Whole | Vocabulary::LowRank(_) | Vocabulary::Shaped(_) => None,
         };
         for (score, &token) in scores.iter_mut().zip(asked) {
             let logit = match cut {

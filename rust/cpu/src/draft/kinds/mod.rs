@@ -1,10 +1,24 @@
 //! All kinds of drafters.
 
-use crate::draft::dflash::{Dflash, DflashParts};
+mod convolution;
+mod dflash;
+mod eagle3;
+mod fused;
+mod model;
+mod stages;
+
+pub use convolution::Convolution;
+use dflash::Dflash;
+pub use dflash::{Around, DflashParts, Mask};
+use eagle3::Eagle3;
+pub use eagle3::Eagle3Parts;
+use fused::Fused;
+pub use fused::FusedParts;
+use model::Model;
+pub use model::ModelParts;
+pub(crate) use stages::Size;
+
 use crate::draft::drafter::Drafter;
-use crate::draft::eagle3::{Eagle3, Eagle3Parts};
-use crate::draft::fused::{Fused, FusedParts};
-use crate::draft::model::{Model, ModelParts};
 use crate::error::CpuError;
 use crate::simd::Dtype;
 

@@ -6,7 +6,7 @@
 
 use crate::decoder::{Layer, Tap, Widths};
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
-use crate::draft::stages::{
+use crate::draft::kinds::stages::{
     check_sizes, enter_row, layer_sizes, leave, look_up, run_layers, widen, widths_of,
 };
 use crate::error::CpuError;

@@ -6,12 +6,14 @@
 //! than its token: only differences of positions count.
 //!
 //! What row i of a block says is the token i behind the last one, whatever lies between. Later levels are
-//! answered from the block that the first one computed.
+//! answered from the block that the first one computed. DFLASH 2 has convolutions over the rows of the block
+//! around both halves of a layer, and a selector behind the head (`selector.rs`).
 #![allow(unsafe_code)] // rows of the buffers are written and read by several threads
 
 use crate::decoder::{Layer, Tap, Widths, add_delta, narrow};
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
-use crate::draft::stages::{check_sizes, enter_row, layer_sizes, look_up, widen, widths_of};
+use crate::draft::kinds::convolution::{Blocks, Convolution, Side};
+use crate::draft::kinds::stages::{check_sizes, enter_row, layer_sizes, look_up, widen, widths_of};
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
@@ -41,6 +43,18 @@ pub struct DflashParts<E: Dtype> {
     pub mask: Mask,
     /// Rows of a block: the last token and masks, 3 or more.
     pub block: usize,
+    /// Around the halves of each layer, or none (DFLASH 1).
+    pub convolutions: Vec<Around<E>>,
+    /// What vectors of a block are multiplied by.
+    pub vector_scale: f32,
+}
+
+/// The convolutions of a layer.
+pub struct Around<E: Dtype> {
+    /// Before and behind its attention.
+    pub attention: Convolution<E>,
+    /// Before and behind its MLP.
+    pub mlp: Convolution<E>,
 }
 
 /// A checked drafter.
@@ -68,6 +82,14 @@ impl<E: Dtype> Dflash<E> {
         ];
         if let Mask::Vector(vector) = &parts.mask {
             sizes.push(("vector of the mask", vector.len(), hidden));
+        }
+        if !parts.convolutions.is_empty() {
+            let count = parts.convolutions.len();
+            sizes.push(("layers with convolutions", count, parts.layers.len()));
+        }
+        for around in &parts.convolutions {
+            sizes.extend(around.attention.sizes(hidden));
+            sizes.extend(around.mlp.sizes(hidden));
         }
         sizes.extend(layer_sizes(&parts.layers, hidden, widths));
         check_sizes(sizes)?;
@@ -133,11 +155,22 @@ impl<E: Dtype> Dflash<E> {
                 (_, Mask::Token(token)) => look_up(run, None, *token, to),
                 (_, Mask::Vector(vector)) => to.copy_from_slice(vector),
             }
+            for x in to {
+                *x *= self.parts.vector_scale;
+            }
         });
         member.barrier();
+        let blocks = Blocks {
+            count: count / stride,
+            stride,
+            block: self.parts.block,
+        };
         for (index, layer) in self.parts.layers.iter().enumerate() {
-            let pass = run.pass(index);
+            let (pass, around) = (run.pass(index), self.parts.convolutions.get(index));
             layer.enter(member, &pass, count);
+            if let Some(around) = around {
+                around.attention.enter(member, run, blocks);
+            }
             share_out(member, count / stride, 4, |root| {
                 // SAFETY: both were written before the barrier; each row is taken once.
                 unsafe {
@@ -150,7 +183,23 @@ impl<E: Dtype> Dflash<E> {
             // SAFETY: written before the barrier.
             let x = unsafe { buffers.normed.read(0, count * hidden) };
             layer.attend(member, &pass, run.rows.clone(), x);
-            layer.finish(member, &pass, count);
+            layer.leave_attention(member, &pass, count);
+            if let Some(around) = around {
+                let side = Side::Behind;
+                around
+                    .attention
+                    .apply(member, run, blocks, side, buffers.delta);
+            }
+            layer.enter_mlp(member, &pass, count);
+            if let Some(around) = around {
+                around.mlp.enter(member, run, blocks);
+            }
+            layer.run_mlp(member, &pass, count);
+            if let Some(around) = around {
+                around
+                    .mlp
+                    .apply(member, run, blocks, Side::Behind, buffers.delta);
+            }
         }
         let masks = self.states_of_first();
         share_out(member, count / stride * masks, 4, |number| {
@@ -211,7 +260,22 @@ impl<E: Dtype> Drafter<E> for Dflash<E> {
 
     fn bytes(&self) -> usize {
         let layers: usize = self.parts.layers.iter().map(Layer::bytes).sum();
-        layers + self.parts.fc.bytes()
+        let around: usize = self
+            .parts
+            .convolutions
+            .iter()
+            .map(|around| around.attention.bytes() + around.mlp.bytes())
+            .sum();
+        layers + around + self.parts.fc.bytes()
+    }
+
+    fn kernel_width(&self) -> usize {
+        let widths = self
+            .parts
+            .convolutions
+            .iter()
+            .flat_map(|around| [around.attention.width(), around.mlp.width()]);
+        widths.max().unwrap_or(0)
     }
 
     fn rows_of_first(&self) -> usize {

@@ -5,7 +5,7 @@
 
 use crate::decoder::{Layer, Tap, Widths};
 use crate::draft::drafter::{Drafter, Goal, Run};
-use crate::draft::stages::{check_sizes, layer_sizes, leave, run_layers, widen, widths_of};
+use crate::draft::kinds::stages::{check_sizes, layer_sizes, leave, run_layers, widen, widths_of};
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
