@@ -84,6 +84,11 @@ class AdminStub:
                 request_serializer=spectrie_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
                 response_deserializer=spectrie_dot_v1_dot_admin__pb2.DrainResponse.FromString,
                 _registered_method=True)
+        self.Abort = channel.unary_unary(
+                '/spectrie.v1.Admin/Abort',
+                request_serializer=spectrie_dot_v1_dot_admin__pb2.AbortRequest.SerializeToString,
+                response_deserializer=spectrie_dot_v1_dot_admin__pb2.AbortResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -162,6 +167,14 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Abort(self, request, context):
+        """Ends a request, waiting, running or cut off: its client gets CANCELLED, and it cannot be resumed.
+        NOT_FOUND: there is none of this id. FAILED_PRECONDITION: several tenants have one, and none was named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -209,6 +222,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=spectrie_dot_v1_dot_admin__pb2.DrainRequest.FromString,
                     response_serializer=spectrie_dot_v1_dot_admin__pb2.DrainResponse.SerializeToString,
+            ),
+            'Abort': grpc.unary_unary_rpc_method_handler(
+                    servicer.Abort,
+                    request_deserializer=spectrie_dot_v1_dot_admin__pb2.AbortRequest.FromString,
+                    response_serializer=spectrie_dot_v1_dot_admin__pb2.AbortResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -459,6 +477,33 @@ class Admin:
             '/spectrie.v1.Admin/Drain',
             spectrie_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
             spectrie_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Abort(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spectrie.v1.Admin/Abort',
+            spectrie_dot_v1_dot_admin__pb2.AbortRequest.SerializeToString,
+            spectrie_dot_v1_dot_admin__pb2.AbortResponse.FromString,
             options,
             channel_credentials,
             insecure,

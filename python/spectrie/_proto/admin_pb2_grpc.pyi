@@ -64,6 +64,10 @@ class AdminStub:
     after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
     NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
     """
+    Abort: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AbortRequest, _admin_pb2.AbortResponse]
+    """Ends a request, waiting, running or cut off: its client gets CANCELLED, and it cannot be resumed.
+    NOT_FOUND: there is none of this id. FAILED_PRECONDITION: several tenants have one, and none was named.
+    """
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -100,6 +104,10 @@ class AdminAsyncStub(AdminStub):
     """Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
     after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
     NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+    """
+    Abort: _aio.UnaryUnaryMultiCallable[_admin_pb2.AbortRequest, _admin_pb2.AbortResponse]  # type: ignore[assignment]
+    """Ends a request, waiting, running or cut off: its client gets CANCELLED, and it cannot be resumed.
+    NOT_FOUND: there is none of this id. FAILED_PRECONDITION: several tenants have one, and none was named.
     """
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
@@ -188,6 +196,16 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         """Takes a worker out of service: it gets no new requests, finishes those it runs, and ends. What still runs
         after the grace goes on at another worker, or at its successor. Answers once the worker has ended.
         NOT_FOUND lists the workers. DEADLINE_EXCEEDED: it still drains.
+        """
+
+    @_abc_1.abstractmethod
+    def Abort(
+        self,
+        request: _admin_pb2.AbortRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AbortResponse, _abc.Awaitable[_admin_pb2.AbortResponse]]:
+        """Ends a request, waiting, running or cut off: its client gets CANCELLED, and it cannot be resumed.
+        NOT_FOUND: there is none of this id. FAILED_PRECONDITION: several tenants have one, and none was named.
         """
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -707,6 +707,64 @@ class GenerateEvent(_message.Message):
 Global___GenerateEvent: _TypeAlias = GenerateEvent  # noqa: Y015
 
 @_typing.final
+class ResumeStreamRequest(_message.Message):
+    """A stream to go on with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    STARTING_AFTER_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """As in `started`."""
+    resume_token: _builtins.str
+    """As in `started`."""
+    @_builtins.property
+    def starting_after(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamPosition]:
+        """The last position of each choice that the client has events of. Of a choice that is not named, all come."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        resume_token: _builtins.str = ...,
+        starting_after: _abc.Iterable[Global___StreamPosition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "resume_token", b"resume_token", "starting_after", b"starting_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeStreamRequest: _TypeAlias = ResumeStreamRequest  # noqa: Y015
+
+@_typing.final
+class StreamPosition(_message.Message):
+    """A place in a stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """The choice."""
+    position: _builtins.int
+    """As in its last `delta` or `finished`."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        position: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamPosition: _TypeAlias = StreamPosition  # noqa: Y015
+
+@_typing.final
 class Started(_message.Message):
     """Facts known once the prompt is accepted."""
 
@@ -717,6 +775,7 @@ class Started(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     model: _builtins.str
     prompt_tokens: _builtins.int
@@ -724,6 +783,8 @@ class Started(_message.Message):
     """The seed in use, given or random."""
     created: _builtins.int
     """Unix time in seconds."""
+    resume_token: _builtins.str
+    """Secret with which ResumeStream goes on with this stream; absent where it cannot."""
     def __init__(
         self,
         *,
@@ -732,12 +793,15 @@ class Started(_message.Message):
         prompt_tokens: _builtins.int = ...,
         seed: _builtins.int = ...,
         created: _builtins.int = ...,
+        resume_token: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token", "resume_token", b"resume_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token", "created", b"created", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "resume_token", b"resume_token", "seed", b"seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__resume_token: _TypeAlias = _typing.Literal["resume_token"]  # noqa: Y015
+    _WhichOneofArgType__resume_token: _TypeAlias = _typing.Literal["_resume_token", b"_resume_token"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resume_token) -> _WhichOneofReturnType__resume_token | None: ...
 
 Global___Started: _TypeAlias = Started  # noqa: Y015
 
@@ -752,8 +816,13 @@ class Delta(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SOURCES_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     text: _builtins.str
+    position: _builtins.int
+    """Where in the choice a client is that has this event: the choice's tokens so far, and one more once its
+    text is complete.
+    """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -770,10 +839,11 @@ class Delta(_message.Message):
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         sources: _abc.Iterable[Global___Source.ValueType] | None = ...,
         logprobs: _abc.Iterable[Global___TokenLogprob] | None = ...,
+        position: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "logprobs", b"logprobs", "sources", b"sources", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "logprobs", b"logprobs", "position", b"position", "sources", b"sources", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -865,6 +935,7 @@ class Finished(_message.Message):
     TIMING_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     NUMERICS_CHANGED_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     reason: Global___FinishReason.ValueType
     stop_token_id: _builtins.int
@@ -873,6 +944,8 @@ class Finished(_message.Message):
     """Whether the worker was lost and the choice went on at one of another numeric fingerprint: the same seed
     need not give the same tokens again.
     """
+    position: _builtins.int
+    """Where in the choice a client is that has this event."""
     @_builtins.property
     def usage(self) -> Global___Usage: ...
     @_builtins.property
@@ -895,10 +968,11 @@ class Finished(_message.Message):
         timing: Global___Timing | None = ...,
         prompt_logprobs: _abc.Iterable[Global___TokenLogprob] | None = ...,
         numerics_changed: _builtins.bool = ...,
+        position: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["speculation", b"speculation", "stop_reason", b"stop_reason", "stop_text", b"stop_text", "stop_token_id", b"stop_token_id", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "numerics_changed", b"numerics_changed", "prompt_logprobs", b"prompt_logprobs", "reason", b"reason", "speculation", b"speculation", "stop_reason", b"stop_reason", "stop_text", b"stop_text", "stop_token_id", b"stop_token_id", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "numerics_changed", b"numerics_changed", "position", b"position", "prompt_logprobs", b"prompt_logprobs", "reason", b"reason", "speculation", b"speculation", "stop_reason", b"stop_reason", "stop_text", b"stop_text", "stop_token_id", b"stop_token_id", "timing", b"timing", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_stop_reason: _TypeAlias = _typing.Literal["stop_token_id", "stop_text"]  # noqa: Y015
     _WhichOneofArgType_stop_reason: _TypeAlias = _typing.Literal["stop_reason", b"stop_reason"]  # noqa: Y015

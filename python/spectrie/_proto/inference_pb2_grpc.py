@@ -46,6 +46,11 @@ class InferenceStub:
                 request_serializer=spectrie_dot_v1_dot_inference__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=spectrie_dot_v1_dot_inference__pb2.GenerateEvent.FromString,
                 _registered_method=True)
+        self.ResumeStream = channel.unary_stream(
+                '/spectrie.v1.Inference/ResumeStream',
+                request_serializer=spectrie_dot_v1_dot_inference__pb2.ResumeStreamRequest.SerializeToString,
+                response_deserializer=spectrie_dot_v1_dot_inference__pb2.GenerateEvent.FromString,
+                _registered_method=True)
         self.Tokenize = channel.unary_unary(
                 '/spectrie.v1.Inference/Tokenize',
                 request_serializer=spectrie_dot_v1_dot_inference__pb2.TokenizeRequest.SerializeToString,
@@ -82,6 +87,15 @@ class InferenceServicer:
 
     def GenerateStream(self, request, context):
         """Streams completions as they are verified. Dropping the stream cancels the request within one step.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeStream(self, request, context):
+        """Goes on with a stream whose connection was cut less than the server's --resume-window ago, with the events
+        behind those that the client has. A connection of it that is still open ends.
+        NOT_FOUND: there is no such stream, it is another tenant's, or the token is wrong.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,6 +140,11 @@ def add_InferenceServicer_to_server(servicer, server):
             'GenerateStream': grpc.unary_stream_rpc_method_handler(
                     servicer.GenerateStream,
                     request_deserializer=spectrie_dot_v1_dot_inference__pb2.GenerateRequest.FromString,
+                    response_serializer=spectrie_dot_v1_dot_inference__pb2.GenerateEvent.SerializeToString,
+            ),
+            'ResumeStream': grpc.unary_stream_rpc_method_handler(
+                    servicer.ResumeStream,
+                    request_deserializer=spectrie_dot_v1_dot_inference__pb2.ResumeStreamRequest.FromString,
                     response_serializer=spectrie_dot_v1_dot_inference__pb2.GenerateEvent.SerializeToString,
             ),
             'Tokenize': grpc.unary_unary_rpc_method_handler(
@@ -204,6 +223,33 @@ class Inference:
             target,
             '/spectrie.v1.Inference/GenerateStream',
             spectrie_dot_v1_dot_inference__pb2.GenerateRequest.SerializeToString,
+            spectrie_dot_v1_dot_inference__pb2.GenerateEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/spectrie.v1.Inference/ResumeStream',
+            spectrie_dot_v1_dot_inference__pb2.ResumeStreamRequest.SerializeToString,
             spectrie_dot_v1_dot_inference__pb2.GenerateEvent.FromString,
             options,
             channel_credentials,

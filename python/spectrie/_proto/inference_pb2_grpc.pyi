@@ -39,6 +39,11 @@ class InferenceStub:
     """Generates whole completions."""
     GenerateStream: _grpc.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateEvent]
     """Streams completions as they are verified. Dropping the stream cancels the request within one step."""
+    ResumeStream: _grpc.UnaryStreamMultiCallable[_inference_pb2.ResumeStreamRequest, _inference_pb2.GenerateEvent]
+    """Goes on with a stream whose connection was cut less than the server's --resume-window ago, with the events
+    behind those that the client has. A connection of it that is still open ends.
+    NOT_FOUND: there is no such stream, it is another tenant's, or the token is wrong.
+    """
     Tokenize: _grpc.UnaryUnaryMultiCallable[_inference_pb2.TokenizeRequest, _inference_pb2.TokenizeResponse]
     """Converts text to token ids."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_inference_pb2.DetokenizeRequest, _inference_pb2.DetokenizeResponse]
@@ -59,6 +64,11 @@ class InferenceAsyncStub(InferenceStub):
     """Generates whole completions."""
     GenerateStream: _aio.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateEvent]  # type: ignore[assignment]
     """Streams completions as they are verified. Dropping the stream cancels the request within one step."""
+    ResumeStream: _aio.UnaryStreamMultiCallable[_inference_pb2.ResumeStreamRequest, _inference_pb2.GenerateEvent]  # type: ignore[assignment]
+    """Goes on with a stream whose connection was cut less than the server's --resume-window ago, with the events
+    behind those that the client has. A connection of it that is still open ends.
+    NOT_FOUND: there is no such stream, it is another tenant's, or the token is wrong.
+    """
     Tokenize: _aio.UnaryUnaryMultiCallable[_inference_pb2.TokenizeRequest, _inference_pb2.TokenizeResponse]  # type: ignore[assignment]
     """Converts text to token ids."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_inference_pb2.DetokenizeRequest, _inference_pb2.DetokenizeResponse]  # type: ignore[assignment]
@@ -88,6 +98,17 @@ class InferenceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_inference_pb2.GenerateEvent], _abc.AsyncIterator[_inference_pb2.GenerateEvent]]:
         """Streams completions as they are verified. Dropping the stream cancels the request within one step."""
+
+    @_abc_1.abstractmethod
+    def ResumeStream(
+        self,
+        request: _inference_pb2.ResumeStreamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_inference_pb2.GenerateEvent], _abc.AsyncIterator[_inference_pb2.GenerateEvent]]:
+        """Goes on with a stream whose connection was cut less than the server's --resume-window ago, with the events
+        behind those that the client has. A connection of it that is still open ends.
+        NOT_FOUND: there is no such stream, it is another tenant's, or the token is wrong.
+        """
 
     @_abc_1.abstractmethod
     def Tokenize(

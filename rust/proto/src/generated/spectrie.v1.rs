@@ -235,6 +235,29 @@ pub mod generate_event {
         Finished(super::Finished),
     }
 }
+/// A stream to go on with.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResumeStreamRequest {
+    /// As in `started`.
+    #[prost(string, tag = "1")]
+    pub request_id: ::prost::alloc::string::String,
+    /// As in `started`.
+    #[prost(string, tag = "2")]
+    pub resume_token: ::prost::alloc::string::String,
+    /// The last position of each choice that the client has events of. Of a choice that is not named, all come.
+    #[prost(message, repeated, tag = "3")]
+    pub starting_after: ::prost::alloc::vec::Vec<StreamPosition>,
+}
+/// A place in a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StreamPosition {
+    /// The choice.
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    /// As in its last `delta` or `finished`.
+    #[prost(uint32, tag = "2")]
+    pub position: u32,
+}
 /// Facts known once the prompt is accepted.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Started {
@@ -250,6 +273,9 @@ pub struct Started {
     /// Unix time in seconds.
     #[prost(int64, tag = "5")]
     pub created: i64,
+    /// Secret with which ResumeStream goes on with this stream; absent where it cannot.
+    #[prost(string, optional, tag = "6")]
+    pub resume_token: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Newly verified tokens of one choice.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -265,6 +291,10 @@ pub struct Delta {
     /// One for each of these tokens, if requested.
     #[prost(message, repeated, tag = "5")]
     pub logprobs: ::prost::alloc::vec::Vec<TokenLogprob>,
+    /// Where in the choice a client is that has this event: the choice's tokens so far, and one more once its
+    /// text is complete.
+    #[prost(uint32, tag = "6")]
+    pub position: u32,
 }
 /// The model's log-probability of a token, as a natural logarithm.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -316,6 +346,9 @@ pub struct Finished {
     /// need not give the same tokens again.
     #[prost(bool, tag = "9")]
     pub numerics_changed: bool,
+    /// Where in the choice a client is that has this event.
+    #[prost(uint32, tag = "10")]
+    pub position: u32,
     /// What stopped it, for FINISH_REASON_STOP.
     #[prost(oneof = "finished::StopReason", tags = "3, 4")]
     pub stop_reason: ::core::option::Option<finished::StopReason>,
@@ -735,6 +768,33 @@ pub mod inference_client {
                 .insert(GrpcMethod::new("spectrie.v1.Inference", "GenerateStream"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Goes on with a stream whose connection was cut less than the server's --resume-window ago, with the events
+        /// behind those that the client has. A connection of it that is still open ends.
+        /// NOT_FOUND: there is no such stream, it is another tenant's, or the token is wrong.
+        pub async fn resume_stream(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResumeStreamRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::GenerateEvent>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/spectrie.v1.Inference/ResumeStream",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("spectrie.v1.Inference", "ResumeStream"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// Converts text to token ids.
         pub async fn tokenize(
             &mut self,
@@ -870,6 +930,22 @@ pub mod inference_server {
             request: tonic::Request<super::GenerateRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::GenerateStreamStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ResumeStream method.
+        type ResumeStreamStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::GenerateEvent, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Goes on with a stream whose connection was cut less than the server's --resume-window ago, with the events
+        /// behind those that the client has. A connection of it that is still open ends.
+        /// NOT_FOUND: there is no such stream, it is another tenant's, or the token is wrong.
+        async fn resume_stream(
+            &self,
+            request: tonic::Request<super::ResumeStreamRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ResumeStreamStream>,
             tonic::Status,
         >;
         /// Converts text to token ids.
@@ -1059,6 +1135,52 @@ pub mod inference_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GenerateStreamSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Inference/ResumeStream" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResumeStreamSvc<T: Inference>(pub Arc<T>);
+                    impl<
+                        T: Inference,
+                    > tonic::server::ServerStreamingService<super::ResumeStreamRequest>
+                    for ResumeStreamSvc<T> {
+                        type Response = super::GenerateEvent;
+                        type ResponseStream = T::ResumeStreamStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResumeStreamRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Inference>::resume_stream(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResumeStreamSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -1630,6 +1752,21 @@ pub struct DrainResponse {
     #[prost(uint32, tag = "2")]
     pub handed_over: u32,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AbortRequest {
+    /// Name of the request: its `request_id`, or the `id` of its answer over HTTP.
+    #[prost(string, tag = "1")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Tenant of the API key that sent it; when absent, any tenant that has a request of this name.
+    #[prost(string, optional, tag = "2")]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AbortResponse {
+    /// Requests that ended: one for each prompt.
+    #[prost(uint32, tag = "1")]
+    pub requests: u32,
+}
 /// Generated client implementations.
 pub mod admin_client {
     #![allow(
@@ -1933,6 +2070,26 @@ pub mod admin_client {
             req.extensions_mut().insert(GrpcMethod::new("spectrie.v1.Admin", "Drain"));
             self.inner.unary(req, path, codec).await
         }
+        /// Ends a request, waiting, running or cut off: its client gets CANCELLED, and it cannot be resumed.
+        /// NOT_FOUND: there is none of this id. FAILED_PRECONDITION: several tenants have one, and none was named.
+        pub async fn abort(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AbortRequest>,
+        ) -> std::result::Result<tonic::Response<super::AbortResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/spectrie.v1.Admin/Abort");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("spectrie.v1.Admin", "Abort"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2019,6 +2176,12 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::DrainRequest>,
         ) -> std::result::Result<tonic::Response<super::DrainResponse>, tonic::Status>;
+        /// Ends a request, waiting, running or cut off: its client gets CANCELLED, and it cannot be resumed.
+        /// NOT_FOUND: there is none of this id. FAILED_PRECONDITION: several tenants have one, and none was named.
+        async fn abort(
+            &self,
+            request: tonic::Request<super::AbortRequest>,
+        ) -> std::result::Result<tonic::Response<super::AbortResponse>, tonic::Status>;
     }
     /// Draft memory of a running server (corpora, namespaces, snapshots, totals), and its workers.
     /// Served on a separate listener, never on the public one: anyone who reaches it decides what requests draft from.
@@ -2481,6 +2644,49 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/spectrie.v1.Admin/Abort" => {
+                    #[allow(non_camel_case_types)]
+                    struct AbortSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::AbortRequest>
+                    for AbortSvc<T> {
+                        type Response = super::AbortResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AbortRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::abort(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AbortSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
