@@ -91,6 +91,7 @@ def _limits(settings: Settings) -> dict[str, Any]:
     limits: dict[str, Any] = {
         "default_deadline_s": settings.request_timeout,
         "client_stall_timeout_s": settings.client_stall_timeout,
+        "resume_window_s": settings.resume_window,
         "max_connections": settings.max_connections,
     }
     if settings.max_queue is not None:

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spectrie_types::options::{
-    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, WORKER_STALL_TIMEOUT_S,
+    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, RESUME_WINDOW_S,
+    WORKER_STALL_TIMEOUT_S,
 };
 
 use crate::error::RouterError;
@@ -52,6 +53,7 @@ impl RouterConfig {
                 "limits.client_stall_timeout_s",
                 config.limits.client_stall_timeout_s,
             ),
+            ("limits.resume_window_s", config.limits.resume_window_s),
             ("workers.wait_s", config.workers.wait_s),
             ("workers.stall_timeout_s", config.workers.stall_timeout_s),
             ("workers.conviction_s", config.workers.conviction_s),
@@ -128,6 +130,10 @@ pub struct LimitsConfig {
     pub max_deadline_s: f64,
     /// How long an answer may lie unread before its stream ends, in seconds: 60.
     pub client_stall_timeout_s: f64,
+    /// How long a stream that was cut can be resumed, in seconds: 60. 0 keeps nothing.
+    pub resume_window_s: f64,
+    /// Bytes that the records of such streams may hold, over all tenants: 64 MiB.
+    pub max_resume_bytes: usize,
 }
 
 impl Default for LimitsConfig {
@@ -147,6 +153,8 @@ impl Default for LimitsConfig {
             default_deadline_s: REQUEST_TIMEOUT_S,
             max_deadline_s: 1800.0,
             client_stall_timeout_s: CLIENT_STALL_TIMEOUT_S,
+            resume_window_s: RESUME_WINDOW_S,
+            max_resume_bytes: 64 << 20,
         }
     }
 }

@@ -82,9 +82,14 @@ impl Answer {
             && self.ending(kind).is_some()
             && self.stop_text.is_none()
         {
-            delta.text.push_str(&self.text.finish());
+            delta.text.push_str(&self.rest());
         }
         delta
+    }
+
+    /// The text that was held back, of an answer that is known to be complete.
+    pub fn rest(&mut self) -> String {
+        self.text.finish()
     }
 
     /// How the answer ended, when an engine's end of this kind completes it.

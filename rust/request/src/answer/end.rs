@@ -68,6 +68,8 @@ pub fn finished(
         }),
         prompt_logprobs: Vec::new(),
         numerics_changed: false,
+        // Behind the tokens come the end of the text, and this.
+        position: num_tokens + 2,
     }
 }
 

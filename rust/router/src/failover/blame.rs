@@ -48,7 +48,7 @@ pub(crate) enum Verdict {
 }
 
 /// What is held against one choice since its last token.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Blame {
     accusations: u32,
     faults: u32,

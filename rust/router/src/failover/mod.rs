@@ -1,12 +1,18 @@
 //! What follows when a worker's part in a choice ends early: who is to blame, where the choice goes
-//! next, and which requests are refused for a while.
+//! next, which requests are refused for a while, and what is kept of streams whose client is gone.
 //!
 //! Decisions only: no sockets, no clock (time is passed in), no locks.
 
 mod blame;
 mod convicts;
 mod placement;
+mod record;
+mod records;
+mod resume_token;
 
 pub(crate) use blame::{Blame, End, Verdict};
 pub(crate) use convicts::{Convicts, Digest};
 pub(crate) use placement::{Candidate, Need, Queue, choose};
+pub(crate) use record::{Record, RecordedChoice};
+pub(crate) use records::Records;
+pub(crate) use resume_token::ResumeToken;

@@ -17,6 +17,9 @@ pub const WORKER_STALL_TIMEOUT_S: f64 = 10.0;
 /// How long an answer may lie unread before its stream ends, in seconds.
 pub const CLIENT_STALL_TIMEOUT_S: f64 = 60.0;
 
+/// How long a stream that was cut can be resumed, in seconds.
+pub const RESUME_WINDOW_S: f64 = 60.0;
+
 /// Commands with a router.
 const ROUTERS: &[&str] = &["serve", "router"];
 /// Commands that run until they are stopped.
@@ -101,6 +104,9 @@ rows! {
     /// Time after which a stream ends that its client does not read.
     client_stall_timeout = Value::Number(CLIENT_STALL_TIMEOUT_S) => row(Group::Limits, DURATION)
         .flag("client_stall_timeout", ROUTERS);
+    /// Time in which a client can resume a stream that was cut; 0 for never.
+    resume_window = Value::Number(RESUME_WINDOW_S) => row(Group::Limits, DURATION)
+        .flag("resume_window", ROUTERS);
 
     /// File of API keys, read again when it changes; without it, no key is required.
     api_keys = Value::None => row(Group::Access, Kind::Text("FILE")).flag("api_keys", ROUTERS);

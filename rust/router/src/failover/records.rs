@@ -1,0 +1,194 @@
+//! The records that are kept, within a time and a number of bytes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use super::record::Record;
+use super::resume_token::ResumeToken;
+
+/// A tenant, none when everyone may call, and an id that it chose.
+type Name = (Option<String>, String);
+
+#[derive(Debug)]
+struct Kept {
+    record: Record,
+    num_bytes: usize,
+    /// Its place among all, the oldest first.
+    age: u64,
+    until: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Holder {
+    num_bytes: usize,
+    ages: BTreeSet<u64>,
+}
+
+/// Records of all tenants.
+///
+/// Where they hold too many bytes, the tenant that holds most loses its oldest: whoever holds no more
+/// than an equal part of the room loses nothing to others.
+#[derive(Debug)]
+pub(crate) struct Records {
+    window: Duration,
+    limit: usize,
+    kept: HashMap<Name, Kept>,
+    by_age: BTreeMap<u64, Name>,
+    holders: HashMap<Option<String>, Holder>,
+    /// Tenants by the bytes that they hold.
+    by_size: BTreeSet<(usize, Option<String>)>,
+    num_bytes: usize,
+    next_age: u64,
+}
+
+impl Records {
+    /// Keeps each for `window`, and up to `limit` bytes together.
+    pub(crate) fn new(window: Duration, limit: usize) -> Self {
+        Self {
+            window,
+            limit,
+            kept: HashMap::new(),
+            by_age: BTreeMap::new(),
+            holders: HashMap::new(),
+            by_size: BTreeSet::new(),
+            num_bytes: 0,
+            next_age: 0,
+        }
+    }
+
+    /// Whether anything is ever kept.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.window.is_zero() && self.limit > 0
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Keeps a record, in the place of one of the same name.
+    pub(crate) fn keep(&mut self, record: Record, now: Instant) {
+        let name = (record.tenant.clone(), record.id().to_owned());
+        self.remove(&name);
+        self.expire(now);
+        let num_bytes = record.num_bytes();
+        if !self.is_on() || num_bytes > self.limit {
+            return;
+        }
+        let age = self.next_age;
+        self.next_age += 1;
+        self.resize(name.0.as_ref(), |holder| {
+            holder.num_bytes += num_bytes;
+            holder.ages.insert(age);
+        });
+        self.num_bytes += num_bytes;
+        self.by_age.insert(age, name.clone());
+        let until = now + self.window;
+        let kept = Kept {
+            record,
+            num_bytes,
+            age,
+            until,
+        };
+        self.kept.insert(name, kept);
+        while self.num_bytes > self.limit && self.evict() {}
+    }
+
+    /// Takes out the record of this name, if it is its client that asks.
+    pub(crate) fn take(
+        &mut self,
+        tenant: Option<&str>,
+        id: &str,
+        token: &ResumeToken,
+        now: Instant,
+    ) -> Option<Record> {
+        self.expire(now);
+        let name = (tenant.map(str::to_owned), id.to_owned());
+        let kept = self.kept.get(&name)?;
+        if !kept.record.token.is(token) {
+            return None;
+        }
+        self.remove(&name)
+    }
+
+    /// Drops the record of this name; whether there was one.
+    pub(crate) fn drop_one(&mut self, tenant: Option<&str>, id: &str) -> bool {
+        let name = (tenant.map(str::to_owned), id.to_owned());
+        self.remove(&name).is_some()
+    }
+
+    /// Drops all of a namespace.
+    pub(crate) fn forget(&mut self, namespace: &str) {
+        let of_it = |kept: &&Kept| kept.record.request.namespace == namespace;
+        let names = self.kept.values().filter(of_it).map(|kept| kept.age);
+        for age in names.collect::<Vec<_>>() {
+            self.remove_at(age);
+        }
+    }
+
+    /// The tenants that have a record of this id.
+    pub(crate) fn tenants_of(&self, id: &str) -> Vec<Option<String>> {
+        let names = self.kept.keys().filter(|(_, name)| name == id);
+        names.map(|(tenant, _)| tenant.clone()).collect()
+    }
+
+    /// Drops those whose time is over.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while let Some((&age, name)) = self.by_age.first_key_value() {
+            if self.kept.get(name).is_some_and(|kept| kept.until > now) {
+                return;
+            }
+            self.remove_at(age);
+        }
+    }
+
+    /// Drops the oldest record of the tenant that holds most; false when there is none.
+    fn evict(&mut self) -> bool {
+        let Some((_, tenant)) = self.by_size.last() else {
+            return false;
+        };
+        let oldest = self
+            .holders
+            .get(tenant)
+            .and_then(|holder| holder.ages.first());
+        let Some(&age) = oldest else { return false };
+        self.remove_at(age);
+        true
+    }
+
+    fn remove_at(&mut self, age: u64) {
+        match self.by_age.get(&age).cloned() {
+            Some(name) => drop(self.remove(&name)),
+            None => debug_assert!(false, "no record of age {age}"),
+        }
+        self.by_age.remove(&age);
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Record> {
+        let kept = self.kept.remove(name)?;
+        self.by_age.remove(&kept.age);
+        self.num_bytes -= kept.num_bytes;
+        self.resize(name.0.as_ref(), |holder| {
+            holder.num_bytes -= kept.num_bytes;
+            holder.ages.remove(&kept.age);
+        });
+        Some(kept.record)
+    }
+
+    /// Changes what a tenant holds.
+    fn resize(&mut self, tenant: Option<&String>, change: impl FnOnce(&mut Holder)) {
+        let tenant = tenant.cloned();
+        let holder = self.holders.entry(tenant.clone()).or_default();
+        self.by_size.remove(&(holder.num_bytes, tenant.clone()));
+        change(holder);
+        if holder.ages.is_empty() {
+            self.holders.remove(&tenant);
+        } else {
+            self.by_size.insert((holder.num_bytes, tenant));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
