@@ -160,6 +160,11 @@ fn spawn(
         following.await;
         Ok(())
     });
+    let (generation, ended) = (state.generation.clone(), closing.clone());
+    servers.spawn(async move {
+        generation.expire_records(ended).await;
+        Ok(())
+    });
     let dialled = Incoming::new(
         listeners.workers,
         budget.workers,
@@ -177,7 +182,7 @@ fn spawn(
         servers.spawn(grpc::serve(incoming, state.clone(), closing.clone()));
     }
     if let Some(AdminListener { listener, token }) = listeners.admin {
-        let service = AdminService::new(broadcast, token.clone());
+        let service = AdminService::new(broadcast, state.generation.clone(), token.clone());
         let incoming = Incoming::new(
             listener,
             budget.operators.clone(),

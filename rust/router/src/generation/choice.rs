@@ -9,6 +9,7 @@ use spectrie_request::{Answer, AnswerDelta, answer};
 use super::attempts::{Place, Tally};
 use super::refusal::RETRY_DELAY;
 use super::resolve::Resolved;
+use super::returning::Kept;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::{Blame, End};
 use crate::workers::{ChoiceGuard, Inbox};
@@ -29,20 +30,22 @@ pub(crate) enum Outcome {
 /// A choice between its start and its end.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    index: u32,
+    pub(super) index: u32,
     pub(super) attempt: u32,
     pub(super) place: Place,
     pub(super) blame: Blame,
     pub(super) tally: Tally,
-    answer: Answer,
+    pub(super) answer: Answer,
     /// The tokens that count, those of the text that is held back included: what the next worker
     /// goes on from.
     pub(super) emitted: Vec<u32>,
     /// Numeric fingerprint under which the first of them were computed.
     pub(super) fingerprint: Option<String>,
-    numerics_changed: bool,
+    pub(super) numerics_changed: bool,
     /// Of the prompt's tokens, for its end.
-    prompt_logprobs: Vec<TokenLogprob>,
+    pub(super) prompt_logprobs: Vec<TokenLogprob>,
+    /// What its client may ask for again, if it may.
+    pub(super) kept: Option<Kept>,
 }
 
 impl Choice {
@@ -51,14 +54,14 @@ impl Choice {
     pub(crate) fn new(
         resolved: &Resolved,
         index: u32,
-        guard: ChoiceGuard,
+        place: Place,
         now: Instant,
     ) -> Result<Self, RequestError> {
         let answer = Answer::new(&resolved.model.text.tokenizer, &resolved.request)?;
         Ok(Self {
             index,
             attempt: 0,
-            place: Place::On(guard),
+            place,
             blame: Blame::default(),
             tally: Tally::new(now),
             answer,
@@ -66,6 +69,7 @@ impl Choice {
             fingerprint: None,
             numerics_changed: false,
             prompt_logprobs: Vec::new(),
+            kept: None,
         })
     }
 
@@ -114,8 +118,13 @@ impl Choice {
         }
         self.prompt_logprobs.extend(prompt_logprobs);
         let kind = finish.as_ref().map(|finish| finish.kind);
-        let delta = self.answer.take(delta, kind);
+        let mut delta = self.answer.take(delta, kind);
         let has_stopped = self.answer.stop_text().is_some();
+        let mut is_closed = kind.is_some_and(|kind| self.answer.ending(kind).is_some());
+        if lost && kind.is_none() && !has_stopped && self.has_all_tokens(resolved) {
+            delta.text.push_str(&self.answer.rest());
+            is_closed = true;
+        }
         if let (true, false, None) = (has_stopped, had_stopped, kind) {
             guard.stop(self.answer.num_tokens());
         }
@@ -124,13 +133,18 @@ impl Choice {
             let first = self.fingerprint.get_or_insert_with(|| fingerprint.clone());
             self.numerics_changed |= first != fingerprint;
             self.emitted.extend_from_slice(&delta.token_ids);
+            if let Some(kept) = &mut self.kept {
+                kept.add(&delta);
+            }
             self.tally.add(&delta.sources, now);
             self.blame.progressed();
         }
-        self.push_delta(resolved, delta, push);
+        if !delta.token_ids.is_empty() || !delta.text.is_empty() {
+            push(self.event(resolved, delta, is_closed));
+        }
         let outcome = match finish {
             Some(finish) => self.end(resolved, finish.kind, finish.message, &finish.stats),
-            None if lost => self.lose(resolved, has_stopped, now),
+            None if lost => self.lose(resolved, now),
             None => Outcome::Continue,
         };
         match outcome {
@@ -143,16 +157,31 @@ impl Choice {
 
     /// The worker is gone. An answer that is complete needs no other: only its statistics are
     /// missing.
-    fn lose(&mut self, resolved: &Resolved, has_stopped: bool, now: Instant) -> Outcome {
-        let kind = if has_stopped {
+    pub(super) fn lose(&mut self, resolved: &Resolved, now: Instant) -> Outcome {
+        let kind = if self.answer.stop_text().is_some() {
             FinishKind::FinishCancelled
-        } else if self.num_tokens() >= resolved.request.max_tokens {
+        } else if self.has_all_tokens(resolved) {
             FinishKind::FinishLength
         } else {
             return Outcome::Lost(End::Died, None);
         };
         self.tally.end_attempt(now);
         self.end(resolved, kind, None, &RequestStats::default())
+    }
+
+    /// Whether only its worker's last word is missing.
+    pub(super) fn is_complete(&self, resolved: &Resolved) -> bool {
+        self.answer.stop_text().is_some() || self.has_all_tokens(resolved)
+    }
+
+    /// Whether it has as many tokens as were asked for.
+    fn has_all_tokens(&self, resolved: &Resolved) -> bool {
+        self.num_tokens() >= resolved.request.max_tokens
+    }
+
+    /// Takes tokens of an earlier attempt again.
+    pub(super) fn replay(&mut self, delta: AnswerDelta) -> AnswerDelta {
+        self.answer.take(delta, None)
     }
 
     /// What no correct worker sends.
@@ -195,13 +224,16 @@ impl Choice {
         Ok(answer::with_text(&resolved.model.text.tokenizer, given))
     }
 
-    fn push_delta(&self, resolved: &Resolved, delta: AnswerDelta, push: impl FnOnce(v1::Delta)) {
-        if delta.token_ids.is_empty() && delta.text.is_empty() {
-            return;
-        }
+    /// The event that brings `delta`, the last of its text where `is_closed`.
+    pub(super) fn event(
+        &self,
+        resolved: &Resolved,
+        delta: AnswerDelta,
+        is_closed: bool,
+    ) -> v1::Delta {
         let output = &resolved.request.output;
         let sources = delta.sources.into_iter();
-        push(v1::Delta {
+        v1::Delta {
             index: self.index,
             text: delta.text,
             logprobs: answer::with_text(&resolved.model.text.tokenizer, delta.logprobs),
@@ -215,7 +247,8 @@ impl Choice {
             } else {
                 Vec::new()
             },
-        });
+            position: self.num_tokens() + u32::from(is_closed),
+        }
     }
 
     fn end(
@@ -241,6 +274,9 @@ impl Choice {
             numerics_changed: self.numerics_changed,
             ..finished
         };
+        if let Some(kept) = &mut self.kept {
+            kept.end = Some(finished.clone());
+        }
         Outcome::Finished(Box::new(finished), stats)
     }
 }

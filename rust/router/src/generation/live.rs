@@ -1,18 +1,22 @@
-//! The ids of running requests.
+//! The running requests by their names, and what others may do to one.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
 
+use tokio_util::sync::CancellationToken;
+
+use super::reader::Slot;
 use crate::error::{ErrorKind, RequestError};
+use crate::failover::ResumeToken;
 use crate::sync::lock;
 
 /// A tenant, none when everyone may call, and an id that it chose.
 type Name = (Option<String>, String);
 
-/// The set of ids in use. Each tenant has its own. Cheap to clone.
+/// Requests that run or wait. Each tenant has names of its own. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveIds {
-    names: Arc<Mutex<HashSet<Name>>>,
+    by_name: Arc<Mutex<HashMap<Name, Arc<Live>>>>,
 }
 
 impl LiveIds {
@@ -22,24 +26,108 @@ impl LiveIds {
     /// [`ErrorKind::DuplicateRequest`] when a running request of the tenant has it.
     pub(crate) fn claim(&self, tenant: Option<&str>, id: &str) -> Result<LiveId, RequestError> {
         let name = (tenant.map(str::to_owned), id.to_owned());
-        if !lock(&self.names).insert(name.clone()) {
+        let live = Arc::new(Live::default());
+        let mut by_name = lock(&self.by_name);
+        if by_name.contains_key(&name) {
             let message = format!("request_id {id:?} is in use by a running request");
             return Err(RequestError {
                 resource: Some(Box::new(("request", id.to_owned()))),
                 ..RequestError::new(ErrorKind::DuplicateRequest, message)
             });
         }
+        by_name.insert(name.clone(), live.clone());
+        drop(by_name);
         Ok(LiveId {
             ids: self.clone(),
             name,
+            live,
         })
+    }
+
+    /// The request of this name.
+    pub(super) fn find(&self, tenant: Option<&str>, id: &str) -> Option<Arc<Live>> {
+        let name = (tenant.map(str::to_owned), id.to_owned());
+        lock(&self.by_name).get(&name).cloned()
+    }
+
+    /// The tenants that have a request of this id.
+    pub(super) fn tenants_of(&self, id: &str) -> Vec<Option<String>> {
+        let by_name = lock(&self.by_name);
+        let names = by_name.keys().filter(|(_, name)| name == id);
+        names.map(|(tenant, _)| tenant.clone()).collect()
+    }
+
+    /// Notes that a namespace was forgotten under its running requests.
+    pub(super) fn forget(&self, namespace: &str) {
+        for live in lock(&self.by_name).values() {
+            let mut state = lock(&live.state);
+            state.is_forgotten |= state.namespace.as_deref() == Some(namespace);
+        }
     }
 
     /// How many are in use.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        lock(&self.names).len()
+        lock(&self.by_name).len()
     }
+}
+
+/// A running request, as others see it.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    state: Mutex<State>,
+    /// Ends a request that is not a stream yet.
+    aborted: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Known once the request is resolved.
+    namespace: Option<String>,
+    is_forgotten: bool,
+    /// Of a stream that its client can go on with.
+    token: Option<ResumeToken>,
+    stream: Weak<Slot>,
+}
+
+impl Live {
+    /// Notes which stream gives the request's events.
+    pub(super) fn runs_as(&self, stream: Weak<Slot>) {
+        lock(&self.state).stream = stream;
+        if self.aborted.is_cancelled() {
+            self.end(aborted());
+        }
+    }
+
+    /// Ends its stream with an error; what it was at is kept, if it can be gone on with.
+    pub(super) fn end(&self, error: RequestError) {
+        let stream = lock(&self.state).stream.upgrade();
+        if let Some(stream) = stream {
+            stream.end(error);
+        }
+    }
+
+    /// Ends the request for good, whether it runs or waits.
+    pub(super) fn abort(&self) {
+        self.aborted.cancel();
+        self.end(aborted());
+    }
+
+    /// Resolves when the request is to end for good.
+    pub(super) async fn until_aborted(&self) -> RequestError {
+        self.aborted.cancelled().await;
+        aborted()
+    }
+
+    /// Whether `shown` is the token of its stream.
+    pub(super) fn is_resumed_by(&self, shown: &ResumeToken) -> bool {
+        let state = lock(&self.state);
+        state.token.as_ref().is_some_and(|token| token.is(shown))
+    }
+}
+
+fn aborted() -> RequestError {
+    RequestError::new(ErrorKind::Cancelled, "an operator ended the request")
 }
 
 /// Holds an id.
@@ -47,11 +135,46 @@ impl LiveIds {
 pub(crate) struct LiveId {
     ids: LiveIds,
     name: Name,
+    live: Arc<Live>,
+}
+
+impl LiveId {
+    /// What others find by the id.
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// The id.
+    pub(super) fn id(&self) -> &str {
+        &self.name.1
+    }
+
+    /// Whose request it is; none when everyone may call.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        self.name.0.as_deref()
+    }
+
+    /// Notes whose draft memory the request uses, and what its stream is resumed with.
+    pub(super) fn is_of(&self, namespace: &str, token: Option<ResumeToken>) {
+        let mut state = lock(&self.live.state);
+        state.namespace = Some(namespace.to_owned());
+        state.token = token;
+    }
+
+    /// Whether its namespace was forgotten meanwhile.
+    pub(super) fn is_forgotten(&self) -> bool {
+        lock(&self.live.state).is_forgotten
+    }
+
+    /// Whether it was ended for good.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.live.aborted.is_cancelled()
+    }
 }
 
 impl Drop for LiveId {
     fn drop(&mut self) {
-        lock(&self.ids.names).remove(&self.name);
+        lock(&self.ids.by_name).remove(&self.name);
     }
 }
 
@@ -78,5 +201,17 @@ mod tests {
         let held = tenants.map(|tenant| ids.claim(tenant, "a"));
         assert!(held.iter().all(Result::is_ok));
         assert!(ids.claim(Some("y"), "a").is_err());
+        assert_eq!(ids.tenants_of("a").len(), 3);
+        assert!(ids.find(Some("y"), "a").is_some() && ids.find(Some("y"), "b").is_none());
+    }
+
+    #[test]
+    fn only_requests_of_a_forgotten_namespace_hear_of_it() {
+        let ids = LiveIds::default();
+        let [first, other] = ["a", "b"].map(|id| ids.claim(None, id).unwrap());
+        first.is_of("n", None);
+        other.is_of("m", None);
+        ids.forget("n");
+        assert!(first.is_forgotten() && !other.is_forgotten());
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Watched {
 }
 
 /// What the reader and the watch share.
-struct Slot {
+pub(super) struct Slot {
     mailbox: Arc<Mailbox>,
     state: Mutex<State>,
 }
@@ -74,6 +74,11 @@ impl Watched {
         Self { slot, watch }
     }
 
+    /// What others end the stream by.
+    pub(super) fn slot(&self) -> Weak<Slot> {
+        Arc::downgrade(&self.slot)
+    }
+
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Item>> {
         let mut state = lock(&self.slot.state);
         let Some(events) = state.events.as_mut() else {
@@ -99,6 +104,12 @@ impl Drop for Watched {
     }
 }
 
+impl fmt::Debug for Slot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Watched {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Watched").finish_non_exhaustive()
@@ -120,13 +131,17 @@ impl Slot {
         self.mailbox.unclaimed_since().map(|since| since.max(asked))
     }
 
-    /// Ends the stream: what runs of it is cancelled.
-    fn end(&self, error: RequestError) {
+    fn end_unread(&self, error: RequestError) {
+        tracing::warn!(%error, "a stream was ended that its client does not read");
+        self.end(error);
+    }
+
+    /// Ends the stream: what runs of it is cancelled, and its reader gets the error.
+    pub(super) fn end(&self, error: RequestError) {
         let mut state = lock(&self.state);
         let Some(events) = state.events.take() else {
             return;
         };
-        tracing::warn!(%error, "a stream was ended that its client does not read");
         state.ended = Some(error);
         let reader = state.reader.take();
         drop(state);
@@ -152,17 +167,15 @@ async fn watch(slot: Weak<Slot>, bounds: Bounds) {
             let Some(slot) = slot.upgrade() else { return };
             let since = slot.unread_since();
             if now >= latest {
-                slot.end(RequestError::new(
-                    ErrorKind::DeadlineExceeded,
-                    "the deadline passed before the answer was read",
-                ));
+                let message = "the deadline passed before the answer was read";
+                slot.end_unread(RequestError::new(ErrorKind::DeadlineExceeded, message));
                 return;
             }
             let end = since.unwrap_or(now) + patience;
             if end <= now {
                 let seconds = patience.as_secs_f64();
                 let message = format!("nothing of the answer was read for {seconds} s");
-                slot.end(RequestError::new(ErrorKind::Cancelled, message));
+                slot.end_unread(RequestError::new(ErrorKind::Cancelled, message));
                 return;
             }
             end.min(latest)

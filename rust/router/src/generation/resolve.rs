@@ -1,7 +1,7 @@
 //! A resolved request, with its model and its deadline.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 use sha2::{Digest as _, Sha256};
@@ -12,6 +12,7 @@ use spectrie_request::{Caller, Naming, ResolvedRequest};
 use super::blocking::TextPool;
 use crate::error::RequestError;
 use crate::failover::Digest;
+use crate::sync::now;
 use crate::workers::ServedModel;
 
 /// Everything that is the same for all choices of a request.
@@ -20,7 +21,7 @@ pub(crate) struct Resolved {
     pub(crate) request: ResolvedRequest,
     pub(crate) model: Arc<ServedModel>,
     pub(crate) deadline: Instant,
-    deadline_ms: i64,
+    pub(crate) deadline_ms: i64,
 }
 
 /// What a request is resolved against.
@@ -64,15 +65,23 @@ pub(crate) async fn resolve(
         };
         spectrie_request::resolve(request_id, request, served.facts(max_context), caller)
     });
-    Ok(Resolved {
-        request: request.await?,
-        model,
-        deadline,
-        deadline_ms: unix_ms(deadline),
-    })
+    Ok(Resolved::new(request.await?, model, deadline))
 }
 
 impl Resolved {
+    pub(super) fn new(
+        request: ResolvedRequest,
+        model: Arc<ServedModel>,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            request,
+            model,
+            deadline,
+            deadline_ms: unix_ms(deadline),
+        }
+    }
+
     /// The order that begins choice `index`.
     pub(crate) fn start(&self, index: u32, attempt: u32) -> worker_v1::Start {
         self.request.start(index, attempt, Some(self.deadline_ms))
@@ -116,9 +125,18 @@ impl Resolved {
     }
 }
 
+/// The moment of a Unix time in milliseconds; now, if it is over.
+pub(super) fn moment(unix_ms: i64) -> Instant {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let at = Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
+    now() + at.saturating_sub(since)
+}
+
 /// Unix time of a moment, in milliseconds.
 fn unix_ms(moment: Instant) -> i64 {
-    let left = moment.saturating_duration_since(Instant::now());
+    let left = moment.saturating_duration_since(now());
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

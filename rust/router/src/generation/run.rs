@@ -6,14 +6,18 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
+use spectrie_proto::worker_v1::RequestStats;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::attempts::Place;
 use super::choice::{Choice, Outcome};
 use super::live::LiveId;
 use super::resolve::Resolved;
+use super::returning::{Keeping, Kept};
 use super::shared::Shared;
 use crate::access::Pass;
 use crate::error::RequestError;
+use crate::failover::End;
 use crate::metrics::ModelMetrics;
 use crate::sync::now;
 use crate::workers::{ChoiceGuard, Inbox, Mailbox};
@@ -26,13 +30,17 @@ pub(crate) struct Run {
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) shared: Arc<Shared>,
     model_metrics: ModelMetrics,
-    ready: VecDeque<v1::GenerateEvent>,
+    pub(super) ready: VecDeque<v1::GenerateEvent>,
     begun: Instant,
     /// When the last tokens came.
-    last_tokens: Option<Instant>,
-    is_over: bool,
-    _live: LiveId,
+    pub(super) last_tokens: Option<Instant>,
+    pub(super) is_over: bool,
+    /// Whether its end was counted.
+    pub(super) is_complete: bool,
+    pub(super) live: LiveId,
     pass: Option<Pass>,
+    /// What its client can go on with, if it can.
+    pub(super) keeping: Option<Keeping>,
     _tracked: TaskTrackerToken,
 }
 
@@ -40,48 +48,49 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(super) resolved: Resolved,
-    pub(super) guards: Vec<ChoiceGuard>,
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) shared: Arc<Shared>,
     pub(super) begun: Instant,
     pub(super) live: LiveId,
     /// Of the caller's key, where its tokens count.
     pub(super) pass: Option<Pass>,
+    pub(super) keeping: Option<Keeping>,
     pub(super) tracked: TaskTrackerToken,
 }
 
 impl Run {
+    /// A request that begins, with what holds each of its choices at its worker.
+    ///
     /// # Errors
     /// As [`Choice::new`].
-    pub(crate) fn new(parts: Parts) -> Result<Self, RequestError> {
+    pub(crate) fn new(parts: Parts, guards: Vec<ChoiceGuard>) -> Result<Self, RequestError> {
+        let (now, resolved) = (now(), &parts.resolved);
+        let choices = guards.into_iter().zip(0..).map(|(guard, index)| {
+            let mut choice = Choice::new(resolved, index, Place::On(guard), now)?;
+            choice.kept = parts.keeping.is_some().then(Kept::default);
+            Ok(choice)
+        });
+        let choices = choices.collect::<Result<Vec<_>, RequestError>>()?;
+        let started = started(resolved, parts.keeping.as_ref());
+        let mut run = Self::assemble(parts, choices);
+        run.ready.push_back(event(Event::Started(started)));
+        Ok(run)
+    }
+
+    pub(super) fn assemble(parts: Parts, choices: Vec<Choice>) -> Self {
         let Parts {
             resolved,
-            guards,
             mailbox,
             shared,
             begun,
             live,
             pass,
+            keeping,
             tracked,
         } = parts;
-        let choices = guards.into_iter().enumerate();
-        let now = now();
-        let choices =
-            choices.map(|(index, guard)| Choice::new(&resolved, index as u32, guard, now));
-        let choices = choices.collect::<Result<Vec<_>, _>>()?;
-        let created = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let started = v1::Started {
-            request_id: resolved.request.request_id.clone(),
-            model: resolved.model.name.clone(),
-            prompt_tokens: resolved.request.prompt_ids.len() as u32,
-            seed: resolved.request.seed,
-            created: created.as_secs() as i64,
-        };
         let model_metrics = shared.metrics.of_model(&resolved.model.name);
-        Ok(Self {
-            ready: VecDeque::from([event(Event::Started(started))]),
+        Self {
+            ready: VecDeque::new(),
             resolved,
             choices,
             mailbox,
@@ -90,10 +99,12 @@ impl Run {
             begun,
             last_tokens: None,
             is_over: false,
-            _live: live,
+            is_complete: false,
+            live,
             pass,
+            keeping,
             _tracked: tracked,
-        })
+        }
     }
 
     /// Where its workers' outputs wait for it.
@@ -111,10 +122,7 @@ impl Run {
                 return None;
             }
             if self.choices.iter().all(Choice::is_done) {
-                self.is_over = true;
-                self.shared
-                    .metrics
-                    .completed(&self.resolved.model.name, now() - self.begun);
+                self.complete();
                 return None;
             }
             let wake = tokio::time::Instant::from_std(self.wakes_at());
@@ -129,9 +137,21 @@ impl Run {
         }
     }
 
+    /// All choices have ended well.
+    pub(super) fn complete(&mut self) {
+        self.is_over = true;
+        if std::mem::replace(&mut self.is_complete, true) {
+            return;
+        }
+        let time = now() - self.begun;
+        let metrics = &self.shared.metrics;
+        metrics.completed(&self.resolved.model.name, time);
+    }
+
     /// Ends the request: all choices that still run are cancelled.
     fn fail(&mut self, error: RequestError) -> RequestError {
         self.is_over = true;
+        self.keeping = None;
         self.ready.clear();
         self.leave_workers();
         self.shared.metrics.rejected(&error);
@@ -143,10 +163,28 @@ impl Run {
 
     async fn take(&mut self, index: usize, inbox: Inbox) -> Result<(), RequestError> {
         self.await_place(index).await?;
+        let now = now();
+        if let Some((end, error)) = self.absorb(index, inbox, now)? {
+            self.lost(index, end, error, now)?;
+        }
+        if self.is_waiting() {
+            self.check_time(now)?;
+        }
+        Ok(())
+    }
+
+    /// Turns what came for a choice into events, and counts it; how its worker's part ended, if that
+    /// ended before the answer did.
+    pub(super) fn absorb(
+        &mut self,
+        index: usize,
+        inbox: Inbox,
+        now: Instant,
+    ) -> Result<Option<(End, Option<RequestError>)>, RequestError> {
         let Some(choice) = self.choices.get_mut(index) else {
-            return Ok(());
+            return Ok(None);
         };
-        let (now, before) = (now(), choice.num_tokens());
+        let before = choice.num_tokens();
         let ready = &mut self.ready;
         let outcome = choice.take(&self.resolved, inbox, now, |delta| {
             ready.push_back(event(Event::Delta(delta)));
@@ -155,19 +193,18 @@ impl Run {
         self.measure(num_tokens, now);
         match outcome {
             Outcome::Continue => {}
-            Outcome::Finished(finished, stats) => {
-                self.shared
-                    .metrics
-                    .finished(&self.resolved.model.name, &finished, &stats);
-                self.ready.push_back(event(Event::Finished(*finished)));
-            }
+            Outcome::Finished(finished, stats) => self.finished(*finished, &stats),
             Outcome::Failed(error) => return Err(error),
-            Outcome::Lost(end, error) => self.lost(index, end, error, now)?,
+            Outcome::Lost(end, error) => return Ok(Some((end, error))),
         }
-        if self.is_waiting() {
-            self.check_time(now)?;
-        }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Counts a choice that ended, and says so.
+    pub(super) fn finished(&mut self, finished: v1::Finished, stats: &RequestStats) {
+        let metrics = &self.shared.metrics;
+        metrics.finished(&self.resolved.model.name, &finished, stats);
+        self.ready.push_back(event(Event::Finished(finished)));
     }
 
     /// Times a message that brought `num_tokens`.
@@ -195,13 +232,32 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        self.leave_record();
         if !self.is_over && !self.choices.iter().all(Choice::is_done) {
-            self.shared.metrics.aborted("client");
+            let by_operator = self.live.is_aborted();
+            let cause = if by_operator { "operator" } else { "client" };
+            self.shared.metrics.aborted(cause);
         }
         self.leave_workers();
     }
 }
 
-fn event(event: Event) -> v1::GenerateEvent {
+pub(super) fn event(event: Event) -> v1::GenerateEvent {
     v1::GenerateEvent { event: Some(event) }
+}
+
+/// What a request's client hears first.
+pub(super) fn started(resolved: &Resolved, keeping: Option<&Keeping>) -> v1::Started {
+    let created = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.unwrap_or_default().as_secs() as i64
+    };
+    v1::Started {
+        request_id: resolved.request.request_id.clone(),
+        model: resolved.model.name.clone(),
+        prompt_tokens: resolved.request.prompt_ids.len() as u32,
+        seed: resolved.request.seed,
+        created: keeping.map_or_else(created, |keeping| keeping.created),
+        resume_token: keeping.map(|keeping| keeping.token.to_text()),
+    }
 }

@@ -8,19 +8,20 @@ use spectrie_request::validate::check_request;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::live::LiveId;
 use super::reader;
 use super::refusal::{RETRY_DELAY, refused};
 use super::resolve::{Facts, Resolved};
+use super::returning::Keeping;
 use super::run::{Parts, Run};
 use super::shared::Shared;
 use super::stream::GenerationStream;
-use super::wait::{Bounds, Wait};
 use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError, shown};
 use crate::metrics::Metrics;
 use crate::sync::{lock, now};
-use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, Registry, ServedModel};
+use crate::workers::{Mailbox, Refusal, Registry, ServedModel};
 
 /// Who sent a request, and how long it may take.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +59,14 @@ impl Caller {
     /// [`ErrorKind::RateLimited`] when the key's limits are used up.
     pub(super) fn begin(&self) -> Result<Option<Pass>, RequestError> {
         self.grant.as_ref().map(Grant::begin).transpose()
+    }
+
+    /// Counts a request that goes on, which was counted when it began.
+    ///
+    /// # Errors
+    /// [`ErrorKind::RateLimited`] when the key has as many requests at once as it may.
+    pub(super) fn go_on(&self) -> Result<Option<Pass>, RequestError> {
+        self.grant.as_ref().map(Grant::go_on).transpose()
     }
 
     /// What it hears when no worker takes its request: only of models that are open to it.
@@ -105,9 +114,34 @@ impl Generation {
         request: v1::GenerateRequest,
         caller: Caller,
     ) -> Result<GenerationStream, RequestError> {
+        self.start_as(request, caller, None).await
+    }
+
+    /// The same, as a stream that its client can go on with when it is cut: `started` has the token
+    /// for that, and its record keeps the `form` of an API's answer.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_resumable(
+        &self,
+        request: v1::GenerateRequest,
+        caller: Caller,
+        form: Option<String>,
+    ) -> Result<GenerationStream, RequestError> {
+        let is_kept = lock(&self.shared.records).is_on();
+        let keeping = is_kept.then(|| Keeping::new(form)).flatten();
+        self.start_as(request, caller, keeping).await
+    }
+
+    async fn start_as(
+        &self,
+        request: v1::GenerateRequest,
+        caller: Caller,
+        keeping: Option<Keeping>,
+    ) -> Result<GenerationStream, RequestError> {
         let drawn = || uuid::Uuid::new_v4().simple().to_string();
         let request_id = request.request_id.clone().unwrap_or_else(drawn);
-        self.begin(request_id.clone(), request, caller)
+        self.begin(request_id.clone(), request, caller, keeping)
             .await
             .map_err(|error| {
                 self.shared.metrics.rejected(&error);
@@ -122,9 +156,9 @@ impl Generation {
         request_id: String,
         request: v1::GenerateRequest,
         caller: Caller,
+        keeping: Option<Keeping>,
     ) -> Result<GenerationStream, RequestError> {
         let shared = &self.shared;
-        let begun = now();
         if let Some(model) = &request.model {
             caller.check_model(model)?;
         }
@@ -136,6 +170,25 @@ impl Generation {
         check(&request, vocabulary_size)?;
         self.check_draining()?;
         let live = shared.live.claim(caller.tenant(), &request_id)?;
+        let others = live.live().clone();
+        tokio::select! {
+            biased;
+            begun = self.begin_as(live, request, caller, known, keeping) => begun,
+            error = others.until_aborted() => Err(error),
+        }
+    }
+
+    /// Begins a request that has its name.
+    async fn begin_as(
+        &self,
+        live: LiveId,
+        request: v1::GenerateRequest,
+        caller: Caller,
+        known: Option<(Arc<ServedModel>, u32)>,
+        keeping: Option<Keeping>,
+    ) -> Result<GenerationStream, RequestError> {
+        let shared = &self.shared;
+        let begun = now();
         let pass = caller.begin()?;
         let tracked = shared.running.token();
         let deadline = self.deadline(caller.deadline, begun);
@@ -151,7 +204,7 @@ impl Generation {
         };
         caller.check_model(&model.name)?;
         let facts = Facts {
-            request_id,
+            request_id: live.id().to_owned(),
             model,
             max_context,
             tenant: caller.tenant().map(Into::into),
@@ -160,23 +213,28 @@ impl Generation {
         };
         let resolved = super::resolve::resolve(request, facts, &shared.texts).await?;
         self.check_convicts(&resolved)?;
+        let token = keeping.as_ref().map(|keeping| keeping.token.clone());
+        live.is_of(&resolved.request.namespace, token);
         let num_choices = resolved.request.num_choices;
         let mailbox = Arc::new(Mailbox::new(num_choices as usize));
         let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
+        // Its name is that of another stream now.
+        lock(&shared.records).drop_one(live.tenant(), live.id());
         // A request that no worker took costs its key no tokens.
         if let Some(pass) = &pass {
             pass.charge(resolved.request.prompt_ids.len());
         }
-        let run = Run::new(Parts {
+        let parts = Parts {
             resolved,
-            guards,
             mailbox,
             shared: shared.clone(),
             begun,
             live,
             pass,
+            keeping,
             tracked,
-        })?;
+        };
+        let run = Run::new(parts, guards)?;
         let reading = reader::Bounds {
             deadline,
             patience: Duration::from_secs_f64(shared.config.limits.client_stall_timeout_s),
@@ -210,20 +268,7 @@ impl Generation {
         Err(RequestError::invalid("prompt", message))
     }
 
-    fn wait(&self, caller: &Caller, deadline: Instant) -> Wait<'_> {
-        let shared = &self.shared;
-        Wait::new(
-            shared.registry.changes(),
-            &shared.draining,
-            shared.waiting.of(caller.tenant()),
-            Bounds {
-                limit: Duration::from_secs_f64(shared.config.workers.wait_s),
-                deadline,
-            },
-        )
-    }
-
-    fn check_draining(&self) -> Result<(), RequestError> {
+    pub(super) fn check_draining(&self) -> Result<(), RequestError> {
         if !self.shared.draining.is_cancelled() {
             return Ok(());
         }
@@ -248,59 +293,11 @@ impl Generation {
         left.map_or(Ok(()), |left| Err(RequestError::ends_workers(Some(left))))
     }
 
-    fn deadline(&self, asked: Option<Instant>, now: Instant) -> Instant {
+    pub(super) fn deadline(&self, asked: Option<Instant>, now: Instant) -> Instant {
         let limits = &self.shared.config.limits;
         let latest = now + Duration::from_secs_f64(limits.max_deadline_s);
         let default = now + Duration::from_secs_f64(limits.default_deadline_s);
         asked.unwrap_or(default).min(latest)
-    }
-
-    /// Finds the model, waiting for a worker that is expected.
-    async fn find_model(
-        &self,
-        name: Option<&str>,
-        caller: &Caller,
-        wait: &mut Wait<'_>,
-    ) -> Result<(Arc<ServedModel>, u32), RequestError> {
-        loop {
-            wait.begin_look();
-            match self.shared.registry.find(name) {
-                Ok(found) => return Ok(found),
-                Err(Refusal::Coming) => wait.next().await?,
-                Err(refusal) => return Err(caller.refused(refusal, name)),
-            }
-        }
-    }
-
-    /// Sends all choices to one worker, waiting for one that is expected.
-    async fn dispatch(
-        &self,
-        resolved: &Resolved,
-        mailbox: &Arc<Mailbox>,
-        wait: &mut Wait<'_>,
-    ) -> Result<Vec<ChoiceGuard>, RequestError> {
-        let order = Order {
-            model: &resolved.model.name,
-            tenant: resolved.request.share(),
-            num_choices: resolved.request.num_choices as usize,
-            needs_context: resolved.request.needs_context(),
-            cache_key: resolved.request.prompt_cache_key.as_deref(),
-        };
-        let dispatch = |index| Dispatch {
-            start: resolved.start(index, 0),
-            mailbox: mailbox.clone(),
-            index: index as usize,
-            is_alone: false,
-        };
-        loop {
-            wait.begin_look();
-            let choices = || (0..resolved.request.num_choices).map(dispatch).collect();
-            match self.shared.registry.dispatch(&order, choices) {
-                Ok(guards) => return Ok(guards),
-                Err(Refusal::Coming) => wait.next().await?,
-                Err(refusal) => return Err(refused(refusal, Some(order.model))),
-            }
-        }
     }
 
     /// Whether a worker is ready and the router is not draining.

@@ -10,7 +10,7 @@ use super::blocking::TextPool;
 use super::live::LiveIds;
 use super::waiting::Waiting;
 use crate::config::RouterConfig;
-use crate::failover::Convicts;
+use crate::failover::{Convicts, Records};
 use crate::metrics::Metrics;
 use crate::workers::Registry;
 
@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub(super) running: TaskTracker,
     /// Requests that ended workers.
     pub(super) convicts: Mutex<Convicts>,
+    /// Streams whose clients are gone.
+    pub(super) records: Mutex<Records>,
 }
 
 impl Shared {
@@ -38,6 +40,8 @@ impl Shared {
         let waiting = Waiting::new(config.limits.max_waiting);
         let texts = TextPool::new(config.limits.max_unfinished_bytes);
         let refused_for = Duration::from_secs_f64(config.workers.conviction_s);
+        let window = Duration::from_secs_f64(config.limits.resume_window_s);
+        let records = Records::new(window, config.limits.max_resume_bytes);
         Self {
             registry,
             metrics,
@@ -48,6 +52,7 @@ impl Shared {
             draining: CancellationToken::new(),
             running: TaskTracker::new(),
             convicts: Mutex::new(Convicts::new(refused_for)),
+            records: Mutex::new(records),
         }
     }
 }

@@ -23,12 +23,13 @@ pub struct GenerationStream {
 impl GenerationStream {
     pub(super) fn new(run: Run, bounds: Bounds) -> Self {
         let mailbox = run.mailbox().clone();
+        let live = run.live.live().clone();
         let events = unfold(run, |mut run| async {
             run.next().await.map(|item| (item, run))
         });
-        Self {
-            events: Watched::new(Box::pin(events), mailbox, bounds),
-        }
+        let events = Watched::new(Box::pin(events), mailbox, bounds);
+        live.runs_as(events.slot());
+        Self { events }
     }
 
     /// Waits for the whole answer: every choice, in order of its index.

@@ -132,7 +132,8 @@ impl Mailbox {
         lock(&self.inboxes).unclaimed_since
     }
 
-    fn try_take(&self) -> Option<(usize, Inbox)> {
+    /// Takes what came, if anything did.
+    pub(crate) fn try_take(&self) -> Option<(usize, Inbox)> {
         let mut inboxes = lock(&self.inboxes);
         let mut filled = inboxes.of_choices.iter();
         let Some(index) = filled.position(|inbox| !inbox.is_empty()) else {

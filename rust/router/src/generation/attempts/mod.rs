@@ -4,5 +4,5 @@ mod place;
 mod resume;
 mod tally;
 
-pub(super) use place::Place;
+pub(super) use place::{Place, Waiting};
 pub(super) use tally::Tally;

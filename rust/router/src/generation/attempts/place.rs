@@ -49,6 +49,20 @@ pub(in crate::generation) struct Waiting {
     pub(in crate::generation) error: Option<RequestError>,
 }
 
+impl Waiting {
+    /// A wait that begins, of a choice that no worker is to blame for.
+    pub(in crate::generation) fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            not_before: now,
+            placed: None,
+            avoid: None,
+            alone: false,
+            error: None,
+        }
+    }
+}
+
 /// What a look at a wait gives.
 #[derive(Debug)]
 pub(in crate::generation) enum Look {

@@ -160,8 +160,11 @@ impl Run {
             alone: waiting.alone,
         };
         let (attempt, emitted) = (choice.attempt, &choice.emitted);
+        let mut start = self.resolved.resume(index as u32, attempt, emitted);
+        // A worker that dropped a namespace's text is not taught that of earlier attempts again.
+        start.learn &= !self.live.is_forgotten();
         let dispatch = Dispatch {
-            start: self.resolved.resume(index as u32, attempt, emitted),
+            start,
             mailbox: self.mailbox.clone(),
             index,
             is_alone: waiting.alone,

@@ -38,6 +38,24 @@ impl Tally {
         }
     }
 
+    /// Goes on from attempts that gave `num_tokens` and are summed up in `earlier`.
+    pub(in crate::generation) fn resumed(
+        earlier: RequestStats,
+        num_tokens: u32,
+        now: Instant,
+    ) -> Self {
+        Self {
+            earlier,
+            num_earlier: num_tokens,
+            ..Self::new(now)
+        }
+    }
+
+    /// Sums over the attempts that have ended.
+    pub(in crate::generation) fn earlier(&self) -> &RequestStats {
+        &self.earlier
+    }
+
     /// Counts tokens by the numbers of their sources.
     pub(in crate::generation) fn add(&mut self, sources: &[u32], now: Instant) {
         if sources.is_empty() {

@@ -1,0 +1,167 @@
+//! A stream that goes on from its record.
+
+use std::time::Instant;
+
+use spectrie_proto::v1;
+use spectrie_proto::v1::generate_event::Event;
+use spectrie_proto::worker_v1::RequestStats;
+use spectrie_request::AnswerDelta;
+
+use super::keeping::Kept;
+use crate::error::RequestError;
+use crate::failover::RecordedChoice;
+use crate::generation::attempts::{Place, Tally, Waiting};
+use crate::generation::choice::{Choice, Outcome};
+use crate::generation::resolve::Resolved;
+use crate::generation::run::{Parts, Run, event, started};
+use crate::sync::now;
+
+/// Where a client is in a choice, by the positions of its events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// It has the events up to this.
+    pub(super) position: u32,
+    /// Whether these come again.
+    pub(super) repeats: bool,
+}
+
+impl Run {
+    /// The stream of `choices`, whose client is at `marks`; with everything from its first event on
+    /// where it `repeats`.
+    ///
+    /// # Errors
+    /// A stop text that the detokenizer does not take.
+    pub(super) fn returning(
+        parts: Parts,
+        recorded: Vec<RecordedChoice>,
+        marks: &[Mark],
+        repeats: bool,
+    ) -> Result<Self, RequestError> {
+        let now = now();
+        let mut run = Self::assemble(parts, Vec::new());
+        if repeats {
+            let started = started(&run.resolved, run.keeping.as_ref());
+            run.ready.push_back(event(Event::Started(started)));
+        }
+        for ((recorded, mark), index) in recorded.into_iter().zip(marks).zip(0..) {
+            if !recorded.emitted.is_empty() {
+                run.last_tokens = Some(now);
+            }
+            let ready = &mut run.ready;
+            let mut push = |position, one| {
+                if mark.repeats || position > mark.position {
+                    ready.push_back(event(one));
+                }
+            };
+            let replay = Replay {
+                resolved: &run.resolved,
+                recorded,
+                mark: mark.position,
+                now,
+            };
+            let (choice, ended) = replay.run(index, &mut push)?;
+            if let Some((finished, stats)) = ended {
+                run.finished(finished, &stats);
+            }
+            run.choices.push(choice);
+        }
+        // What had ended was counted then.
+        run.is_complete = run.choices.iter().all(Choice::is_done);
+        Ok(run)
+    }
+}
+
+/// One choice of a record.
+struct Replay<'a> {
+    resolved: &'a Resolved,
+    recorded: RecordedChoice,
+    mark: u32,
+    now: Instant,
+}
+
+impl Replay<'_> {
+    /// The choice as it was, and its end, if that is known only now. `push` gets the events with
+    /// their positions, none of them on both sides of the mark.
+    fn run(
+        self,
+        index: u32,
+        push: &mut impl FnMut(u32, Event),
+    ) -> Result<(Choice, Option<(v1::Finished, RequestStats)>), RequestError> {
+        let Self {
+            resolved,
+            recorded,
+            mark,
+            now,
+        } = self;
+        let num_tokens = recorded.emitted.len() as u32;
+        let mut choice = Choice::new(resolved, index, Place::Done, now)?;
+        let split = mark.min(num_tokens) as usize;
+        let has_ended = recorded.end.is_some();
+        let before = choice.replay(recorded.piece(0, split));
+        let is_closed = mark > num_tokens && (has_ended || choice.is_complete(resolved));
+        choice.send(resolved, before, is_closed, push);
+        let after = choice.replay(recorded.piece(split, num_tokens as usize));
+        let is_closed = mark <= num_tokens && (has_ended || choice.is_complete(resolved));
+        choice.send(resolved, after, is_closed, push);
+
+        choice.attempt = recorded.attempt;
+        choice.emitted = recorded.emitted;
+        choice.tally = Tally::resumed(recorded.stats, num_tokens, now);
+        choice.blame = recorded.blame;
+        choice.fingerprint = recorded.fingerprint;
+        choice.numerics_changed = recorded.numerics_changed;
+        choice.prompt_logprobs = recorded.prompt_logprobs;
+        if let Some(end) = &recorded.end {
+            push(end.position, Event::Finished(end.clone()));
+        }
+        choice.kept = Some(Kept {
+            sources: recorded.sources,
+            logprobs: recorded.logprobs,
+            end: recorded.end,
+        });
+        if has_ended {
+            return Ok((choice, None));
+        }
+        match choice.lose(resolved, now) {
+            Outcome::Finished(finished, stats) => Ok((choice, Some((*finished, stats)))),
+            Outcome::Failed(error) => Err(error),
+            Outcome::Continue | Outcome::Lost(..) => {
+                choice.attempt += 1;
+                choice.place = Place::Waiting(Waiting::new(now));
+                Ok((choice, None))
+            }
+        }
+    }
+}
+
+impl Choice {
+    /// Sends what was taken again, with the text that was held back where it `is_closed` by it.
+    fn send(
+        &mut self,
+        resolved: &Resolved,
+        mut delta: AnswerDelta,
+        is_closed: bool,
+        push: &mut impl FnMut(u32, Event),
+    ) {
+        if is_closed {
+            delta.text.push_str(&self.answer.rest());
+        }
+        if !delta.token_ids.is_empty() || !delta.text.is_empty() {
+            let delta = self.event(resolved, delta, is_closed);
+            push(delta.position, Event::Delta(delta));
+        }
+    }
+}
+
+impl RecordedChoice {
+    /// What it sent with the tokens `from..to`.
+    fn piece(&self, from: usize, to: usize) -> AnswerDelta {
+        let sources = self.sources.get(from..to).unwrap_or_default().iter();
+        AnswerDelta {
+            text: String::new(),
+            token_ids: self.emitted.get(from..to).unwrap_or_default().to_vec(),
+            sources: sources.map(|source| u32::from(*source)).collect(),
+            logprobs: self.logprobs.get(from..to).unwrap_or_default().to_vec(),
+        }
+    }
+}

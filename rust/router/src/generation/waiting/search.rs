@@ -1,0 +1,75 @@
+//! Requests that look for their model and its workers, waiting for what is expected.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::wait::{Bounds, Wait};
+use crate::error::RequestError;
+use crate::generation::refusal::refused;
+use crate::generation::resolve::Resolved;
+use crate::generation::{Caller, Generation};
+use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, ServedModel};
+
+impl Generation {
+    /// The wait of a caller's request, which has not begun.
+    pub(in crate::generation) fn wait(&self, caller: &Caller, deadline: Instant) -> Wait<'_> {
+        let shared = &self.shared;
+        Wait::new(
+            shared.registry.changes(),
+            &shared.draining,
+            shared.waiting.of(caller.tenant()),
+            Bounds {
+                limit: Duration::from_secs_f64(shared.config.workers.wait_s),
+                deadline,
+            },
+        )
+    }
+
+    /// Finds the model, waiting for a worker that is expected.
+    pub(in crate::generation) async fn find_model(
+        &self,
+        name: Option<&str>,
+        caller: &Caller,
+        wait: &mut Wait<'_>,
+    ) -> Result<(Arc<ServedModel>, u32), RequestError> {
+        loop {
+            wait.begin_look();
+            match self.shared.registry.find(name) {
+                Ok(found) => return Ok(found),
+                Err(Refusal::Coming) => wait.next().await?,
+                Err(refusal) => return Err(caller.refused(refusal, name)),
+            }
+        }
+    }
+
+    /// Sends all choices to one worker, waiting for one that is expected.
+    pub(in crate::generation) async fn dispatch(
+        &self,
+        resolved: &Resolved,
+        mailbox: &Arc<Mailbox>,
+        wait: &mut Wait<'_>,
+    ) -> Result<Vec<ChoiceGuard>, RequestError> {
+        let order = Order {
+            model: &resolved.model.name,
+            tenant: resolved.request.share(),
+            num_choices: resolved.request.num_choices as usize,
+            needs_context: resolved.request.needs_context(),
+            cache_key: resolved.request.prompt_cache_key.as_deref(),
+        };
+        let dispatch = |index| Dispatch {
+            start: resolved.start(index, 0),
+            mailbox: mailbox.clone(),
+            index: index as usize,
+            is_alone: false,
+        };
+        loop {
+            wait.begin_look();
+            let choices = || (0..resolved.request.num_choices).map(dispatch).collect();
+            match self.shared.registry.dispatch(&order, choices) {
+                Ok(guards) => return Ok(guards),
+                Err(Refusal::Coming) => wait.next().await?,
+                Err(refusal) => return Err(refused(refusal, Some(order.model))),
+            }
+        }
+    }
+}
