@@ -61,6 +61,14 @@ impl Grant {
     pub(crate) fn begin(&self) -> Result<Pass, RequestError> {
         self.usage.begin(&self.entry, Instant::now())
     }
+
+    /// Counts a request that goes on.
+    ///
+    /// # Errors
+    /// As [`Usage::go_on`].
+    pub(crate) fn go_on(&self) -> Result<Pass, RequestError> {
+        self.usage.go_on(&self.entry, Instant::now())
+    }
 }
 
 fn denied(message: String) -> RequestError {

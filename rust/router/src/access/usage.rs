@@ -76,16 +76,7 @@ impl Usage {
         now: Instant,
     ) -> Result<Pass, RequestError> {
         let mut counts = lock(&self.0);
-        if let Some(limit) = entry.requests_at_once
-            && counts.running >= limit
-        {
-            let wait = pace::time_for(1, counts.pace.rate(now));
-            let message = format!(
-                "{} requests of this key are running or waiting; allowed: up to {limit} at once",
-                counts.running
-            );
-            return Err(RequestError::retry(ErrorKind::RateLimited, message, wait));
-        }
+        counts.check_at_once(entry, now)?;
         if entry.tokens_per_minute.is_none() {
             // A limit that is set later counts from then on.
             counts.tokens = Bucket::new(now);
@@ -104,11 +95,47 @@ impl Usage {
             }
             counts.requests.spent += 1.0;
         }
-        if counts.running == 0 {
-            counts.pace.begin(now);
-        }
-        counts.running += 1;
+        counts.enter(now);
         Ok(Pass(self.clone()))
+    }
+
+    /// Counts a request that goes on: what it takes by the minute was counted when it began.
+    ///
+    /// # Errors
+    /// [`ErrorKind::RateLimited`] when as many run as may at once.
+    pub(super) fn go_on(
+        self: &Arc<Self>,
+        entry: &KeyEntry,
+        now: Instant,
+    ) -> Result<Pass, RequestError> {
+        let mut counts = lock(&self.0);
+        counts.check_at_once(entry, now)?;
+        counts.enter(now);
+        Ok(Pass(self.clone()))
+    }
+}
+
+impl Counts {
+    fn check_at_once(&self, entry: &KeyEntry, now: Instant) -> Result<(), RequestError> {
+        let Some(limit) = entry
+            .requests_at_once
+            .filter(|limit| self.running >= *limit)
+        else {
+            return Ok(());
+        };
+        let wait = pace::time_for(1, self.pace.rate(now));
+        let message = format!(
+            "{} requests of this key are running or waiting; allowed: up to {limit} at once",
+            self.running
+        );
+        Err(RequestError::retry(ErrorKind::RateLimited, message, wait))
+    }
+
+    fn enter(&mut self, now: Instant) {
+        if self.running == 0 {
+            self.pace.begin(now);
+        }
+        self.running += 1;
     }
 }
 

@@ -12,8 +12,8 @@ use tonic::{Code, Request, Response, Status};
 use super::merge::{self, Merged, is_done, merge};
 use super::workers;
 use crate::access::Token;
-use crate::error::{ErrorKind, RequestError};
-use crate::generation::refused;
+use crate::error::{ErrorKind, RequestError, shown};
+use crate::generation::{Generation, refused};
 use crate::grpc::Deadline;
 use crate::workers::Broadcast;
 
@@ -28,12 +28,21 @@ const MAX_NAME_BYTES: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct AdminService {
     broadcast: Arc<Broadcast>,
+    generation: Generation,
     token: Option<Token>,
 }
 
 impl AdminService {
-    pub(crate) fn new(broadcast: Arc<Broadcast>, token: Option<Token>) -> Self {
-        Self { broadcast, token }
+    pub(crate) fn new(
+        broadcast: Arc<Broadcast>,
+        generation: Generation,
+        token: Option<Token>,
+    ) -> Self {
+        Self {
+            broadcast,
+            generation,
+            token,
+        }
     }
 
     /// Checks the caller; when its workers' answers must be there.
@@ -135,6 +144,8 @@ impl AdminService {
     ) -> Result<v1::ForgetNamespaceResponse, RequestError> {
         check_name("name", &request.name)?;
         let model = request.model.as_deref();
+        // First, so that nothing is taught to a worker that has forgotten it.
+        self.generation.forget(&request.name);
         let answers = self.broadcast.forget(model, &request.name, deadline).await;
         let answers = answers.map_err(|refusal| refused(refusal, model))?;
         let merged = merge(answers, is_done, Some(Code::NotFound))
@@ -281,6 +292,22 @@ impl Admin for AdminService {
         check_name("worker", &request.worker)?;
         let drained = workers::drain(&self.broadcast, &request, deadline).await?;
         Ok(Response::new(drained))
+    }
+
+    async fn abort(
+        &self,
+        request: Request<v1::AbortRequest>,
+    ) -> Result<Response<v1::AbortResponse>, Status> {
+        self.admit(&request)?;
+        let request = request.into_inner();
+        check_name("request_id", &request.request_id)?;
+        let tenant = request.tenant.as_deref();
+        let ended = self.generation.abort(tenant, &request.request_id)?;
+        let id = shown(&request.request_id);
+        tracing::info!(request = %id, tenant, requests = ended, "requests were ended by an operator");
+        Ok(Response::new(v1::AbortResponse {
+            requests: u32::try_from(ended).unwrap_or(u32::MAX),
+        }))
     }
 }
 

@@ -15,6 +15,7 @@ const REFLECTION: &str = "/grpc.reflection.";
 const COUNTED: &[&str] = &[
     "Generate",
     "GenerateStream",
+    "ResumeStream",
     "Tokenize",
     "Detokenize",
     "ApplyChatTemplate",

@@ -11,7 +11,7 @@ use tonic::{Code, Request, Response, Status};
 use super::gate::Granted;
 use super::guard::Deadline;
 use crate::error::{ErrorKind, RequestError};
-use crate::generation::Caller;
+use crate::generation::{Caller, GenerationStream, Resume};
 use crate::state::AppState;
 
 /// The service.
@@ -36,6 +36,11 @@ impl InferenceService {
         Ok(Caller { grant, deadline })
     }
 
+    /// A stream in gRPC's form.
+    fn events(stream: GenerationStream) -> Events {
+        Box::pin(stream.map(|event| event.map_err(Status::from)))
+    }
+
     /// Counts the answer and puts it into gRPC's form.
     fn answer<T>(
         &self,
@@ -51,10 +56,12 @@ impl InferenceService {
     }
 }
 
+type Events = Pin<Box<dyn Stream<Item = Result<v1::GenerateEvent, Status>> + Send>>;
+
 #[tonic::async_trait]
 impl Inference for InferenceService {
-    type GenerateStreamStream =
-        Pin<Box<dyn Stream<Item = Result<v1::GenerateEvent, Status>> + Send>>;
+    type GenerateStreamStream = Events;
+    type ResumeStreamStream = Events;
 
     async fn generate(
         &self,
@@ -81,13 +88,30 @@ impl Inference for InferenceService {
             let caller = Self::caller(&request)?;
             self.state
                 .generation
-                .start(request.into_inner(), caller)
+                .start_resumable(request.into_inner(), caller, None)
                 .await
         };
-        let result = start.await.map(|stream| {
-            Box::pin(stream.map(|event| event.map_err(Status::from))) as Self::GenerateStreamStream
-        });
+        let result = start.await.map(Self::events);
         self.answer("GenerateStream", result)
+    }
+
+    async fn resume_stream(
+        &self,
+        request: Request<v1::ResumeStreamRequest>,
+    ) -> Result<Response<Self::ResumeStreamStream>, Status> {
+        let resumed = Self::caller(&request).and_then(|caller| {
+            let request = request.into_inner();
+            let positions = request.starting_after.into_iter();
+            let resume = Resume {
+                request_id: request.request_id,
+                token: request.resume_token,
+                starting_after: positions.map(|at| (at.index, at.position)).collect(),
+                repeats: false,
+            };
+            self.state.generation.resume(&resume, &caller)
+        });
+        let result = resumed.map(|resumed| Self::events(resumed.stream));
+        self.answer("ResumeStream", result)
     }
 
     async fn tokenize(

@@ -1,17 +1,11 @@
-//! `POST /v1/chat/completions` and `POST /v1/completions`: read, run, answer whole or as a stream.
-
-use std::convert::Infallible;
-use std::time::Duration;
+//! `POST /v1/chat/completions` and `POST /v1/completions`: read, run, answer whole or as a stream;
+//! `GET /v1/streams/{request_id}`: go on with a stream that was cut.
 
 use axum::Extension;
-use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt as _;
-use futures_util::stream;
-use http::HeaderValue;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use spectrie_proto::v1;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -23,14 +17,11 @@ use crate::state::AppState;
 use super::answer::events::{Happened, Running};
 use super::answer::logprobs::{Logprobs, PromptLogprobs};
 use super::answer::response::{Answer, Choice, Message, Stop, finish_reason};
-use super::answer::sse::{Encoder, KEEP_ALIVE};
+use super::answer::stream::stream_answer;
 use super::body;
 use super::convert::{ApiRequest, Endpoint, convert};
 use super::error::HttpError;
 use super::layers::{Granted, RequestId, X_SPECTRIE_IGNORED};
-
-/// How long a stream may be silent before a comment keeps its connection alive.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Bodies up to this length are parsed at once, in well under a millisecond.
 const INLINE_BYTES: usize = 64 << 10;
@@ -38,6 +29,11 @@ const INLINE_BYTES: usize = 64 << 10;
 /// How many long bodies are parsed at the same time: a list of token ids takes sixteen times its
 /// length while it is read.
 static LONG_BODIES: Semaphore = Semaphore::const_new(2);
+
+/// The last event of a stream that a client has.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The secret from a stream's first event.
+const X_RESUME_TOKEN: HeaderName = HeaderName::from_static("x-spectrie-resume-token");
 
 /// Longest text of names in the header of ignored fields.
 const IGNORED_BYTES: usize = 1024;
@@ -62,6 +58,35 @@ pub(super) async fn completions(
     answer(Endpoint::Completions, state, granted, id, request).await
 }
 
+/// `GET /v1/streams/{request_id}`
+pub(super) async fn resume(
+    State(state): State<AppState>,
+    Extension(granted): Extension<Granted>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
+    let token = header(&headers, &X_RESUME_TOKEN)?.ok_or_else(|| {
+        let name = X_RESUME_TOKEN;
+        let message = format!("{name}: required, the resume_token of the stream's first event");
+        HttpError::invalid(name.as_str(), message)
+    })?;
+    let last = header(&headers, &LAST_EVENT_ID)?;
+    let (running, encoder) = Running::resume(&state, &id, token, last, &granted.caller()).await?;
+    Ok(stream_answer(running, encoder))
+}
+
+/// A header's text.
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, HttpError> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    let text = value.to_str().map_err(|_| {
+        let message = format!("{name}: allowed: printable ascii characters");
+        HttpError::invalid(name.as_str(), message)
+    })?;
+    Ok(Some(text))
+}
+
 async fn answer(
     endpoint: Endpoint,
     state: AppState,
@@ -83,9 +108,10 @@ async fn answer(
         .take()
         .unwrap_or_else(|| Uuid::new_v4().simple().to_string());
     tracing::debug!(request_id = name.0, id, "generating");
-    let running = Running::start(&state, &mut api, &id, granted.caller()).await?;
+    let mut running = Running::start(&state, &mut api, &id, granted.caller()).await?;
     let mut response = if api.stream {
-        stream_answer(running, &api)
+        let encoder = running.encoder(api.extras);
+        stream_answer(running, encoder)
     } else {
         whole_answer(running, &api).await?
     };
@@ -164,56 +190,6 @@ async fn whole_answer(mut running: Running, api: &ApiRequest) -> Result<Response
     let totals = &running.totals;
     let answer = Answer::whole(&running.identity, &choices, totals.usage(), totals.report());
     Ok(axum::Json(answer).into_response())
-}
-
-fn stream_answer(running: Running, api: &ApiRequest) -> Response {
-    let encoder = Encoder::new(running.identity.clone(), api.extras);
-    let chunks = stream::unfold(Some((running, encoder)), next_chunk);
-    let mut response = Response::new(Body::from_stream(chunks));
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream; charset=utf-8"),
-    );
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // nginx holds back streams without this.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
-}
-
-type Streaming = Option<(Running, Encoder)>;
-
-/// The next bytes of a stream: all events that are ready, or a comment after a long silence.
-async fn next_chunk(state: Streaming) -> Option<(Result<Bytes, Infallible>, Streaming)> {
-    let (mut running, mut encoder) = state?;
-    let mut out = BytesMut::new();
-    while out.is_empty() {
-        let Ok(happened) = tokio::time::timeout(KEEP_ALIVE_EVERY, running.next()).await else {
-            let comment = Bytes::from_static(KEEP_ALIVE);
-            return Some((Ok(comment), Some((running, encoder))));
-        };
-        let mut ready = Some(happened);
-        while let Some(happened) = ready {
-            match happened {
-                Ok(Some(Happened::Delta(index, delta))) => {
-                    out.extend_from_slice(&encoder.delta(index, &delta));
-                }
-                Ok(Some(Happened::Finished(index, finished))) => {
-                    out.extend_from_slice(&encoder.finished(index, &finished));
-                }
-                Ok(None) => {
-                    out.extend_from_slice(&encoder.done(&running.totals));
-                    return Some((Ok(out.freeze()), None));
-                }
-                Err(error) => {
-                    out.extend_from_slice(&Encoder::error(&error));
-                    return Some((Ok(out.freeze()), None));
-                }
-            }
-            ready = running.next().now_or_never();
-        }
-    }
-    Some((Ok(out.freeze()), Some((running, encoder))))
 }
 
 /// Names of fields without effect, comma-separated; names that are no plain text are left out.

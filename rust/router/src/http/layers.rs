@@ -36,7 +36,12 @@ const INTROSPECTION: &[&str] = &[METRICS, "/version"];
 
 /// Routes by which requests are counted; every other path is one more, so that no client can make up
 /// labels.
-const COUNTED: &[&str] = &["/v1/chat/completions", "/v1/completions", "/v1/models"];
+const COUNTED: &[&str] = &[
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/models",
+    "/v1/streams",
+];
 
 /// What the caller's key allows, for handlers.
 #[derive(Debug, Clone)]

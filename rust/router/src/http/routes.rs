@@ -56,6 +56,7 @@ fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
     let router = axum::Router::new()
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::get))
+        .route("/v1/streams/{id}", get(generate::resume))
         .merge(probes::routes())
         .method_not_allowed_fallback(fallback::get_only)
         .merge(generation)

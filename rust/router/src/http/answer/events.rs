@@ -13,12 +13,15 @@ use spectrie_proto::v1::generate_event::Event;
 use spectrie_types::limits::MAX_CHOICES;
 
 use crate::error::{ErrorKind, RequestError};
-use crate::generation::Caller;
+use crate::generation::{Caller, Resume, Resumed};
 use crate::state::AppState;
 
+use super::form::Form;
+use super::place::Place;
 use super::response::Identity;
+use super::sse::Encoder;
 use super::usage::Totals;
-use crate::http::convert::{ApiRequest, Endpoint, Names};
+use crate::http::convert::{ApiRequest, Endpoint, Extras, Names};
 use crate::http::error::HttpError;
 use crate::http::models::system_fingerprint;
 
@@ -41,12 +44,45 @@ pub(crate) struct Running {
     events: SelectAll<Pin<Box<dyn Stream<Item = Tagged> + Send>>>,
     early: VecDeque<Happened>,
     choices_per_prompt: u32,
+    num_choices: u32,
     unfinished: u32,
     names: Names,
+    /// What its client may go on with.
+    resume_token: Option<String>,
     /// Sums over what ended so far.
     pub(crate) totals: Totals,
     /// What the objects of the answer repeat.
     pub(crate) identity: Identity,
+}
+
+/// What is known of an answer before its first event.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    endpoint: Endpoint,
+    choices_per_prompt: u32,
+    num_choices: u32,
+    names: Names,
+}
+
+impl Shape {
+    fn of(api: &ApiRequest) -> Self {
+        Self {
+            endpoint: api.endpoint,
+            choices_per_prompt: api.choices_per_prompt,
+            num_choices: api.num_choices,
+            names: api.names,
+        }
+    }
+}
+
+impl Endpoint {
+    /// What the ids of its answers have before the request's.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Chat => "chatcmpl",
+            Self::Completions => "cmpl",
+        }
+    }
 }
 
 impl Running {
@@ -67,6 +103,7 @@ impl Running {
             .generation
             .check_batch(model, api.requests.len(), num_choices as usize);
         fits.map_err(|error| HttpError::of_core(error, api.names))?;
+        let form = Form::of(api).map(Form::to_text);
         let requests = std::mem::take(&mut api.requests);
         let several = requests.len() > 1;
         let starts = requests.into_iter().enumerate().map(|(index, request)| {
@@ -79,22 +116,106 @@ impl Running {
                 request_id: Some(name),
                 ..request
             };
-            state.generation.start(request, caller.clone())
+            let (form, caller) = (form.clone(), caller.clone());
+            async move {
+                let generation = &state.generation;
+                match form {
+                    Some(_) => generation.start_resumable(request, caller, form).await,
+                    None => generation.start(request, caller).await,
+                }
+            }
         });
         let streams = try_join_all(starts).await;
         let streams = streams.map_err(|error| HttpError::of_core(error, api.names))?;
-        let mut running = Self::of_streams(streams, api, id);
-        running.wait_for_first_token().await?;
-        let models = state.generation.models();
-        let model = models
-            .iter()
-            .find(|model| model.name == running.identity.model);
-        running.identity.system_fingerprint = model.map(system_fingerprint);
+        let mut running = Self::of_streams(streams, Shape::of(api), id);
+        running.begin(state).await?;
         Ok(running)
     }
 
+    /// Goes on with the stream of one prompt behind the event with the id `last`; from its first on
+    /// when absent. `id` is the request's, or an answer's.
+    ///
+    /// # Errors
+    /// As [`Generation::resume`](crate::generation::Generation::resume).
+    pub(crate) async fn resume(
+        state: &AppState,
+        id: &str,
+        token: &str,
+        last: Option<&str>,
+        caller: &Caller,
+    ) -> Result<(Self, Encoder), HttpError> {
+        let prefixes = [Endpoint::Chat, Endpoint::Completions].map(Endpoint::prefix);
+        let of_answer = prefixes.iter().find_map(|prefix| id.strip_prefix(prefix));
+        let of_answer = of_answer.and_then(|id| id.strip_prefix('-'));
+        let num_choices = last.map(|last| 1 + last.matches('.').count() as u32);
+        let place = last.map(|last| Place::from_id(last, num_choices.unwrap_or(1)));
+        let bad_id = || {
+            let message = "last-event-id: allowed: an id of one of the stream's events";
+            HttpError::invalid("last-event-id", message)
+        };
+        let place = place.map(|place| place.ok_or_else(bad_id)).transpose()?;
+        let resume = |id: &str| {
+            let resume = Resume {
+                request_id: id.to_owned(),
+                token: token.to_owned(),
+                starting_after: place.as_ref().map(Place::positions).unwrap_or_default(),
+                repeats: true,
+            };
+            state.generation.resume(&resume, caller)
+        };
+        let (id, resumed) = match (resume(id), of_answer) {
+            (Err(error), Some(id)) if error.kind == ErrorKind::NotFound => (id, resume(id)),
+            (resumed, _) => (id, resumed),
+        };
+        let Resumed {
+            stream,
+            form,
+            num_choices,
+        } = resumed?;
+        let other = || RequestError::new(ErrorKind::NotFound, "another version began this stream");
+        let form = form
+            .as_deref()
+            .and_then(Form::from_text)
+            .ok_or_else(other)?;
+        let shape = Shape {
+            endpoint: form.endpoint,
+            choices_per_prompt: num_choices,
+            num_choices,
+            names: Names::default(),
+        };
+        let place = match (place, last) {
+            (Some(_), Some(last)) => Place::from_id(last, num_choices).ok_or_else(bad_id)?,
+            _ => Place::start(num_choices),
+        };
+        let mut running = Self::of_streams(vec![stream], shape, id);
+        running.begin(state).await?;
+        let mut encoder = running.encoder(form.extras);
+        encoder.go_on_from(place);
+        Ok((running, encoder))
+    }
+
+    /// What writes its events.
+    pub(crate) fn encoder(&mut self, extras: Extras) -> Encoder {
+        let encoder = Encoder::new(self.identity.clone(), extras);
+        match self.resume_token.take() {
+            Some(token) => encoder.resumable(token, self.num_choices),
+            None => encoder,
+        }
+    }
+
+    /// Waits for the first token, and learns what the objects of the answer repeat.
+    async fn begin(&mut self, state: &AppState) -> Result<(), HttpError> {
+        self.wait_for_first_token().await?;
+        let models = state.generation.models();
+        let model = models
+            .iter()
+            .find(|model| model.name == self.identity.model);
+        self.identity.system_fingerprint = model.map(system_fingerprint);
+        Ok(())
+    }
+
     /// A request whose prompts are these streams, in order.
-    fn of_streams<S>(streams: Vec<S>, api: &ApiRequest, id: &str) -> Self
+    fn of_streams<S>(streams: Vec<S>, shape: Shape, id: &str) -> Self
     where
         S: Stream<Item = Result<v1::GenerateEvent, RequestError>> + Send + 'static,
     {
@@ -102,20 +223,18 @@ impl Running {
             let stream = stream.map(move |event| (prompt, event));
             Box::pin(stream) as Pin<Box<dyn Stream<Item = Tagged> + Send>>
         });
-        let prefix = match api.endpoint {
-            Endpoint::Chat => "chatcmpl",
-            Endpoint::Completions => "cmpl",
-        };
         Self {
             events: select_all(tagged),
             early: VecDeque::new(),
-            choices_per_prompt: api.choices_per_prompt,
-            unfinished: api.num_choices,
-            names: api.names,
+            choices_per_prompt: shape.choices_per_prompt,
+            num_choices: shape.num_choices,
+            unfinished: shape.num_choices,
+            names: shape.names,
+            resume_token: None,
             totals: Totals::new(id),
             identity: Identity {
-                endpoint: api.endpoint,
-                id: format!("{prefix}-{id}"),
+                endpoint: shape.endpoint,
+                id: format!("{}-{id}", shape.endpoint.prefix()),
                 created: 0,
                 model: String::new(),
                 system_fingerprint: None,
@@ -167,6 +286,7 @@ impl Running {
         Ok(match event.event {
             Some(Event::Started(started)) => {
                 self.totals.add_started(&started);
+                self.resume_token = started.resume_token;
                 if self.identity.model.is_empty() {
                     self.identity.created = started.created;
                     self.identity.model = started.model;
@@ -251,7 +371,7 @@ mod tests {
             .collect();
         prompts.last_mut().unwrap().extend(failure.map(Err));
         let streams = prompts.into_iter().map(iter).collect();
-        let mut running = Running::of_streams(streams, &api, "r");
+        let mut running = Running::of_streams(streams, Shape::of(&api), "r");
         running.wait_for_first_token().await?;
         let mut texts = vec![String::new(); api.num_choices as usize];
         let mut ended = Vec::new();

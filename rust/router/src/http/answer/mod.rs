@@ -1,7 +1,10 @@
 //! From the core's events to OpenAI's answers, whole or as server-sent events.
 
 pub(super) mod events;
+mod form;
 pub(super) mod logprobs;
+mod place;
 pub(super) mod response;
 pub(super) mod sse;
+pub(super) mod stream;
 mod usage;

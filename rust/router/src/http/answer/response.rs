@@ -45,6 +45,9 @@ pub(crate) struct Answer<'a> {
     usage: UsageField,
     #[serde(skip_serializing_if = "Option::is_none")]
     spectrie: Option<Report>,
+    /// In the first event of a stream that its client can go on with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_token: Option<&'a str>,
 }
 
 /// `usage` of an answer.
@@ -98,6 +101,15 @@ impl<'a> Answer<'a> {
                 UsageField::Absent
             },
             spectrie: None,
+            resume_token: None,
+        }
+    }
+
+    /// The same, with what its client may go on with.
+    pub(crate) fn resumable(self, resume_token: Option<&'a str>) -> Self {
+        Self {
+            resume_token,
+            ..self
         }
     }
 

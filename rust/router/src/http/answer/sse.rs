@@ -5,6 +5,9 @@
 //! carries the usage; `data: [DONE]` ends the stream. An error is an event whose JSON has the one
 //! key `error`, after which the stream ends without `[DONE]`: several clients take a `[DONE]`
 //! after an error for an empty success.
+//!
+//! Where the client can go on with the stream, the first event has the `resume_token`, and each has an
+//! `id:` line, from which the client's place in every choice can be read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,6 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use spectrie_proto::v1;
 
 use super::logprobs::{Logprobs, PromptLogprobs};
+use super::place::{END, Place};
 use super::response::{Answer, Choice, Delta, Identity, Stop, finish_reason};
 use super::usage::Totals;
 use crate::http::convert::{Endpoint, Extras};
@@ -29,6 +33,18 @@ pub(crate) struct Encoder {
     opened: HashSet<u32>,
     /// Characters of each choice that log-probabilities were sent for.
     offsets: HashMap<u32, usize>,
+    tracking: Option<Tracking>,
+}
+
+/// The client's place in a stream that can be gone on with.
+#[derive(Debug)]
+struct Tracking {
+    /// For the first event; none once it was sent.
+    token: Option<String>,
+    /// What the client has from an earlier connection.
+    had: Place,
+    /// What it has with the last event.
+    has: Place,
 }
 
 impl Encoder {
@@ -38,6 +54,32 @@ impl Encoder {
             extras,
             opened: HashSet::new(),
             offsets: HashMap::new(),
+            tracking: None,
+        }
+    }
+
+    /// The same, of a stream of `num_choices` that its client can go on with.
+    #[must_use]
+    pub(crate) fn resumable(self, token: String, num_choices: u32) -> Self {
+        let start = Place::start(num_choices);
+        Self {
+            tracking: Some(Tracking {
+                token: Some(token),
+                had: start.clone(),
+                has: start,
+            }),
+            ..self
+        }
+    }
+
+    /// Writes nothing that a client at `place` has: what it is given begins with the first event.
+    pub(crate) fn go_on_from(&mut self, place: Place) {
+        if let Some(tracking) = &mut self.tracking {
+            if !place.is_start() {
+                tracking.token = None;
+            }
+            tracking.had = place.clone();
+            tracking.has = place;
         }
     }
 
@@ -65,9 +107,9 @@ impl Encoder {
             index,
             logprobs,
             token_ids,
-            ..self.choice_with(Some(&delta.text))
+            ..choice_with(self.identity.endpoint, Some(&delta.text))
         };
-        self.write_choice(choice, &mut out);
+        self.write_choice(choice, delta.position, &mut out);
         out.freeze()
     }
 
@@ -80,16 +122,21 @@ impl Encoder {
             finish_reason: Some(finish_reason(finished)),
             stop_reason: Stop::of(finished),
             prompt_logprobs: PromptLogprobs::new(&finished.prompt_logprobs),
-            ..self.choice_with(None)
+            ..choice_with(self.identity.endpoint, None)
         };
-        self.write_choice(choice, &mut out);
+        self.write_choice(choice, finished.position, &mut out);
         out.freeze()
     }
 
     /// The end of the stream, with the sums that the client asked for.
     pub(crate) fn done(&self, totals: &Totals) -> Bytes {
         let mut out = BytesMut::new();
-        if self.extras.include_usage || self.extras.report_speculation {
+        let tracking = self.tracking.as_ref();
+        let is_wanted = self.extras.include_usage || self.extras.report_speculation;
+        if is_wanted && !tracking.is_some_and(|tracking| tracking.had.is_end()) {
+            if tracking.is_some() {
+                write_id(END, &mut out);
+            }
             let usage = self.extras.include_usage.then(|| totals.usage());
             let report = self.extras.report_speculation.then(|| totals.report());
             write_event(&Answer::last_chunk(&self.identity, usage, report), &mut out);
@@ -120,32 +167,46 @@ impl Encoder {
             }),
             ..Choice::default()
         };
-        self.write_choice(choice, out);
+        self.write_choice(choice, 0, out);
     }
 
-    fn choice_with<'a>(&self, content: Option<&'a str>) -> Choice<'a> {
-        match self.identity.endpoint {
-            Endpoint::Chat => Choice {
-                delta: Some(Delta {
-                    role: None,
-                    content,
-                }),
-                ..Choice::default()
-            },
-            Endpoint::Completions => Choice {
-                text: Some(content.unwrap_or("")),
-                ..Choice::default()
-            },
+    /// Writes the event at `position` of its choice, unless the client has it.
+    fn write_choice(&mut self, choice: Choice<'_>, position: u32, out: &mut BytesMut) {
+        let mut token = None;
+        if let Some(tracking) = &mut self.tracking {
+            if tracking.had.has(choice.index, position) {
+                return;
+            }
+            tracking.has.advance(choice.index, position);
+            write_id(&tracking.has.id(), out);
+            token = tracking.token.take();
         }
-    }
-
-    fn write_choice(&self, choice: Choice<'_>, out: &mut BytesMut) {
         let choices = [choice];
-        write_event(
-            &Answer::chunk(&self.identity, &choices, self.extras.include_usage),
-            out,
-        );
+        let chunk = Answer::chunk(&self.identity, &choices, self.extras.include_usage);
+        write_event(&chunk.resumable(token.as_deref()), out);
     }
+}
+
+fn choice_with(endpoint: Endpoint, content: Option<&str>) -> Choice<'_> {
+    match endpoint {
+        Endpoint::Chat => Choice {
+            delta: Some(Delta {
+                role: None,
+                content,
+            }),
+            ..Choice::default()
+        },
+        Endpoint::Completions => Choice {
+            text: Some(content.unwrap_or("")),
+            ..Choice::default()
+        },
+    }
+}
+
+fn write_id(id: &str, out: &mut BytesMut) {
+    out.put_slice(b"id: ");
+    out.put_slice(id.as_bytes());
+    out.put_slice(b"\n");
 }
 
 fn write_event(answer: &Answer<'_>, out: &mut BytesMut) {

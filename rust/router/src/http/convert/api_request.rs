@@ -1,11 +1,12 @@
 //! A request of this API, converted.
 
+use serde::{Deserialize, Serialize};
 use spectrie_proto::v1;
 
 use super::structured::STRUCTURED_OUTPUTS_SCHEMA;
 
 /// Which of the two endpoints a request came through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Endpoint {
     /// `/v1/chat/completions`
     Chat,
@@ -36,7 +37,7 @@ pub(crate) struct ApiRequest {
 }
 
 /// What an answer carries beside its text.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one field of the body"
