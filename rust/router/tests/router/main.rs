@@ -1,6 +1,7 @@
 //! The router on real sockets: one program, because linking one is slow.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests fail by panicking.
 
+mod abort;
 mod admin;
 mod attacks;
 mod corpora;
@@ -14,6 +15,8 @@ mod logprobs;
 mod options;
 mod public;
 mod refusals;
+mod resume;
+mod resume_http;
 mod services;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,468 @@
+//! Streams that were cut go on where their clients were, over gRPC.
+
+use std::collections::BTreeMap;
+
+use crate::support::fake_worker::{END_TOKEN, FakeWorker};
+use crate::support::{Message, TestRouter, TestWorker, get, request, within};
+use sha2::Digest as _;
+use spectrie_proto::v1;
+use spectrie_proto::v1::generate_event::Event;
+use spectrie_proto::worker_v1::Start;
+use tokio_stream::StreamExt as _;
+use tonic::{Code, Request, Status, Streaming};
+
+const TEXT: &str = "abcdefghijklmnopqrstuvwxyz";
+
+type Events = Streaming<v1::GenerateEvent>;
+
+/// What a client has of a stream, over all its connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Client {
+    started: Vec<v1::Started>,
+    choices: BTreeMap<u32, Choice>,
+    num_events: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Choice {
+    text: String,
+    token_ids: Vec<u32>,
+    sources: Vec<i32>,
+    logprobs: Vec<(u32, Option<f32>)>,
+    finished: Vec<v1::Finished>,
+    position: u32,
+}
+
+impl Client {
+    /// Reads up to `count` events; false at the end of the stream.
+    async fn read(&mut self, events: &mut Events, count: usize) -> Result<bool, Status> {
+        for _ in 0..count {
+            let Some(event) = within(events.next()).await else {
+                return Ok(false);
+            };
+            self.num_events += 1;
+            match event?.event.unwrap() {
+                Event::Started(started) => self.started.push(started),
+                Event::Delta(delta) => {
+                    let choice = self.choices.entry(delta.index).or_default();
+                    choice.text.push_str(&delta.text);
+                    choice.token_ids.extend(delta.token_ids);
+                    choice.sources.extend(delta.sources);
+                    let logprobs = delta.logprobs.iter();
+                    let logprobs = logprobs.map(|entry| (entry.token_id, entry.logprob));
+                    choice.logprobs.extend(logprobs);
+                    assert!(delta.position > choice.position, "{}", delta.position);
+                    choice.position = delta.position;
+                }
+                Event::Finished(finished) => {
+                    let choice = self.choices.entry(finished.index).or_default();
+                    assert!(finished.position > choice.position, "{finished:?}");
+                    choice.position = finished.position;
+                    choice.finished.push(finished);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn resume(&self) -> v1::ResumeStreamRequest {
+        let started = &self.started[0];
+        let position = |(index, choice): (&u32, &Choice)| v1::StreamPosition {
+            index: *index,
+            position: choice.position,
+        };
+        v1::ResumeStreamRequest {
+            request_id: started.request_id.clone(),
+            resume_token: started.resume_token.clone().unwrap(),
+            starting_after: self.choices.iter().map(position).collect(),
+        }
+    }
+
+    /// The same but for what depends on the workers' work.
+    fn answer(mut self) -> BTreeMap<u32, Choice> {
+        for choice in self.choices.values_mut() {
+            choice.position = 0;
+            for finished in &mut choice.finished {
+                finished.speculation = None;
+                finished.timing = None;
+            }
+        }
+        assert_eq!(self.started.len(), 1, "{:?}", self.started);
+        self.choices
+    }
+}
+
+async fn begin(router: &TestRouter, asked: v1::GenerateRequest) -> Events {
+    let stream = within(router.client().await.generate_stream(asked)).await;
+    stream.unwrap().into_inner()
+}
+
+/// A call that shows a key.
+fn shown<T>(key: &str, asked: T) -> Request<T> {
+    let mut asked = Request::new(asked);
+    let key = format!("Bearer {key}").parse().unwrap();
+    asked.metadata_mut().insert("authorization", key);
+    asked
+}
+
+async fn keyed(router: &TestRouter, key: &str) -> Result<Events, Status> {
+    let asked = shown(key, request(TEXT));
+    let stream = within(router.client().await.generate_stream(asked)).await?;
+    Ok(stream.into_inner())
+}
+
+async fn resume(router: &TestRouter, asked: v1::ResumeStreamRequest) -> Result<Events, Status> {
+    let stream = within(router.client().await.resume_stream(asked)).await?;
+    Ok(stream.into_inner())
+}
+
+/// Two choices with log-probabilities and sources, of which the text `stop` ends each.
+fn rich(stop: &[&str]) -> v1::GenerateRequest {
+    v1::GenerateRequest {
+        sampling: Some(v1::Sampling {
+            seed: Some(7),
+            n: Some(2),
+            ..Default::default()
+        }),
+        stopping: Some(v1::Stopping {
+            stop: stop.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        }),
+        output: Some(v1::Output {
+            logprobs: Some(1),
+            prompt_logprobs: Some(0),
+            sources: Some(true),
+            ..Default::default()
+        }),
+        ..request(TEXT)
+    }
+}
+
+fn slow() -> FakeWorker {
+    FakeWorker {
+        tokens_per_step: 2,
+        ..FakeWorker::default()
+    }
+}
+
+/// The whole answer, undisturbed, and how many events brought it.
+async fn whole(router: &TestRouter, asked: v1::GenerateRequest) -> Client {
+    let mut client = Client::default();
+    let mut events = begin(router, asked).await;
+    assert!(!client.read(&mut events, usize::MAX).await.unwrap());
+    client
+}
+
+/// Cuts the stream after each of its events, and once more two events later.
+async fn cut_everywhere(asked: v1::GenerateRequest) {
+    let router = TestRouter::start().await;
+    let _worker = router.worker(slow()).await;
+    let expected = whole(&router, asked.clone()).await;
+    let num_events = expected.num_events;
+    let expected = expected.answer();
+    assert!(num_events > 4, "{num_events}");
+    for count in 1..=num_events {
+        let mut client = Client::default();
+        let mut events = begin(&router, asked.clone()).await;
+        client.read(&mut events, count).await.unwrap();
+        drop(events);
+        let mut events = resume(&router, client.resume()).await.unwrap();
+        client.read(&mut events, 2).await.unwrap();
+        drop(events);
+        let mut events = resume(&router, client.resume()).await.unwrap();
+        client.read(&mut events, usize::MAX).await.unwrap();
+        assert_eq!(client.answer(), expected, "cut after {count} events");
+    }
+}
+
+#[tokio::test]
+async fn stream_cut_after_any_event_goes_on_with_the_next() {
+    cut_everywhere(rich(&[])).await;
+}
+
+#[tokio::test]
+async fn stop_text_across_the_cut_ends_the_answer_where_it_would() {
+    // Text that may begin the stop is held back, so tokens are sent ahead of it.
+    cut_everywhere(rich(&["klmnop", "yz!"])).await;
+}
+
+#[tokio::test]
+async fn answer_cut_at_its_most_tokens_keeps_the_text_that_was_held_back() {
+    let mut asked = rich(&["xyz!"]);
+    asked.stopping.as_mut().unwrap().max_tokens = Some(25);
+    cut_everywhere(asked).await;
+}
+
+/// A stream with a few tokens of a worker that stops there, and that worker.
+async fn half(router: &TestRouter) -> (TestWorker, Events, Client) {
+    let worker = FakeWorker {
+        freezes_after: Some(6),
+        ..FakeWorker::default()
+    };
+    let worker = router.worker(worker).await;
+    let mut events = begin(router, request(TEXT)).await;
+    let mut client = Client::default();
+    while client.choices.is_empty() {
+        client.read(&mut events, 1).await.unwrap();
+    }
+    (worker, events, client)
+}
+
+async fn no_worker(router: &TestRouter) {
+    within(async { while router.num_workers("fake").await > 0 {} }).await;
+}
+
+async fn next_start(worker: &mut TestWorker) -> Start {
+    loop {
+        if let Message::Start(start) = worker.hear().await {
+            return start;
+        }
+    }
+}
+
+#[tokio::test]
+async fn connection_that_hangs_ends_when_its_client_goes_on_at_another() {
+    let router = TestRouter::start().await;
+    let (mut frozen, mut hanging, mut client) = half(&router).await;
+    let first = next_start(&mut frozen).await;
+    let other = router.worker(FakeWorker::default()).await;
+    drop(frozen);
+    // Its answer goes on at the other worker, and what came meanwhile is not lost.
+    let mut events = resume(&router, client.resume()).await.unwrap();
+    client.read(&mut events, usize::MAX).await.unwrap();
+    let mut rest = Client::default();
+    let ended = rest.read(&mut hanging, usize::MAX).await;
+    if let Err(status) = ended {
+        assert_eq!(status.code(), Code::Cancelled);
+        assert!(status.message().contains("another connection"), "{status}");
+    }
+    let choice = &client.answer()[&0];
+    assert_eq!(choice.text, TEXT);
+    assert_eq!(choice.token_ids.last(), Some(&END_TOKEN));
+    assert_eq!(choice.finished[0].usage.unwrap().completion_tokens, 27);
+    assert!(first.emitted_token_ids.is_empty());
+    drop(other);
+}
+
+#[tokio::test]
+async fn cut_stream_is_cancelled_at_its_worker_and_resumed_behind_its_tokens() {
+    let router = TestRouter::start().await;
+    let (mut worker, events, client) = half(&router).await;
+    let first = next_start(&mut worker).await;
+    drop(events);
+    let Message::Cancel(cancel) = worker.hear().await else {
+        panic!("no cancel")
+    };
+    assert_eq!(
+        (cancel.request_id, cancel.attempt),
+        (first.request_id.clone(), 0)
+    );
+    let _events = resume(&router, client.resume()).await.unwrap();
+    let second = next_start(&mut worker).await;
+    assert_eq!((second.request_id, second.attempt), (first.request_id, 1));
+    let tokens: Vec<u32> = TEXT.bytes().map(u32::from).collect();
+    let emitted = &second.emitted_token_ids;
+    assert!(emitted.starts_with(&client.choices[&0].token_ids) && tokens.starts_with(emitted));
+    assert_eq!(second.choice_seed, first.choice_seed);
+    assert_eq!(second.deadline_ms, first.deadline_ms);
+}
+
+#[tokio::test]
+async fn resumed_stream_waits_for_its_worker_as_one_that_lost_it() {
+    let router = TestRouter::start().await;
+    let (worker, events, mut client) = half(&router).await;
+    drop(events);
+    drop(worker);
+    no_worker(&router).await;
+    let mut events = resume(&router, client.resume()).await.unwrap();
+    let _worker = router.worker(FakeWorker::default()).await;
+    client.read(&mut events, usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&0].text, TEXT);
+}
+
+#[tokio::test]
+async fn finished_stream_is_replayed_from_its_record_without_a_worker() {
+    let router = TestRouter::start().await;
+    let mut worker = router.worker(FakeWorker::default()).await;
+    let expected = whole(&router, request(TEXT)).await;
+    next_start(&mut worker).await;
+    drop(worker);
+    no_worker(&router).await;
+    for _ in 0..2 {
+        let asked = v1::ResumeStreamRequest {
+            starting_after: Vec::new(),
+            ..expected.resume()
+        };
+        let mut client = Client {
+            started: expected.started.clone(),
+            ..Client::default()
+        };
+        let mut events = resume(&router, asked).await.unwrap();
+        client.read(&mut events, usize::MAX).await.unwrap();
+        assert_eq!(client.answer(), expected.clone().answer());
+    }
+}
+
+#[tokio::test]
+async fn limits_of_a_key_count_a_resumed_stream_once() {
+    // Two requests a minute, and one token more than the first has in prompt and answer.
+    let digest = sha2::Sha256::digest("key-of-ann");
+    let router = TestRouter::with_keys(&format!(
+        "[[keys]]\nsha256 = \"{digest:x}\"\ntenant = \"ann\"\nrequests_per_minute = 2\n\
+         tokens_per_minute = 54\n"
+    ))
+    .await
+    .shown("key-of-ann");
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut events = keyed(&router, "key-of-ann").await.unwrap();
+    let mut client = Client::default();
+    client.read(&mut events, 2).await.unwrap();
+    for _ in 0..4 {
+        drop(events);
+        let again = shown("key-of-ann", client.resume());
+        let resumed = within(router.client().await.resume_stream(again)).await;
+        events = resumed.unwrap().into_inner();
+        client.read(&mut events, 1).await.unwrap();
+    }
+    client.read(&mut events, usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&0].text, TEXT);
+    keyed(&router, "key-of-ann").await.unwrap();
+    let status = keyed(&router, "key-of-ann").await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+}
+
+#[tokio::test]
+async fn metrics_count_each_token_of_a_resumed_stream_once() {
+    let router = TestRouter::start().await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut client = Client::default();
+    let mut events = begin(&router, request(TEXT)).await;
+    client.read(&mut events, 2).await.unwrap();
+    for _ in 0..4 {
+        drop(events);
+        events = resume(&router, client.resume()).await.unwrap();
+        client.read(&mut events, 1).await.unwrap();
+    }
+    client.read(&mut events, usize::MAX).await.unwrap();
+    let text = get(router.bound.http.as_deref().unwrap(), "/metrics").await;
+    for line in [
+        "spectrie_generated_tokens_total{model=\"fake\"} 27",
+        "spectrie_prompt_tokens_total{model=\"fake\"} 26",
+        "spectrie_e2e_seconds_count{model=\"fake\"} 1",
+        "spectrie_ttft_seconds_count{model=\"fake\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_id_token_and_tenant_are_all_answered_alike() {
+    let keys = "key-of-ann ann\nkey-of-bob bob\n";
+    let router = TestRouter::with_keys(keys).await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut events = keyed(&router, "key-of-ann").await.unwrap();
+    let mut client = Client::default();
+    client.read(&mut events, 2).await.unwrap();
+    drop(events);
+    let good = client.resume();
+    let attempt = async |tenant: &str, asked: v1::ResumeStreamRequest| {
+        let asked = shown(&format!("key-of-{tenant}"), asked);
+        within(router.client().await.resume_stream(asked)).await
+    };
+    let mut messages = Vec::new();
+    for (tenant, id, token) in [
+        ("bob", good.request_id.as_str(), good.resume_token.as_str()),
+        ("ann", "another", good.resume_token.as_str()),
+        ("ann", good.request_id.as_str(), &"0".repeat(32)),
+        ("ann", good.request_id.as_str(), "no token"),
+        ("bob", "another", ""),
+    ] {
+        let asked = v1::ResumeStreamRequest {
+            request_id: id.into(),
+            resume_token: token.into(),
+            starting_after: Vec::new(),
+        };
+        let status = attempt(tenant, asked).await.unwrap_err();
+        assert_eq!(status.code(), Code::NotFound);
+        messages.push(status.message().to_owned());
+    }
+    messages.dedup();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    let mut events = attempt("ann", good).await.unwrap().into_inner();
+    client.read(&mut events, usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&0].text, TEXT);
+}
+
+#[tokio::test]
+async fn positions_that_the_stream_does_not_have_are_refused_and_its_record_stays() {
+    let router = TestRouter::start().await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut client = Client::default();
+    let mut events = begin(&router, request(TEXT)).await;
+    client.read(&mut events, 2).await.unwrap();
+    drop(events);
+    for (index, position) in [(1, 0), (0, 1_000)] {
+        let asked = v1::ResumeStreamRequest {
+            starting_after: vec![v1::StreamPosition { index, position }],
+            ..client.resume()
+        };
+        let status = resume(&router, asked).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains("starting_after"), "{status}");
+    }
+    let mut events = resume(&router, client.resume()).await.unwrap();
+    client.read(&mut events, usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&0].text, TEXT);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_without_a_window() {
+    let router = TestRouter::with(|config| config.limits.resume_window_s = 0.0).await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let client = whole(&router, request(TEXT)).await;
+    assert_eq!(client.started[0].resume_token, None);
+}
+
+#[tokio::test]
+async fn record_goes_when_its_window_is_over() {
+    let router = TestRouter::with(|config| config.limits.resume_window_s = 0.001).await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let client = whole(&router, request(TEXT)).await;
+    within(async {
+        while let Ok(events) = resume(&router, client.resume()).await {
+            drop(events);
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn forgotten_namespace_takes_its_records_along_and_is_not_taught_again() {
+    let router = TestRouter::start().await;
+    let done = {
+        let _worker = router.worker(FakeWorker::default()).await;
+        whole(&router, request(TEXT)).await
+    };
+    no_worker(&router).await;
+    let (mut worker, events, mut client) = half(&router).await;
+    assert!(next_start(&mut worker).await.learn);
+    let forget = v1::ForgetNamespaceRequest {
+        name: "default".into(),
+        ..Default::default()
+    };
+    // Whether its worker holds text of it makes no difference here.
+    drop(within(router.admin().await.forget_namespace(forget)).await);
+    let status = resume(&router, done.resume()).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    // The one that runs goes on, and leaves nothing behind.
+    let mut other = router.worker(FakeWorker::default()).await;
+    worker.kill();
+    let start = next_start(&mut other).await;
+    assert!(!start.emitted_token_ids.is_empty() && !start.learn);
+    let mut events = events;
+    client.read(&mut events, usize::MAX).await.unwrap();
+    let status = resume(&router, client.resume()).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    assert_eq!(client.answer()[&0].text, TEXT);
+}
