@@ -20,17 +20,21 @@ Step = pb.GenerateEvent | Callable[[grpc.ServicerContext], object]
 """An event to send, or something to do with the call, such as aborting it."""
 
 
-def started(prompt_tokens: int = 3) -> pb.GenerateEvent:
-    """The first event of a stream."""
+def started(prompt_tokens: int = 3, token: str | None = None) -> pb.GenerateEvent:
+    """The first event of a stream, of one that can be resumed if it has a token."""
     return pb.GenerateEvent(
-        started=pb.Started(request_id="r1", model="m", prompt_tokens=prompt_tokens, seed=7)
+        started=pb.Started(
+            request_id="r1", model="m", prompt_tokens=prompt_tokens, seed=7, resume_token=token
+        )
     )
 
 
-def delta(text: str, *ids: int, index: int = 0) -> pb.GenerateEvent:
+def delta(text: str, *ids: int, index: int = 0, position: int = 0) -> pb.GenerateEvent:
     """A piece of an answer."""
     sources = [pb.SOURCE_REQUEST] * len(ids)
-    return pb.GenerateEvent(delta=pb.Delta(index=index, text=text, token_ids=ids, sources=sources))
+    return pb.GenerateEvent(
+        delta=pb.Delta(index=index, text=text, token_ids=ids, sources=sources, position=position)
+    )
 
 
 def finished(index: int = 0) -> pb.GenerateEvent:
@@ -78,7 +82,7 @@ class Script:
     """What the server does, call by call, and what it saw.
 
     Attributes:
-        streams: One list of steps per GenerateStream call; the last one repeats.
+        streams: One list of steps per call of a stream, begun or resumed; the last one repeats.
         unary: One reply or failure per unary call; the last one repeats.
         requests: Every request received.
         metadata: The metadata of every call.
@@ -107,6 +111,9 @@ class _Inference(services.InferenceServicer):
         if callable(step):
             step(context)
         return step
+
+    def ResumeStream(self, request: Any, context: Any) -> Iterator[Any]:
+        return self.GenerateStream(request, context)
 
     Generate = Tokenize = Detokenize = ApplyChatTemplate = ListModels = _unary
 

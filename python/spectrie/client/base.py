@@ -18,7 +18,7 @@ from spectrie.client.channel import metadata
 from spectrie.client.policy import Attempts, ClientConfig
 from spectrie.client.requests import generate_request
 from spectrie.client.status import error_of
-from spectrie.client.stream import OpenCall, ReadError
+from spectrie.client.stream import OpenCall, ReadError, ResumeCall
 from spectrie.errors import ConfigError, SpectrieError
 from spectrie.options import GenerateOptions
 from spectrie.types import Message
@@ -70,8 +70,9 @@ class BaseClient(ABC):
             model: Model for requests that name none; the only served one by default.
             timeout: Seconds for a whole request, retries included; None waits indefinitely.
             connect_timeout: Seconds for opening a connection.
-            max_retries: Maximum retries before the first token, after a failed connection,
-                UNAVAILABLE, or RESOURCE_EXHAUSTED with a retry time.
+            max_retries: Maximum retries after a failed connection, UNAVAILABLE, or
+                RESOURCE_EXHAUSTED with a retry time: before the first token, and each time that
+                a stream is cut behind it.
             tls: Whether to use TLS; implied by each of the following.
             root_certificates: PEM of the authorities to trust.
             private_key: PEM of the key of `certificate_chain`.
@@ -168,7 +169,7 @@ class BaseClient(ABC):
         prompt_token_ids: Sequence[int] | None,
         messages: Sequence[Message] | None,
         options: GenerateOptions,
-    ) -> tuple[OpenCall, ReadError, Attempts]:
+    ) -> tuple[OpenCall, ResumeCall, ReadError, Attempts]:
         """The arguments of a stream."""
         request = self._generate_request(prompt, prompt_token_ids, messages, options)
         attempts = self._attempts(**options)
@@ -177,10 +178,13 @@ class BaseClient(ABC):
         def open_call(timeout_s: float | None) -> Any:
             return stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata())
 
+        def resume_call(place: pb.ResumeStreamRequest, timeout_s: float | None) -> Any:
+            return stub.ResumeStream(place, timeout=timeout_s, metadata=self._metadata())
+
         def read_error(failure: grpc.RpcError) -> SpectrieError:
             return self._error_of(failure, attempts.timeout_s)
 
-        return open_call, read_error, attempts
+        return open_call, resume_call, read_error, attempts
 
     def _attempts(self, **options: Unpack[GenerateOptions]) -> Attempts:
         timeout = options.get("timeout")

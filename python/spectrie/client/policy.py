@@ -30,7 +30,7 @@ class ClientConfig:
         api_key: Sent as a bearer token when given.
         timeout: Seconds for a whole request, retries included; None waits indefinitely.
         connect_timeout: Seconds for opening a connection.
-        max_retries: Maximum retries after a transient failure.
+        max_retries: Maximum retries after a transient failure; each time that a stream is cut again.
         model: The model for requests that name none.
         tls: Whether to use TLS.
         root_certificates: PEM of the authorities to trust, instead of gRPC's own list.
@@ -89,7 +89,7 @@ class Attempts:
     """The attempts of one request: how long each may take, and whether and when to retry."""
 
     def __init__(self, max_retries: int, timeout_s: float | None) -> None:
-        self._retries_left = max_retries
+        self._max_retries = self._retries_left = max_retries
         self._next_delay_s = _FIRST_DELAY_S
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self.timeout_s = timeout_s
@@ -97,6 +97,11 @@ class Attempts:
     def remaining_s(self) -> float | None:
         """Seconds left for the request; None without a limit."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def renew(self) -> None:
+        """Gives the request all its retries again, after one that got on."""
+        self._retries_left = self._max_retries
+        self._next_delay_s = _FIRST_DELAY_S
 
     def delay_before_retry(self, error: SpectrieError) -> float | None:
         """Seconds to wait before trying again after `error`, or None to give up.

@@ -117,6 +117,7 @@ class Collector:
         self.started = pb.Started()
         self._choices: defaultdict[int, pb.Choice] = defaultdict(pb.Choice)
         self._finished: set[int] = set()
+        self._positions: dict[int, int] = {}
 
     @property
     def has_output(self) -> bool:
@@ -140,6 +141,7 @@ class Collector:
             self.started = event.started
         elif kind == "delta":
             delta = event.delta
+            self._positions[delta.index] = delta.position
             choice = self._choices[delta.index]
             choice.text += delta.text
             choice.token_ids.extend(delta.token_ids)
@@ -157,7 +159,17 @@ class Collector:
             choice.index = event.finished.index
             choice.finished.CopyFrom(event.finished)
             self._finished.add(event.finished.index)
+            self._positions[event.finished.index] = event.finished.position
         return None
+
+    def resume_request(self) -> pb.ResumeStreamRequest:
+        """The call that goes on behind the events received so far."""
+        places = sorted(self._positions.items())
+        return pb.ResumeStreamRequest(
+            request_id=self.started.request_id,
+            resume_token=self.started.resume_token,
+            starting_after=[pb.StreamPosition(index=i, position=at) for i, at in places],
+        )
 
     def completion(self) -> Completion:
         """The answer of choice 0.

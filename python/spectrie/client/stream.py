@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import grpc
 
+from spectrie._proto import inference_pb2 as pb
 from spectrie.client.policy import Attempts
 from spectrie.client.replies import Collector
 from spectrie.errors import SpectrieError, StreamInterrupted
@@ -18,6 +19,8 @@ __all__ = ["AsyncGenerationStream", "GenerationStream"]
 
 OpenCall = Callable[[float | None], Any]
 """Starts the call with a time limit in seconds."""
+ResumeCall = Callable[[pb.ResumeStreamRequest, float | None], Any]
+"""Goes on with a stream that was cut, with a time limit in seconds."""
 ReadError = Callable[[grpc.RpcError], SpectrieError]
 """Converts a failed call to an error."""
 
@@ -25,12 +28,20 @@ ReadError = Callable[[grpc.RpcError], SpectrieError]
 class _Progress:
     """State that both kinds of stream share: the answer so far and the handling of failures."""
 
-    def __init__(self, open_call: OpenCall, read_error: ReadError, attempts: Attempts) -> None:
+    def __init__(
+        self,
+        open_call: OpenCall,
+        resume_call: ResumeCall,
+        read_error: ReadError,
+        attempts: Attempts,
+    ) -> None:
         self._open_call = open_call
+        self._resume_call = resume_call
         self._read_error = read_error
         self._attempts = attempts
         self._collector = Collector()
         self._call: Any = open_call(attempts.remaining_s())
+        self._cut: SpectrieError | None = None
         self._cancelled = False
         self._ended = False
 
@@ -60,17 +71,37 @@ class _Progress:
             return None
         error = self._read_error(failure)
         if self._collector.has_output:
-            self._ended = True
-            raise self._interrupted(f"the answer broke off: {error}") from error
+            return self._delay_before_resuming(error)
         delay = self._attempts.delay_before_retry(error)
         if delay is None:
             self._ended = True
             raise error from None
         return delay
 
+    def _delay_before_resuming(self, error: SpectrieError) -> float:
+        cut = self._cut or error
+        is_resumable = self._collector.started.HasField("resume_token")
+        delay = self._attempts.delay_before_retry(error) if is_resumable else None
+        if delay is None:
+            self._ended = True
+            raise self._interrupted(f"the answer broke off: {cut}") from cut
+        self._cut = cut
+        return delay
+
     def _reopen(self) -> None:
-        self._collector = Collector()
-        self._call = self._open_call(self._attempts.remaining_s())
+        remaining_s = self._attempts.remaining_s()
+        if self._collector.has_output:
+            self._call = self._resume_call(self._collector.resume_request(), remaining_s)
+        else:
+            self._collector = Collector()
+            self._call = self._open_call(remaining_s)
+
+    def _take(self, event: pb.GenerateEvent) -> Delta | None:
+        if self._cut is not None:
+            # It goes on: the next cut has as many attempts as this one.
+            self._cut = None
+            self._attempts.renew()
+        return self._collector.add(event)
 
     def _interrupted(self, message: str) -> StreamInterrupted:
         collector = self._collector
@@ -86,7 +117,9 @@ class GenerationStream(_Progress, Iterator[Delta]):
     """An answer in pieces, returned by `Client.stream`: an iterator and a context manager.
 
     Leaving the context, or `cancel()`, stops the answer. A failure before the first token is
-    retried by the client's settings; a later one raises StreamInterrupted with the text received.
+    retried by the client's settings. After it the answer goes on where it was, without losing or
+    repeating a piece, if the server still has it (`--resume-window`); otherwise StreamInterrupted
+    is raised with the text received.
     """
 
     def __next__(self) -> Delta:
@@ -102,7 +135,7 @@ class GenerationStream(_Progress, Iterator[Delta]):
                     time.sleep(delay)
                     self._reopen()
             else:
-                delta = self._collector.add(event)
+                delta = self._take(event)
                 if delta is not None:
                     return delta
         raise StopIteration
@@ -149,7 +182,7 @@ class AsyncGenerationStream(_Progress, AsyncIterator[Delta]):
                 if event is grpc.aio.EOF:
                     self._ended = True
                     break
-                delta = self._collector.add(event)
+                delta = self._take(event)
                 if delta is not None:
                     return delta
         raise StopAsyncIteration

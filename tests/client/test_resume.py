@@ -1,0 +1,73 @@
+"""Streams that are cut go on by themselves, a bounded number of times."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+import spectrie
+from spectrie import errors
+from spectrie._proto import inference_pb2 as pb
+from tests.client.scripted import Server, delta, fail, finished, started
+
+CUT = fail(grpc.StatusCode.UNAVAILABLE, "socket closed")
+
+
+def place(position: int) -> pb.ResumeStreamRequest:
+    """The call that goes on behind a position of the only choice."""
+    return pb.ResumeStreamRequest(
+        request_id="r1",
+        resume_token="secret",
+        starting_after=[pb.StreamPosition(index=0, position=position)],
+    )
+
+
+def cut_twice(server: Server) -> None:
+    """Scripts an answer that is cut behind its second and its third token."""
+    server.script.streams = [
+        [started(token="secret"), delta("ab", 1, 2, position=2), CUT],
+        [delta("c", 3, position=3), CUT],
+        [delta("d", 4, position=5), finished()],
+    ]
+
+
+def test_cut_stream_goes_on_behind_what_was_received(server: Server, sleeps: list[float]) -> None:
+    cut_twice(server)
+    with spectrie.Client(server.target, max_retries=1) as client, client.stream("x") as stream:
+        texts = [one.text for one in stream]
+        assert stream.final().token_ids == (1, 2, 3, 4)
+    assert texts == ["ab", "c", "d"]
+    assert server.script.requests[1:] == [place(2), place(3)]
+    # What goes on has all its attempts again.
+    assert len(sleeps) == 2
+
+
+async def test_async_stream_goes_on_alike(server: Server, sleeps: list[float]) -> None:
+    cut_twice(server)
+    async with spectrie.AsyncClient(server.target, max_retries=1) as client:
+        assert (await client.stream("x").final()).text == "abcd"
+    assert server.script.requests[1:] == [place(2), place(3)]
+    assert len(sleeps) == 2
+
+
+def test_stream_that_the_server_no_longer_has_is_interrupted(
+    server: Server, sleeps: list[float]
+) -> None:
+    server.script.streams = [
+        [started(token="secret"), delta("ab", 1, 2, position=2), CUT],
+        [fail(grpc.StatusCode.NOT_FOUND, "no stream")],
+    ]
+    with spectrie.Client(server.target) as client:
+        with pytest.raises(errors.StreamInterrupted, match="socket closed") as caught:
+            client.stream("x").final()
+    assert caught.value.text == ("ab",)
+    assert len(server.script.requests) == 2
+
+
+def test_attempts_without_an_event_are_bounded(server: Server, sleeps: list[float]) -> None:
+    server.script.streams = [[started(token="secret"), delta("ab", 1, 2, position=2), CUT], [CUT]]
+    with spectrie.Client(server.target, max_retries=3) as client:
+        with pytest.raises(errors.StreamInterrupted, match="socket closed"):
+            client.stream("x").final()
+    assert len(server.script.requests) == 1 + 3
+    assert sleeps == sorted(sleeps)
