@@ -30,6 +30,7 @@ class AdminServer(services.AdminServicer):
         workers: The workers that are ready.
         drained: Each drain that was asked for.
         successors: Names of workers that will come, one for each that drains.
+        requests: Running requests, as tenant and id.
     """
 
     target: str = ""
@@ -40,6 +41,7 @@ class AdminServer(services.AdminServicer):
     workers: list[str] = field(default_factory=lambda: ["w1", "w2"])
     drained: list[pb.DrainRequest] = field(default_factory=list)
     successors: list[str] = field(default_factory=lambda: ["w3", "w4"])
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
     def _failures(self, context: Any) -> list[pb.WorkerFailure]:
         self.metadata.append(dict(context.invocation_metadata()))
@@ -134,6 +136,20 @@ class AdminServer(services.AdminServicer):
             context.abort(grpc.StatusCode.NOT_FOUND, f"no worker {request.worker}")
         self.workers.remove(request.worker)
         return pb.DrainResponse(worker=request.worker, handed_over=2)
+
+    def Abort(self, request: Any, context: Any) -> Any:
+        """Ends those of an id, and of a tenant if one is named."""
+        self.metadata.append(dict(context.invocation_metadata()))
+        tenant = request.tenant if request.HasField("tenant") else None
+        ended = [
+            one
+            for one in self.requests
+            if one[1] == request.request_id and tenant in (None, one[0])
+        ]
+        if not ended:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no request {request.request_id}")
+        self.requests = [one for one in self.requests if one not in ended]
+        return pb.AbortResponse(requests=len(ended))
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("train-head", "train a small head that drafts for a model", "train_head"),
     Command("memory", "list, forget or save what a running server has learned", "operators.memory"),
     Command("drain", "list a server's workers, or restart them without loss", "operators.drain"),
+    Command("abort", "end one request of a running server", "operators.abort"),
     Command("keys", "make API keys, or list those of a server's file", "keys"),
     Command("bench", "measure a running server: throughput and latency", "bench.command"),
     Command("doctor", "check this machine and report what is missing", "doctor.command"),

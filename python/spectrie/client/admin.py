@@ -184,6 +184,24 @@ class AdminClient(BlockingClient):
         reply: pb.DrainResponse = self._call(stub.Drain, request, attempts)
         return _report(DrainReport, reply)
 
+    def abort(self, request_id: str, *, tenant: str | None = None) -> int:
+        """Ends a request: waiting, running, or cut off and kept to be resumed.
+
+        Its client gets CANCELLED. Returns how many ended: one for each prompt.
+
+        Args:
+            request_id: Its name, or the `id` of its answer over HTTP.
+            tenant: Whose request it is; any tenant's by default.
+
+        Raises:
+            NotFound: There is none.
+            FailedPrecondition: Several tenants have one; the message lists them.
+        """
+        request = pb.AbortRequest(request_id=request_id, tenant=tenant)
+        stub = AdminStub(self._connected())
+        reply: pb.AbortResponse = self._call(stub.Abort, request, self._attempts())
+        return reply.requests
+
     def _ask(self, method: str, request: Any) -> Any:
         if self._config.model is not None:
             request.model = self._config.model
