@@ -160,7 +160,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "rust/router/src": (
         "error sync",
-        "config failover metrics pace",
+        "config failover metrics",
         "access listen",
         "workers",
         "generation",

@@ -14,7 +14,6 @@ mod grpc;
 pub mod http;
 mod listen;
 pub mod metrics;
-mod pace;
 pub mod state;
 mod sync;
 mod workers;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::key_entry::KeyEntry;
 use crate::error::{ErrorKind, RequestError};
-use crate::pace::{self, Pace};
+use crate::sync::pace::{self, Pace};
 use crate::sync::lock;
 
 /// Something that fills up evenly within a minute and is spent; it may be overspent.

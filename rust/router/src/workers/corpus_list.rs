@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use spectrie_proto::worker_v1::{AddCorpus, Readers};
 
 use crate::error::RouterError;
+use crate::sync::write_whole;
 
 /// The option that names the folder.
 const OPTION: &str = "--state-dir";
@@ -148,18 +149,7 @@ impl CorpusList {
             version: VERSION,
             corpora: added.collect(),
         };
-        let partial = path.with_extension("json.partial");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(&partial)?;
-        file.write_all(&serde_json::to_vec_pretty(&document)?)?;
-        file.sync_all()?;
-        fs::rename(&partial, path)?;
-        path.parent()
-            .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        write_whole(path, &serde_json::to_vec_pretty(&document)?)
     }
 }
 

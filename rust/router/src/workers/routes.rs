@@ -8,8 +8,8 @@ use spectrie_proto::worker_v1::{RequestOutput, Start};
 use spectrie_types::Holdings;
 
 use super::mailbox::Mailbox;
-use crate::pace::Pace;
 use crate::sync::now;
+use crate::sync::pace::Pace;
 
 /// Where outputs of a choice go.
 #[derive(Debug)]

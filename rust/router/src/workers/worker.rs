@@ -17,7 +17,7 @@ use super::mailbox::Mailbox;
 use super::outgoing::Sender;
 use super::routes::Routes;
 use crate::failover::Candidate;
-use crate::pace;
+use crate::sync::pace;
 use crate::sync::{lock, now};
 
 /// A connected worker.

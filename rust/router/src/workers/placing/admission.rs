@@ -7,8 +7,8 @@ use std::time::Duration;
 use spectrie_types::Standing;
 
 use crate::config::LimitsConfig;
-use crate::pace;
 use crate::sync::now;
+use crate::sync::pace;
 use crate::workers::placing::order::{Order, Refusal};
 use crate::workers::worker::Worker;
 
