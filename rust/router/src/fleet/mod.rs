@@ -1,0 +1,26 @@
+//! What routers share through Redis: learned text, what was forgotten, and limits of API keys. `DESIGN.md` beside this
+//! file says how it is kept there.
+//!
+//! No request waits for any of it. Without `--redis` a router is alone, and nothing here runs.
+
+mod address;
+mod entry;
+mod follow;
+mod generations;
+mod greeting;
+mod handle;
+mod keys;
+mod limits;
+mod pupils;
+mod run;
+mod share;
+mod slices;
+mod tend;
+mod wire;
+
+pub(crate) use handle::Fleet;
+pub(crate) use keys::ModelKey;
+pub(crate) use pupils::Pupils;
+pub(crate) use run::run;
+pub(crate) use slices::{Account, Counted, Verdict};
+pub(crate) use wire::StreamId as Place;

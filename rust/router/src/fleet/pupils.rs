@@ -1,0 +1,15 @@
+//! The workers of this router, as the fleet knows them.
+
+use futures_util::future::BoxFuture;
+use spectrie_proto::worker_v1::Learn;
+
+use super::keys::ModelKey;
+
+/// Those who are taught, and who forget.
+pub(crate) trait Pupils: Send + Sync + 'static {
+    /// Passes text on to all workers of a model; the number that lag, and did not get it.
+    fn teach(&self, model: &ModelKey, learn: &Learn) -> usize;
+
+    /// Has all workers of a model forget a namespace; whether there are any and all did.
+    fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool>;
+}

@@ -1,0 +1,89 @@
+//! Keeps the connection to Redis, and does all that needs it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::follow::follow;
+use super::handle::{Fleet, Link, Shared, Texts};
+use super::limits::draw;
+use super::pupils::Pupils;
+use super::share::share;
+use super::tend::tend;
+use super::wire::{Trouble, Wire};
+
+/// First and longest wait before the next attempt to connect.
+const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Shares, follows and forgets until `closing`, whatever Redis does.
+pub(crate) async fn run(
+    fleet: Fleet,
+    mut texts: Texts,
+    pupils: Arc<dyn Pupils>,
+    closing: CancellationToken,
+) {
+    let Some(shared) = fleet.0 else { return };
+    closing
+        .run_until_cancelled(keep(&shared, &mut texts, &*pupils))
+        .await;
+}
+
+async fn keep(shared: &Arc<Shared>, texts: &mut Texts, pupils: &dyn Pupils) {
+    let mut wait = WAITS.0;
+    loop {
+        let ended = match connect(shared).await {
+            Ok((commands, reader)) => {
+                shared.up(&commands);
+                wait = WAITS.0;
+                serve(shared, texts, pupils, commands, reader).await
+            }
+            Err(trouble) => trouble,
+        };
+        shared.down(&ended);
+        // Routers that lost the same Redis do not come back to it at the same moment.
+        tokio::time::sleep(wait.mul_f64(0.5 + 0.5 * rand::random::<f64>())).await;
+        wait = (2 * wait).min(WAITS.1);
+    }
+}
+
+/// A connection for commands, and one on which the next entry is waited for.
+async fn connect(shared: &Shared) -> Result<(Wire, Wire), Trouble> {
+    let mut commands = Wire::connect(&shared.address).await?;
+    // It may take connections and not answer yet, as while it loads.
+    commands.ping().await?;
+    Ok((commands, Wire::connect(&shared.address).await?))
+}
+
+/// Runs until the connection is lost; gives why.
+async fn serve(
+    shared: &Arc<Shared>,
+    texts: &mut Texts,
+    pupils: &dyn Pupils,
+    commands: Wire,
+    reader: Wire,
+) -> Trouble {
+    tokio::select! {
+        trouble = share(shared, texts, commands.clone()) => trouble,
+        trouble = draw(shared, commands.clone()) => trouble,
+        trouble = tend(shared, pupils, commands.clone()) => trouble,
+        trouble = follow(shared, pupils, reader, commands) => trouble,
+    }
+}
+
+impl Shared {
+    fn up(&self, wire: &Wire) {
+        self.link.send_replace(Link::Up(wire.clone()));
+        self.metrics.fleet.set_connected(true);
+        tracing::info!(redis = %self.address, "the fleet's Redis is connected");
+    }
+
+    fn down(&self, trouble: &Trouble) {
+        let before = self.link.send_replace(Link::Down);
+        self.metrics.fleet.set_connected(false);
+        if !matches!(before, Link::Down) {
+            tracing::warn!(redis = %self.address, reason = %trouble,
+                "the fleet's Redis cannot be used: this router serves on alone");
+        }
+    }
+}
