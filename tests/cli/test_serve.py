@@ -55,6 +55,20 @@ def test_the_router_keeps_added_corpora_in_the_same_folder(
     assert config["workers"]["state_dir"] is None
 
 
+def test_the_routers_share_by_an_address_that_no_command_line_shows(tmp_path: Path) -> None:
+    address = "rediss://ann:secret@redis.example:6379"
+    given = settings(f"--redis={address}", "--private-namespace=a", "--private-namespace=b")
+    program = _router(given, "unix:/w.sock", "unix:/a.sock")
+    command = list(program.command(None))
+    assert not any("secret" in word for word in command)
+    assert program.environment == {"SPECTRIE_REDIS": address}
+    flags = command[command.index("router") + 1 :]
+    fleet = router_config(settings(*flags, command="router"), tmp_path)["fleet"]
+    assert fleet == {"redis": None, "private_namespaces": ["a", "b"]}
+    fleet = router_config(settings(f"--redis={address}", command="router"), tmp_path)["fleet"]
+    assert fleet["redis"] == address
+
+
 def test_corpora_reach_workers_as_absolute_paths_and_missing_ones_end_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "rust/router/src": (
         "error sync",
         "config failover metrics",
+        "fleet",
         "access listen",
         "workers",
         "generation",
@@ -169,6 +170,18 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "admin",
         "app",
         "lib",
+    ),
+    "rust/router/src/workers": (
+        "mod",
+        "artifacts calls corpus_list mailbox outgoing",
+        "model routes",
+        "worker",
+        "parked placing",
+        "registry",
+        "drain",
+        "broadcast",
+        "session",
+        "listener",
     ),
     "rust/router/src/http": (
         "mod unstalled",

@@ -82,6 +82,10 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "stall_timeout_s": settings.worker_stall_timeout,
             "state_dir": _absolute(settings.state_dir),
         },
+        "fleet": {
+            "redis": settings.redis,
+            "private_namespaces": list(settings.private_namespace),
+        },
         "runtime": {"drain_s": settings.drain_timeout},
         "log": {"level": settings.log_level, "format": settings.log_format},
     }

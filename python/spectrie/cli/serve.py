@@ -15,7 +15,7 @@ from typing import Any
 
 from spectrie.cli.console.logs import configure_logs
 from spectrie.cli.console.terminal import print_progress
-from spectrie.cli.flags.options import add_options, options_of
+from spectrie.cli.flags.options import add_options, option, options_of
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
@@ -94,7 +94,8 @@ def _check_tls(settings: Settings) -> None:
 
 def _router(settings: Settings, listen: str, admin: str) -> Program:
     def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
-        fixed: dict[str, object] = {"worker_listen": listen, "admin": admin}
+        # Its address may hold a password, and others of this machine see a command line.
+        fixed: dict[str, object] = {"worker_listen": listen, "admin": admin, "redis": None}
         if settings.tls_cert and settings.metrics_listen in (None, "off"):
             # Where this process asks whether the model is served; it may have no certificate.
             fixed["metrics_listen"] = "127.0.0.1:0"
@@ -104,7 +105,8 @@ def _router(settings: Settings, listen: str, admin: str) -> Program:
                 fixed["metrics_listen" if key == "metrics" else key] = facts[key]
         return [*_spectrie(), "router", *_flags("router", settings, fixed)]
 
-    return Program("router", command)
+    environment = {option("redis").variable: settings.redis} if settings.redis else {}
+    return Program("router", command, environment)
 
 
 def _worker(settings: Settings, folder: Path, name: str, target: str, index: int) -> Program:
@@ -149,16 +151,16 @@ def _spectrie() -> list[str]:
 def _flags(command: str, settings: Settings, fixed: Mapping[str, object]) -> list[str]:
     """The flags that give a child the values of `settings`, those of `fixed` first."""
     flags: list[str] = []
-    for option in options_of(command):
-        value: Any = fixed.get(option.key, settings.get(option.key))
+    for one in options_of(command):
+        value: Any = fixed.get(one.key, settings.get(one.key))
         if value is None:
             continue
-        if option.kind.is_flag:
-            flags += [option.flag] if value else []
-        elif option.repeated:
-            flags += [f"{option.flag}={item}" for item in value]
+        if one.kind.is_flag:
+            flags += [one.flag] if value else []
+        elif one.repeated:
+            flags += [f"{one.flag}={item}" for item in value]
         else:
-            flags.append(f"{option.flag}={value}")
+            flags.append(f"{one.flag}={value}")
     return flags
 
 

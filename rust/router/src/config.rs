@@ -1,5 +1,6 @@
 //! The router's configuration: one frozen struct per room, read from JSON at start-up.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub struct RouterConfig {
     pub tls: TlsConfig,
     /// How it treats workers and what it keeps of them.
     pub workers: WorkersConfig,
+    /// What it shares with other routers.
+    pub fleet: FleetConfig,
     /// Threads, signals and draining.
     pub runtime: RuntimeConfig,
     /// What it logs.
@@ -220,6 +223,28 @@ impl Default for WorkersConfig {
             conviction_s: 300.0,
             state_dir: None,
         }
+    }
+}
+
+/// What a router shares with others, through Redis.
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FleetConfig {
+    /// `unix:PATH`, `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` or the same with `rediss` for TLS;
+    /// the router shares nothing when absent.
+    pub redis: Option<String>,
+    /// Namespaces whose text stays with this router, together with their parts.
+    pub private_namespaces: Vec<String>,
+}
+
+impl fmt::Debug for FleetConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold a password.
+        formatter
+            .debug_struct("FleetConfig")
+            .field("redis", &self.redis.as_ref().map(|_| "given"))
+            .field("private_namespaces", &self.private_namespaces)
+            .finish()
     }
 }
 

@@ -9,6 +9,7 @@ pub mod app;
 pub mod config;
 pub mod error;
 mod failover;
+mod fleet;
 pub mod generation;
 mod grpc;
 pub mod http;

@@ -11,6 +11,7 @@ use super::grant::Grant;
 use super::key_entry::KeyEntry;
 use super::keys_text::parse;
 use crate::error::{ErrorKind, RequestError, RouterError};
+use crate::fleet::Fleet;
 use crate::sync::lock;
 
 /// Largest keys file, in bytes: some 50,000 keys.
@@ -34,6 +35,8 @@ struct State {
     grants: Arc<[Grant]>,
     /// Digest of what the file held when it was last read, or why it could not be read.
     seen: Result<Digest, String>,
+    /// With whom limits are shared.
+    fleet: Fleet,
 }
 
 impl ApiKeys {
@@ -50,13 +53,25 @@ impl ApiKeys {
         let text = read(path).map_err(|message| refuse(path, message))?;
         let entries = parse(&text).map_err(|message| refuse(path, message))?;
         let state = State {
-            grants: grants(entries, &[]),
+            grants: grants(entries, &[], &Fleet::default()),
             seen: Ok(digest(&text)),
+            fleet: Fleet::default(),
         };
         Ok(Self(Some(KeysFile {
             path: path.to_owned(),
             state: Mutex::new(state),
         })))
+    }
+
+    /// The same keys, with limits that all routers of a fleet share.
+    pub(crate) fn shared_by(self, fleet: &Fleet) -> Self {
+        if let Some(file) = &self.0 {
+            let mut state = lock(&file.state);
+            state.fleet = fleet.clone();
+            let entries = state.grants.iter().map(|grant| (*grant.entry).clone());
+            state.grants = grants(entries.collect(), &[], fleet);
+        }
+        self
     }
 
     /// What the key of a call allows; `None` when everyone may call.
@@ -112,7 +127,7 @@ impl ApiKeys {
         state.seen = seen;
         match entries {
             Ok(entries) => {
-                state.grants = grants(entries, &state.grants);
+                state.grants = grants(entries, &state.grants, &state.fleet);
                 tracing::info!(path = %file.path.display(), keys = state.grants.len(),
                     "API keys were read again");
             }
@@ -167,7 +182,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// What each entry allows; a key that was there before goes on with what it used.
-fn grants(entries: Vec<KeyEntry>, before: &[Grant]) -> Arc<[Grant]> {
+fn grants(entries: Vec<KeyEntry>, before: &[Grant], fleet: &Fleet) -> Arc<[Grant]> {
     let before = before
         .iter()
         .map(|grant| (grant.entry.digest, &grant.usage));
@@ -177,6 +192,7 @@ fn grants(entries: Vec<KeyEntry>, before: &[Grant]) -> Arc<[Grant]> {
         Grant {
             entry: Arc::new(entry),
             usage: usage.unwrap_or_default(),
+            fleet: fleet.clone(),
         }
     });
     grants.collect()

@@ -6,12 +6,15 @@ use std::time::Instant;
 use super::key_entry::KeyEntry;
 use super::usage::{Pass, Usage};
 use crate::error::{ErrorKind, RequestError};
+use crate::fleet::Fleet;
 
 /// A key that was recognized. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub(super) entry: Arc<KeyEntry>,
     pub(super) usage: Arc<Usage>,
+    /// Who has the same key elsewhere.
+    pub(super) fleet: Fleet,
 }
 
 impl Grant {
@@ -59,7 +62,7 @@ impl Grant {
     /// # Errors
     /// As [`Usage::begin`].
     pub(crate) fn begin(&self) -> Result<Pass, RequestError> {
-        self.usage.begin(&self.entry, Instant::now())
+        self.usage.begin(&self.entry, &self.fleet, Instant::now())
     }
 
     /// Counts a request that goes on.
@@ -67,7 +70,7 @@ impl Grant {
     /// # Errors
     /// As [`Usage::go_on`].
     pub(crate) fn go_on(&self) -> Result<Pass, RequestError> {
-        self.usage.go_on(&self.entry, Instant::now())
+        self.usage.go_on(&self.entry, &self.fleet, Instant::now())
     }
 }
 

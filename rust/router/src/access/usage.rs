@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::key_entry::KeyEntry;
 use crate::error::{ErrorKind, RequestError};
-use crate::sync::pace::{self, Pace};
+use crate::fleet::{Account, Counted, Fleet, Verdict};
 use crate::sync::lock;
+use crate::sync::pace::{self, Pace};
 
 /// Something that fills up evenly within a minute and is spent; it may be overspent.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ impl Usage {
     pub(super) fn begin(
         self: &Arc<Self>,
         entry: &KeyEntry,
+        fleet: &Fleet,
         now: Instant,
     ) -> Result<Pass, RequestError> {
         let mut counts = lock(&self.0);
@@ -84,19 +86,25 @@ impl Usage {
         if let Some(limit) = entry.tokens_per_minute {
             counts.tokens.refill(limit, now);
             // What an answer will take is not known: a request may begin while anything is left.
-            if let Some(wait) = counts.tokens.wait_for(1.0, limit) {
+            let own = counts.tokens.wait_for(1.0, limit);
+            let account = Account::new(&entry.digest, Counted::Tokens);
+            if let Some(wait) = wait(fleet.verdict(&account, limit, now), own) {
                 return Err(used_up("tokens", limit, wait));
             }
         }
         if let Some(limit) = entry.requests_per_minute {
             counts.requests.refill(limit, now);
-            if let Some(wait) = counts.requests.wait_for(1.0, limit) {
+            let own = counts.requests.wait_for(1.0, limit);
+            let account = Account::new(&entry.digest, Counted::Requests);
+            if let Some(wait) = wait(fleet.verdict(&account, limit, now), own) {
                 return Err(used_up("requests", limit, wait));
             }
             counts.requests.spent += 1.0;
+            fleet.spend(&account, limit, 1.0, now);
         }
         counts.enter(now);
-        Ok(Pass(self.clone()))
+        drop(counts);
+        Ok(self.pass(entry, fleet))
     }
 
     /// Counts a request that goes on: what it takes by the minute was counted when it began.
@@ -106,12 +114,34 @@ impl Usage {
     pub(super) fn go_on(
         self: &Arc<Self>,
         entry: &KeyEntry,
+        fleet: &Fleet,
         now: Instant,
     ) -> Result<Pass, RequestError> {
         let mut counts = lock(&self.0);
         counts.check_at_once(entry, now)?;
         counts.enter(now);
-        Ok(Pass(self.clone()))
+        drop(counts);
+        Ok(self.pass(entry, fleet))
+    }
+
+    fn pass(self: &Arc<Self>, entry: &KeyEntry, fleet: &Fleet) -> Pass {
+        let tokens = entry.tokens_per_minute.map(|limit| {
+            let account = Account::new(&entry.digest, Counted::Tokens);
+            (fleet.clone(), account, limit)
+        });
+        Pass {
+            usage: self.clone(),
+            tokens,
+        }
+    }
+}
+
+/// How long a request has to wait by what all routers know, or by this one's `own` count.
+fn wait(verdict: Verdict, own: Option<Duration>) -> Option<Duration> {
+    match verdict {
+        Verdict::Granted => None,
+        Verdict::Refused(wait) => Some(wait),
+        Verdict::Unknown => own,
     }
 }
 
@@ -146,18 +176,25 @@ fn used_up(what: &str, limit: u32, wait: Duration) -> RequestError {
 
 /// A request of a key, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Pass(Arc<Usage>);
+pub(crate) struct Pass {
+    usage: Arc<Usage>,
+    /// Where its tokens count with those of other routers.
+    tokens: Option<(Fleet, Account, u32)>,
+}
 
 impl Pass {
     /// Counts tokens of its prompt or its answer.
     pub(crate) fn charge(&self, tokens: usize) {
-        lock(&self.0.0).tokens.spent += tokens as f64;
+        lock(&self.usage.0).tokens.spent += tokens as f64;
+        if let Some((fleet, account, limit)) = &self.tokens {
+            fleet.spend(account, *limit, tokens as f64, Instant::now());
+        }
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut counts = lock(&self.0.0);
+        let mut counts = lock(&self.usage.0);
         counts.running -= 1;
         counts.pace.ended(Instant::now());
     }
@@ -168,7 +205,7 @@ mod tests {
     use super::*;
 
     fn begin(usage: &Arc<Usage>, entry: &KeyEntry, now: Instant) -> Result<Pass, Duration> {
-        usage.begin(entry, now).map_err(|error| {
+        usage.begin(entry, &Fleet::default(), now).map_err(|error| {
             assert_eq!(error.kind, ErrorKind::RateLimited);
             error.retry_after.unwrap()
         })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,7 @@ use crate::access::{self, ApiKeys, Bodies, Token};
 use crate::admin::{self, AdminListener, AdminService};
 use crate::config::{LimitsConfig, RouterConfig};
 use crate::error::RouterError;
+use crate::fleet::{self, Fleet};
 use crate::generation::Generation;
 use crate::grpc;
 use crate::http;
@@ -42,6 +44,8 @@ struct Services {
     state: AppState,
     broadcast: Arc<Broadcast>,
     workers: WorkerListener,
+    /// What goes on with other routers.
+    sharing: BoxFuture<'static, ()>,
 }
 
 type Servers = JoinSet<Result<(), RouterError>>;
@@ -73,7 +77,7 @@ pub async fn serve(
     }
 
     let closing = CancellationToken::new();
-    let services = build(config, keys, token, corpus_list, &closing);
+    let services = build(config, keys, token, corpus_list, &closing)?;
     let state = services.state.clone();
     let mut servers = spawn(listeners, services, &tls, &closing);
     let _followed = tls.follow();
@@ -108,31 +112,36 @@ fn build(
     token: Option<Token>,
     corpus_list: CorpusList,
     closing: &CancellationToken,
-) -> Services {
+) -> Result<Services, RouterError> {
     let config = Arc::new(config);
     let metrics = Arc::new(Metrics::new());
+    let state_dir = config.workers.state_dir.as_deref();
+    let (fleet, texts) = Fleet::new(&config.fleet, state_dir, metrics.clone())?;
     let wait = Duration::from_secs_f64(config.workers.wait_s);
     let registry = Arc::new(Registry::new(wait, &config.limits));
     let generation = Generation::new(registry.clone(), metrics.clone(), config.clone());
-    let broadcast = Arc::new(Broadcast::new(registry.clone(), corpus_list));
+    let broadcast = Arc::new(Broadcast::new(registry.clone(), corpus_list, fleet.clone()));
     let context = SessionContext {
         registry,
         broadcast: broadcast.clone(),
+        fleet: fleet.clone(),
         metrics: metrics.clone(),
         stall_timeout: Duration::from_secs_f64(config.workers.stall_timeout_s),
         shutdown: closing.clone(),
     };
-    Services {
+    let sharing = fleet::run(fleet.clone(), texts, broadcast.clone(), closing.clone());
+    Ok(Services {
+        sharing: Box::pin(sharing),
         state: AppState {
             generation,
-            keys: Arc::new(keys),
+            keys: Arc::new(keys.shared_by(&fleet)),
             bodies: bodies(&config.limits),
             metrics,
             config,
         },
         broadcast,
         workers: WorkerListener::new(context, token),
-    }
+    })
 }
 
 /// What bodies that are still arriving may hold.
@@ -152,6 +161,7 @@ fn spawn(
         state,
         broadcast,
         workers,
+        sharing,
     } = services;
     let budget = Budget::of_process(&state.config.limits);
     let mut servers = JoinSet::new();
@@ -165,6 +175,8 @@ fn spawn(
         generation.expire_records(ended).await;
         Ok(())
     });
+    // None of the servers: whatever becomes of it, the others go on.
+    tokio::spawn(sharing);
     let dialled = Incoming::new(
         listeners.workers,
         budget.workers,

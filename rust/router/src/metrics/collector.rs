@@ -16,6 +16,7 @@ use spectrie_proto::worker_v1::{Drafter, Load, RequestStats};
 use spectrie_types::Source;
 
 use super::drafting::Drafting;
+use super::fleet::FleetMetrics;
 use super::labels::{
     Buckets, CauseLabel, DrafterLabels, ModelLabel, ReasonLabel, ResultLabels, RouteLabels,
     SECONDS, SourceLabels, TOKEN_SECONDS, TOKENS, WorkerLabels, drafter_labels, model_label,
@@ -63,6 +64,7 @@ pub struct Metrics {
     prefill: Times,
     accepted_per_step: Times,
     pub(super) drafting: Drafting,
+    pub(crate) fleet: FleetMetrics,
     steps: Mutex<BTreeMap<(String, String), LastStep>>,
     seen_models: Mutex<BTreeMap<String, u64>>,
 }
@@ -122,6 +124,7 @@ impl Metrics {
             prefill: all.add("prefill_seconds", times(SECONDS)),
             accepted_per_step: all.add("accepted_per_step", times(TOKENS)),
             drafting: Drafting::new(&mut all),
+            fleet: FleetMetrics::new(&mut all),
             steps: Mutex::default(),
             seen_models: Mutex::default(),
             registry: all.registry,

@@ -2,6 +2,7 @@
 
 mod collector;
 mod drafting;
+mod fleet;
 mod labels;
 mod table;
 

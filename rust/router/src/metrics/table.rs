@@ -155,6 +155,17 @@ pub const TABLE: &[(&str, &str)] = &[
         "prefix_cache_hits",
         "Prompt tokens found in the prefix cache",
     ),
+    ("fleet_connected", "1 while the fleet's Redis can be used"),
+    ("fleet_published", "Learned texts shared with other routers"),
+    ("fleet_received", "Learned texts taken from other routers"),
+    (
+        "fleet_dropped",
+        "Learned texts not shared or not taken, by reason",
+    ),
+    (
+        "fleet_lag_seconds",
+        "Age of the text that was last taken from another router",
+    ),
 ];
 
 /// Registers metrics in the order of the table.
@@ -232,6 +243,7 @@ mod tests {
         metrics.rejected(&RequestError::invalid("field", "bad"));
         metrics.aborted("client");
         metrics.completed("m", Duration::from_secs(1));
+        metrics.fleet.dropped("queue", 1);
         let used = metrics.of_model("m");
         used.generated.inc();
         for histogram in [&used.ttft, &used.itl, &used.chunk_gap] {

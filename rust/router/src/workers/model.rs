@@ -5,6 +5,7 @@ use spectrie_request::{Model, SamplingDefaults};
 use spectrie_text::{TextError, TextFiles};
 
 use super::artifacts::{Artifacts, CHAT_TEMPLATE, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG};
+use crate::fleet::ModelKey;
 
 /// A model by its served name.
 #[derive(Debug)]
@@ -46,6 +47,11 @@ impl ServedModel {
             text,
             defaults,
         })
+    }
+
+    /// Names it to other routers.
+    pub(crate) fn fleet_key(&self) -> ModelKey {
+        ModelKey::new(&self.model_hash, &self.digest)
     }
 
     /// What requests are resolved against, when the largest context of its workers is `max_context`.

@@ -15,6 +15,7 @@ use super::placing::{Admission, Order, Refusal, preferred};
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
 use crate::failover::{Candidate, Need, choose};
+use crate::fleet::ModelKey;
 use crate::sync::{lock, now};
 
 /// A model and the workers that are ready to run it.
@@ -342,6 +343,14 @@ impl Registry {
         };
         let others = entry.workers.iter().filter(|other| other.id != from.id);
         others.filter(|other| !other.learn(learn.clone())).count()
+    }
+
+    /// The workers of a model, whatever names it is served by.
+    pub(crate) fn workers_of_key(&self, key: &ModelKey) -> Vec<Arc<Worker>> {
+        let state = lock(&self.state);
+        let models = state.models.values();
+        let entries = models.filter(|entry| entry.model.fleet_key() == *key);
+        entries.flat_map(|entry| entry.workers.clone()).collect()
     }
 
     /// Whether any model has a ready worker.

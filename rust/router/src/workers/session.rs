@@ -13,6 +13,7 @@ use super::broadcast::Broadcast;
 use super::model::ServedModel;
 use super::registry::Registry;
 use super::worker::Worker;
+use crate::fleet::{Fleet, ModelKey, Place};
 use crate::metrics::Metrics;
 
 /// Longest time from hello to ready: a large model is warmed in it.
@@ -23,6 +24,7 @@ const LOADING_TIME: Duration = Duration::from_secs(600);
 pub(crate) struct SessionContext {
     pub(crate) registry: Arc<Registry>,
     pub(crate) broadcast: Arc<Broadcast>,
+    pub(crate) fleet: Fleet,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stall_timeout: Duration,
     pub(crate) shutdown: CancellationToken,
@@ -70,11 +72,13 @@ async fn serve(
     inbound: &mut Streaming<WorkerMessage>,
     loading: super::registry::Loading,
 ) -> Status {
-    match timeout(LOADING_TIME, load(context, worker, inbound)).await {
-        Ok(Ok(())) => drop(loading),
+    let model = match timeout(LOADING_TIME, load(context, worker, inbound)).await {
+        Ok(Ok(model)) => model,
         Ok(Err(status)) => return status,
         Err(_) => return Status::deadline_exceeded("no ready within 600 s of the hello"),
-    }
+    };
+    drop(loading);
+    let key = model.fleet_key();
     let (broadcast, greeted) = (context.broadcast.clone(), worker.clone());
     tokio::spawn(async move { broadcast.greet(&greeted).await });
     let mut progress = Progress::new(context.stall_timeout);
@@ -84,7 +88,7 @@ async fn serve(
                 message: Some(message),
             }))) => {
                 progress.note(&message);
-                if let Err(status) = take(context, worker, message) {
+                if let Err(status) = take(context, worker, &key, message) {
                     return status;
                 }
             }
@@ -109,7 +113,7 @@ async fn load(
     context: &SessionContext,
     worker: &Arc<Worker>,
     inbound: &mut Streaming<WorkerMessage>,
-) -> Result<(), Status> {
+) -> Result<Arc<ServedModel>, Status> {
     let mut artifacts = Artifacts::default();
     loop {
         let message = inbound.message().await?;
@@ -129,7 +133,9 @@ async fn load(
         Some(model) => model,
         None => build_model(worker, artifacts, digest).await?,
     };
-    context.registry.join(model, worker.clone())?;
+    let place = warm(context, &model, worker, inbound).await?;
+    context.registry.join(model.clone(), worker.clone())?;
+    context.broadcast.follow(&model, place);
     context
         .metrics
         .worker_joined(&worker.hello.model, &worker.id, worker.hello.exact);
@@ -140,7 +146,29 @@ async fn load(
     }
     tracing::info!(worker = %worker.id, model = %worker.hello.model,
         fingerprint = %worker.hello.numeric_fingerprint, "worker ready");
-    Ok(())
+    Ok(model)
+}
+
+/// Brings the worker to what other routers learned and forgot, and hears its answers meanwhile.
+async fn warm(
+    context: &SessionContext,
+    model: &ServedModel,
+    worker: &Worker,
+    inbound: &mut Streaming<WorkerMessage>,
+) -> Result<Option<Place>, Status> {
+    let mut warm = std::pin::pin!(context.broadcast.warm(model, worker));
+    loop {
+        let message = tokio::select! {
+            biased;
+            place = &mut warm => return Ok(place),
+            message = inbound.message() => message?,
+        };
+        match message.map(|message| message.message) {
+            Some(Some(Message::AdminReply(reply))) => worker.answer(reply),
+            Some(_) => {}
+            None => return Err(Status::unavailable("the worker left before it was ready")),
+        }
+    }
 }
 
 /// Builds tokenizer and template off the serving threads: a large vocabulary takes a second.
@@ -159,7 +187,12 @@ async fn build_model(
 }
 
 /// Handles one message of a ready worker.
-fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(), Status> {
+fn take(
+    context: &SessionContext,
+    worker: &Worker,
+    model: &ModelKey,
+    message: Message,
+) -> Result<(), Status> {
     match message {
         Message::StepOutput(step) => context.registry.deliver(worker, step.outputs),
         Message::Learned(learned) => {
@@ -169,6 +202,7 @@ fn take(context: &SessionContext, worker: &Worker, message: Message) -> Result<(
             };
             let dropped = context.registry.fan_out(worker, &learn);
             context.metrics.learn_dropped(dropped);
+            context.fleet.publish(model, learn);
         }
         Message::Load(load) => {
             let hello = &worker.hello;

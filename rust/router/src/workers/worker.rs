@@ -203,6 +203,12 @@ impl Worker {
         self.sender.learn(learn)
     }
 
+    /// The same, as soon as there is room for it.
+    pub(crate) async fn learn_when_room(&self, learn: Learn) {
+        let learn = Message::Learn(learn);
+        self.sender.order_after_learnt(learn).await;
+    }
+
     /// Asks about draft memory; the answer's channel is closed when the worker is lost.
     pub(crate) fn ask(&self, call: Call) -> oneshot::Receiver<Reply> {
         let (call, answer) = self.calls.open(call);

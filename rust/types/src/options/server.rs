@@ -136,6 +136,11 @@ rows! {
     cors_origins = Value::List(Vec::new()) => row(Group::Access, Kind::Texts("ORIGIN"))
         .flag("cors_origin", ROUTERS);
 
+    /// Redis through which routers share: unix:PATH, redis://HOST or, with TLS, rediss://HOST.
+    redis = Value::None => row(Group::State, Kind::Text("ADDRESS")).flag("redis", ROUTERS);
+    /// Namespace whose text never goes through --redis, nor that of its parts; repeat for several.
+    private_namespaces = Value::List(Vec::new()) => row(Group::State, Kind::Texts("NAMESPACE"))
+        .flag("private_namespace", ROUTERS);
     /// Index of this worker among those that share one --state-dir.
     worker_index = Value::Integer(0) => row(Group::State, integer(0, 4095))
         .flag("worker_index", &["worker"]);

@@ -1,5 +1,7 @@
 //! One question to all workers of a model, and corpora for those that join later.
 
+mod pupils;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,11 +14,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::time::error::Elapsed;
 use tonic::Code;
 
-use super::corpus_list::{Change, CorpusList};
-use super::drain::{Drained, Undrained, drain};
-use super::placing::Refusal;
-use super::registry::Registry;
-use super::worker::Worker;
+use crate::fleet::Fleet;
+use crate::workers::corpus_list::{Change, CorpusList};
+use crate::workers::drain::{Drained, Undrained, drain};
+use crate::workers::placing::Refusal;
+use crate::workers::registry::Registry;
+use crate::workers::worker::Worker;
 
 /// How long a worker that joins may take for all corpora: a large one is read once from disk.
 const GREETING_TIME: Duration = Duration::from_secs(120);
@@ -42,6 +45,7 @@ pub(crate) struct Broadcast {
     registry: Arc<Registry>,
     /// Held while corpora change, so that a worker that joins misses none.
     corpus_list: Arc<Mutex<CorpusList>>,
+    fleet: Fleet,
 }
 
 /// What came of taking a corpus away.
@@ -53,11 +57,13 @@ pub(crate) struct Removal {
 }
 
 impl Broadcast {
-    /// The workers of `registry`, and the corpora that they are to have.
-    pub(crate) fn new(registry: Arc<Registry>, corpus_list: CorpusList) -> Self {
+    /// The workers of `registry`, the corpora that they are to have, and those who hear of what
+    /// they forget.
+    pub(crate) fn new(registry: Arc<Registry>, corpus_list: CorpusList, fleet: Fleet) -> Self {
         Self {
             registry,
             corpus_list: Arc::new(Mutex::new(corpus_list)),
+            fleet,
         }
     }
 
@@ -159,10 +165,7 @@ impl Broadcast {
         })
     }
 
-    /// Makes every worker of a model forget a namespace.
-    ///
-    /// Workers teach each other through the router, so they are asked twice: after the first time
-    /// no request inserts the old text any more; the second follows what was under way by then.
+    /// Makes every worker of a model forget a namespace, and those of other routers.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -172,31 +175,34 @@ impl Broadcast {
         name: &str,
         deadline: Instant,
     ) -> Result<Vec<Answer>, Refusal> {
-        let (_, workers) = self.workers(model)?;
-        let call = Call::ForgetNamespace(worker_v1::ForgetNamespace { name: name.into() });
-        if let [_] = workers[..] {
-            return Ok(ask_all(&workers, &call, deadline).await);
-        }
+        let (model, workers) = self.workers(model)?;
+        let served = self.registry.find(Some(&model)).ok();
+        let forgetting =
+            served.and_then(|(served, _)| self.fleet.begin_forget(&served.fleet_key(), name));
+        let Some(forgetting) = forgetting else {
+            return Ok(forget_all(&workers, name, deadline).await);
+        };
         let now = Instant::now();
-        let first_deadline = now + deadline.saturating_duration_since(now) / 2;
-        let first = ask_all(&workers, &call, first_deadline).await;
-        let both = workers.iter().zip(first).map(|(worker, first)| async {
-            let is_done = match &first.result {
-                Ok(_) => true,
-                Err(failure) => failure.code == Code::NotFound,
-            };
-            if !is_done {
-                return first;
-            }
-            let again = async { worker.ask_after_learnt(call.clone()).await.await };
-            let again = tokio::time::timeout_at(deadline.into(), again).await;
-            match read(again) {
-                // Nothing was under way.
-                Err(failure) if failure.code == Code::NotFound => first,
-                result => Answer { result, ..first },
-            }
-        });
-        Ok(join_all(both).await)
+        let workers_deadline = now + deadline.saturating_duration_since(now).mul_f64(0.8);
+        let mut answers = forget_all(&workers, name, workers_deadline).await;
+        if answers.iter().all(|answer| has_forgotten(&answer.result)) {
+            forgetting.settle().await;
+        }
+        let bus = |result| Answer {
+            worker: "fleet".into(),
+            result,
+        };
+        if !forgetting.is_on_bus(deadline).await {
+            let message = "Redis cannot be used now: other routers forget as soon as it can";
+            answers.push(bus(Err(Failure {
+                code: Code::Unavailable,
+                message: message.into(),
+            })));
+        } else if answers.iter().all(|answer| answer.result.is_err()) {
+            // No worker here had anything, those of other routers may.
+            answers.push(bus(Ok(Reply::Done(worker_v1::Done {}))));
+        }
+        Ok(answers)
     }
 
     /// Brings a worker that has just joined to the corpora of its model.
@@ -256,6 +262,45 @@ fn log_change(worker: &str, corpus: &str, change: &Change, failure: Option<Failu
         }
         _ => {}
     }
+}
+
+/// Makes workers of a model forget a namespace.
+///
+/// Workers teach each other through the router, so they are asked twice: after the first time no
+/// request inserts the old text any more; the second follows what was under way by then.
+async fn forget_all(workers: &[Arc<Worker>], name: &str, deadline: Instant) -> Vec<Answer> {
+    let call = forget_call(name);
+    if let [_] = workers {
+        return ask_all(workers, &call, deadline).await;
+    }
+    let now = Instant::now();
+    let first_deadline = now + deadline.saturating_duration_since(now) / 2;
+    let first = ask_all(workers, &call, first_deadline).await;
+    let both = workers.iter().zip(first).map(|(worker, first)| async {
+        if !has_forgotten(&first.result) {
+            return first;
+        }
+        let again = async { worker.ask_after_learnt(call.clone()).await.await };
+        let again = tokio::time::timeout_at(deadline.into(), again).await;
+        match read(again) {
+            // Nothing was under way.
+            Err(failure) if failure.code == Code::NotFound => first,
+            result => Answer { result, ..first },
+        }
+    });
+    join_all(both).await
+}
+
+/// Whether a worker holds nothing any more of what it was asked to forget.
+fn has_forgotten(result: &Result<Reply, Failure>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(failure) => failure.code == Code::NotFound,
+    }
+}
+
+fn forget_call(name: &str) -> Call {
+    Call::ForgetNamespace(worker_v1::ForgetNamespace { name: name.into() })
 }
 
 fn remove_call(name: &str) -> Call {
