@@ -8,6 +8,7 @@ mod corpora;
 mod crowd;
 mod drain;
 mod failover;
+mod fleet;
 mod gate;
 mod generate;
 mod keys;
