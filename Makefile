@@ -87,13 +87,14 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 test: model  ## run every test but the chaos tests: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
-	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos tests
+	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet tests
 	@$(MAKE) --no-print-directory test-kernels
 
 # Apart from `test`: three workers of the real model, killed and stopped, leave no core for other tests.
 .PHONY: test-system
-test-system: model  ## run the chaos tests: workers killed, stopped, drained and cut off under load (3 minutes)
-	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos
+test-system: model  ## run the chaos tests under load: workers killed and cut off, Redis killed and spoilt (4 minutes)
+	tools/redis.sh
+	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos tests/system/fleet
 
 # A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
 # compiles sooner and checks debug assertions.
