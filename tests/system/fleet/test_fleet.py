@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import pytest
 
 from spectrie import AdminClient, Client, Completion, SpeculationOptions
 from spectrie.errors import ResourceExhausted
+from tests.http.certificates import Authority, needs_openssl
 from tests.system.chaos.traffic import Traffic, asks, reference
 from tests.system.fleet.redis_server import RedisServer
 from tests.system.server import Program, serve
@@ -227,6 +229,29 @@ def test_routers_spend_one_limit_of_a_key(
     # It fills up evenly meanwhile; each router may have a slice of 1 that the other lacks.
     filled = (time.monotonic() - begun) * limit / 60
     assert limit - 2 <= granted <= limit + filled + 4
+
+
+@needs_openssl
+def test_router_connects_by_tls_with_a_password_that_no_line_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    own = authority.issue("redis")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--tls-port", str(port), "--tls-auth-clients", "no", "--requirepass", "secret"]
+    options += ["--tls-cert-file", str(own.cert), "--tls-key-file", str(own.key)]
+    options += ["--tls-ca-cert-file", str(authority.cert)]
+    monkeypatch.setenv("SPECTRIE_REDIS", f"rediss://:secret@localhost:{port}/1")
+    arguments = ["router", "--http=127.0.0.1:0", "--grpc=off", "--log-level=trace"]
+    with RedisServer(tmp_path, *options):
+        with Program(*arguments) as distrustful:
+            distrustful.wait_line("the fleet's Redis cannot be used")
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.cert))
+        with Program(*arguments) as program:
+            program.wait_line("the fleet's Redis is connected")
+        assert "secret" not in distrustful.output + program.output
 
 
 def flows_again(redis: RedisServer) -> None:

@@ -3,6 +3,7 @@
 mod certificates;
 mod listeners;
 mod log;
+mod pupils;
 mod runtime;
 mod serve;
 mod shutdown;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shutdown;
 use super::certificates::Certificates;
 use super::listeners::{Bound, Listeners};
+use super::pupils::All;
 use crate::access::{self, ApiKeys, Bodies, Token};
 use crate::admin::{self, AdminListener, AdminService};
 use crate::config::{LimitsConfig, RouterConfig};
@@ -129,7 +130,11 @@ fn build(
         stall_timeout: Duration::from_secs_f64(config.workers.stall_timeout_s),
         shutdown: closing.clone(),
     };
-    let sharing = fleet::run(fleet.clone(), texts, broadcast.clone(), closing.clone());
+    let pupils = Arc::new(All {
+        broadcast: broadcast.clone(),
+        generation: generation.clone(),
+    });
+    let sharing = fleet::run(fleet.clone(), texts, pupils, closing.clone());
     Ok(Services {
         sharing: Box::pin(sharing),
         state: AppState {

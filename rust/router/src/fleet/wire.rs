@@ -252,11 +252,16 @@ impl Wire {
         let key = model.texts();
         let mut info = cmd("XINFO");
         info.arg("STREAM").arg(&key);
-        let answer = match self.ask(&info, &key, "stream").await {
+        let answer = match info.query_async::<Value>(&mut self.0).await {
             Ok(answer) => items(answer),
-            // It says so of a key that is not there, too.
-            Err(Trouble::Refused(_)) => return Ok(None),
-            Err(lost) => return Err(lost),
+            // There is no such key.
+            Err(error) if error.code() == Some("ERR") => return Ok(None),
+            Err(error) => {
+                if error.code() == Some("WRONGTYPE") {
+                    self.repair(&key, "stream").await?;
+                }
+                return Err(error.into());
+            }
         };
         let mut pairs = answer.chunks_exact(2);
         let last =

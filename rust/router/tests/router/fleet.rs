@@ -7,6 +7,7 @@ use crate::support::fake_worker::FakeWorker;
 use crate::support::{Message, TestRouter, TestWorker, get, keys_file, request, within};
 use sha2::Digest as _;
 use spectrie_proto::v1;
+use spectrie_proto::v1::generate_event::Event;
 use spectrie_proto::worker_v1::admin_call::Call;
 use spectrie_router::RouterConfig;
 use tonic::Request;
@@ -201,6 +202,47 @@ async fn what_one_router_forgets_is_forgotten_behind_all_and_leaves_the_bus() {
         while num_taught(&heard(&mut second_worker)) == 0 {
             ask(&first, PROMPT).await;
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_that_were_cut_are_forgotten_behind_all_routers_too() {
+    let redis = FakeRedis::start();
+    let (first, _first_worker) = join(&redis).await;
+    let second = TestRouter::with(|config| config.fleet.redis = Some(redis.address())).await;
+    let _second_worker = second
+        .worker(FakeWorker {
+            freezes_after: Some(6),
+            ..FakeWorker::default()
+        })
+        .await;
+    let mut client = second.client().await;
+    let cut = Box::pin(client.generate_stream(request(PROMPT)));
+    let mut events = within(cut).await.unwrap().into_inner();
+    let event = within(events.message()).await.unwrap().unwrap().event;
+    let Some(Event::Started(started)) = event else {
+        panic!("{event:?}")
+    };
+    drop(events);
+    let mut resume = async || {
+        let asked = v1::ResumeStreamRequest {
+            request_id: started.request_id.clone(),
+            resume_token: started.resume_token.clone().unwrap(),
+            ..Default::default()
+        };
+        let resumed = Box::pin(client.resume_stream(asked));
+        within(resumed).await.is_ok()
+    };
+    within(async { while !resume().await {} }).await;
+    forget(&first).await;
+    // Between a cut and its record there is a moment, too.
+    let mut num_refused = 0;
+    within(async {
+        while num_refused < 5 {
+            num_refused = if resume().await { 0 } else { num_refused + 1 };
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;

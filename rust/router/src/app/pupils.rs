@@ -1,0 +1,27 @@
+//! All of this router that holds text, as what the fleet teaches and has forget.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use spectrie_proto::worker_v1::Learn;
+
+use crate::fleet::{ModelKey, Pupils};
+use crate::generation::Generation;
+use crate::workers::Broadcast;
+
+/// The workers, and the requests that run or can be resumed.
+pub(super) struct All {
+    pub(super) broadcast: Arc<Broadcast>,
+    pub(super) generation: Generation,
+}
+
+impl Pupils for All {
+    fn teach(&self, model: &ModelKey, learn: &Learn) -> usize {
+        self.broadcast.teach(model, learn)
+    }
+
+    fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool> {
+        self.generation.forget(namespace);
+        Pupils::forget(&*self.broadcast, model, namespace)
+    }
+}
