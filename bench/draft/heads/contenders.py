@@ -1,4 +1,4 @@
-"""What others make of a head's recorded answers: EAGLE-2's tree, a chain, and n-grams with a head behind them.
+"""What others make of a head's recorded answers: EAGLE-2's tree, DDTree, a chain, and n-grams with a head behind them.
 
 Answers are known along the recorded output alone. On a path that it did not take, a head is taken to be as sure as
 on the output at the same level: children of such paths compete for the nodes, and nothing accepts them.
@@ -6,13 +6,14 @@ on the output at the same level: children of such paths compete for the nodes, a
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 
 from bench.draft.recording.head_file import HeadAnswers
 from bench.draft.rivals.base import NO_DRAFT, Absent, Draft, Rival, Setup, Tokens, chain
 from bench.draft.trace import Request
 
-__all__ = ["HeadChain", "HeadTree", "NgramElse"]
+__all__ = ["BlockTree", "HeadChain", "HeadTree", "NgramElse"]
 
 
 class _Recorded(Rival):
@@ -94,6 +95,47 @@ class HeadTree(_Recorded):
             [tokens[node] for node in numbers],
             [numbers.get(parents[node], -1) for node in numbers],
         )
+
+
+class BlockTree(_Recorded):
+    """DDTree (arXiv 2604.12989): the paths with the largest products of what a block says at each depth, best first.
+
+    For heads whose answers depend on the depth alone, as DFLASH's do: those along the output are those of all paths.
+
+    Args:
+        setup: The replay.
+        answers: Of each request in turn.
+        levels: Levels at most.
+    """
+
+    def __init__(self, setup: Setup, answers: Iterable[HeadAnswers], *, levels: int = 5) -> None:
+        super().__init__(answers)
+        self._nodes, self._levels = setup.nodes, levels
+
+    def draft(self, context: Tokens) -> Draft:
+        levels, _ = self._place(context)
+        levels = levels[: self._levels]
+        tokens: list[int] = []
+        parents: list[int] = []
+        # Value of the node, then in what order it was thought of, its parent and that one's value, depth and rank.
+        heap: list[tuple[float, int, int, float, int, int]] = []
+        made = 0
+
+        def push(parent: int, value: float, depth: int, rank: int) -> None:
+            nonlocal made
+            if depth < len(levels) and rank < len(levels[depth][0]):
+                own = value * levels[depth][1][rank]
+                heapq.heappush(heap, (-own, made, parent, value, depth, rank))
+                made += 1
+
+        push(-1, 1.0, 0, 0)
+        while heap and len(tokens) < self._nodes:
+            own, _, parent, value, depth, rank = heapq.heappop(heap)
+            tokens.append(int(levels[depth][0][rank]))
+            parents.append(parent)
+            push(parent, value, depth, rank + 1)
+            push(len(tokens) - 1, -own, depth + 1, 0)
+        return tokens, parents
 
 
 class HeadChain(_Recorded):

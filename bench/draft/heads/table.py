@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.draft import trace
 from bench.draft.bigrams import read_bigrams
-from bench.draft.heads.contenders import HeadChain, HeadTree, NgramElse
+from bench.draft.heads.contenders import BlockTree, HeadChain, HeadTree, NgramElse
 from bench.draft.ours import HeadUse, replay_ours
 from bench.draft.recording.head_file import ENDING, HeadAnswers, read_answers
 from bench.draft.rivals.base import Rival, Setup
@@ -19,7 +19,7 @@ from bench.draft.trace import TRACES, Request
 from bench.draft.walk import replay
 from bench.support import machine, report
 
-__all__ = ["ALONE", "MIXED", "TEXT", "compare", "run"]
+__all__ = ["ALONE", "CONTENDERS", "MIXED", "OF_BLOCKS", "TEXT", "compare", "run"]
 
 NODES = 16
 TEXT = "text, recycling and bigrams"
@@ -55,6 +55,17 @@ CONTENDERS: dict[str, Make] = {
     ),
 }
 
+OF_BLOCKS: dict[str, Make] = {
+    "DDTree, 5 levels": BlockTree,
+    "prompt lookup, else DDTree": lambda setup, head: NgramElse(
+        _ngrams(setup), BlockTree(setup, head)
+    ),
+    "vLLM's suffix rule, else DDTree": lambda setup, head: NgramElse(
+        Majority(setup), BlockTree(setup, head)
+    ),
+}
+"""Those that need answers by depth alone, as `dflash` gives them."""
+
 
 def run(files: Sequence[Path]) -> None:
     """Compares on the trace of each file of answers, and writes `bench/results/draft/heads.*`.
@@ -70,7 +81,7 @@ def run(files: Sequence[Path]) -> None:
         source = TRACES / f"{name}.jsonl.xz"
         header, answers = read_answers(path, source)
         heads.add(f"{header['drafter']} ({header['kind']} {header['drafter_hash']})")
-        results[name] = compare(trace.read(source), answers)
+        results[name] = compare(trace.read(source), answers, header["kind"])
     notes = [
         f"Accepted of drafted tokens per step at {NODES} draft nodes at most, each request alone, teacher-forced on"
         f" frozen traces, with recorded answers of {', '.join(sorted(heads))}. Ours ask in every step for 5 levels of up to"
@@ -92,15 +103,17 @@ def run(files: Sequence[Path]) -> None:
     )
 
 
-def compare(requests: list[Request], answers: list[HeadAnswers]) -> dict[str, dict[str, Any]]:
-    """The reports of all that draft from the answers, by name."""
+def compare(
+    requests: list[Request], answers: list[HeadAnswers], kind: str
+) -> dict[str, dict[str, Any]]:
+    """The reports of all that draft from the answers of a kind of head, by name."""
     bigrams = read_bigrams()
     found = {
         name: replay_ours(requests, nodes=NODES, bigrams=bigrams, head=head, answers=answers)
         for name, head in _OURS
     }
     setup = Setup(nodes=NODES)
-    for name, make in CONTENDERS.items():
+    for name, make in (CONTENDERS | (OF_BLOCKS if kind == "dflash" else {})).items():
         found[name] = replay(make(setup, answers), requests, setup).report()
     return found
 

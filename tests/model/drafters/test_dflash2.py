@@ -52,7 +52,7 @@ def test_answers_are_those_of_plain_torch(
 ) -> None:
     runner = load(tiny, write_head(tmp_path, head_tensors(), **DFLASH2), dtype)
     assert runner.drafter is not None
-    assert (runner.drafter.kind, runner.drafter.max_levels) == ("dflash", BLOCK - 1)
+    assert (runner.drafter.kind, runner.drafter.max_levels) == ("dflash2", BLOCK - 1)
     for guesses in (GUESSES, OTHERS):
         right = expected(tiny, guesses, dtype)
         if dtype == "float32":

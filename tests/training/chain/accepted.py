@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.draft.heads.contenders import BlockTree
 from bench.draft.recording.answers import record_answers
 from bench.draft.recording.head_file import HeadAnswers
+from bench.draft.rivals.base import Setup
+from bench.draft.trace import Request
+from bench.draft.walk import replay
 from spectrie import _core
 from spectrie.model import load_runner
 from spectrie.model.runner.text_features import text_features
@@ -18,6 +22,7 @@ __all__ = ["Answered", "Counts", "Text", "counted"]
 LEVELS = 3
 _PAGES = 64
 _TOP = 8
+_NODES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,13 @@ class Counts:
     Attributes:
         alone: Accepted tokens per step, drafting from it alone.
         mixed: The same, drafting from text and the target's likeliest tokens too.
+        block_tree: The same of DDTree at as many nodes, which takes answers to depend on the depth alone.
         right: Shares of its likeliest guesses that were right, by level.
     """
 
     alone: float
     mixed: float
+    block_tree: float
     right: HeldOut
 
     @property
@@ -96,8 +103,17 @@ def counted(answered: Answered, drafter: Path) -> Counts:
     return Counts(
         alone=answered.replay("only", found),
         mixed=answered.replay("on", found),
+        block_tree=_block_tree(answered.texts, found),
         right=_right(answered.texts, found),
     )
+
+
+def _block_tree(texts: Sequence[Text], found: Sequence[HeadAnswers]) -> float:
+    setup = Setup(nodes=_NODES)
+    requests = [Request(text.prompt, text.answer) for text in texts]
+    tree = BlockTree(setup, found, levels=LEVELS)
+    accepted: float = replay(tree, requests, setup).report()["accepted_per_step"]
+    return accepted
 
 
 def _right(texts: Sequence[Text], found: Sequence[HeadAnswers]) -> HeldOut:

@@ -29,3 +29,9 @@ def test_text_and_a_drafter_are_accepted_more_often_than_either_alone(
     print(f"{kind}: {found.alone:.3f} alone, {text:.3f} text, {found.mixed:.3f} mixed")
     assert found.mixed > found.alone
     assert found.mixed > text
+
+
+def test_text_and_a_block_are_accepted_more_often_than_ddtree(chain: Chain) -> None:
+    found = chain.counts(chain.head("dflash"))
+    print(f"dflash: {found.mixed:.3f} mixed, DDTree {found.block_tree:.3f}")
+    assert found.mixed > found.block_tree

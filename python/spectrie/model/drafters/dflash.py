@@ -169,8 +169,10 @@ class _Reader(HeadReader):
         taps = self.tapped_layers()
         in_features = len(taps) * hidden
         mask = tensors.find("mask_embedding")
+        selector = self.selector()
         return Drafter(
-            kind="dflash",
+            # Answers of a second head depend on the token before them too.
+            kind="dflash" if selector is None else "dflash2",
             weights=DflashWeights(
                 tapped_layers=taps,
                 fc=tensors.product([(["fc"], hidden)], in_features, bias=False),
@@ -183,7 +185,7 @@ class _Reader(HeadReader):
                 convolutions=self.convolutions(),
                 vector_scale=self.own.number("input_embedding_scale", 1.0),
             ),
-            vocabulary=self.head(),
+            vocabulary=self.head(selector),
             geometry=self.attention(block),
             taps=len(taps),
             max_levels=block - 1,
@@ -282,14 +284,13 @@ class _Reader(HeadReader):
             for index in range(self.num_layers)
         ]
 
-    def head(self) -> ShapedHead | None:
+    def head(self, selector: Selector | None) -> ShapedHead | None:
         """Returns what follows the target's head; None for nothing."""
         multiplier = self.own.number("output_multiplier", 1.0)
         # The published code has none where it is 0.
         cap = None
         if self.own_values.get("final_logit_softcapping"):
             cap = self.own.number("final_logit_softcapping", 0.0)
-        selector = self.selector()
         if selector is None and cap is None and multiplier == 1.0:
             return None
         return ShapedHead(multiplier, cap, selector)

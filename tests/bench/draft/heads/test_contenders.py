@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.draft.heads.contenders import HeadChain, HeadTree, NgramElse
+from bench.draft.heads.contenders import BlockTree, HeadChain, HeadTree, NgramElse
 from bench.draft.recording.head_file import HeadAnswers
 from bench.draft.rivals.base import NO_DRAFT, Absent, Rival, Setup
 from bench.draft.rivals.lookup import Lookup
@@ -42,6 +42,26 @@ def test_a_tree_takes_the_largest_products_of_what_its_beams_say() -> None:
     assert draft(HeadTree(Setup(), [ANSWERS], breadth=1), 0) == [(10, -1), (21, 0)]
 
 
+def test_a_tree_of_a_block_says_the_same_at_a_depth_behind_every_token() -> None:
+    # 10 .6, 20 .3; at depth 2 behind 10: 21 .3, 11 .24, behind 20: 21 .15, 11 .12; at depth 3 behind 10 21: 22 .27,
+    # behind 10 11: 22 .216, behind 20 21: 22 .135. Of equals the one thought of first.
+    tree = draft(BlockTree(Setup(nodes=8), [ANSWERS]), 0)
+    assert tree == [
+        (10, -1),
+        (20, -1),
+        (21, 0),
+        (22, 2),
+        (11, 0),
+        (22, 4),
+        (21, 1),
+        (22, 6),
+    ]
+    assert draft(BlockTree(Setup(nodes=2), [ANSWERS]), 0) == tree[:2]
+    assert draft(BlockTree(Setup(), [ANSWERS], levels=1), 0) == [(10, -1), (20, -1)]
+    outcome = replay(BlockTree(Setup(), [ANSWERS]), [REQUEST], Setup())
+    assert (outcome.steps, outcome.accepted) == (1, 3)
+
+
 def test_a_chain_goes_on_behind_a_wrong_token_and_pays_for_it() -> None:
     assert [parent for _, parent in draft(HeadChain(Setup(), [ANSWERS], levels=3), 0)] == [-1, 0, 1]
     outcome = replay(HeadChain(Setup(), [ANSWERS], levels=3), [REQUEST], Setup())
@@ -72,6 +92,7 @@ def test_a_head_is_asked_where_n_grams_find_nothing() -> None:
 
 
 def test_nothing_recorded_is_nothing_drafted() -> None:
-    for rival in (HeadTree(Setup(), [[[], [], []]]), HeadChain(Setup(), [[[], [], []]])):
+    for make in (HeadTree, BlockTree, HeadChain):
+        rival = make(Setup(), [[[], [], []]])
         assert draft(rival, 0) == []
     assert NO_DRAFT == ([], [])

@@ -9,7 +9,7 @@ import pytest
 
 from bench.draft import trace
 from bench.draft.heads import table
-from bench.draft.heads.table import ALONE, CONTENDERS, MIXED, TEXT
+from bench.draft.heads.table import ALONE, CONTENDERS, MIXED, OF_BLOCKS, TEXT
 from bench.draft.recording.head_file import ENDING, HeadAnswers, write_answers
 from bench.draft.trace import TRACES, Request
 from bench.support import report
@@ -19,8 +19,13 @@ REQUESTS = [Request([1, 2, 3], [*range(100, 160)]), Request([4, 5], [*range(300,
 
 
 def test_every_contender_drafts_from_the_same_answers() -> None:
-    found = table.compare(REQUESTS, [perfect_answers(one.output_ids) for one in REQUESTS])
+    answers = [perfect_answers(one.output_ids) for one in REQUESTS]
+    found = table.compare(REQUESTS, answers, "eagle3")
     assert list(found) == [TEXT, ALONE, MIXED, *CONTENDERS]
+    # Answers by depth alone are one kind's.
+    of_blocks = table.compare(REQUESTS, answers, "dflash")
+    assert list(of_blocks) == [TEXT, ALONE, MIXED, *CONTENDERS, *OF_BLOCKS]
+    assert 4.4 < of_blocks["DDTree, 5 levels"]["accepted_per_step"] <= 5
     assert found[TEXT]["accepted_per_step"] < 0.2
     for name, levels in ((ALONE, 5), (MIXED, 5), ("chain of 5", 5), ("chain of 3", 3)):
         # A step that begins near the end of an answer has less to accept.
