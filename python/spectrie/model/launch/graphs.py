@@ -323,7 +323,7 @@ class StepGraphs:
             else:
                 operators.draw(logits, draw_rows(section, operators.shape, key.cuts), tokens)
             # Of steps without top rows nothing.
-            operators.top_k_of(logits, ids, probabilities, section(PackedSection.TOP_ROWS))
+            operators.top_k(logits, ids, probabilities, section(PackedSection.TOP_ROWS))
             operators.compact(step, tokens)
 
         return compute

@@ -166,17 +166,14 @@ class GpuOperators(ReferenceOperators):
         out = self.scratch.empty("gathered", (rows.shape[0], x.shape[1]), x.dtype)
         return spectrie_kernels.gather_rows(x, rows, out)
 
-    def top_k(self, logits: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor) -> None:
-        self.top_k_of(logits, ids, probabilities, None)
-
-    def top_k_of(
+    def top_k(
         self,
         logits: torch.Tensor,
         ids: torch.Tensor,
         probabilities: torch.Tensor,
-        rows: torch.Tensor | None,
+        rows: torch.Tensor | None = None,
     ) -> None:
-        """`top_k`, but for the rows with a negative number in `rows`, int32 [rows]."""
+        """As all operators', but for the rows with a negative number in `rows`, int32 [rows]."""
         workspace = self._workspace(spectrie_kernels.top_k_workspace(*logits.shape))
         spectrie_kernels.top_k(logits, ids, probabilities, rows=rows, workspace=workspace)
 
