@@ -25,6 +25,8 @@ RENDERS = {
     DEPLOY / "helm" / "examples" / f"{values}.yaml": DEPLOY / "kubernetes" / render
     for values, render in {
         "standalone": "standalone.yaml",
+        "split": "split.yaml",
+        "gpu": "gpu.yaml",
         "sidecars": "sidecars.yaml",
         "component": "component/sidecars.yaml",
     }.items()

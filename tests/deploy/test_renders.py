@@ -9,6 +9,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from tests.deploy.checks import CHECKS, faults
 from tests.deploy.manifests import FOLDER, Manifest, documents, pods, with_app
@@ -25,6 +26,10 @@ def manifests_of(path: Path) -> list[Manifest]:
     """The manifests of a render; a patch is applied to a Deployment of somebody else."""
     found = documents(path)
     return [with_app(one) for one in found] if path.parent.name == "component" else found
+
+
+def split() -> list[Manifest]:
+    return documents(FOLDER / "split.yaml")
 
 
 def beside() -> list[Manifest]:
@@ -67,6 +72,12 @@ def test_render_has_no_fault(path: Path) -> None:
     assert faults(manifests_of(path)) == {}
 
 
+def test_every_layout_is_rendered() -> None:
+    layouts = {yaml.safe_load(values.read_text(encoding="utf-8"))["layout"] for values in RENDERS}
+    schema = yaml.safe_load((FOLDER.parent / "helm/spectrie/values.schema.json").read_text())
+    assert layouts == set(schema["properties"]["layout"]["enum"])
+
+
 def first(manifests: list[Manifest], command: str) -> Any:
     """The first container of a command, to change it."""
     return next(one.spec for pod in pods(manifests) for one in pod.ours if one.command == command)
@@ -79,6 +90,11 @@ def wrong_port(manifests: list[Manifest]) -> None:
 def wrong_target_port(manifests: list[Manifest]) -> None:
     service = next(one for one in manifests if one["kind"] == "Service")
     service["spec"]["ports"][0]["targetPort"] = "htpp"
+
+
+def hidden_router(manifests: list[Manifest]) -> None:
+    for one in manifests:
+        one["spec"].pop("publishNotReadyAddresses", None)
 
 
 def missing_volume(manifests: list[Manifest]) -> None:
@@ -94,6 +110,14 @@ def unmounted_keys(manifests: list[Manifest]) -> None:
 def read_only_cache(manifests: list[Manifest]) -> None:
     for mount in first(manifests, "worker")["volumeMounts"]:
         mount["readOnly"] = True
+
+
+def shared_state(manifests: list[Manifest]) -> None:
+    for one in manifests:
+        if one["kind"] == "StatefulSet":
+            del one["spec"]["volumeClaimTemplates"]
+            claim = {"name": "state", "persistentVolumeClaim": {"claimName": "one"}}
+            one["spec"]["template"]["spec"]["volumes"].append(claim)
 
 
 def privileged(manifests: list[Manifest]) -> None:
@@ -142,6 +166,11 @@ def other_socket(manifests: list[Manifest]) -> None:
     args[:] = [one.replace("worker.sock", "wroker.sock") for one in args]
 
 
+def misspelt_metric(manifests: list[Manifest]) -> None:
+    scaler = next(one for one in manifests if one["kind"] == "HorizontalPodAutoscaler")
+    scaler["spec"]["metrics"][0]["external"]["metric"]["name"] = "spectrie_requests_wating"
+
+
 def standalone() -> list[Manifest]:
     return documents(FOLDER / "standalone.yaml")
 
@@ -150,24 +179,30 @@ def standalone() -> list[Manifest]:
     ("spoil", "sound", "check"),
     [
         (wrong_port, standalone, "ports"),
+        (wrong_port, split, "ports"),
         (wrong_port, beside, "ports"),
         (wrong_target_port, standalone, "ports"),
+        (hidden_router, split, "ports"),
         (missing_volume, standalone, "volumes"),
         (missing_volume, beside, "volumes"),
         (unmounted_keys, standalone, "volumes"),
         (read_only_cache, standalone, "volumes"),
+        (shared_state, split, "volumes"),
         (privileged, standalone, "security"),
+        (privileged, split, "security"),
         (privileged, beside, "security"),
         (root, beside, "security"),
         (reversed_sidecars, beside, "order"),
         (worker_as_app, standalone, "order"),
         (grace_below_drain, standalone, "grace"),
+        (grace_below_drain, split, "grace"),
         (grace_below_drain, beside, "grace"),
         (no_pause, standalone, "grace"),
         (misspelt_variable, standalone, "options"),
         (open_by_accident, standalone, "options"),
         (other_socket, standalone, "link"),
         (other_socket, beside, "link"),
+        (misspelt_metric, split, "metrics"),
     ],
 )
 def test_broken_manifest_fails_the_check_meant_for_it_alone(
