@@ -15,6 +15,7 @@ from tests.docs.markdown import PAGES, ROOT, blocks
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = {
     "--role",
+    "--prefix",
     "--release",
     "--profile",
     "--component",
@@ -22,8 +23,15 @@ OTHERS = {
     "--dry",
     "--before",
     "--lib",
+    "--values",
+    "--from-file",
+    "--target",
+    "--read-only",
+    "--tmpfs",
+    "--volume",
+    "--env",
 }
-"""Flags of other programs that the pages name: the install script, cargo, rustup, benches."""
+"""Flags of other programs that the pages name: the install script, cargo, rustup, benches, helm, kubectl, docker."""
 GENERATED = {"THIRD_PARTY_LICENSES.md", "DESIGN.md"}
 """Pages about no command, or about many programs' commands."""
 ACTION = re.compile(r"^    ([a-z]+)  ", re.MULTILINE)
