@@ -6,10 +6,9 @@ use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{FinishKind, RequestStats, TokenLogprob};
 use spectrie_request::{Answer, AnswerDelta, answer};
 
-use super::attempts::{Place, Tally};
+use super::attempts::{Kept, Place, Tally};
 use super::refusal::RETRY_DELAY;
 use super::resolve::Resolved;
-use super::returning::Kept;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::{Blame, End};
 use crate::workers::{ChoiceGuard, Inbox};

@@ -7,18 +7,18 @@ mod live;
 mod reader;
 mod refusal;
 mod resolve;
-mod returning;
 mod run;
 mod service;
 mod shared;
 mod stream;
 mod text;
+mod wait;
 mod waiting;
 
 #[cfg(test)]
 mod simulation;
 
+pub(crate) use attempts::{Resume, Resumed};
 pub(crate) use refusal::refused;
-pub(crate) use returning::{Resume, Resumed};
 pub use service::{Caller, Generation};
 pub use stream::GenerationStream;

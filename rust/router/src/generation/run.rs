@@ -9,11 +9,10 @@ use spectrie_proto::v1::generate_event::Event;
 use spectrie_proto::worker_v1::RequestStats;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::attempts::Place;
+use super::attempts::{Keeping, Kept, Place};
 use super::choice::{Choice, Outcome};
 use super::live::LiveId;
 use super::resolve::Resolved;
-use super::returning::{Keeping, Kept};
 use super::shared::Shared;
 use crate::access::Pass;
 use crate::error::RequestError;

@@ -8,11 +8,11 @@ use spectrie_request::validate::check_request;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::attempts::Keeping;
 use super::live::LiveId;
 use super::reader;
 use super::refusal::{RETRY_DELAY, refused};
 use super::resolve::{Facts, Resolved};
-use super::returning::Keeping;
 use super::run::{Parts, Run};
 use super::shared::Shared;
 use super::stream::GenerationStream;

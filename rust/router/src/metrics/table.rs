@@ -39,7 +39,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
     (
         "retries",
-        "Choices that were sent to a worker again, because theirs died, refused or failed them",
+        "Choices that were sent to a worker again: theirs died, refused or failed them, or their client was cut",
     ),
     (
         "learn_dropped",

@@ -196,23 +196,6 @@ impl Registry {
         Ok(self.admission.limit(&entry.workers))
     }
 
-    /// A model by name, also while it has no worker.
-    pub(crate) fn known(&self, name: &str) -> Option<Arc<ServedModel>> {
-        let state = lock(&self.state);
-        Some(state.models.get(name)?.model.clone())
-    }
-
-    /// Choices of a tenant in flight on a model, and how many it may have while it is alone.
-    pub(crate) fn standing(&self, name: &str, tenant: &str) -> Result<(usize, usize), Refusal> {
-        let state = lock(&self.state);
-        let workers = &self.entry(&state, Some(name))?.workers;
-        let mut own = 0;
-        for worker in workers {
-            worker.with_held(|held| own += held.of(tenant));
-        }
-        Ok((own, self.admission.limit(workers)))
-    }
-
     /// Name and ready workers of a model, named or the only one.
     pub(crate) fn workers(
         &self,

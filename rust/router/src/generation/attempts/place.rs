@@ -50,14 +50,14 @@ pub(in crate::generation) struct Waiting {
 }
 
 impl Waiting {
-    /// A wait that begins, of a choice that no worker is to blame for.
-    pub(in crate::generation) fn new(now: Instant) -> Self {
+    /// A wait that begins, of a choice that was with no worker last.
+    pub(in crate::generation) fn new(now: Instant, alone: bool) -> Self {
         Self {
             since: now,
             not_before: now,
             placed: None,
             avoid: None,
-            alone: false,
+            alone,
             error: None,
         }
     }

@@ -1,5 +1,6 @@
-//! Clients that note what their streams bring.
+//! Clients that note what their streams bring, and go on where they were when they are cut.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -9,7 +10,8 @@ use tokio::task::JoinHandle;
 
 use super::model::answer;
 use crate::error::ErrorKind;
-use crate::generation::{Caller, Generation};
+use crate::generation::{Caller, Generation, GenerationStream, Resume};
+use crate::sync::lock;
 use spectrie_types::seed::choice_seed;
 
 /// What a client asks for.
@@ -29,12 +31,15 @@ pub(super) struct Ask {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) ask: Ask,
-    pub(super) reading: JoinHandle<Result<Seen, String>>,
+    pub(super) reading: JoinHandle<Result<(), String>>,
+    seen: Arc<Mutex<Seen>>,
 }
 
-/// What a stream brought.
-#[derive(Debug)]
+/// What a stream brought, over all its connections.
+#[derive(Clone, Debug)]
 pub(super) struct Seen {
+    token: Option<String>,
+    positions: Vec<u32>,
     token_ids: Vec<Vec<u32>>,
     finished: Vec<Vec<v1::Finished>>,
     error: Option<ErrorKind>,
@@ -42,12 +47,55 @@ pub(super) struct Seen {
 
 impl Client {
     pub(super) fn start(generation: &Generation, ask: Ask) -> Self {
-        let reading = tokio::spawn(read(generation.clone(), ask.clone()));
-        Self { ask, reading }
+        let num_choices = ask.num_choices as usize;
+        let seen = Arc::new(Mutex::new(Seen {
+            token: None,
+            positions: vec![0; num_choices],
+            token_ids: vec![Vec::new(); num_choices],
+            finished: vec![Vec::new(); num_choices],
+            error: None,
+        }));
+        let (generation, asked, noted) = (generation.clone(), ask.clone(), seen.clone());
+        let reading = tokio::spawn(async move {
+            let stream = start(&generation, &asked).await?;
+            read(stream, asked.slowness, &noted).await;
+            Ok(())
+        });
+        Self { ask, reading, seen }
+    }
+
+    /// Whether it can go on when it is cut.
+    pub(super) fn is_resumable(&self) -> bool {
+        lock(&self.seen).token.is_some()
+    }
+
+    /// Cuts its connection; after a while it goes on at another.
+    pub(super) fn cut(&mut self, generation: &Generation, pause: Duration) {
+        self.reading.abort();
+        let (generation, ask, seen) = (generation.clone(), self.ask.clone(), self.seen.clone());
+        self.reading = tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let resume = lock(&seen).resume(&ask.name);
+            match generation.resume(&resume, &Caller::default()) {
+                Ok(resumed) => read(resumed.stream, ask.slowness, &seen).await,
+                // What failed leaves nothing to go on from.
+                Err(error) if error.kind == ErrorKind::NotFound && ask.poison_at.is_some() => {
+                    lock(&seen).error = Some(ErrorKind::EndsWorkers);
+                }
+                Err(error) => return Err(format!("{} cannot go on: {error}", ask.name)),
+            }
+            Ok(())
+        });
+    }
+
+    /// What it has when it is done.
+    pub(super) async fn end(self) -> Result<Seen, String> {
+        self.reading.await.map_err(|error| error.to_string())??;
+        Ok(lock(&self.seen).clone())
     }
 }
 
-async fn read(generation: Generation, ask: Ask) -> Result<Seen, String> {
+async fn start(generation: &Generation, ask: &Ask) -> Result<GenerationStream, String> {
     let request = v1::GenerateRequest {
         request_id: Some(ask.name.clone()),
         prompt: Some(v1::generate_request::Prompt::Text(ask.name.clone())),
@@ -62,37 +110,51 @@ async fn read(generation: Generation, ask: Ask) -> Result<Seen, String> {
         }),
         ..Default::default()
     };
-    let mut stream = generation
-        .start(request, Caller::default())
-        .await
-        .map_err(|error| format!("{} was refused: {error}", ask.name))?;
-    let num_choices = ask.num_choices as usize;
-    let mut seen = Seen {
-        token_ids: vec![Vec::new(); num_choices],
-        finished: vec![Vec::new(); num_choices],
-        error: None,
-    };
+    let stream = generation.start_resumable(request, Caller::default(), None);
+    let stream = stream.await;
+    stream.map_err(|error| format!("{} was refused: {error}", ask.name))
+}
+
+/// Reads to the end; what is noted stays when the reading is cut.
+async fn read(mut stream: GenerationStream, slowness: Duration, seen: &Mutex<Seen>) {
     loop {
-        if !ask.slowness.is_zero() {
-            tokio::time::sleep(ask.slowness).await;
+        if !slowness.is_zero() {
+            tokio::time::sleep(slowness).await;
         }
-        match stream.next().await {
-            None => return Ok(seen),
+        let next = stream.next().await;
+        let mut seen = lock(seen);
+        match next {
+            None => return,
             Some(Err(error)) => seen.error = Some(error.kind),
             Some(Ok(v1::GenerateEvent { event })) => match event {
                 Some(Event::Delta(delta)) => {
+                    seen.positions[delta.index as usize] = delta.position;
                     seen.token_ids[delta.index as usize].extend(delta.token_ids);
                 }
                 Some(Event::Finished(finished)) => {
+                    seen.positions[finished.index as usize] = finished.position;
                     seen.finished[finished.index as usize].push(finished);
                 }
-                Some(Event::Started(_)) | None => {}
+                Some(Event::Started(started)) => seen.token = started.resume_token,
+                None => {}
             },
         }
     }
 }
 
 impl Seen {
+    fn resume(&self, name: &str) -> Resume {
+        let positions = self.positions.iter().zip(0..);
+        Resume {
+            request_id: name.to_owned(),
+            token: self.token.clone().unwrap_or_default(),
+            starting_after: positions
+                .map(|(position, index)| (index, *position))
+                .collect(),
+            repeats: false,
+        }
+    }
+
     /// Whether any choice ended with other numerics than it began with.
     pub(super) fn says_numerics_changed(&self) -> bool {
         let mut ends = self.finished.iter().flatten();

@@ -1,5 +1,5 @@
 //! The router's own code under random schedules: a simulated clock and network, workers that die,
-//! stall, drain, refuse and send nonsense, requests that end workers.
+//! stall, drain, refuse and send nonsense, requests that end workers, clients that are cut.
 //!
 //! `SPECTRIE_SCHEDULE=SEED` replays one schedule alone; a failing one prints its number.
 
@@ -57,6 +57,7 @@ fn play_all(schedules: std::ops::Range<u64>) {
             sum.late,
             sum.convicted,
             sum.dropped,
+            sum.cut,
         ];
         assert!(counts.iter().all(|count| *count > 0), "{sum:?}");
         assert!(sum.resumed > sum.requests / 4, "{sum:?}");

@@ -13,6 +13,7 @@ pub(super) struct Report {
     pub(super) late: usize,
     pub(super) convicted: usize,
     pub(super) dropped: usize,
+    pub(super) cut: usize,
 }
 
 impl Report {
@@ -27,5 +28,6 @@ impl Report {
         self.late += other.late;
         self.convicted += other.convicted;
         self.dropped += other.dropped;
+        self.cut += other.cut;
     }
 }

@@ -40,6 +40,7 @@ pub(super) struct History {
     pub(super) max_tokens: usize,
     pub(super) poison_at: Option<usize>,
     pub(super) attempt: Option<u32>,
+    pub(super) was_cut: bool,
     pub(super) was_refused: bool,
     pub(super) was_faulted: bool,
     /// Its tokens at the first start after it was faulted.
@@ -133,7 +134,8 @@ impl World {
             0..4 => self.join()?,
             4..14 => self.ask(),
             14..16 => self.drop_client(),
-            16..30 => {
+            16..19 => self.cut_client(),
+            19..30 => {
                 let milliseconds = self.dice.below(40) as u64;
                 self.pass_time(milliseconds).await;
             }
@@ -222,6 +224,28 @@ impl World {
         }
     }
 
+    /// Cuts a client, which comes back.
+    fn cut_client(&mut self) {
+        let can_be = |client: &Client| !client.reading.is_finished() && client.is_resumable();
+        let places: Vec<_> = (0..self.clients.len())
+            .filter(|place| can_be(&self.clients[*place]))
+            .collect();
+        if places.is_empty() {
+            return;
+        }
+        let place = places[self.dice.below(places.len())];
+        let pause = Duration::from_millis(self.dice.below(60) as u64);
+        let client = &mut self.clients[place];
+        client.cut(&self.generation, pause);
+        for index in 0..client.ask.num_choices {
+            let name = format!("{}.{index}", client.ask.name);
+            if let Some(history) = self.choices.get_mut(&name) {
+                history.was_cut = true;
+            }
+        }
+        self.report.cut += 1;
+    }
+
     fn visit(&mut self, place: usize) -> Result<(), String> {
         self.hear(place)?;
         let worker = &mut self.workers[place];
@@ -284,13 +308,14 @@ impl World {
         let mut num_tokens = 0;
         let mut is_exact = self.report.dropped == 0;
         for client in std::mem::take(&mut self.clients) {
-            let seen = client.reading.await.map_err(|error| error.to_string())??;
-            num_tokens += seen.check(&client.ask)?;
+            let ask = client.ask.clone();
+            let seen = client.end().await?;
+            num_tokens += seen.check(&ask)?;
             if seen.says_numerics_changed() && !self.has_other_numerics {
-                return Err(format!("{}: numerics did not change", client.ask.name));
+                return Err(format!("{}: numerics did not change", ask.name));
             }
-            self.report.convicted += usize::from(client.ask.poison_at.is_some());
-            is_exact &= client.ask.poison_at.is_none();
+            self.report.convicted += usize::from(ask.poison_at.is_some());
+            is_exact &= ask.poison_at.is_none();
         }
         self.pass_time(0).await;
         let counted = self.metrics.of_model("m").generated.get();
@@ -311,8 +336,11 @@ impl World {
             shared.running.len(),
         );
         let num_convicts = lock(&shared.convicts).len();
-        if left != (0, 0, 0, 0, 0) || num_convicts > self.report.requests {
-            return Err(format!("left in the tables: {left:?}, {num_convicts}"));
+        let num_records = lock(&shared.records).len();
+        if left != (0, 0, 0, 0, 0) || num_convicts.max(num_records) > self.report.requests {
+            return Err(format!(
+                "left in the tables: {left:?}, {num_convicts}, {num_records}"
+            ));
         }
         Ok(self.report)
     }

@@ -13,11 +13,10 @@ use spectrie_proto::v1::generate_event::Event;
 use spectrie_types::limits::MAX_CHOICES;
 
 use crate::error::{ErrorKind, RequestError};
-use crate::generation::{Caller, Resume, Resumed};
+use crate::generation::Caller;
 use crate::state::AppState;
 
 use super::form::Form;
-use super::place::Place;
 use super::response::Identity;
 use super::sse::Encoder;
 use super::usage::Totals;
@@ -57,11 +56,11 @@ pub(crate) struct Running {
 
 /// What is known of an answer before its first event.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    endpoint: Endpoint,
-    choices_per_prompt: u32,
-    num_choices: u32,
-    names: Names,
+pub(super) struct Shape {
+    pub(super) endpoint: Endpoint,
+    pub(super) choices_per_prompt: u32,
+    pub(super) num_choices: u32,
+    pub(super) names: Names,
 }
 
 impl Shape {
@@ -77,7 +76,7 @@ impl Shape {
 
 impl Endpoint {
     /// What the ids of its answers have before the request's.
-    fn prefix(self) -> &'static str {
+    pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Chat => "chatcmpl",
             Self::Completions => "cmpl",
@@ -132,68 +131,6 @@ impl Running {
         Ok(running)
     }
 
-    /// Goes on with the stream of one prompt behind the event with the id `last`; from its first on
-    /// when absent. `id` is the request's, or an answer's.
-    ///
-    /// # Errors
-    /// As [`Generation::resume`](crate::generation::Generation::resume).
-    pub(crate) async fn resume(
-        state: &AppState,
-        id: &str,
-        token: &str,
-        last: Option<&str>,
-        caller: &Caller,
-    ) -> Result<(Self, Encoder), HttpError> {
-        let prefixes = [Endpoint::Chat, Endpoint::Completions].map(Endpoint::prefix);
-        let of_answer = prefixes.iter().find_map(|prefix| id.strip_prefix(prefix));
-        let of_answer = of_answer.and_then(|id| id.strip_prefix('-'));
-        let num_choices = last.map(|last| 1 + last.matches('.').count() as u32);
-        let place = last.map(|last| Place::from_id(last, num_choices.unwrap_or(1)));
-        let bad_id = || {
-            let message = "last-event-id: allowed: an id of one of the stream's events";
-            HttpError::invalid("last-event-id", message)
-        };
-        let place = place.map(|place| place.ok_or_else(bad_id)).transpose()?;
-        let resume = |id: &str| {
-            let resume = Resume {
-                request_id: id.to_owned(),
-                token: token.to_owned(),
-                starting_after: place.as_ref().map(Place::positions).unwrap_or_default(),
-                repeats: true,
-            };
-            state.generation.resume(&resume, caller)
-        };
-        let (id, resumed) = match (resume(id), of_answer) {
-            (Err(error), Some(id)) if error.kind == ErrorKind::NotFound => (id, resume(id)),
-            (resumed, _) => (id, resumed),
-        };
-        let Resumed {
-            stream,
-            form,
-            num_choices,
-        } = resumed?;
-        let other = || RequestError::new(ErrorKind::NotFound, "another version began this stream");
-        let form = form
-            .as_deref()
-            .and_then(Form::from_text)
-            .ok_or_else(other)?;
-        let shape = Shape {
-            endpoint: form.endpoint,
-            choices_per_prompt: num_choices,
-            num_choices,
-            names: Names::default(),
-        };
-        let place = match (place, last) {
-            (Some(_), Some(last)) => Place::from_id(last, num_choices).ok_or_else(bad_id)?,
-            _ => Place::start(num_choices),
-        };
-        let mut running = Self::of_streams(vec![stream], shape, id);
-        running.begin(state).await?;
-        let mut encoder = running.encoder(form.extras);
-        encoder.go_on_from(place);
-        Ok((running, encoder))
-    }
-
     /// What writes its events.
     pub(crate) fn encoder(&mut self, extras: Extras) -> Encoder {
         let encoder = Encoder::new(self.identity.clone(), extras);
@@ -204,7 +141,7 @@ impl Running {
     }
 
     /// Waits for the first token, and learns what the objects of the answer repeat.
-    async fn begin(&mut self, state: &AppState) -> Result<(), HttpError> {
+    pub(super) async fn begin(&mut self, state: &AppState) -> Result<(), HttpError> {
         self.wait_for_first_token().await?;
         let models = state.generation.models();
         let model = models
@@ -215,7 +152,7 @@ impl Running {
     }
 
     /// A request whose prompts are these streams, in order.
-    fn of_streams<S>(streams: Vec<S>, shape: Shape, id: &str) -> Self
+    pub(super) fn of_streams<S>(streams: Vec<S>, shape: Shape, id: &str) -> Self
     where
         S: Stream<Item = Result<v1::GenerateEvent, RequestError>> + Send + 'static,
     {

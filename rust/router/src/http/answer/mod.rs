@@ -5,6 +5,7 @@ mod form;
 pub(super) mod logprobs;
 mod place;
 pub(super) mod response;
+mod resume;
 pub(super) mod sse;
 pub(super) mod stream;
 mod usage;

@@ -8,9 +8,10 @@ use spectrie_proto::worker_v1::RequestStats;
 use spectrie_request::AnswerDelta;
 
 use super::keeping::Kept;
+use super::place::{Place, Waiting};
+use super::tally::Tally;
 use crate::error::RequestError;
 use crate::failover::RecordedChoice;
-use crate::generation::attempts::{Place, Tally, Waiting};
 use crate::generation::choice::{Choice, Outcome};
 use crate::generation::resolve::Resolved;
 use crate::generation::run::{Parts, Run, event, started};
@@ -127,7 +128,9 @@ impl Replay<'_> {
             Outcome::Failed(error) => Err(error),
             Outcome::Continue | Outcome::Lost(..) => {
                 choice.attempt += 1;
-                choice.place = Place::Waiting(Waiting::new(now));
+                // Who was to be alone before its client went is so still.
+                let alone = choice.blame.is_alone();
+                choice.place = Place::Waiting(Waiting::new(now, alone));
                 Ok((choice, None))
             }
         }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use spectrie_proto::v1::generate_event::Event;
 
 use super::keeping::{Keeping, Kept};
+use super::place::Place;
 use crate::failover::{Record, RecordedChoice};
-use crate::generation::attempts::Place;
 use crate::generation::choice::Choice;
 use crate::generation::run::Run;
 use crate::sync::{lock, now};

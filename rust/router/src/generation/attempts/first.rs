@@ -1,12 +1,12 @@
-//! Requests that look for their model and its workers, waiting for what is expected.
+//! The first attempt: requests look for their model and a worker of it, waiting for what is expected.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::wait::{Bounds, Wait};
 use crate::error::RequestError;
 use crate::generation::refusal::refused;
 use crate::generation::resolve::Resolved;
+use crate::generation::wait::{Bounds, Wait};
 use crate::generation::{Caller, Generation};
 use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, ServedModel};
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use spectrie_types::Holdings;
 
+use super::refusal::{RETRY_DELAY, held};
 use crate::error::{ErrorKind, RequestError};
-use crate::generation::refusal::{RETRY_DELAY, held};
 use crate::sync::lock;
 
 /// Who counts where no keys are set.
@@ -26,7 +26,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl Waiting {
-    pub(in crate::generation) fn new(max_waiting: usize) -> Self {
+    pub(super) fn new(max_waiting: usize) -> Self {
         Self {
             held: Mutex::default(),
             max_waiting,
@@ -35,11 +35,11 @@ impl Waiting {
 
     /// How many wait.
     #[cfg(test)]
-    pub(in crate::generation) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         lock(&self.held).total()
     }
 
-    pub(in crate::generation) fn of(&self, tenant: Option<&str>) -> Line<'_> {
+    pub(super) fn of(&self, tenant: Option<&str>) -> Line<'_> {
         Line {
             waiting: self,
             tenant: tenant.unwrap_or(EVERYONE).into(),

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keeping::Keeping;
-use super::replay::Mark;
+use spectrie_proto::worker_v1::Hello;
 use tokio_util::sync::CancellationToken;
 
+use super::keeping::Keeping;
+use super::replay::Mark;
 use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::{Record, ResumeToken};
@@ -119,9 +120,12 @@ impl Generation {
         }
         let marks = marks(record, resume)?;
         caller.check_model(&record.model)?;
-        let model = shared.registry.known(&record.model).filter(|model| {
-            model.model_hash == record.model_hash && model.digest == record.model_digest
-        });
+        let hello = Hello {
+            model: record.model.clone(),
+            model_hash: record.model_hash.clone(),
+            ..Hello::default()
+        };
+        let model = shared.registry.known_model(&hello, &record.model_digest);
         let model = model.ok_or_else(|| {
             let message = format!("other weights are served as {:?} now", record.model);
             RequestError::new(ErrorKind::FailedPrecondition, message)
@@ -195,10 +199,15 @@ impl Generation {
     /// Whether the tenant may have the record's choices in flight. It is refused for what it has
     /// itself, never for what others have.
     fn check_room(&self, record: &Record) -> Result<(), RequestError> {
-        let tenant = record.request.share();
-        let Ok((own, limit)) = self.shared.registry.standing(&record.model, tenant) else {
+        let (tenant, registry) = (record.request.share(), &self.shared.registry);
+        let model = Some(record.model.as_str());
+        let (Ok((_, workers)), Ok(limit)) = (registry.workers(model), registry.limit(model)) else {
             return Ok(());
         };
+        let mut own = 0;
+        for worker in workers {
+            worker.with_held(|held| own += held.of(tenant));
+        }
         let unfinished = record.choices.iter().filter(|choice| choice.end.is_none());
         if own == 0 || own + unfinished.count() <= limit {
             return Ok(());

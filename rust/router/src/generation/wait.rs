@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::line::{Line, Place};
+use super::refusal::RETRY_DELAY;
+use super::waiting::{Line, Place};
 use crate::error::{ErrorKind, RequestError};
-use crate::generation::refusal::RETRY_DELAY;
 use crate::sync::now;
 
 /// How long one request may wait.
@@ -31,7 +31,7 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    pub(in crate::generation) fn new(
+    pub(super) fn new(
         changes: watch::Receiver<u64>,
         draining: &'a CancellationToken,
         line: Line<'a>,
