@@ -36,6 +36,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<KeyEntry>, String> {
 /// Reads lines `KEY TENANT`; empty lines and lines that begin with `#` are skipped.
 fn parse_lines(text: &str) -> Result<Vec<KeyEntry>, String> {
     let mut entries = Vec::new();
+    let mut lines = HashMap::new();
     for (line, content) in (1..).zip(text.lines()) {
         let content = content.trim();
         if content.is_empty() || content.starts_with('#') {
@@ -49,8 +50,12 @@ fn parse_lines(text: &str) -> Result<Vec<KeyEntry>, String> {
             ));
         };
         check_tenant(tenant).map_err(|reason| format!("line {line}: {reason}"))?;
+        let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+        if let Some(first) = lines.insert(digest, line) {
+            return Err(same_key(line, first));
+        }
         entries.push(KeyEntry {
-            digest: Sha256::digest(key.as_bytes()).into(),
+            digest,
             tenant: tenant.to_owned(),
             ..KeyEntry::default()
         });
@@ -81,12 +86,16 @@ fn parse_toml(text: &str) -> Result<Vec<KeyEntry>, String> {
                 format!("line {line}: {}", fault.reason)
             })?;
             if let Some(first) = lines.insert(entry.digest, line) {
-                return Err(format!("line {line}: the same key as on line {first}"));
+                return Err(same_key(line, first));
             }
             entries.push(entry);
         }
     }
     Ok(entries)
+}
+
+fn same_key(line: usize, first: usize) -> String {
+    format!("line {line}: the same key as on line {first}")
 }
 
 fn entry(table: &Spanned<DeValue<'_>>) -> Result<KeyEntry, Fault> {
@@ -170,6 +179,10 @@ mod tests {
                 "line 2 has 1 words; allowed: 2: KEY TENANT",
             ),
             ("secret a/b".into(), "line 1: the tenant contains /"),
+            (
+                "secret ann\nother bob\n\nsecret eve\n".into(),
+                "line 4: the same key as on line 1",
+            ),
             ("# none\n".into(), "it holds no keys"),
             (
                 "[[keys]]\ntenant = \"ann\"\n".into(),
