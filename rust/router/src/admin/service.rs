@@ -11,8 +11,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::merge::{self, Merged, is_done, merge};
 use super::workers;
-use crate::access::Token;
-use crate::error::{ErrorKind, RequestError, shown};
+use crate::error::{RequestError, shown};
 use crate::generation::{Generation, refused};
 use crate::grpc::Deadline;
 use crate::workers::Broadcast;
@@ -29,36 +28,15 @@ const MAX_NAME_BYTES: usize = 4096;
 pub(crate) struct AdminService {
     broadcast: Arc<Broadcast>,
     generation: Generation,
-    token: Option<Token>,
 }
 
 impl AdminService {
-    pub(crate) fn new(
-        broadcast: Arc<Broadcast>,
-        generation: Generation,
-        token: Option<Token>,
-    ) -> Self {
+    /// Of callers whom the listener's gate admitted.
+    pub(crate) fn new(broadcast: Arc<Broadcast>, generation: Generation) -> Self {
         Self {
             broadcast,
             generation,
-            token,
         }
-    }
-
-    /// Checks the caller; when its workers' answers must be there.
-    fn admit<T>(&self, request: &Request<T>) -> Result<Instant, RequestError> {
-        let shows = |token: &Token| token.is_shown(request.metadata().as_ref());
-        if !self.token.as_ref().is_none_or(shows) {
-            let message = "wrong or missing operator's token: send the header authorization: Bearer \
-                           TOKEN with that of --admin-token-file";
-            return Err(RequestError::new(ErrorKind::Unauthenticated, message));
-        }
-        let now = Instant::now();
-        let Some(deadline) = request.extensions().get::<Deadline>() else {
-            return Ok(now + PATIENCE);
-        };
-        let left = deadline.0.saturating_duration_since(now);
-        Ok(now + left.saturating_sub((left / 5).min(HEAD_START)))
     }
 
     async fn ask<T>(
@@ -165,7 +143,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::ListCorporaRequest>,
     ) -> Result<Response<v1::ListCorporaResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         let model = request.into_inner().model;
         let call = Call::ListCorpora(worker_v1::ListCorpora {});
         let expected = |reply| match reply {
@@ -184,7 +162,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::AddCorpusRequest>,
     ) -> Result<Response<v1::AddCorpusResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         Ok(Response::new(
             self.add(request.into_inner(), deadline).await?,
         ))
@@ -194,7 +172,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::RemoveCorpusRequest>,
     ) -> Result<Response<v1::RemoveCorpusResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         Ok(Response::new(
             self.remove(request.into_inner(), deadline).await?,
         ))
@@ -204,7 +182,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         let model = request.into_inner().model;
         let call = Call::ListNamespaces(worker_v1::ListNamespaces {});
         let expected = |reply| match reply {
@@ -223,7 +201,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::ForgetNamespaceRequest>,
     ) -> Result<Response<v1::ForgetNamespaceResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         Ok(Response::new(
             self.forget(request.into_inner(), deadline).await?,
         ))
@@ -233,7 +211,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::SaveSnapshotRequest>,
     ) -> Result<Response<v1::SaveSnapshotResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         let model = request.into_inner().model;
         let call = Call::SaveSnapshot(worker_v1::SaveSnapshot {});
         let expected = |reply| match reply {
@@ -261,7 +239,6 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::GetStatsRequest>,
     ) -> Result<Response<v1::GetStatsResponse>, Status> {
-        self.admit(&request)?;
         let model = request.into_inner().model;
         let workers = self.broadcast.workers(model.as_deref());
         let (_, workers) = workers.map_err(|refusal| refused(refusal, model.as_deref()))?;
@@ -277,7 +254,6 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::LoadsRequest>,
     ) -> Result<Response<v1::LoadsResponse>, Status> {
-        self.admit(&request)?;
         let model = request.into_inner().model;
         let workers = workers::loads(&self.broadcast, model.as_deref());
         Ok(Response::new(v1::LoadsResponse { workers }))
@@ -287,7 +263,7 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::DrainRequest>,
     ) -> Result<Response<v1::DrainResponse>, Status> {
-        let deadline = self.admit(&request)?;
+        let deadline = deadline_of(&request);
         let request = request.into_inner();
         check_name("worker", &request.worker)?;
         let drained = workers::drain(&self.broadcast, &request, deadline).await?;
@@ -298,7 +274,6 @@ impl Admin for AdminService {
         &self,
         request: Request<v1::AbortRequest>,
     ) -> Result<Response<v1::AbortResponse>, Status> {
-        self.admit(&request)?;
         let request = request.into_inner();
         check_name("request_id", &request.request_id)?;
         let tenant = request.tenant.as_deref();
@@ -309,6 +284,16 @@ impl Admin for AdminService {
             requests: u32::try_from(ended).unwrap_or(u32::MAX),
         }))
     }
+}
+
+/// When the answers of workers must be there.
+fn deadline_of<T>(request: &Request<T>) -> Instant {
+    let now = Instant::now();
+    let Some(deadline) = request.extensions().get::<Deadline>() else {
+        return now + PATIENCE;
+    };
+    let left = deadline.0.saturating_duration_since(now);
+    now + left.saturating_sub((left / 5).min(HEAD_START))
 }
 
 /// The same error, knowing which corpus or namespace it is about.

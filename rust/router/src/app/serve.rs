@@ -199,7 +199,7 @@ fn spawn(
         servers.spawn(grpc::serve(incoming, state.clone(), closing.clone()));
     }
     if let Some(AdminListener { listener, token }) = listeners.admin {
-        let service = AdminService::new(broadcast, state.generation.clone(), token.clone());
+        let service = AdminService::new(broadcast, state.generation.clone());
         let incoming = Incoming::new(
             listener,
             budget.operators.clone(),
