@@ -5,7 +5,8 @@
 //! took before. What `k` tenants hold together is therefore at most `limit / 1 + limit / 2 + … +
 //! limit / k`: the `j`-th largest holding is an equal part among `j` at most, since its last piece
 //! was given when at least `j` tenants held or asked, or out of what lay idle. A tenant that holds
-//! nothing gets one piece of any size, which adds at most that piece.
+//! nothing gets one piece of any size, which adds at most that piece; and no more tenants hold
+//! something at once than [`Standing::most_tenants`] says, so `k` is bounded too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,6 +69,9 @@ impl Holdings {
     }
 }
 
+/// Tenants that may hold something at once, however little there is.
+const LEAST_TENANTS: usize = 64;
+
 /// How somebody who asks for more stands among the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -85,11 +89,21 @@ impl Standing {
         (limit / self.num_tenants.max(1)).max(1)
     }
 
+    /// Tenants that may hold something of `limit` at once: as many as there are pieces of it, or 64
+    /// of less.
+    pub fn most_tenants(limit: usize) -> usize {
+        limit.max(LEAST_TENANTS)
+    }
+
     /// By how much `asked` more are too many: 0 when they are granted. Up to `idle` of the `limit`
-    /// lie idle where nobody takes them, so everyone may have them.
+    /// lie idle where nobody takes them, so everyone may have them. Who holds nothing is granted them
+    /// unless too many tenants hold something; then it waits for one of them: 1.
     pub fn excess(self, asked: usize, limit: usize, idle: usize) -> usize {
-        if self.own == 0 || self.total + asked <= idle {
+        if self.total + asked <= idle {
             return 0;
+        }
+        if self.own == 0 {
+            return usize::from(self.num_tenants > Self::most_tenants(limit));
         }
         (self.own + asked).saturating_sub(self.share(limit))
     }
@@ -138,6 +152,20 @@ mod tests {
         }
         holdings.add("1", 1);
         assert!(ask(&mut holdings, "0", 5), "up to what runs at once");
+    }
+
+    #[test]
+    fn tenants_beyond_the_most_that_may_hold_something_wait_for_one_to_end() {
+        let mut holdings = Holdings::default();
+        for tenant in 0..64 {
+            assert!(ask(&mut holdings, &tenant.to_string(), 1));
+        }
+        assert!(!ask(&mut holdings, "more", 1));
+        holdings.take("7", 1);
+        assert!(ask(&mut holdings, "more", 1) && !ask(&mut holdings, "7", 1));
+        assert_eq!(holdings.total(), 64);
+        let standing = holdings.standing("another");
+        assert_eq!(standing.excess(1, 65, 0), 0, "a larger limit has more");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spectrie_types::Standing;
+
 use crate::error::{ErrorKind, RequestError};
 use crate::workers::Refusal;
 
@@ -34,9 +36,13 @@ pub(crate) fn refused(refusal: Refusal, name: Option<&str>) -> RequestError {
     }
 }
 
-/// What a tenant hears that holds as many as it may: `own` of its own share of the limit.
+/// What a tenant hears that holds as many as it may: `own` of its own share of the limit. Who holds
+/// none is refused where too many tenants do.
 pub(super) fn held(own: usize, what: &str, share: usize, limit: usize) -> String {
-    if share < limit {
+    if own == 0 && limit > 0 {
+        let most = Standing::most_tenants(limit);
+        format!("{what} of {most} other tenants; allowed: {most} tenants at once")
+    } else if share < limit {
         format!(
             "{own} of your {what}; allowed: up to {share} while others ask too, of {limit} in all"
         )

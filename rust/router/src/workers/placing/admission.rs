@@ -88,12 +88,15 @@ fn places(workers: &[Arc<Worker>]) -> usize {
 }
 
 /// After what time `excess` choices of a tenant will probably have ended: of those that end in a
-/// second, it has as large a part as of those that are held.
+/// second, it has as large a part as of those that are held. One that holds none waits for any.
 fn wait_for(workers: &[Arc<Worker>], standing: Standing, excess: usize) -> Duration {
     let now = now();
     let rate: f64 = workers.iter().map(|worker| worker.pace(now)).sum();
-    let own_rate = rate * standing.own as f64 / standing.total.max(1) as f64;
-    pace::time_for(excess, own_rate)
+    let part = match standing.own {
+        0 => 1.0,
+        own => own as f64 / standing.total.max(1) as f64,
+    };
+    pace::time_for(excess, rate * part)
 }
 
 #[cfg(test)]
