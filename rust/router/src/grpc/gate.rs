@@ -67,6 +67,16 @@ impl Purpose {
 }
 
 impl Gate {
+    /// Counts a call that reaches no method.
+    pub(crate) fn count_refused(&self, uri: &Uri, error: &RequestError) {
+        if let Self::Keys { metrics, .. } = self {
+            let name = uri.path().rsplit('/').next().unwrap_or_default();
+            let route = COUNTED.iter().find(|route| **route == name);
+            let code = error.kind.grpc_code();
+            metrics.request(route.unwrap_or(&"other"), &format!("{code:?}"));
+        }
+    }
+
     /// What the key of a call allows.
     ///
     /// # Errors
@@ -78,17 +88,12 @@ impl Gate {
             Self::Keys {
                 keys,
                 is_reflection_open,
-                metrics,
+                ..
             } => {
                 if purpose == Purpose::Reflection && *is_reflection_open {
                     return Ok(Granted(None));
                 }
-                keys.grant(key(headers)).map(Granted).inspect_err(|error| {
-                    let name = uri.path().rsplit('/').next().unwrap_or_default();
-                    let route = COUNTED.iter().find(|route| **route == name);
-                    let code = error.kind.grpc_code();
-                    metrics.request(route.unwrap_or(&"other"), &format!("{code:?}"));
-                })
+                keys.grant(key(headers)).map(Granted)
             }
             Self::Token(Some(token)) if !token.is_shown(headers) => Err(RequestError::new(
                 ErrorKind::Unauthenticated,

@@ -130,6 +130,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let uri = request.uri().clone();
         let admitted = self.layer.admit(request).and_then(|request| {
             let running = GuardLayer::hold(&request)?;
             Ok((request, running))
@@ -137,6 +138,7 @@ where
         let (request, running) = match admitted {
             Ok(admitted) => admitted,
             Err(error) => {
+                self.layer.gate.count_refused(&uri, &error);
                 let refused = Status::from(error).into_http();
                 return Box::pin(async move { Ok(refused) });
             }

@@ -2,6 +2,7 @@
 //! defence.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,6 +19,7 @@ use uuid::Uuid;
 use crate::access::{ApiKeys, Grant};
 use crate::generation::Caller;
 use crate::listen::{HeldBody, Place};
+use crate::metrics::Metrics;
 use crate::state::AppState;
 
 use super::error::HttpError;
@@ -63,13 +65,21 @@ pub(super) struct RequestId(pub(super) String);
 
 /// Keeps the connection's place while the request runs. Where every other place is busy, only probes
 /// are answered.
-pub(super) async fn hold_place(request: Request, next: Next) -> Response {
+pub(super) async fn hold_place(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if PROBES.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let running = match request.extensions().get::<Place>().map(Place::run) {
         Some(Some(running)) => Some(running),
-        Some(None) => return busy(),
+        Some(None) => {
+            let busy = busy();
+            metrics.request(counted(request.uri().path()), busy.status().as_str());
+            return busy;
+        }
         None => None,
     };
     let response = next.run(request).await;
@@ -144,14 +154,19 @@ fn internal(id: &str) -> HttpError {
     )
 }
 
+/// The name by which a path is counted.
+fn counted(path: &str) -> &'static str {
+    let route = COUNTED.iter().find(|route| **route == path);
+    route.unwrap_or(&"other")
+}
+
 /// Counts the answers by route and status, probes apart.
 pub(super) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     if PROBES.contains(&path) || INTROSPECTION.contains(&path) {
         return next.run(request).await;
     }
-    let mut counted = COUNTED.iter();
-    let route = counted.find(|route| **route == path).unwrap_or(&"other");
+    let route = counted(path);
     let response = next.run(request).await;
     let status = response.status();
     state.metrics.request(route, status.as_str());

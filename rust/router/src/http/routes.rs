@@ -72,7 +72,8 @@ fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
         None => router,
     };
     let router = router.layer(from_fn(layers::name_request));
-    let router = router.layer(from_fn(layers::hold_place));
+    let hold_place = from_fn_with_state(state.metrics.clone(), layers::hold_place);
+    let router = router.layer(hold_place);
     let router = match layers::cors(&state.config.access.cors_origins) {
         Some(cors) => router.layer(cors),
         None => router,

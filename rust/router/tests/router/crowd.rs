@@ -102,6 +102,23 @@ async fn busy_connections_stay_and_probes_answer_beside_them() {
         }
     })
     .await;
+    // What was refused for its connection is counted like every answer.
+    drop((running, late));
+    let metrics = within(async {
+        loop {
+            let answer = get(&http, "/metrics").await;
+            if answer.starts_with("HTTP/1.1 200") {
+                return answer;
+            }
+        }
+    })
+    .await;
+    for refused in [
+        "spectrie_requests_total{route=\"/v1/models\",code=\"503\"} 1",
+        "spectrie_requests_total{route=\"ListModels\",code=\"Unavailable\"}",
+    ] {
+        assert!(metrics.contains(refused), "{refused} in {metrics}");
+    }
 }
 
 #[tokio::test]
