@@ -1,4 +1,4 @@
-//! Bytes of request bodies that have begun and not ended, bounded over all connections.
+//! Bytes of request bodies that have begun and not ended, bounded over all connections and by each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,8 @@ use crate::error::{ErrorKind, RequestError};
 
 /// What a body costs before its first byte: its stream, its buffers, its timer.
 const BASE_BYTES: usize = 16 << 10;
+/// Connections that can fill the bound of all together, at least, unless one body fills more of it.
+const LEAST_CONNECTIONS: usize = 8;
 /// How long a caller is asked to wait when too much is arriving.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -34,13 +36,21 @@ impl Bodies {
         self.timeout
     }
 
-    /// Begins a body.
+    /// Begins a body of at most `largest` bytes. Those of its connection, which `connection` counts,
+    /// may hold an eighth of the bound together, or as much as this one needs.
     ///
     /// # Errors
     /// [`ErrorKind::QueueFull`] when the others leave no room for it.
-    pub(crate) fn begin(&self) -> Result<BodyShare, RequestError> {
+    pub(crate) fn begin(
+        &self,
+        connection: Option<&Arc<AtomicUsize>>,
+        largest: usize,
+    ) -> Result<BodyShare, RequestError> {
+        let least = largest.saturating_add(BASE_BYTES);
         let mut share = BodyShare {
             bodies: self.clone(),
+            connection: connection.cloned().unwrap_or_default(),
+            connection_limit: (self.limit / LEAST_CONNECTIONS).max(least),
             num_bytes: 0,
         };
         share.add(BASE_BYTES)?;
@@ -52,6 +62,9 @@ impl Bodies {
 #[derive(Debug)]
 pub(crate) struct BodyShare {
     bodies: Bodies,
+    /// What the unfinished bodies of its connection hold.
+    connection: Arc<AtomicUsize>,
+    connection_limit: usize,
     num_bytes: usize,
 }
 
@@ -61,29 +74,37 @@ impl BodyShare {
     /// # Errors
     /// [`ErrorKind::QueueFull`] when they are more than the others leave; nothing is counted then.
     pub(crate) fn add(&mut self, num_bytes: usize) -> Result<(), RequestError> {
-        let Bodies { held, limit, .. } = &self.bodies;
-        let added = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-            held.checked_add(num_bytes).filter(|sum| sum <= limit)
-        });
-        if added.is_err() {
-            let message =
-                format!("unfinished request bodies hold their limit of {limit} bytes together");
-            return Err(RequestError::retry(
-                ErrorKind::QueueFull,
-                message,
-                RETRY_DELAY,
-            ));
+        let (limit, own_limit) = (self.bodies.limit, self.connection_limit);
+        if !add(&self.connection, num_bytes, own_limit) {
+            return Err(full("of this connection", own_limit));
+        }
+        if !add(&self.bodies.held, num_bytes, limit) {
+            self.connection.fetch_sub(num_bytes, Ordering::Relaxed);
+            return Err(full("of all connections", limit));
         }
         self.num_bytes += num_bytes;
         Ok(())
     }
 }
 
+/// Adds to what is held, unless that is too much.
+fn add(held: &AtomicUsize, num_bytes: usize, limit: usize) -> bool {
+    let added = held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+        held.checked_add(num_bytes).filter(|sum| *sum <= limit)
+    });
+    added.is_ok()
+}
+
+fn full(whose: &str, limit: usize) -> RequestError {
+    let message = format!("unfinished request bodies {whose} hold their limit of {limit} bytes");
+    RequestError::retry(ErrorKind::QueueFull, message, RETRY_DELAY)
+}
+
 impl Drop for BodyShare {
     fn drop(&mut self) {
-        self.bodies
-            .held
-            .fetch_sub(self.num_bytes, Ordering::Relaxed);
+        for held in [&self.bodies.held, &self.connection] {
+            held.fetch_sub(self.num_bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -94,15 +115,37 @@ mod tests {
     #[test]
     fn bodies_share_one_bound_and_give_back_what_they_held() {
         let bodies = Bodies::new(3 * BASE_BYTES, Duration::from_secs(1));
-        let mut first = bodies.begin().unwrap();
+        let begin = || bodies.begin(None, 4 * BASE_BYTES);
+        let mut first = begin().unwrap();
         first.add(BASE_BYTES).unwrap();
-        let second = bodies.begin().unwrap();
+        let second = begin().unwrap();
         assert_eq!(first.add(1).unwrap_err().kind, ErrorKind::QueueFull);
-        let message = bodies.begin().unwrap_err().message;
+        let message = begin().unwrap_err().message;
         assert!(message.contains("limit of 49152 bytes"), "{message}");
         drop(second);
         first.add(BASE_BYTES).unwrap();
         drop(first);
+        assert_eq!(bodies.held.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn one_connection_fills_no_more_than_its_part_or_one_body() {
+        let bodies = Bodies::new(80 * BASE_BYTES, Duration::from_secs(1));
+        let (one, other) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let small = || bodies.begin(Some(&one), 1);
+        let mut held: Vec<_> = (0..10).map(|_| small().unwrap()).collect();
+        let message = small().unwrap_err().message;
+        assert!(message.contains("of this connection"), "{message}");
+        assert!(bodies.begin(Some(&other), 1).is_ok());
+        held.pop();
+        assert!(small().is_ok());
+        // A body as large as the bound allows has room, alone on its connection.
+        drop(held);
+        let mut large = bodies.begin(Some(&one), 40 * BASE_BYTES).unwrap();
+        large.add(40 * BASE_BYTES).unwrap();
+        assert!(large.add(1).is_err());
+        drop(large);
+        assert_eq!(one.load(Ordering::Relaxed), 0);
         assert_eq!(bodies.held.load(Ordering::Relaxed), 0);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,20 +29,22 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    /// A body of at most `limit` bytes within `bodies`, in one piece or as a conversation.
+    /// A body of at most `limit` bytes within `bodies` and those of its `connection`, in one piece or
+    /// as a conversation.
     ///
     /// # Errors
     /// The others leave no room for it.
     pub(super) fn new(
         body: Body,
         bodies: &Bodies,
+        connection: Option<&Arc<AtomicUsize>>,
         limit: usize,
         is_conversation: bool,
     ) -> Result<Self, RequestError> {
         let timeout = bodies.timeout();
         Ok(Self {
             body,
-            share: bodies.begin()?,
+            share: bodies.begin(connection, limit)?,
             left: limit,
             timeout,
             end: Box::pin(tokio::time::sleep(timeout)),

@@ -91,7 +91,9 @@ impl GuardLayer {
         }
         let is_conversation = purpose == Purpose::Reflection;
         let (head, body) = request.into_parts();
-        let body = Bounded::new(body, bodies, limit, is_conversation)?;
+        let place = head.extensions.get::<Place>();
+        let connection = place.map(|place| place.bodies(purpose != Purpose::Work));
+        let body = Bounded::new(body, bodies, connection, limit, is_conversation)?;
         Ok(Request::from_parts(head, Body::new(body)))
     }
 }

@@ -6,6 +6,7 @@
 //! turn. So peers that hold connections shut nobody out, and health answers at any load.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -97,6 +98,7 @@ impl Places {
             places: self.clone(),
             id,
             close,
+            bodies: Default::default(),
         })))
     }
 }
@@ -147,12 +149,21 @@ struct Held {
     places: Places,
     id: u64,
     close: CancellationToken,
+    /// Bytes of unfinished bodies that anyone may send, and of those behind a key.
+    bodies: [Arc<AtomicUsize>; 2],
 }
 
 impl Place {
     /// Cancelled when the connection must close.
     pub(crate) fn close(&self) -> &CancellationToken {
         &self.0.close
+    }
+
+    /// What its unfinished bodies hold, in bytes: of calls that anyone may make, or of those behind a key, so
+    /// that neither keeps the other out.
+    pub(crate) fn bodies(&self, is_open: bool) -> &Arc<AtomicUsize> {
+        let [open, keyed] = &self.0.bodies;
+        if is_open { open } else { keyed }
     }
 
     /// Marks a request as running; none when the place is one of the reserve and no other is free:

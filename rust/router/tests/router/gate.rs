@@ -2,6 +2,8 @@
 
 use prost::Message as _;
 use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
 
 use crate::support::fake_worker::FakeWorker;
@@ -97,6 +99,41 @@ async fn unfinished_bodies_are_refused_beyond_their_bound_and_others_go_on() {
         }
     })
     .await;
+}
+
+/// Begins calls of `path` that never end, as many as `count`; the codes of those that are answered,
+/// once `refused` are.
+async fn half_calls(caller: &HalfCaller, path: &'static str, count: usize, refused: usize) {
+    let mut halves = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let mut caller = caller.clone();
+        halves.spawn(async move { caller.call(path, None, half_message(1000, 10)).await });
+    }
+    for _ in 0..refused {
+        let headers = within(halves.join_next()).await.unwrap().unwrap();
+        let status = tonic::Status::from_header_map(&headers).unwrap();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(status.message().contains("of this connection"), "{status}");
+    }
+    // The others stay as they are, until their connection ends.
+    halves.detach_all();
+}
+
+#[tokio::test]
+async fn half_calls_of_one_connection_leave_room_for_those_of_others() {
+    let router = TestRouter::with(|config| config.limits.max_message_bytes = 16 << 10).await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    let address = router.bound.grpc.as_deref().unwrap();
+    let caller = HalfCaller::connect(address).await;
+    // An eighth of 4 MiB for health, and of 64 MiB for all else; 16 KiB and what came count of each.
+    half_calls(&caller, "/grpc.health.v1.Health/Check", 64, 32).await;
+    half_calls(&caller, "/spectrie.v1.Inference/Generate", 600, 88).await;
+    let mut health = HealthClient::new(router.channel().await);
+    let asked = HealthCheckRequest::default();
+    assert!(within(health.check(asked)).await.is_ok());
+    let mut client = router.client().await;
+    assert!(within(client.generate(request("abc"))).await.is_ok());
+    drop(caller);
 }
 
 #[tokio::test]
