@@ -65,7 +65,7 @@ def test_chat_stream_has_role_first_reason_last_and_usage_after_it(client: opena
 def test_stream_without_include_usage_says_nothing_of_usage(client: openai.OpenAI) -> None:
     with client.chat.completions.with_streaming_response.create(**GREEDY, stream=True) as raw:
         assert raw.headers["content-type"].startswith("text/event-stream")
-        lines = [line for line in raw.iter_lines() if line]
+        lines = [line for line in raw.iter_lines() if line.startswith("data: ")]
     assert lines[-1] == "data: [DONE]"
     events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     assert all("usage" not in event and "spectrie" not in event for event in events)
