@@ -110,6 +110,15 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "draft",
         "lib",
     ),
+    "rust/cpu/src/draft": (
+        "arrays store",
+        "room",
+        "drafter",
+        "kinds level upkeep",
+        "fill naming",
+        "drafting",
+        "mod",
+    ),
     "rust/engine/src": (
         "clock error forward output request_key",
         "cache config plan",
