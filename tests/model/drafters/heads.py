@@ -147,7 +147,8 @@ class Reference:
     Attributes:
         tensors: As `head_tensors` names them.
         embedding: The target's token vectors, [vocabulary, hidden].
-        wrong: A wrong form of the forward: `order`, `residual`, `fc_again` or `state_normed`.
+        wrong: A wrong form of the forward: `order`, `residual`, `fc_again` or `state_normed`; of a head with
+            `mask_hidden` also `continued`, `guessed`, `raw_mask` or `in_place`.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -172,9 +173,18 @@ class Reference:
             self._row(tokens[position], self._first(features[position - 1]), position, cache)
         state = self._first(features[-1])
         for level, token in enumerate(guesses):
+            mask = self.tensors.get("mask_hidden")
+            if level and mask is not None:
+                # Rows of what stands for the unknown, each behind the ones before it.
+                token = token if self.wrong == "guessed" else self.config["ptd_token_id"]
+                if self.wrong == "raw_mask":
+                    state = mask.flatten()[: len(state)]
+                elif self.wrong != "continued":
+                    state = self._first(mask.flatten())
             if level and self.wrong == "fc_again":
                 state = self._first(torch.cat([state] * 3))
-            state = self._row(token, state, len(tokens) + level, cache)
+            position = len(tokens) + (level if self.wrong != "in_place" else 0)
+            state = self._row(token, state, position, cache)
             normed = self._norm(state, "norm")
             logits = self.tensors["lm_head.weight"] @ normed
             if self.wrong == "state_normed":

@@ -13,12 +13,23 @@ from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import head_tensors, write_head
 from tests.model.drafters.models import SMALLER
 from tests.model.drafters.mtp_layers import write_alone
+from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.families import save_family
 from tests.tiny_model import EOS_ID, VOCABULARY_SIZE, write_tiny_tokenizer
 
 __all__ = ["KINDS", "LEARNT", "write_drafter", "write_model"]
 
-KINDS = ("eagle3", "eagle3_of_one", "eagle2", "mtp", "dflash", "dflash2", "model", "itself")
+KINDS = (
+    "eagle3",
+    "eagle3_of_one",
+    "peagle",
+    "eagle2",
+    "mtp",
+    "dflash",
+    "dflash2",
+    "model",
+    "itself",
+)
 """`eagle3_of_one` is for the requests of one namespace alone."""
 
 LEARNT = "client-a"
@@ -48,6 +59,10 @@ def write_drafter(kind: str, model: Path, folder: Path) -> Path:
     elif kind == "dflash2":
         tensors = block_tensors(selected=VOCABULARY_SIZE)
         write_head(folder, tensors, vocab_size=VOCABULARY_SIZE, **DFLASH2)
+    elif kind == "peagle":
+        tensors = peagle_tensors()
+        del tensors["t2d"]
+        write_head(folder, tensors, vocab_size=VOCABULARY_SIZE, **PEAGLE)
     else:
         write_head(folder, _eagle3_tensors(), origin=_origin(kind), vocab_size=VOCABULARY_SIZE)
     return folder

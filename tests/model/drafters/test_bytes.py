@@ -15,6 +15,7 @@ from tests.model.drafters.fused import EAGLE2, fused_tensors
 from tests.model.drafters.heads import VOCABULARY, head_tensors, write_head
 from tests.model.drafters.models import with_tokenizer, write_smaller
 from tests.model.drafters.mtp_layers import write_alone
+from tests.model.drafters.peagle import PEAGLE, peagle_tensors
 from tests.model.drafters.session import Request, draft_path, feed, same
 from tests.model.stepping import tokens
 
@@ -35,6 +36,7 @@ KINDS = [
     "dflash",
     "dflash_bfloat16",
     "dflash2",
+    "peagle",
     "model_itself_bfloat16",
     "model_window",
 ]
@@ -50,6 +52,8 @@ def runner(request: pytest.FixtureRequest, tiny: Path, tmp_path: Path) -> Runner
     elif name == "mtp":
         write_alone(tmp_path, tiny)
         head = tmp_path
+    elif name == "peagle":
+        head = write_head(tmp_path, peagle_tensors(), **PEAGLE)
     elif name == "dflash2":
         head = write_head(tmp_path, block_tensors(selected=VOCABULARY), **DFLASH2)
     elif name.startswith("dflash"):

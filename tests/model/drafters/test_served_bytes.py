@@ -109,7 +109,7 @@ def check(kind: str, dtype: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     # The longest, which are a hundred steps and more behind their prompts, and any others.
     texts = sorted(served.answers, key=lambda text: len(text[0]))
     assert len(texts[-1][0]) > 150
-    if not kind.startswith("dflash"):
+    if kind not in ("dflash", "dflash2", "peagle"):
         assert max(len(path) for _, path in texts) >= 3
     chosen = texts[-COMPARED // 2 :] + random.Random(1).sample(texts, COMPARED // 2)
     runner = load_runner(model, dtype=dtype, threads=1, num_pages=64, drafter=drafter)
@@ -124,7 +124,7 @@ def check(kind: str, dtype: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 QUICK = [("eagle3", "bfloat16"), ("eagle2", "float32"), ("mtp", "bfloat16"), ("dflash2", "float32")]
 OTHERS = [
     (kind, dtype)
-    for kind in ("eagle3", "eagle2", "mtp", "dflash", "dflash2", "model", "itself")
+    for kind in ("eagle3", "peagle", "eagle2", "mtp", "dflash", "dflash2", "model", "itself")
     for dtype in ("float32", "bfloat16")
     if (kind, dtype) not in QUICK
 ]

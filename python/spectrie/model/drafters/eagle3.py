@@ -2,18 +2,20 @@
 
 The layer takes the token's normed vector and, behind it, the normed state; the first state is a product of
 three outputs of the target's layers. Layouts: SafeAILab's EAGLE, SpecForge (`midlayer`), vLLM and
-speculators (`layers.0`); all with or without `model.` before the names.
+speculators (`layers.0`); all with or without `model.` before the names. A head with `mask_hidden` (P-EAGLE, as vLLM
+reads it) answers all levels in one forward: behind the row of the last token lie rows of the token `ptd_token_id`, whose
+feature is `mask_hidden`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spectrie.errors import ModelError
 from spectrie.model.config.fields import DECODER_FIELDS, refuse_other_fields, refuse_quantised
-from spectrie.model.decoder.packing import Layer, Product, Tensor, Vector
+from spectrie.model.decoder.packing import Layer, Product, Tensor, Vector, address
 from spectrie.model.drafters.description import Drafter, Target
 from spectrie.model.drafters.head import MAX_LEVELS, HeadReader, read_layer
 from spectrie.model.files.weights import Weights
@@ -22,18 +24,34 @@ __all__ = ["ARCHITECTURES", "Eagle3Weights", "read"]
 
 ARCHITECTURES = frozenset(
     """
-    LlamaForCausalLMEagle3 Eagle3LlamaForCausalLM Eagle3Speculator Eagle3DraftModel
+    LlamaForCausalLMEagle3 Eagle3LlamaForCausalLM Eagle3Speculator Eagle3DraftModel PEagleDraftModel
     """.split()
 )
 
 _FIELDS = DECODER_FIELDS | frozenset(
     """
     bias draft_vocab_size eagle_aux_hidden_state_layer_ids eagle_config fc_norm has_no_defaults_at_init
-    norm_before_residual norm_output num_aux_hidden_states qkv_bias speculators_config
+    mask_token_id norm_before_residual norm_output num_aux_hidden_states parallel_drafting ptd_token_id
+    qkv_bias speculators_config
     speculators_model_type speculators_version target_hidden_size transformer_layer_config
     """.split()
 )
 _EAGLE_FIELDS = frozenset({"eagle_aux_hidden_state_layer_ids", "use_aux_hidden_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """How all levels are computed at once.
+
+    Attributes:
+        block: Rows: the last token's, and one for each further level.
+        mask_token: The token that stands for those that are to be guessed.
+        mask_feature: The feature that stands for those that are not known.
+    """
+
+    block: int
+    mask_token: int
+    mask_feature: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +66,7 @@ class Eagle3Weights:
         layers: The first takes vector and state; its attention norm is the vector's.
         output_norm: Norm before the head.
         embedding: Token vectors of its own.
+        parallel: None if a level continues from the one before.
     """
 
     tapped_layers: list[int]
@@ -58,6 +77,7 @@ class Eagle3Weights:
     layers: list[Layer]
     output_norm: Vector | None
     embedding: Tensor | None
+    parallel: Parallel | None
 
 
 def read(values: dict[str, Any], weights: Weights, target: Target, folder: Path) -> Drafter:
@@ -91,6 +111,7 @@ class _Reader(HeadReader):
         layers = [self.layer(index) for index in range(self.num_layers)]
         fc, taps = self.fc()
         norms = self.feature_norms(len(taps))
+        parallel = self.parallel(len(taps))
         output_norm = None
         if fields.switch("norm_output", default=True):
             output_norm = tensors.vector(["norm.weight"], self.hidden)
@@ -105,16 +126,43 @@ class _Reader(HeadReader):
             layers=layers,
             output_norm=output_norm,
             embedding=self.embedding(),
+            parallel=parallel,
         )
         return Drafter(
-            kind="eagle3",
+            kind="eagle3" if parallel is None else "peagle",
             weights=weights,
             vocabulary=self.vocabulary(),
-            geometry=self.geometry(),
+            geometry=self.geometry()
+            if parallel is None
+            else replace(self.geometry(), positions_ahead=parallel.block),
             taps=max(1, len(taps)),
             max_levels=MAX_LEVELS,
             alive=self.alive,
         )
+
+    def parallel(self, count: int) -> Parallel | None:
+        """Returns what stands for what is not known; None for a head of one level behind the other."""
+        name, is_named = "mask_hidden", self.fields.switch("parallel_drafting")
+        if self.tensors.find(name) is None:
+            if is_named or self.values.get("architectures") == ["PEagleDraftModel"]:
+                raise ModelError(f"{self.where}: a head for parallel drafting has no tensor {name}")
+            return None
+        shape = self.tensors.shape(name)
+        width = count * self.target.config.hidden_size
+        if not count or shape[-1] != width or any(size != 1 for size in shape[:-1]):
+            raise ModelError(
+                f"{self.where}: {name} has shape {shape}, expected (1, 1, {width}), a feature"
+            )
+        tokens = {self.values.get(one) for one in ("ptd_token_id", "mask_token_id")} - {None}
+        token = tokens.pop() if len(tokens) == 1 else None
+        size = self.target.config.vocabulary_size
+        if type(token) is not int or not 0 <= token < size:
+            raise ModelError(
+                f"{self.where}: ptd_token_id is {self.values.get('ptd_token_id')!r}, mask_token_id "
+                f"{self.values.get('mask_token_id')!r}; expected one token from 0 to {size - 1}"
+            )
+        feature = self.tensors.take([name], shape).flatten()
+        return Parallel(MAX_LEVELS, token, address(feature, self.alive))
 
     def layer(self, index: int) -> Layer:
         prefixes = ["midlayer.", "layers.0."] if index == 0 else [f"layers.{index}."]

@@ -20,5 +20,6 @@ pub use arrays::{Answers, DraftArrays, FeatureMoves, UpkeepArrays};
 pub use drafting::{DraftSizes, Drafting};
 pub use kinds::{
     Around, Convolution, DflashParts, DrafterParts, Eagle3Parts, FusedParts, Mask, ModelParts,
+    Parallel,
 };
 pub use naming::{Cut, LowRank, Selector, Shaped, Vocabulary};

@@ -10,10 +10,12 @@
 //! around both halves of a layer, and a selector behind the head (`selector.rs`).
 #![allow(unsafe_code)] // rows of the buffers are written and read by several threads
 
-use crate::decoder::{Layer, Tap, Widths, add_delta, narrow};
+use crate::decoder::{Layer, Tap, Widths, add_delta};
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
 use crate::draft::kinds::convolution::{Blocks, Convolution, Side};
-use crate::draft::kinds::stages::{check_sizes, enter_row, layer_sizes, look_up, widen, widths_of};
+use crate::draft::kinds::stages::{
+    check_sizes, enter_row, layer_sizes, look_up, recall, widen, widths_of,
+};
 use crate::error::CpuError;
 use crate::matmul::Linear;
 use crate::simd::Dtype;
@@ -219,27 +221,10 @@ impl<E: Dtype> Dflash<E> {
         });
         member.barrier();
     }
-
-    /// States for the head, one of each asked row.
-    fn leave(&self, member: &Member<'_>, run: &Run<'_, E>, first: usize) {
-        let (hidden, masks) = (self.widths.hidden, self.states_of_first());
-        share_out(member, run.tokens.len(), 4, |row| {
-            let number = match run.origins[row] {
-                Origin::State(number) => number,
-                Origin::Forward(_) | Origin::Store(_) => (first + row) * masks,
-            };
-            // SAFETY: states were written before a barrier; each row is taken once.
-            unsafe {
-                let state = run.space.states.read(number * hidden, hidden);
-                narrow(state, run.space.buffers.normed.part(row * hidden, hidden));
-            }
-        });
-        member.barrier();
-    }
 }
 
 /// Rows of a block: as many as the nodes of a tree.
-const MAX_BLOCK: usize = 63;
+pub(crate) const MAX_BLOCK: usize = 63;
 
 impl<E: Dtype> Drafter<E> for Dflash<E> {
     fn taps(&self) -> &[Tap] {
@@ -305,7 +290,7 @@ impl<E: Dtype> Drafter<E> for Dflash<E> {
                     self.enter(member, run);
                     self.fill_in(member, run, first);
                 }
-                self.leave(member, run, first);
+                recall(member, run, first, self.states_of_first());
             }
         }
     }

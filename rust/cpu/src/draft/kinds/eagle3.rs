@@ -2,12 +2,16 @@
 //!
 //! The first level's state is a product of the target's feature; later levels take the state that the
 //! level before them left, before its last norm.
+//!
+//! P-EAGLE (Hui et al. 2026) has no later levels: rows of a learnt token and a learnt feature lie behind the row of
+//! the last token, each sees those before it, and their states answer the levels.
 #![allow(unsafe_code)] // rows of the buffers are written and read by several threads
 
 use crate::decoder::{Layer, Tap, Widths};
 use crate::draft::drafter::{Drafter, Goal, Origin, Run};
+use crate::draft::kinds::dflash::MAX_BLOCK;
 use crate::draft::kinds::stages::{
-    check_sizes, enter_row, layer_sizes, leave, look_up, run_layers, widen, widths_of,
+    check_sizes, enter_row, layer_sizes, leave, look_up, recall, run_layers, widen, widths_of,
 };
 use crate::error::CpuError;
 use crate::matmul::Linear;
@@ -33,6 +37,18 @@ pub struct Eagle3Parts<E: Dtype> {
     pub output_norm: Option<Vec<f32>>,
     /// Token vectors `[vocabulary, hidden]`; `None` = the target's.
     pub embedding: Option<Vec<E>>,
+    /// All levels at once; `None` = one behind the other.
+    pub parallel: Option<Parallel<E>>,
+}
+
+/// How all levels are computed at once.
+pub struct Parallel<E: Dtype> {
+    /// Rows of a first level: the last token's, and one for each further level, 2 to 63 in all.
+    pub block: usize,
+    /// The token that stands for those that are to be guessed.
+    pub mask_token: usize,
+    /// The feature that stands for those that are not known.
+    pub mask_feature: Vec<E>,
 }
 
 /// A checked drafter.
@@ -69,6 +85,16 @@ impl<E: Dtype> Eagle3<E> {
         if let Some(norm) = &parts.output_norm {
             sizes.push(("norm", norm.len(), hidden));
         }
+        if let Some(parallel) = &parts.parallel {
+            sizes.push(("feature of the mask", parallel.mask_feature.len(), feature));
+            if !(2..=MAX_BLOCK).contains(&parallel.block) {
+                return Err(CpuError::Size {
+                    what: "rows of a block",
+                    given: parallel.block,
+                    allowed: "2..=63",
+                });
+            }
+        }
         if parts.embedding.is_none() {
             sizes.push(("token vectors of the target", target_hidden, hidden));
         }
@@ -84,14 +110,19 @@ impl<E: Dtype> Eagle3<E> {
         let (count, hidden) = (run.rows.len(), self.widths.hidden);
         let mut scratch = vec![0.0; hidden];
         let norm = self.parts.layers[0].attention_norm.as_deref();
+        let stride = count / run.tokens.len().max(1);
         share_out(member, count, 4, |row| {
             let table = self.parts.embedding.as_deref();
-            look_up(run, table, run.tokens[row] as usize, &mut scratch);
+            let token = match &self.parts.parallel {
+                Some(parallel) if !row.is_multiple_of(stride) => parallel.mask_token,
+                _ => run.tokens[row / stride] as usize,
+            };
+            look_up(run, table, token, &mut scratch);
             // SAFETY: each row is taken once.
             unsafe {
                 let out = run.space.inputs.part(row * 2 * hidden, hidden);
                 enter_row(run, &mut scratch, norm, out);
-                self.continue_from(run, row);
+                self.continue_from(run, row, stride);
             }
         });
         member.barrier();
@@ -121,22 +152,28 @@ impl<E: Dtype> Eagle3<E> {
     ///
     /// # Safety
     /// No other thread touches this row.
-    unsafe fn continue_from(&self, run: &Run<'_, E>, row: usize) {
+    unsafe fn continue_from(&self, run: &Run<'_, E>, row: usize, stride: usize) {
         let hidden = self.widths.hidden;
         let (norms, parts) = (&self.parts.feature_norms, self.parts.taps.len());
         let width = self.parts.fc.as_ref().map_or(hidden, Linear::in_features);
         // SAFETY: by the caller's promise; features were complete before this run began, and states of
         // earlier levels before this one.
         unsafe {
-            let feature = match run.origins[row] {
-                Origin::State(index) => {
+            let mask = self
+                .parts
+                .parallel
+                .as_ref()
+                .filter(|_| !row.is_multiple_of(stride));
+            let feature = match (mask, run.origins[row / stride]) {
+                (Some(parallel), _) => parallel.mask_feature.as_slice(),
+                (None, Origin::State(index)) => {
                     let state = run.space.states.read(index * hidden, hidden);
                     let stream = run.space.buffers.residual.part(row * hidden, hidden);
                     stream.copy_from_slice(state);
                     return;
                 }
-                Origin::Forward(from) => run.features.read(from * width, width),
-                Origin::Store(from) => &run.space.store[from * width..(from + 1) * width],
+                (None, Origin::Forward(from)) => run.features.read(from * width, width),
+                (None, Origin::Store(from)) => &run.space.store[from * width..(from + 1) * width],
             };
             let gathered = run.space.gathered.part(row * width, width);
             gathered.copy_from_slice(feature);
@@ -181,7 +218,24 @@ impl<E: Dtype> Drafter<E> for Eagle3<E> {
         layers + self.parts.fc.as_ref().map_or(0, Linear::bytes) + table
     }
 
+    fn rows_of_first(&self) -> usize {
+        self.parts
+            .parallel
+            .as_ref()
+            .map_or(1, |parallel| parallel.block)
+    }
+
+    fn states_of_first(&self) -> usize {
+        self.rows_of_first()
+    }
+
     fn run(&self, member: &Member<'_>, run: &Run<'_, E>) {
+        let (states, goal) = (self.states_of_first(), run.goal);
+        if let (Some(_), Goal::States(first), false) = (&self.parts.parallel, goal, run.is_first())
+        {
+            recall(member, run, first, states);
+            return;
+        }
         self.enter(member, run);
         // SAFETY: written before the barrier.
         let x = unsafe {
@@ -191,7 +245,12 @@ impl<E: Dtype> Drafter<E> for Eagle3<E> {
         };
         run_layers(member, run, &self.parts.layers, Some(x));
         if let Goal::States(first) = run.goal {
-            leave(member, run, first, self.parts.output_norm.as_deref(), false);
+            let norm = self.parts.output_norm.as_deref();
+            let is_parallel = self.parts.parallel.is_some();
+            leave(member, run, first * states, norm, is_parallel);
+            if is_parallel {
+                recall(member, run, first, states);
+            }
         }
     }
 }

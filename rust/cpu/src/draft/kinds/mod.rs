@@ -11,7 +11,7 @@ pub use convolution::Convolution;
 use dflash::Dflash;
 pub use dflash::{Around, DflashParts, Mask};
 use eagle3::Eagle3;
-pub use eagle3::Eagle3Parts;
+pub use eagle3::{Eagle3Parts, Parallel};
 use fused::Fused;
 pub use fused::FusedParts;
 use model::Model;

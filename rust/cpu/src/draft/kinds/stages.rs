@@ -4,7 +4,7 @@
 use spectrie_simd::Isa;
 
 use crate::decoder::{Layer, NormRows, Split, Widths, add_delta, narrow};
-use crate::draft::drafter::{Goal, Run};
+use crate::draft::drafter::{Goal, Origin, Run};
 use crate::error::CpuError;
 use crate::simd::{Dtype, launch};
 use crate::threads::{Member, share_out};
@@ -141,6 +141,29 @@ pub(crate) fn leave<E: Dtype>(
             } else {
                 state.copy_from_slice(stream);
             }
+        }
+    });
+    member.barrier();
+}
+
+/// What the head takes of asked rows that are answered from the states of a first level: one of each, from number
+/// `first` on where the level is the first itself. It left `states_of_first` normed ones of each row.
+pub(crate) fn recall<E: Dtype>(
+    member: &Member<'_>,
+    run: &Run<'_, E>,
+    first: usize,
+    states_of_first: usize,
+) {
+    let hidden = run.space.split.hidden.total;
+    share_out(member, run.tokens.len(), 4, |row| {
+        let number = match run.origins[row] {
+            Origin::State(number) => number,
+            Origin::Forward(_) | Origin::Store(_) => (first + row) * states_of_first,
+        };
+        // SAFETY: states were written before a barrier; each row is taken once.
+        unsafe {
+            let state = run.space.states.read(number * hidden, hidden);
+            narrow(state, run.space.buffers.normed.part(row * hidden, hidden));
         }
     });
     member.barrier();

@@ -1,7 +1,7 @@
 //! The weights of an EAGLE-3 drafter.
 
 use pyo3::prelude::*;
-use spectrie_cpu::{Dtype, Eagle3Parts, Tap};
+use spectrie_cpu::{Dtype, Eagle3Parts, Parallel, Tap};
 
 use crate::cpu::tensors::{LayerTensors, Norm, Product, Tensor, numbers, vector};
 use crate::cpu::weights::Packing;
@@ -18,6 +18,25 @@ pub(super) struct Eagle3Tensors<'py> {
     layers: Vec<LayerTensors<'py>>,
     output_norm: Option<Norm<'py>>,
     embedding: Option<Tensor>,
+    /// `None` = one level behind the other.
+    parallel: Option<ParallelTensors>,
+}
+
+#[derive(FromPyObject)]
+struct ParallelTensors {
+    block: usize,
+    mask_token: usize,
+    mask_feature: Tensor,
+}
+
+impl ParallelTensors {
+    fn build<E: Dtype>(&self) -> PyResult<Parallel<E>> {
+        Ok(Parallel {
+            block: self.block,
+            mask_token: self.mask_token,
+            mask_feature: numbers(&self.mask_feature)?,
+        })
+    }
 }
 
 impl Eagle3Tensors<'_> {
@@ -39,6 +58,11 @@ impl Eagle3Tensors<'_> {
             layers: packing.layers(&self.layers)?,
             output_norm: self.output_norm.as_ref().map(vector).transpose()?,
             embedding: self.embedding.as_ref().map(numbers).transpose()?,
+            parallel: self
+                .parallel
+                .as_ref()
+                .map(ParallelTensors::build)
+                .transpose()?,
         })
     }
 }
