@@ -22,7 +22,7 @@ pub(crate) use drain::Undrained;
 pub(crate) use listener::WorkerListener;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;
-pub(crate) use placing::{Order, Refusal};
+pub(crate) use placing::{Order, Prefix, Refusal};
 pub(crate) use registry::Registry;
 pub(crate) use session::SessionContext;
 pub(crate) use worker::{ChoiceGuard, Dispatch};

@@ -121,6 +121,13 @@ impl Worker {
         })
     }
 
+    /// Tokens that its prefix cache holds at most.
+    pub(crate) fn cache_tokens(&self) -> usize {
+        self.hello.capacity.map_or(0, |capacity| {
+            capacity.num_pages.saturating_mul(capacity.page_size) as usize
+        })
+    }
+
     /// What placing a choice needs to know of this worker.
     pub(crate) fn candidate(&self) -> Candidate<'_> {
         let routes = lock(&self.routes);

@@ -90,7 +90,12 @@ async fn stream(router: &TestRouter, request: v1::GenerateRequest) -> Streaming<
 
 /// Begins `TEXT` and waits for its first tokens.
 async fn begun(router: &TestRouter) -> JoinHandle<Answer> {
-    let mut events = stream(router, request(TEXT)).await;
+    begun_with(router, request(TEXT)).await
+}
+
+/// Begins what is asked and waits for its first tokens.
+async fn begun_with(router: &TestRouter, asked: v1::GenerateRequest) -> JoinHandle<Answer> {
+    let mut events = stream(router, asked).await;
     let (first, begun) = tokio::sync::oneshot::channel();
     let reading = tokio::spawn(async move {
         let mut answer = Answer::default();
@@ -98,6 +103,7 @@ async fn begun(router: &TestRouter) -> JoinHandle<Answer> {
             if let Some(Event::Delta(delta)) = within(events.next()).await.unwrap().unwrap().event {
                 answer.text.push_str(&delta.text);
                 answer.token_ids.extend(delta.token_ids);
+                answer.num_logprobs += delta.logprobs.len();
             }
         }
         first.send(()).unwrap();
@@ -107,6 +113,7 @@ async fn begun(router: &TestRouter) -> JoinHandle<Answer> {
         Answer {
             text: answer.text,
             token_ids: answer.token_ids,
+            num_logprobs: answer.num_logprobs + rest.num_logprobs,
             ..rest
         }
     });
@@ -130,20 +137,17 @@ async fn metrics(router: &TestRouter) -> String {
 #[tokio::test]
 async fn answer_goes_on_at_another_worker_with_every_token_once() {
     let router = TestRouter::start().await;
-    let dying = FakeWorker {
-        die_after_tokens: Some(6),
-        ..FakeWorker::default()
-    };
-    let (_dying, mut second) = pair(&router, dying, FakeWorker::default()).await;
-    let mut third = router.worker(FakeWorker::default()).await;
+    let (dying, mut second) = pair(&router, half(), FakeWorker::default()).await;
     let mut asked = request(TEXT);
     asked.output = Some(v1::Output {
         logprobs: Some(1),
         prompt_logprobs: Some(0),
         ..Default::default()
     });
-    let events = stream(&router, asked).await;
-    let answer = Answer::read(events).await;
+    let reading = begun_with(&router, asked).await;
+    let mut third = router.worker(FakeWorker::default()).await;
+    dying.kill();
+    let answer = within(reading).await.unwrap();
     answer.assert_whole();
     assert_eq!(answer.num_logprobs, answer.token_ids.len());
     let finished = &answer.finished[0];

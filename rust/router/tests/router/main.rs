@@ -3,6 +3,7 @@
 
 mod abort;
 mod admin;
+mod affinity;
 mod attacks;
 mod corpora;
 mod crowd;

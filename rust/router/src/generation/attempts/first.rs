@@ -8,7 +8,7 @@ use crate::generation::refusal::refused;
 use crate::generation::resolve::Resolved;
 use crate::generation::wait::{Bounds, Wait};
 use crate::generation::{Caller, Generation};
-use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Refusal, ServedModel};
+use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Prefix, Refusal, ServedModel};
 
 impl Generation {
     /// The wait of a caller's request, which has not begun.
@@ -49,12 +49,14 @@ impl Generation {
         mailbox: &Arc<Mailbox>,
         wait: &mut Wait<'_>,
     ) -> Result<Vec<ChoiceGuard>, RequestError> {
+        let request = &resolved.request;
         let order = Order {
             model: &resolved.model.name,
-            tenant: resolved.request.share(),
-            num_choices: resolved.request.num_choices as usize,
-            needs_context: resolved.request.needs_context(),
-            cache_key: resolved.request.prompt_cache_key.as_deref(),
+            tenant: request.share(),
+            num_choices: request.num_choices as usize,
+            needs_context: request.needs_context(),
+            cache_key: request.prompt_cache_key.as_deref(),
+            prefix: &Prefix::new(&request.namespace, &request.prompt_ids),
         };
         let dispatch = |index| Dispatch {
             start: resolved.start(index, 0),
@@ -64,7 +66,7 @@ impl Generation {
         };
         loop {
             wait.begin_look();
-            let choices = || (0..resolved.request.num_choices).map(dispatch).collect();
+            let choices = || (0..request.num_choices).map(dispatch).collect();
             match self.shared.registry.dispatch(&order, choices) {
                 Ok(guards) => return Ok(guards),
                 Err(Refusal::Coming) => wait.next().await?,

@@ -2,6 +2,7 @@
 
 mod pupils;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,21 @@ impl Broadcast {
         })
     }
 
+    /// Makes workers forget a namespace, and the router where its text is.
+    async fn forget_at(
+        &self,
+        workers: &[Arc<Worker>],
+        name: &str,
+        deadline: Instant,
+    ) -> Vec<Answer> {
+        let answers = forget_all(workers, name, deadline).await;
+        let models: BTreeSet<_> = workers.iter().map(|worker| &worker.hello.model).collect();
+        for model in models {
+            self.registry.forget_namespace(model, name);
+        }
+        answers
+    }
+
     /// Makes every worker of a model forget a namespace, and those of other routers.
     ///
     /// # Errors
@@ -180,11 +196,11 @@ impl Broadcast {
         let forgetting =
             served.and_then(|(served, _)| self.fleet.begin_forget(&served.fleet_key(), name));
         let Some(forgetting) = forgetting else {
-            return Ok(forget_all(&workers, name, deadline).await);
+            return Ok(self.forget_at(&workers, name, deadline).await);
         };
         let now = Instant::now();
         let workers_deadline = now + deadline.saturating_duration_since(now).mul_f64(0.8);
-        let mut answers = forget_all(&workers, name, workers_deadline).await;
+        let mut answers = self.forget_at(&workers, name, workers_deadline).await;
         if answers.iter().all(|answer| has_forgotten(&answer.result)) {
             forgetting.settle().await;
         }

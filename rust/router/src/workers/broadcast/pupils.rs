@@ -10,7 +10,7 @@ use spectrie_proto::worker_v1::admin_reply::Reply;
 use spectrie_proto::worker_v1::{Learn, ListNamespaces};
 use tokio::time::timeout_at;
 
-use super::{Broadcast, forget_all, forget_call, has_forgotten, read, wait_for};
+use super::{Broadcast, forget_call, has_forgotten, read, wait_for};
 use crate::fleet::{ModelKey, Place, Pupils};
 use crate::workers::model::ServedModel;
 use crate::workers::worker::Worker;
@@ -30,7 +30,8 @@ impl Pupils for Broadcast {
     fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let workers = self.registry.workers_of_key(model);
-            let answers = forget_all(&workers, namespace, Instant::now() + FORGET_TIME).await;
+            let deadline = Instant::now() + FORGET_TIME;
+            let answers = self.forget_at(&workers, namespace, deadline).await;
             !answers.is_empty() && answers.iter().all(|answer| has_forgotten(&answer.result))
         })
     }

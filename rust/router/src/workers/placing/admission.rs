@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use crate::workers::mailbox::Mailbox;
     use crate::workers::outgoing::{self, Outgoing};
+    use crate::workers::placing::Prefix;
     use crate::workers::worker::{ChoiceGuard, Dispatch};
 
     const NUM_TENANTS: usize = 4;
@@ -179,6 +180,7 @@ mod tests {
                 num_choices,
                 needs_context: 0,
                 cache_key: None,
+                prefix: &Prefix::default(),
             };
             if self.admission.admit(&self.workers, &order).is_err() {
                 return false;
@@ -284,6 +286,7 @@ mod tests {
             num_choices: 1,
             needs_context: 0,
             cache_key: None,
+            prefix: &Prefix::default(),
         };
         let Err(Refusal::Full {
             own,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::prefix::Prefix;
+
 /// Why no worker takes a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -34,4 +36,5 @@ pub(crate) struct Order<'a> {
     pub(crate) needs_context: u32,
     /// Of a `prompt_cache_key`: equal ones prefer the same worker.
     pub(crate) cache_key: Option<&'a str>,
+    pub(crate) prefix: &'a Prefix,
 }

@@ -6,16 +6,14 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use super::room::Room;
 use crate::failover::Candidate;
 
-/// How far a worker may be loaded beyond the mean and still be preferred, as a ratio: 5 / 4.
-const SLACK: (usize, usize) = (5, 4);
-
-/// The index of the worker that a tenant's key prefers among those that are open, unless it is too
-/// busy: it has no free place, and more than a quarter above the mean of all.
-pub(in crate::workers) fn preferred(
-    candidates: &[Candidate<'_>],
-    is_open: impl Fn(&Candidate<'_>) -> bool,
+/// The worker that a tenant's key prefers among those that are open, as its place in `open`;
+/// none if it is too busy.
+pub(super) fn preferred(
+    open: &[(usize, &Candidate<'_>)],
+    room: Room,
     key: (&str, &str),
     num_choices: usize,
 ) -> Option<usize> {
@@ -24,15 +22,9 @@ pub(in crate::workers) fn preferred(
         (key, candidate.id).hash(&mut hasher);
         hasher.finish()
     };
-    let open = candidates.iter().enumerate();
-    let open: Vec<_> = open.filter(|(_, candidate)| is_open(candidate)).collect();
-    let (index, wanted) = *open.iter().max_by_key(|(_, candidate)| rank(candidate))?;
-    let places: usize = open.iter().map(|(_, one)| one.max_running).sum();
-    let held: usize = open.iter().map(|(_, one)| one.num_choices).sum();
-    let (load, own) = (wanted.num_choices + num_choices, wanted.max_running);
-    // load / own <= 5/4 * (held + num_choices) / places, without fractions.
-    let is_even = load * places * SLACK.1 <= (held + num_choices) * own * SLACK.0;
-    (load <= own || is_even).then_some(index)
+    let places = 0..open.len();
+    let wanted = places.max_by_key(|place| rank(open[*place].1))?;
+    room.has(open[wanted].1, num_choices).then_some(wanted)
 }
 
 #[cfg(test)]
@@ -57,8 +49,14 @@ mod tests {
         .collect()
     }
 
+    fn wanted_of(loads: &[usize], key: (&str, &str)) -> Option<usize> {
+        let workers = workers(loads);
+        let open: Vec<_> = workers.iter().enumerate().collect();
+        preferred(&open, Room::of(workers.iter()), key, 1)
+    }
+
     fn wanted(loads: &[usize], key: &str) -> Option<usize> {
-        preferred(&workers(loads), |_| true, ("ann", key), 1)
+        wanted_of(loads, ("ann", key))
     }
 
     #[test]
@@ -76,7 +74,7 @@ mod tests {
 
     #[test]
     fn keys_of_two_tenants_have_nothing_in_common() {
-        let of = |tenant, key: &str| preferred(&workers(&[0; 4]), |_| true, (tenant, key), 1);
+        let of = |tenant, key: &str| wanted_of(&[0; 4], (tenant, key));
         let differs = |key: &i32| of("ann", &key.to_string()) != of("bob", &key.to_string());
         assert!((0..200).filter(differs).count() > 100);
     }
@@ -92,13 +90,5 @@ mod tests {
             "no place, and more than the mean"
         );
         assert_eq!(wanted(&[2, 2], "k"), Some(first), "as busy as the other");
-    }
-
-    #[test]
-    fn worker_that_is_not_open_is_not_preferred() {
-        let first = wanted(&[0, 0], "k").unwrap();
-        let is_open = |one: &Candidate<'_>| one.id != IDS[first];
-        let other = preferred(&workers(&[0, 0]), is_open, ("ann", "k"), 1);
-        assert_eq!(other, Some(1 - first));
     }
 }

@@ -1,5 +1,7 @@
 //! Which models are served, by which workers, and where the next choice goes.
 
+mod loading;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,12 +13,14 @@ use tonic::Status;
 
 use super::model::ServedModel;
 use super::parked::Parked;
-use super::placing::{Admission, Order, Refusal, preferred};
+use super::placing::{Admission, Order, Placer, Refusal};
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
 use crate::failover::{Candidate, Need, choose};
 use crate::fleet::ModelKey;
 use crate::sync::{lock, now};
+
+pub(super) use loading::Loading;
 
 /// A model and the workers that are ready to run it.
 #[derive(Debug)]
@@ -27,6 +31,7 @@ struct Entry {
     lost_at: Option<Instant>,
     /// Choices that lost their worker and wait for another.
     parked: Parked,
+    placer: Placer,
 }
 
 impl Entry {
@@ -41,8 +46,6 @@ struct State {
     models: BTreeMap<String, Entry>,
     /// Workers that said hello and are not ready, by model.
     loading: BTreeMap<String, usize>,
-    /// Where the next search among equally loaded workers begins.
-    turn: usize,
 }
 
 impl State {
@@ -104,19 +107,6 @@ impl Registry {
         self.changes.send_modify(|version| *version += 1);
     }
 
-    /// Notes that a worker of `model` is loading; the guard's end says that it no longer is.
-    pub(crate) fn begin_loading(self: &Arc<Self>, model: &str) -> Loading {
-        *lock(&self.state)
-            .loading
-            .entry(model.to_owned())
-            .or_default() += 1;
-        self.changed();
-        Loading {
-            registry: self.clone(),
-            model: model.to_owned(),
-        }
-    }
-
     /// A worker's model, if it is known: its tokenizer need not be built again.
     pub(crate) fn known_model(&self, hello: &Hello, digest: &str) -> Option<Arc<ServedModel>> {
         let state = lock(&self.state);
@@ -139,6 +129,7 @@ impl Registry {
                 workers: Vec::new(),
                 lost_at: None,
                 parked: Parked::default(),
+                placer: Placer::default(),
             });
         if entry.model.digest != model.digest || entry.model.model_hash != model.model_hash {
             if !entry.workers.is_empty() {
@@ -151,6 +142,7 @@ impl Registry {
             entry.model = model;
             entry.parked.abandon();
         }
+        entry.placer.joined(&worker.id, worker.cache_tokens());
         entry.workers.push(worker);
         entry.settle();
         drop(state);
@@ -169,6 +161,7 @@ impl Registry {
         if let Some(entry) = lock(&self.state).models.get_mut(&worker.hello.model) {
             let before = entry.workers.len();
             entry.workers.retain(|other| other.id != worker.id);
+            entry.placer.left(&worker.id);
             if entry.workers.is_empty() && before > 0 {
                 entry.lost_at = Some(now());
             }
@@ -225,7 +218,7 @@ impl Registry {
         Ok(entry)
     }
 
-    /// Sends choices to the least loaded worker of a model, all to one: they share a prompt.
+    /// Sends choices to a worker of a model, as [`Placer`] says, all to one: they share a prompt.
     ///
     /// `choices` is asked once a worker is chosen.
     ///
@@ -237,27 +230,24 @@ impl Registry {
         choices: impl FnOnce() -> Vec<Dispatch>,
     ) -> Result<Vec<ChoiceGuard>, Refusal> {
         let mut state = lock(&self.state);
-        state.turn = state.turn.wrapping_add(1);
         let entry = self.entry(&state, Some(order.model))?;
         if entry.workers.iter().all(|worker| worker.is_draining()) {
             return Err(Refusal::Coming);
         }
         self.admission.admit(&entry.workers, order)?;
-        let (first, last) = entry.workers.split_at(state.turn % entry.workers.len());
-        let workers: Vec<_> = last.iter().chain(first).collect();
+        let Some(entry) = state.models.get_mut(order.model) else {
+            return Err(Refusal::NoWorker);
+        };
+        let workers = &entry.workers;
         let candidates: Vec<_> = workers.iter().map(|worker| worker.candidate()).collect();
         let need = Need {
             context: order.needs_context,
             ..Need::default()
         };
         let cleared = entry.parked.cleared();
-        let steered = order.cache_key.and_then(|key| {
-            let is_open =
-                |one: &Candidate<'_>| choose(std::slice::from_ref(one), &need, cleared).is_some();
-            preferred(&candidates, is_open, (order.tenant, key), order.num_choices)
-        });
-        let chosen = steered.or_else(|| choose(&candidates, &need, cleared));
-        let Some(place) = chosen else {
+        let is_open =
+            |one: &Candidate<'_>| choose(std::slice::from_ref(one), &need, cleared).is_some();
+        let Some(place) = entry.placer.place(&candidates, is_open, order) else {
             let fits = |candidate: &Candidate<'_>| candidate.max_context >= need.context;
             // One that fits runs, or waits to run, a choice that must be alone.
             let is_coming = candidates.iter().any(fits);
@@ -267,12 +257,15 @@ impl Registry {
                 Refusal::NoWorker
             });
         };
-        let worker = workers[place];
+        let worker = &workers[place];
         // A worker lost a moment ago is about to leave: its change ends the caller's wait.
         let choices = choices().into_iter().map(Box::new);
         let sent = choices.map(|choice| worker.dispatch(choice));
-        sent.collect::<Result<Vec<_>, _>>()
-            .map_err(|_| Refusal::Coming)
+        let guards = sent
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| Refusal::Coming)?;
+        entry.placer.placed(&worker.id, order);
+        Ok(guards)
     }
 
     /// Sends a choice that lost its worker to another of `model`, at once or as soon as one may
@@ -294,6 +287,13 @@ impl Registry {
         let placed = entry.parked.push(need, dispatch);
         entry.settle();
         placed
+    }
+
+    /// Forgets which worker knows text of a namespace, once the workers have forgotten it.
+    pub(crate) fn forget_namespace(&self, model: &str, namespace: &str) {
+        if let Some(entry) = lock(&self.state).models.get_mut(model) {
+            entry.placer.forget_namespace(namespace);
+        }
     }
 
     /// Sends the choices that wait, after a worker became free for them.
@@ -373,26 +373,5 @@ impl Registry {
                 }
             })
             .collect()
-    }
-}
-
-/// Held while a worker of a model is loading.
-#[derive(Debug)]
-pub(crate) struct Loading {
-    registry: Arc<Registry>,
-    model: String,
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        let mut state = lock(&self.registry.state);
-        if let Some(count) = state.loading.get_mut(&self.model) {
-            *count -= 1;
-            if *count == 0 {
-                state.loading.remove(&self.model);
-            }
-        }
-        drop(state);
-        self.registry.changed();
     }
 }
