@@ -186,7 +186,7 @@ class Repeater:
 
 
 def run() -> None:
-    """Measures and writes `bench/results/overlap.*`."""
+    """Measures and writes `bench/results/gil/overlap.*`."""
     facts = machine.facts(requests=REQUESTS, forward_ms=FORWARD_MS)
     rows, data = [], {}
     variants: dict[str, dict[str, Any]] = {
@@ -212,7 +212,8 @@ def run() -> None:
         f" sleeps {FORWARD_MS:g} ms a forward, vocabulary {VOCABULARY}. Medians in microseconds."
         " The forward gives the likeliest tokens, or (`logits`) the engine finds them."
     ]
-    report.write("overlap", "Time between two forwards", facts, header, rows, data, notes)
+    title, command = "Time between two forwards", "python -m bench overlap"
+    report.write("gil/overlap", title, facts, header, rows, data, notes, command=command)
 
 
 def measure(
