@@ -17,6 +17,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) is_reserved: bool,
     /// It takes no new choices and ends with those it has.
     pub(crate) is_draining: bool,
+    /// It fails what it is given: any other is preferred.
+    pub(crate) is_ejected: bool,
 }
 
 impl Candidate<'_> {
@@ -57,6 +59,7 @@ pub(crate) fn choose(
     let rank = |candidate: &Candidate<'_>| {
         let is_other = |wanted: &str| wanted != candidate.fingerprint;
         (
+            candidate.is_ejected,
             need.avoid.as_deref() == Some(candidate.id),
             need.fingerprint.as_deref().is_some_and(is_other),
             candidate.num_choices * 1024 / candidate.max_running.max(1),
@@ -175,6 +178,7 @@ mod tests {
             max_running: 8,
             is_reserved: false,
             is_draining: false,
+            is_ejected: false,
         }
     }
 
@@ -218,6 +222,21 @@ mod tests {
         queue.push(alone(), 1);
         assert!(queue.next(&candidates).is_none());
         assert_eq!(queue.cleared(), None);
+    }
+
+    #[test]
+    fn ejected_worker_is_the_last_that_is_taken() {
+        let ejected = Candidate {
+            is_ejected: true,
+            ..worker("a", 0)
+        };
+        let candidates = [ejected, worker("b", 5)];
+        let need = Need {
+            avoid: Some("b".into()),
+            ..Need::default()
+        };
+        assert_eq!(choose(&candidates, &need, None), Some(1));
+        assert_eq!(choose(&candidates[..1], &need, None), Some(0));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One choice of a running request: its text, its counts and its end.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use spectrie_proto::v1;
@@ -11,7 +12,7 @@ use super::refusal::RETRY_DELAY;
 use super::resolve::Resolved;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::{Blame, End};
-use crate::workers::{ChoiceGuard, Inbox};
+use crate::workers::{ChoiceGuard, Inbox, Worker};
 
 /// What follows from one inbox.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Choice {
     pub(super) attempt: u32,
     pub(super) place: Place,
     pub(super) blame: Blame,
+    /// A worker that failed it, until another one goes on with it: then the worker was at fault.
+    pub(super) accused: Option<Arc<Worker>>,
     pub(super) tally: Tally,
     pub(super) answer: Answer,
     /// The tokens that count, those of the text that is held back included: what the next worker
@@ -62,6 +65,7 @@ impl Choice {
             attempt: 0,
             place,
             blame: Blame::default(),
+            accused: None,
             tally: Tally::new(now),
             answer,
             emitted: Vec::new(),

@@ -19,7 +19,7 @@ use crate::error::RequestError;
 use crate::failover::End;
 use crate::metrics::ModelMetrics;
 use crate::sync::now;
-use crate::workers::{ChoiceGuard, Inbox, Mailbox};
+use crate::workers::{ChoiceGuard, Inbox, Mailbox, Worker, ejection};
 
 /// A request that was dispatched. Dropping it cancels every choice that still runs.
 #[derive(Debug)]
@@ -184,11 +184,15 @@ impl Run {
             return Ok(None);
         };
         let before = choice.num_tokens();
+        let worker = choice.place.guard().map(|guard| guard.worker().clone());
         let ready = &mut self.ready;
         let outcome = choice.take(&self.resolved, inbox, now, |delta| {
             ready.push_back(event(Event::Delta(delta)));
         });
         let num_tokens = choice.num_tokens() - before;
+        if let Some(worker) = worker {
+            self.judge(index, &worker, num_tokens, &outcome);
+        }
         self.measure(num_tokens, now);
         match outcome {
             Outcome::Continue => {}
@@ -204,6 +208,22 @@ impl Run {
         let metrics = &self.shared.metrics;
         metrics.finished(&self.resolved.model.name, &finished, stats);
         self.ready.push_back(event(Event::Finished(finished)));
+    }
+
+    /// What a message says of the worker that sent it, and of one that failed its choice before.
+    fn judge(&mut self, index: usize, worker: &Arc<Worker>, num_tokens: u32, outcome: &Outcome) {
+        let (registry, metrics) = (&self.shared.registry, &self.shared.metrics);
+        let is_finished = matches!(outcome, Outcome::Finished(..));
+        if num_tokens > 0 || is_finished {
+            let choice = self.choices.get_mut(index);
+            let accused = choice.and_then(|choice| choice.accused.take());
+            if let Some(accused) = accused.filter(|accused| accused.id != worker.id) {
+                ejection::failed(registry, metrics, &accused);
+            }
+        }
+        if is_finished {
+            ejection::answered(metrics, worker);
+        }
     }
 
     /// Times a message that brought `num_tokens`.

@@ -38,6 +38,7 @@ pub struct Metrics {
     kv_usage: Family<WorkerLabels, Amount>,
     trie_bytes: Family<WorkerLabels, Gauge>,
     up: Family<WorkerLabels, Gauge>,
+    ejected: Family<WorkerLabels, Gauge>,
     exact: Family<WorkerLabels, Gauge>,
     drafter: Family<DrafterLabels, Gauge>,
     step_age: Family<WorkerLabels, Amount>,
@@ -94,6 +95,7 @@ impl Metrics {
             kv_usage: all.add("kv_usage_ratio", Family::default()),
             trie_bytes: all.add("trie_bytes", Family::default()),
             up: all.add("worker_up", Family::default()),
+            ejected: all.add("worker_ejected", Family::default()),
             exact: all.add("worker_exact", Family::default()),
             drafter: all.add("worker_drafter", Family::default()),
             step_age: all.add("worker_last_step_age_seconds", Family::default()),
@@ -187,6 +189,7 @@ impl Metrics {
     pub(crate) fn worker_joined(&self, model: &str, worker: &str, is_exact: bool) {
         let labels = worker_labels(model, worker);
         self.up.get_or_create(&labels).set(1);
+        self.ejected.get_or_create(&labels).set(0);
         self.exact.get_or_create(&labels).set(is_exact.into());
         let mut seen = lock(&self.seen_models);
         let joined = seen.entry(model.to_owned()).or_default();
@@ -194,6 +197,12 @@ impl Metrics {
         if *joined > 1 {
             self.restarts.get_or_create(&model_label(model)).inc();
         }
+    }
+
+    /// Notes whether a worker gets no requests because it failed those that it had.
+    pub(crate) fn worker_ejected(&self, model: &str, worker: &str, is_ejected: bool) {
+        let labels = worker_labels(model, worker);
+        self.ejected.get_or_create(&labels).set(is_ejected.into());
     }
 
     /// Names the drafter beside a ready worker's model.
@@ -218,6 +227,7 @@ impl Metrics {
             &self.waiting,
             &self.trie_bytes,
             &self.up,
+            &self.ejected,
             &self.exact,
         ] {
             gauge.remove(&labels);

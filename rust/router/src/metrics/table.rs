@@ -10,6 +10,10 @@ pub const TABLE: &[(&str, &str)] = &[
     ("trie_bytes", "Bytes of draft memory"),
     ("worker_up", "1 while the worker is ready"),
     (
+        "worker_ejected",
+        "1 while the worker gets no requests because it failed those that it had",
+    ),
+    (
         "worker_exact",
         "1 if equal requests and seeds get equal answers, 0 with fast arithmetic",
     ),

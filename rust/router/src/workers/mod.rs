@@ -22,14 +22,12 @@ pub(crate) use drain::Undrained;
 pub(crate) use listener::WorkerListener;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;
-pub(crate) use placing::{Order, Prefix, Refusal};
+pub(crate) use placing::{Order, Prefix, Refusal, ejection};
 pub(crate) use registry::Registry;
 pub(crate) use session::SessionContext;
-pub(crate) use worker::{ChoiceGuard, Dispatch};
+pub(crate) use worker::{ChoiceGuard, Dispatch, Worker};
 
 #[cfg(test)]
 pub(crate) use artifacts::{Artifacts, TOKENIZER};
 #[cfg(test)]
 pub(crate) use outgoing::{Outgoing, channel};
-#[cfg(test)]
-pub(crate) use worker::Worker;

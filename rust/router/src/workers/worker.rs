@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::calls::Calls;
 use super::mailbox::Mailbox;
 use super::outgoing::Sender;
+use super::placing::Health;
 use super::routes::Routes;
 use crate::failover::Candidate;
 use crate::sync::pace;
@@ -35,6 +36,7 @@ pub(crate) struct Worker {
     calls: Calls,
     load: Mutex<Load>,
     is_draining: AtomicBool,
+    health: Mutex<Health>,
     /// Choices that it held when it was lost.
     num_lost: AtomicUsize,
 }
@@ -61,6 +63,7 @@ impl Worker {
             calls: Calls::default(),
             load: Mutex::default(),
             is_draining: AtomicBool::new(false),
+            health: Mutex::default(),
             num_lost: AtomicUsize::new(0),
         }
     }
@@ -73,6 +76,21 @@ impl Worker {
     /// Notes that it takes no new choices; see `Registry::begin_drain`.
     pub(super) fn begin_drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is ejected: others are preferred to it, whatever they are asked.
+    pub(super) fn is_ejected(&self, now: Instant) -> bool {
+        lock(&self.health).is_out(now)
+    }
+
+    /// It failed a choice by its own fault; see [`Health::failed`].
+    pub(super) fn failed(&self, now: Instant, may_eject: bool) -> Option<Duration> {
+        lock(&self.health).failed(now, may_eject)
+    }
+
+    /// It completed an answer; see [`Health::answered`].
+    pub(super) fn answered(&self) -> bool {
+        lock(&self.health).answered()
     }
 
     /// Choices that it left when it was lost, or is about to leave.
@@ -141,6 +159,7 @@ impl Worker {
             max_running: self.max_running(),
             is_reserved: routes.is_some_and(Routes::is_reserved),
             is_draining: self.is_draining(),
+            is_ejected: self.is_ejected(now()),
         }
     }
 
@@ -167,6 +186,7 @@ impl Worker {
             wire_id: start.request_id.clone(),
             attempt: start.attempt,
         };
+        lock(&self.health).begin(now());
         mailbox.reset(index);
         routes.insert(&start, mailbox, index, is_alone);
         // A queue without reader means that the session is ending; it will lose this route.

@@ -8,6 +8,7 @@ mod attacks;
 mod corpora;
 mod crowd;
 mod drain;
+mod ejection;
 mod failover;
 mod fleet;
 mod gate;

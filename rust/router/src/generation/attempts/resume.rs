@@ -63,7 +63,8 @@ impl Run {
         let Place::On(guard) = place else {
             return Ok(());
         };
-        let worker = guard.worker().id.clone();
+        let accused = guard.worker().clone();
+        let worker = accused.id.clone();
         // From here on, nothing of the old attempt arrives; what arrived is of no use.
         drop(guard);
         self.mailbox.reset(index);
@@ -74,6 +75,9 @@ impl Run {
         match verdict {
             Verdict::GoOn { delay, alone } => {
                 choice.attempt += 1;
+                if end == End::Faulted {
+                    choice.accused = Some(accused);
+                }
                 choice.place = Place::Waiting(Waiting {
                     since: now,
                     not_before: now + delay,

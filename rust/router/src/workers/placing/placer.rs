@@ -54,7 +54,10 @@ impl Placer {
         order: &Order<'_>,
     ) -> Option<usize> {
         let all = candidates.iter().enumerate();
-        let open: Vec<_> = all.filter(|(_, one)| is_open(one)).collect();
+        let mut open: Vec<_> = all.filter(|(_, one)| is_open(one)).collect();
+        if open.iter().any(|(_, one)| !one.is_ejected) {
+            open.retain(|(_, one)| !one.is_ejected);
+        }
         if open.is_empty() {
             return None;
         }
@@ -137,6 +140,7 @@ mod tests {
                 max_running: 4,
                 is_reserved: false,
                 is_draining: false,
+                is_ejected: false,
             })
             .collect()
     }
@@ -217,6 +221,18 @@ mod tests {
         }
         assert_eq!(drawn[3], 0, "another one is drawn beside it");
         assert!(drawn[..3].iter().all(|count| *count > 50), "{drawn:?}");
+    }
+
+    #[test]
+    fn ejected_workers_take_nothing_while_another_is_there() {
+        let mut placer = placer();
+        placer.placed("0", &order(&prefix(0, 640)));
+        let mut all = candidates(&[0, 0]);
+        all[0].is_ejected = true;
+        let next = prefix(0, 900);
+        assert_eq!(placer.place(&all, |_| true, &order(&next)), Some(1));
+        all[1].is_ejected = true;
+        assert_eq!(placer.place(&all, |_| true, &order(&next)), Some(0));
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod tests {
             is_idle: *num_choices == 0,
             is_reserved: false,
             is_draining: false,
+            is_ejected: false,
         })
         .collect()
     }

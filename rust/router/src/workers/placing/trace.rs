@@ -78,6 +78,7 @@ impl Places {
                         max_running: 16,
                         is_reserved: false,
                         is_draining: false,
+                        is_ejected: false,
                     })
                     .collect();
                 let order = Order {

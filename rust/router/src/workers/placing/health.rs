@@ -1,0 +1,148 @@
+//! Whether a worker answers, or fails what it is given.
+
+use std::time::{Duration, Instant};
+
+/// Faults in a row after which a worker is ejected: one or two happen to a good worker, and each
+/// costs its choice only another try.
+const MAX_FAULTS: u32 = 3;
+/// How long it is out at first; each probe that fails doubles it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// An ejection.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    pause: Duration,
+    /// When it may be tried again.
+    until: Instant,
+    /// A request was sent to it since, to see whether it answers.
+    is_probed: bool,
+}
+
+/// What is known of one worker. Only faults of its own count: failures, and nonsense, of a choice
+/// that another worker then went on with.
+#[derive(Debug, Default)]
+pub(in crate::workers) struct Health {
+    faults: u32,
+    out: Option<Out>,
+}
+
+impl Health {
+    /// Whether it gets nothing now: it is ejected and not due for a probe.
+    pub(in crate::workers) fn is_out(&self, now: Instant) -> bool {
+        self.out.is_some_and(|out| now < out.until)
+    }
+
+    /// A request is sent to it. Where that is a probe, no other follows for a pause.
+    pub(in crate::workers) fn begin(&mut self, now: Instant) {
+        if let Some(out) = &mut self.out
+            && now >= out.until
+        {
+            out.is_probed = true;
+            out.until = now + out.pause;
+        }
+    }
+
+    /// It failed a choice. Gives how long it is ejected for, if it is from now on; `may_eject` says
+    /// that others are there.
+    pub(in crate::workers) fn failed(&mut self, now: Instant, may_eject: bool) -> Option<Duration> {
+        self.faults = self.faults.saturating_add(1);
+        let pause = match self.out {
+            // Of choices that it had before.
+            Some(out) if !out.is_probed => return None,
+            Some(out) => LONGEST_PAUSE.min(out.pause * 2),
+            None if may_eject && self.faults >= MAX_FAULTS => FIRST_PAUSE,
+            None => return None,
+        };
+        self.out = Some(Out {
+            pause,
+            until: now + pause,
+            is_probed: false,
+        });
+        Some(pause)
+    }
+
+    /// It completed an answer. Gives whether that ends its ejection.
+    pub(in crate::workers) fn answered(&mut self) -> bool {
+        if self.out.is_some_and(|out| !out.is_probed) {
+            return false;
+        }
+        self.faults = 0;
+        self.out.take().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that was ejected a moment ago.
+    fn ejected(now: Instant) -> Health {
+        let mut health = Health::default();
+        assert_eq!(health.failed(now, true), None);
+        assert_eq!(health.failed(now, true), None);
+        assert_eq!(health.failed(now, true), Some(FIRST_PAUSE));
+        assert!(health.is_out(now));
+        health
+    }
+
+    #[test]
+    fn answers_between_faults_keep_a_worker_in() {
+        let (mut health, now) = (Health::default(), Instant::now());
+        for _ in 0..10 {
+            assert_eq!(health.failed(now, true), None);
+            assert_eq!(health.failed(now, true), None);
+            assert!(!health.answered() && !health.is_out(now));
+        }
+    }
+
+    #[test]
+    fn last_worker_is_never_ejected() {
+        let (mut health, now) = (Health::default(), Instant::now());
+        assert!((0..10).all(|_| health.failed(now, false).is_none()));
+        assert!(!health.is_out(now));
+        assert_eq!(health.failed(now, true), Some(FIRST_PAUSE), "another came");
+    }
+
+    #[test]
+    fn one_probe_a_pause_and_each_that_fails_doubles_it_within_bounds() {
+        let mut now = Instant::now();
+        let mut health = ejected(now);
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..10 {
+            now += pause;
+            assert!(!health.is_out(now), "due for a probe");
+            health.begin(now);
+            assert!(health.is_out(now), "no second probe");
+            let longer = LONGEST_PAUSE.min(pause * 2);
+            assert_eq!(health.failed(now, false), Some(longer));
+            assert_eq!(health.failed(now, true), None, "of the same probe");
+            pause = longer;
+        }
+        assert_eq!(pause, LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn answer_to_a_probe_alone_brings_it_back() {
+        let now = Instant::now();
+        let mut health = ejected(now);
+        assert!(
+            !health.answered() && health.is_out(now),
+            "of a choice it had before"
+        );
+        let later = now + FIRST_PAUSE;
+        health.begin(later);
+        assert!(health.answered() && !health.is_out(later));
+        assert_eq!(health.failed(later, true), None, "it begins anew");
+    }
+
+    #[test]
+    fn probe_that_nothing_comes_of_is_followed_by_another() {
+        let now = Instant::now();
+        let mut health = ejected(now);
+        health.begin(now + FIRST_PAUSE);
+        assert!(health.is_out(now + FIRST_PAUSE));
+        assert!(!health.is_out(now + 2 * FIRST_PAUSE));
+    }
+}
