@@ -1,0 +1,68 @@
+"""A relay of TCP connections that can be cut, as a network would."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+__all__ = ["Cutting"]
+
+
+class Cutting:
+    """Passes connections to `target` on, until they are cut.
+
+    Args:
+        target: `HOST:PORT`.
+    """
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._lock = threading.Lock()
+        self._ends: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.accepted = 0
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def cut(self) -> int:
+        """Ends every connection; how many there were."""
+        with self._lock:
+            ends, self._ends = self._ends, []
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        return len(ends) // 2
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._target)
+                with self._lock:
+                    self._ends += [client, server]
+                    self.accepted += 1
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+        self.cut()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
