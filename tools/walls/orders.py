@@ -111,7 +111,8 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "lib",
     ),
     "rust/cpu/src/draft": (
-        "arrays store",
+        "arrays",
+        "store",
         "room",
         "drafter",
         "kinds level upkeep",
