@@ -1,10 +1,12 @@
 //! What follows when a worker's part in a choice ends early: who is to blame, where the choice goes
-//! next, which requests are refused for a while, and what is kept of streams whose client is gone.
+//! next, which workers get nothing for a while and which requests are refused, and what is kept of
+//! streams whose client is gone.
 //!
 //! Decisions only: no sockets, no clock (time is passed in), no locks.
 
 mod blame;
 mod convicts;
+mod health;
 mod placement;
 mod record;
 mod records;
@@ -12,6 +14,7 @@ mod resume_token;
 
 pub(crate) use blame::{Blame, End, Verdict};
 pub(crate) use convicts::{Convicts, Digest};
+pub(crate) use health::Health;
 pub(crate) use placement::{Candidate, Need, Queue, choose};
 pub(crate) use record::{Record, RecordedChoice};
 pub(crate) use records::Records;

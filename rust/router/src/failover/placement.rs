@@ -2,6 +2,10 @@
 
 /// A ready worker, as placing sees it.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is true or false beside any of the others"
+)]
 pub(crate) struct Candidate<'a> {
     pub(crate) id: &'a str,
     pub(crate) fingerprint: &'a str,

@@ -22,8 +22,8 @@ pub(crate) use drain::Undrained;
 pub(crate) use listener::WorkerListener;
 pub(crate) use mailbox::{Inbox, Mailbox};
 pub(crate) use model::ServedModel;
-pub(crate) use placing::{Order, Prefix, Refusal, ejection};
-pub(crate) use registry::Registry;
+pub(crate) use placing::{Order, Prefix, Refusal};
+pub(crate) use registry::{Registry, ejection};
 pub(crate) use session::SessionContext;
 pub(crate) use worker::{ChoiceGuard, Dispatch, Worker};
 

@@ -15,9 +15,8 @@ use tokio::sync::oneshot;
 use super::calls::Calls;
 use super::mailbox::Mailbox;
 use super::outgoing::Sender;
-use super::placing::Health;
 use super::routes::Routes;
-use crate::failover::Candidate;
+use crate::failover::{Candidate, Health};
 use crate::sync::pace;
 use crate::sync::{lock, now};
 

@@ -2,8 +2,6 @@
 
 mod admission;
 mod affinity;
-pub(crate) mod ejection;
-mod health;
 mod known;
 mod order;
 mod placer;
@@ -14,7 +12,6 @@ mod steering;
 mod trace;
 
 pub(super) use admission::Admission;
-pub(super) use health::Health;
 pub(crate) use order::{Order, Refusal};
 pub(super) use placer::Placer;
 pub(crate) use prefix::Prefix;

@@ -1,5 +1,6 @@
 //! Which models are served, by which workers, and where the next choice goes.
 
+pub(crate) mod ejection;
 mod loading;
 
 use std::collections::BTreeMap;

@@ -23,19 +23,19 @@ struct Out {
 /// What is known of one worker. Only faults of its own count: failures, and nonsense, of a choice
 /// that another worker then went on with.
 #[derive(Debug, Default)]
-pub(in crate::workers) struct Health {
+pub(crate) struct Health {
     faults: u32,
     out: Option<Out>,
 }
 
 impl Health {
     /// Whether it gets nothing now: it is ejected and not due for a probe.
-    pub(in crate::workers) fn is_out(&self, now: Instant) -> bool {
+    pub(crate) fn is_out(&self, now: Instant) -> bool {
         self.out.is_some_and(|out| now < out.until)
     }
 
     /// A request is sent to it. Where that is a probe, no other follows for a pause.
-    pub(in crate::workers) fn begin(&mut self, now: Instant) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         if let Some(out) = &mut self.out
             && now >= out.until
         {
@@ -46,7 +46,7 @@ impl Health {
 
     /// It failed a choice. Gives how long it is ejected for, if it is from now on; `may_eject` says
     /// that others are there.
-    pub(in crate::workers) fn failed(&mut self, now: Instant, may_eject: bool) -> Option<Duration> {
+    pub(crate) fn failed(&mut self, now: Instant, may_eject: bool) -> Option<Duration> {
         self.faults = self.faults.saturating_add(1);
         let pause = match self.out {
             // Of choices that it had before.
@@ -64,7 +64,7 @@ impl Health {
     }
 
     /// It completed an answer. Gives whether that ends its ejection.
-    pub(in crate::workers) fn answered(&mut self) -> bool {
+    pub(crate) fn answered(&mut self) -> bool {
         if self.out.is_some_and(|out| !out.is_probed) {
             return false;
         }

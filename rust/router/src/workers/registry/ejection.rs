@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::Registry;
 use crate::metrics::Metrics;
 use crate::sync::now;
-use crate::workers::registry::Registry;
 use crate::workers::worker::Worker;
 
 /// Notes that a worker failed a choice that another one went on with. One that does so again and
