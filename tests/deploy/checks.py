@@ -211,7 +211,7 @@ def options(manifests: list[Manifest]) -> Iterator[str]:
         for one in pod.containers:
             if one.command is None:
                 continue
-            for name in one.env:
+            for name in (given["name"] for given in one.spec.get("env", [])):
                 if name.startswith("SPECTRIE_") and name not in _VARIABLES:
                     yield f"{one.name}: unknown variable {name}"
             if one.command == "models":

@@ -56,6 +56,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "open on purpose": {"access": {"open": True, "keysSecret": ""}},
     "more options": {"router": {"extraArgs": ["--max-queue=200", "--open-introspection"]}},
     "GPU": {"worker": {"device": "cuda", "gpus": 1}},
+    "a Redis": {"access": {"redisSecret": "redis"}},
     "no state": {"state": {"kind": "none"}},
 }
 REFUSED: dict[str, dict[str, Any]] = {
@@ -77,6 +78,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "fetching a folder": {"model": {"fetch": True}},
     "CUDA without a GPU": {"worker": {"device": "cuda"}},
     "a GPU without CUDA": {"worker": {"gpus": 1}},
+    "a Redis on the command line": {"router": {"extraArgs": ["--redis=redis://u:p@host"]}},
     "no time to drain": {"router": {"drainSeconds": 0}},
     "no pause before the stop": {"router": {"preStopSeconds": 0}},
     "no time to spare": {"spareSeconds": 0},
@@ -182,7 +184,11 @@ def test_helm_refuses_by_the_schema(over: dict[str, Any], tmp_path: Path) -> Non
                 "imagePullSecrets": [{"name": "x"}],
             },
         ),
-        {"router": {"drainSeconds": 600, "preStopSeconds": 30}, "nodeSelector": {"a": "b"}},
+        {
+            "router": {"drainSeconds": 600, "preStopSeconds": 30},
+            "nodeSelector": {"a": "b"},
+            "access": {"redisSecret": "r"},
+        },
     ],
     ids=["monitored", "fetched", "open", "ranks", "tls", "long-drain"],
 )

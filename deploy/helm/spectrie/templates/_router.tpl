@@ -41,6 +41,11 @@
     {{- if $values.access.open }}
     - {name: SPECTRIE_OPEN, value: "1"}
     {{- end }}
+    {{- with $values.access.redisSecret }}
+    - name: SPECTRIE_REDIS
+      valueFrom:
+        secretKeyRef: {name: {{ . }}, key: url}
+    {{- end }}
   ports:
     {{- if not $beside }}
     - {name: http, containerPort: 8000}
