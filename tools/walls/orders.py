@@ -195,11 +195,11 @@ ORDERS: dict[str, tuple[str, ...]] = {
     ),
     "rust/router/src/http": (
         "mod unstalled",
-        "error probes server",
+        "error server",
         "layers",
         "body convert fallback models",
         "hosts",
-        "answer error_map",
+        "answer error_map probes",
         "generate",
         "routes",
     ),

@@ -87,7 +87,11 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "private_namespaces": list(settings.private_namespace),
         },
         "runtime": {"drain_s": settings.drain_timeout},
-        "log": {"level": settings.log_level, "format": settings.log_format},
+        "log": {
+            "level": settings.log_level,
+            "format": settings.log_format,
+            "access": settings.access_log == "on",
+        },
     }
 
 

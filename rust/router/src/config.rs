@@ -278,6 +278,8 @@ pub struct LogConfig {
     pub level: String,
     /// Lines of text or of JSON: text.
     pub format: LogFormat,
+    /// Whether each call writes a line when it ends: true.
+    pub access: bool,
 }
 
 impl Default for LogConfig {
@@ -285,6 +287,7 @@ impl Default for LogConfig {
         Self {
             level: "info".into(),
             format: LogFormat::Text,
+            access: true,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::access::{ApiKeys, Bodies};
 use crate::config::RouterConfig;
 use crate::generation::Generation;
-use crate::metrics::Metrics;
+use crate::metrics::{Calls, Metrics};
 
 /// What every API handler needs. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct AppState {
     pub keys: Arc<ApiKeys>,
     /// Bounds what arrives.
     pub bodies: Bodies,
+    /// Says what each call did.
+    pub(crate) calls: Calls,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// The router's configuration.

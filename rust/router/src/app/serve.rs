@@ -21,7 +21,7 @@ use crate::generation::Generation;
 use crate::grpc;
 use crate::http;
 use crate::listen::{self, Budget, Incoming, Speaks};
-use crate::metrics::Metrics;
+use crate::metrics::{Calls, Metrics};
 use crate::state::AppState;
 use crate::workers::{Broadcast, CorpusList, Registry, SessionContext, WorkerListener};
 
@@ -141,6 +141,7 @@ fn build(
             generation,
             keys: Arc::new(keys.shared_by(&fleet)),
             bodies: bodies(&config.limits),
+            calls: Calls::new(config.log.access),
             metrics,
             config,
         },
@@ -198,6 +199,8 @@ fn spawn(
         );
         servers.spawn(grpc::serve(incoming, state.clone(), closing.clone()));
     }
+    let operators = listeners.admin.as_ref();
+    let operators = operators.and_then(|admin| admin.token.clone());
     if let Some(AdminListener { listener, token }) = listeners.admin {
         let service = AdminService::new(broadcast, state.generation.clone());
         let incoming = Incoming::new(
@@ -220,7 +223,7 @@ fn spawn(
         let incoming = Incoming::new(listener, budget.operators, Speaks::Http1, None);
         let closing = closing.clone();
         servers.spawn(async move {
-            http::serve_probes(incoming, state, closing).await;
+            http::serve_probes(incoming, state, operators, closing).await;
             Ok(())
         });
     }

@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ErrorKind, RequestError};
+use crate::metrics::Call;
 use crate::sync::{lock, now};
 use crate::workers::Mailbox;
 
@@ -33,6 +34,7 @@ pub(super) struct Bounds {
     pub(super) deadline: Instant,
     pub(super) patience: Duration,
     pub(super) draining: CancellationToken,
+    pub(super) call: Call,
 }
 
 /// The events of a stream, until its reader has them or is given up.
@@ -167,6 +169,7 @@ async fn watch(slot: Weak<Slot>, bounds: Bounds) {
             let Some(slot) = slot.upgrade() else { return };
             let since = slot.unread_since();
             if now >= latest {
+                bounds.call.failed(ErrorKind::DeadlineExceeded);
                 let message = "the deadline passed before the answer was read";
                 slot.end_unread(RequestError::new(ErrorKind::DeadlineExceeded, message));
                 return;

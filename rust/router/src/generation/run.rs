@@ -15,9 +15,9 @@ use super::live::LiveId;
 use super::resolve::Resolved;
 use super::shared::Shared;
 use crate::access::Pass;
-use crate::error::RequestError;
+use crate::error::{ErrorKind, RequestError};
 use crate::failover::End;
-use crate::metrics::ModelMetrics;
+use crate::metrics::{Call, ModelMetrics};
 use crate::sync::now;
 use crate::workers::{ChoiceGuard, Inbox, Mailbox, Worker, ejection};
 
@@ -41,6 +41,8 @@ pub(crate) struct Run {
     /// What its client can go on with, if it can.
     pub(super) keeping: Option<Keeping>,
     _tracked: TaskTrackerToken,
+    /// Where it is noted what becomes of it.
+    pub(super) call: Call,
 }
 
 /// What a run is made of.
@@ -55,6 +57,7 @@ pub(crate) struct Parts {
     pub(super) pass: Option<Pass>,
     pub(super) keeping: Option<Keeping>,
     pub(super) tracked: TaskTrackerToken,
+    pub(super) call: Call,
 }
 
 impl Run {
@@ -64,6 +67,9 @@ impl Run {
     /// As [`Choice::new`].
     pub(crate) fn new(parts: Parts, guards: Vec<ChoiceGuard>) -> Result<Self, RequestError> {
         let (now, resolved) = (now(), &parts.resolved);
+        let workers = guards.iter().map(|guard| guard.worker().id.as_str());
+        let num_prompt_tokens = resolved.request.prompt_ids.len();
+        parts.call.dispatched(num_prompt_tokens, workers);
         let choices = guards.into_iter().zip(0..).map(|(guard, index)| {
             let mut choice = Choice::new(resolved, index, Place::On(guard), now)?;
             choice.kept = parts.keeping.is_some().then(Kept::default);
@@ -86,7 +92,9 @@ impl Run {
             pass,
             keeping,
             tracked,
+            call,
         } = parts;
+        call.asks_for(&resolved.model.name);
         let model_metrics = shared.metrics.of_model(&resolved.model.name);
         Self {
             ready: VecDeque::new(),
@@ -103,6 +111,7 @@ impl Run {
             pass,
             keeping,
             _tracked: tracked,
+            call,
         }
     }
 
@@ -154,6 +163,7 @@ impl Run {
         self.ready.clear();
         self.leave_workers();
         self.shared.metrics.rejected(&error);
+        self.call.failed(error.kind);
         let error = error.of_request(&self.resolved.request.request_id);
         tracing::warn!(request = %self.resolved.request.request_id, kind = %error.kind, %error,
             "request failed");
@@ -207,6 +217,7 @@ impl Run {
     pub(super) fn finished(&mut self, finished: v1::Finished, stats: &RequestStats) {
         let metrics = &self.shared.metrics;
         metrics.finished(&self.resolved.model.name, &finished, stats);
+        self.call.finished(&finished, stats);
         self.ready.push_back(event(Event::Finished(finished)));
     }
 
@@ -243,6 +254,7 @@ impl Run {
             }
         }
         self.model_metrics.generated.inc_by(u64::from(num_tokens));
+        self.call.emitted(num_tokens, now);
         if let Some(pass) = &self.pass {
             pass.charge(num_tokens as usize);
         }
@@ -256,6 +268,7 @@ impl Drop for Run {
             let by_operator = self.live.is_aborted();
             let cause = if by_operator { "operator" } else { "client" };
             self.shared.metrics.aborted(cause);
+            self.call.failed(ErrorKind::Cancelled);
         }
         self.leave_workers();
     }

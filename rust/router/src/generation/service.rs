@@ -19,7 +19,7 @@ use super::stream::GenerationStream;
 use crate::access::{Grant, Pass};
 use crate::config::RouterConfig;
 use crate::error::{ErrorKind, RequestError, shown};
-use crate::metrics::Metrics;
+use crate::metrics::{Call, Metrics};
 use crate::sync::{lock, now};
 use crate::workers::{Mailbox, Refusal, Registry, ServedModel};
 
@@ -30,6 +30,8 @@ pub struct Caller {
     pub grant: Option<Grant>,
     /// When the answer is of no more use; the server's default when absent.
     pub deadline: Option<Instant>,
+    /// Where it is noted what became of it.
+    pub(crate) call: Call,
 }
 
 impl Caller {
@@ -141,9 +143,12 @@ impl Generation {
     ) -> Result<GenerationStream, RequestError> {
         let drawn = || uuid::Uuid::new_v4().simple().to_string();
         let request_id = request.request_id.clone().unwrap_or_else(drawn);
+        let call = caller.call.clone();
+        call.named(&request_id);
         self.begin(request_id.clone(), request, caller, keeping)
             .await
             .map_err(|error| {
+                call.failed(error.kind);
                 self.shared.metrics.rejected(&error);
                 let (request, message) = (shown(&request_id), shown(&error.message));
                 tracing::info!(%request, kind = %error.kind, error = %message, "request refused");
@@ -160,6 +165,7 @@ impl Generation {
     ) -> Result<GenerationStream, RequestError> {
         let shared = &self.shared;
         if let Some(model) = &request.model {
+            caller.call.asks_for(model);
             caller.check_model(model)?;
         }
         if let Some(grant) = &caller.grant {
@@ -233,12 +239,14 @@ impl Generation {
             pass,
             keeping,
             tracked,
+            call: caller.call.clone(),
         };
         let run = Run::new(parts, guards)?;
         let reading = reader::Bounds {
             deadline,
             patience: Duration::from_secs_f64(shared.config.limits.client_stall_timeout_s),
             draining: shared.draining.clone(),
+            call: caller.call,
         };
         Ok(GenerationStream::new(run, reading))
     }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 
 use crate::access::{ApiKeys, Grant, Token};
 use crate::error::{ErrorKind, RequestError};
-use crate::metrics::Metrics;
+use crate::metrics::{Call, Calls, Metrics};
 
 /// Answers everyone: load balancers and Kubernetes ask without a key.
 const HEALTH: &str = "/grpc.health.v1.Health/";
+/// W3C's name of the trace that a call belongs to.
+const TRACEPARENT: &str = "traceparent";
 const REFLECTION: &str = "/grpc.reflection.";
 /// Names that calls are counted by; a client cannot make up more.
 const COUNTED: &[&str] = &[
@@ -37,6 +39,8 @@ pub(crate) enum Gate {
         is_reflection_open: bool,
         /// Counts who was refused.
         metrics: Arc<Metrics>,
+        /// Notes what becomes of a call.
+        calls: Calls,
     },
     /// The operators' token, when there is one.
     Token(Option<Token>),
@@ -66,15 +70,36 @@ impl Purpose {
     }
 }
 
+/// The name by which a call is counted.
+fn counted(uri: &Uri) -> &'static str {
+    let name = uri.path().rsplit('/').next().unwrap_or_default();
+    let route = COUNTED.iter().find(|route| **route == name);
+    route.unwrap_or(&"other")
+}
+
 impl Gate {
     /// Counts a call that reaches no method.
     pub(crate) fn count_refused(&self, uri: &Uri, error: &RequestError) {
         if let Self::Keys { metrics, .. } = self {
-            let name = uri.path().rsplit('/').next().unwrap_or_default();
-            let route = COUNTED.iter().find(|route| **route == name);
             let code = error.kind.grpc_code();
-            metrics.request(route.unwrap_or(&"other"), &format!("{code:?}"));
+            metrics.request(counted(uri), &format!("{code:?}"));
         }
+    }
+
+    /// Begins to note a call of a client; probes, reflection and operators' calls are not noted.
+    pub(crate) fn note(&self, uri: &Uri, headers: &HeaderMap) -> Call {
+        let Self::Keys { calls, .. } = self else {
+            return Call::default();
+        };
+        if Purpose::of(uri) != Purpose::Work {
+            return Call::default();
+        }
+        let call = calls.begin(counted(uri));
+        let traceparent = headers.get(TRACEPARENT);
+        if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::to_str) {
+            call.traced(traceparent);
+        }
+        call
     }
 
     /// What the key of a call allows.

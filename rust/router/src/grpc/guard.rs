@@ -7,15 +7,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use super::bounded::Bounded;
 use super::gate::{Gate, Purpose};
-use crate::access::Bodies;
+use crate::access::{Bodies, Grant};
 use crate::error::{ErrorKind, RequestError};
 use crate::listen::{HeldBody, Place, Running};
+use crate::metrics::Call;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Five ticks of the runtime's timers.
@@ -74,8 +75,14 @@ impl GuardLayer {
     }
 
     /// Checks who calls and bounds what they send.
-    fn admit(&self, mut request: Request<Body>) -> Result<Request<Body>, RequestError> {
+    fn admit(
+        &self,
+        mut request: Request<Body>,
+        call: &Call,
+    ) -> Result<Request<Body>, RequestError> {
         let granted = self.gate.enter(request.uri(), request.headers())?;
+        call.of_tenant(granted.0.as_ref().map(Grant::tenant));
+        request.extensions_mut().insert(call.clone());
         let purpose = Purpose::of(request.uri());
         let (bodies, limit) = match purpose {
             Purpose::Probe => (&self.open_bodies, MAX_PROBE_BYTES),
@@ -109,6 +116,9 @@ impl<S> Layer<S> for GuardLayer {
     }
 }
 
+/// What lasts until an answer is sent.
+type Held = (Option<Running>, Call);
+
 /// Runs a call as [`GuardLayer`] says, and rewrites the statuses that tonic makes itself.
 #[derive(Clone, Debug)]
 pub(crate) struct GuardService<S> {
@@ -123,7 +133,7 @@ where
     S::Error: Send + 'static,
     R: Default + Send + 'static,
 {
-    type Response = Response<HeldBody<R>>;
+    type Response = Response<HeldBody<R, Held>>;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -133,7 +143,8 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let uri = request.uri().clone();
-        let admitted = self.layer.admit(request).and_then(|request| {
+        let call = self.layer.gate.note(&uri, request.headers());
+        let admitted = self.layer.admit(request, &call).and_then(|request| {
             let running = GuardLayer::hold(&request)?;
             Ok((request, running))
         });
@@ -141,6 +152,8 @@ where
             Ok(admitted) => admitted,
             Err(error) => {
                 self.layer.gate.count_refused(&uri, &error);
+                call.failed(error.kind);
+                call.answered(&name(error.kind.grpc_code()));
                 let refused = Status::from(error).into_http();
                 return Box::pin(async move { Ok(refused) });
             }
@@ -149,12 +162,28 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let response = answer.await?;
-            Ok(match reworded(response.headers(), max_message_bytes) {
+            let reworded = reworded(response.headers(), max_message_bytes);
+            let status = reworded
+                .as_ref()
+                .map_or_else(|| code(response.headers()), Status::code);
+            call.answered(&name(status));
+            Ok(match reworded {
                 Some(status) => status.into_http(),
-                None => response.map(|body| HeldBody::new(body, running)),
+                None => response.map(|body| HeldBody::new(body, (running, call))),
             })
         })
     }
+}
+
+/// The code of an answer that is known with its headers; a stream's may still change.
+fn code(headers: &HeaderMap) -> Code {
+    let status = headers.get(STATUS);
+    status.map_or(Code::Ok, |status| Code::from_bytes(status.as_bytes()))
+}
+
+/// A code's name, as calls are counted by it.
+fn name(code: Code) -> String {
+    format!("{code:?}")
 }
 
 /// The status to send instead, when tonic refused a message for its size or could not read it.

@@ -12,6 +12,7 @@ use super::gate::Granted;
 use super::guard::Deadline;
 use crate::error::{ErrorKind, RequestError};
 use crate::generation::{Caller, GenerationStream, Resume};
+use crate::metrics::Call;
 use crate::state::AppState;
 
 /// The service.
@@ -33,12 +34,21 @@ impl InferenceService {
             return Err(RequestError::new(ErrorKind::Internal, message));
         };
         let deadline = extensions.get::<Deadline>().map(|deadline| deadline.0);
-        Ok(Caller { grant, deadline })
+        let call = call_of(request);
+        Ok(Caller {
+            grant,
+            deadline,
+            call,
+        })
     }
 
     /// A stream in gRPC's form.
-    fn events(stream: GenerationStream) -> Events {
-        Box::pin(stream.map(|event| event.map_err(Status::from)))
+    fn events(stream: GenerationStream, call: Call) -> Events {
+        let failed = move |error: RequestError| {
+            call.answered(&format!("{:?}", error.kind.grpc_code()));
+            Status::from(error)
+        };
+        Box::pin(stream.map(move |event| event.map_err(&failed)))
     }
 
     /// Counts the answer and puts it into gRPC's form.
@@ -57,6 +67,12 @@ impl InferenceService {
 }
 
 type Events = Pin<Box<dyn Stream<Item = Result<v1::GenerateEvent, Status>> + Send>>;
+
+/// Where it is noted what becomes of a call.
+fn call_of<T>(request: &Request<T>) -> Call {
+    let call = request.extensions().get::<Call>();
+    call.cloned().unwrap_or_default()
+}
 
 #[tonic::async_trait]
 impl Inference for InferenceService {
@@ -84,6 +100,7 @@ impl Inference for InferenceService {
         &self,
         request: Request<v1::GenerateRequest>,
     ) -> Result<Response<Self::GenerateStreamStream>, Status> {
+        let call = call_of(&request);
         let start = async {
             let caller = Self::caller(&request)?;
             self.state
@@ -91,7 +108,7 @@ impl Inference for InferenceService {
                 .start_resumable(request.into_inner(), caller, None)
                 .await
         };
-        let result = start.await.map(Self::events);
+        let result = start.await.map(|stream| Self::events(stream, call));
         self.answer("GenerateStream", result)
     }
 
@@ -99,6 +116,7 @@ impl Inference for InferenceService {
         &self,
         request: Request<v1::ResumeStreamRequest>,
     ) -> Result<Response<Self::ResumeStreamStream>, Status> {
+        let call = call_of(&request);
         let resumed = Self::caller(&request).and_then(|caller| {
             let request = request.into_inner();
             let positions = request.starting_after.into_iter();
@@ -110,7 +128,7 @@ impl Inference for InferenceService {
             };
             self.state.generation.resume(&resume, &caller)
         });
-        let result = resumed.map(|resumed| Self::events(resumed.stream));
+        let result = resumed.map(|resumed| Self::events(resumed.stream, call));
         self.answer("ResumeStream", result)
     }
 

@@ -48,6 +48,7 @@ pub(crate) async fn serve(
         keys: state.keys.clone(),
         is_reflection_open: state.config.access.open_introspection,
         metrics: state.metrics.clone(),
+        calls: state.calls.clone(),
     };
     let router = configured(GuardLayer::new(
         gate,

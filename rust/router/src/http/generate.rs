@@ -108,7 +108,9 @@ async fn answer(
         .take()
         .unwrap_or_else(|| Uuid::new_v4().simple().to_string());
     tracing::debug!(request_id = name.0, id, "generating");
-    let mut running = Running::start(&state, &mut api, &id, granted.caller()).await?;
+    let caller = granted.caller();
+    caller.call.named(&id);
+    let mut running = Running::start(&state, &mut api, &id, caller).await?;
     let mut response = if api.stream {
         let encoder = running.encoder(api.extras);
         stream_answer(running, encoder)

@@ -19,13 +19,15 @@ use uuid::Uuid;
 use crate::access::{ApiKeys, Grant};
 use crate::generation::Caller;
 use crate::listen::{HeldBody, Place};
-use crate::metrics::Metrics;
+use crate::metrics::{Call, Calls, Metrics};
 use crate::state::AppState;
 
 use super::error::HttpError;
 
 /// The client's name of a request; drawn when absent, always sent back.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// W3C's name of the trace that a request belongs to.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Fields of the body that had no effect.
 pub(super) const X_SPECTRIE_IGNORED: HeaderName = HeaderName::from_static("x-spectrie-ignored");
 
@@ -47,14 +49,18 @@ const COUNTED: &[&str] = &[
 
 /// What the caller's key allows, for handlers.
 #[derive(Debug, Clone)]
-pub(super) struct Granted(pub(super) Option<Grant>);
+pub(super) struct Granted {
+    grant: Option<Grant>,
+    call: Call,
+}
 
 impl Granted {
     /// The caller, who waits as long as the server lets it.
     pub(super) fn caller(self) -> Caller {
         Caller {
-            grant: self.0,
+            grant: self.grant,
             deadline: None,
+            call: self.call,
         }
     }
 }
@@ -62,6 +68,32 @@ impl Granted {
 /// Name of the request, for handlers.
 #[derive(Debug, Clone)]
 pub(super) struct RequestId(pub(super) String);
+
+/// Notes what becomes of a request, probes and metrics apart.
+pub(super) async fn note_call(
+    State(calls): State<Calls>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(route) = counted(request.uri().path()) else {
+        return next.run(request).await;
+    };
+    let call = calls.begin(route);
+    let traceparent = request.headers().get(TRACEPARENT);
+    if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::to_str) {
+        call.traced(traceparent);
+    }
+    request.extensions_mut().insert(call.clone());
+    let response = next.run(request).await;
+    call.answered(response.status().as_str());
+    response.map(|body| Body::new(HeldBody::new(body, call)))
+}
+
+/// The call of a request that is noted.
+fn call_of(request: &Request) -> Call {
+    let call = request.extensions().get::<Call>();
+    call.cloned().unwrap_or_default()
+}
 
 /// Keeps the connection's place while the request runs. Where every other place is busy, only probes
 /// are answered.
@@ -77,7 +109,9 @@ pub(super) async fn hold_place(
         Some(Some(running)) => Some(running),
         Some(None) => {
             let busy = busy();
-            metrics.request(counted(request.uri().path()), busy.status().as_str());
+            if let Some(route) = counted(request.uri().path()) {
+                metrics.request(route, busy.status().as_str());
+            }
             return busy;
         }
         None => None,
@@ -110,6 +144,7 @@ pub(super) async fn name_request(mut request: Request, next: Next) -> Response {
         Ok(id) => id,
         Err(error) => return error.into_response(),
     };
+    call_of(&request).of_header(&id);
     request.extensions_mut().insert(RequestId(id.clone()));
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
@@ -154,19 +189,24 @@ fn internal(id: &str) -> HttpError {
     )
 }
 
-/// The name by which a path is counted.
-fn counted(path: &str) -> &'static str {
-    let route = COUNTED.iter().find(|route| **route == path);
-    route.unwrap_or(&"other")
+/// The name by which a path is counted; none for probes and what else says nothing of clients' work.
+fn counted(path: &str) -> Option<&'static str> {
+    if PROBES.contains(&path) || INTROSPECTION.contains(&path) {
+        return None;
+    }
+    let is_under = |route: &str| {
+        let rest = path.strip_prefix(route);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let route = COUNTED.iter().find(|route| is_under(route));
+    Some(route.unwrap_or(&"other"))
 }
 
 /// Counts the answers by route and status, probes apart.
 pub(super) async fn count(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    if PROBES.contains(&path) || INTROSPECTION.contains(&path) {
+    let Some(route) = counted(request.uri().path()) else {
         return next.run(request).await;
-    }
-    let route = counted(path);
+    };
     let response = next.run(request).await;
     let status = response.status();
     state.metrics.request(route, status.as_str());
@@ -204,6 +244,7 @@ pub(super) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, HttpError> {
+    let call = call_of(&request);
     let path = request.uri().path();
     let is_open = state.config.access.open_introspection && INTROSPECTION.contains(&path);
     let grant = if is_open || PROBES.contains(&path) {
@@ -211,13 +252,15 @@ pub(super) async fn authenticate(
     } else {
         let header = request.headers().get(AUTHORIZATION);
         let header = header.and_then(|value| value.to_str().ok());
-        let grant = state.keys.grant(header.and_then(ApiKeys::bearer))?;
+        let grant = state.keys.grant(header.and_then(ApiKeys::bearer));
+        let grant = grant.inspect_err(|error| call.failed(error.kind))?;
+        call.of_tenant(grant.as_ref().map(Grant::tenant));
         if path == METRICS && !state.keys.is_open() {
             return Err(metrics_closed());
         }
         grant
     };
-    request.extensions_mut().insert(Granted(grant));
+    request.extensions_mut().insert(Granted { grant, call });
     Ok(next.run(request).await)
 }
 

@@ -7,7 +7,9 @@ use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
 use super::hosts::{self, AllowedHosts};
+use super::probes::Operators;
 use super::{fallback, generate, layers, models, probes, server};
+use crate::access::Token;
 use crate::listen::Incoming;
 use crate::state::AppState;
 
@@ -23,10 +25,22 @@ pub(crate) async fn serve(incoming: Incoming, state: AppState, shutdown: Cancell
     server::run(incoming, router, max_header_bytes, stall, shutdown).await;
 }
 
-/// Serves probes and metrics alone, as [`serve`] does.
-pub(crate) async fn serve_probes(incoming: Incoming, state: AppState, shutdown: CancellationToken) {
+/// Serves probes, metrics and what operators ask alone, as [`serve`] does; operators show `token`.
+pub(crate) async fn serve_probes(
+    incoming: Incoming,
+    state: AppState,
+    token: Option<Token>,
+    shutdown: CancellationToken,
+) {
+    let allowed = || AllowedHosts::from(state.config.access.allowed_hosts.clone());
+    let operators = match token {
+        Some(token) => Operators::With(token),
+        None if incoming.is_private() => Operators::Here(allowed()),
+        None => Operators::Nobody,
+    };
     let (max_header_bytes, stall) = (max_header_bytes(&state), client_stall(&state));
     let router = probes::routes()
+        .merge(probes::debug_routes(operators))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::get_only)
         .with_state(state);
@@ -41,7 +55,7 @@ fn client_stall(state: &AppState) -> Duration {
     Duration::from_secs_f64(state.config.limits.client_stall_timeout_s)
 }
 
-/// Every route with its layers: a place first, then a name, the host, the count, the size of the
+/// Every route with its layers: what becomes of it is noted first, then a place, then a name, the host, the count, the size of the
 /// headers, the key, the handler.
 fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
     let generation = axum::Router::new()
@@ -74,6 +88,8 @@ fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
     let router = router.layer(from_fn(layers::name_request));
     let hold_place = from_fn_with_state(state.metrics.clone(), layers::hold_place);
     let router = router.layer(hold_place);
+    let noted = from_fn_with_state(state.calls.clone(), layers::note_call);
+    let router = router.layer(noted);
     let router = match layers::cors(&state.config.access.cors_origins) {
         Some(cors) => router.layer(cors),
         None => router,

@@ -1,29 +1,24 @@
-//! A response's body that keeps its request running until it is sent.
+//! A response's body that holds what must last until it is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::places::Running;
-
-/// `body`, with the request that it answers.
+/// `body`, with what is dropped after its last byte.
 #[derive(Debug, Default)]
-pub(crate) struct HeldBody<B> {
+pub(crate) struct HeldBody<B, H> {
     body: B,
-    _running: Option<Running>,
+    _held: H,
 }
 
-impl<B> HeldBody<B> {
-    pub(crate) fn new(body: B, running: Option<Running>) -> Self {
-        Self {
-            body,
-            _running: running,
-        }
+impl<B, H> HeldBody<B, H> {
+    pub(crate) fn new(body: B, held: H) -> Self {
+        Self { body, _held: held }
     }
 }
 
-impl<B: Body + Unpin> Body for HeldBody<B> {
+impl<B: Body + Unpin, H: Unpin> Body for HeldBody<B, H> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -5,6 +5,7 @@ mod abort;
 mod admin;
 mod affinity;
 mod attacks;
+mod calls;
 mod corpora;
 mod crowd;
 mod drain;

@@ -151,4 +151,7 @@ rows! {
     /// Format of log lines, on stderr.
     log_format = Value::text("text") => row(Group::State, Kind::Choice(&["text", "json"]))
         .flag("log_format", PROCESSES);
+    /// Write one log line for each request of a client when it ends.
+    access_log = Value::text("on") => row(Group::State, Kind::Choice(&["on", "off"]))
+        .flag("access_log", ROUTERS);
 }

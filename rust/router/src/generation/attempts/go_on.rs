@@ -76,6 +76,7 @@ impl Generation {
     }
 
     fn go_on(&self, resume: &Resume, caller: &Caller) -> Result<Resumed, RequestError> {
+        caller.call.named(&resume.request_id);
         self.check_draining()?;
         let token = ResumeToken::from_text(&resume.token).ok_or_else(unknown)?;
         let record = self.claim_record(&resume.request_id, &token, caller)?;
@@ -181,12 +182,14 @@ impl Generation {
                 form: form.clone(),
             }),
             tracked: shared.running.token(),
+            call: caller.call.clone(),
         };
         let run = Run::returning(parts, choices, &marks, resume.repeats)?;
         let reading = Bounds {
             deadline,
             patience: Duration::from_secs_f64(shared.config.limits.client_stall_timeout_s),
             draining: shared.draining.clone(),
+            call: caller.call.clone(),
         };
         tracing::info!(request = %resume.request_id, "a cut stream goes on");
         Ok(Resumed {

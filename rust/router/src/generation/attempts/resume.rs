@@ -200,6 +200,7 @@ impl Run {
     fn placed(&mut self, index: usize, guard: ChoiceGuard, now: Instant) {
         if let Some(choice) = self.choices.get_mut(index) {
             choice.tally.begin_attempt(now);
+            self.call.sent(&guard.worker().id, choice.attempt + 1);
             choice.place = Place::On(guard);
             self.shared.metrics.retried();
         }

@@ -1,6 +1,8 @@
 //! What machines ask: `/healthz` and `/health` (this process answers), `/readyz` (a worker is ready
 //! and the router is not draining; busy is ready), `/metrics`, `/version`.
 
+mod debug;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -10,6 +12,8 @@ use http::header::CONTENT_TYPE;
 use serde_json::json;
 
 use crate::state::AppState;
+
+pub(super) use debug::{Operators, routes as debug_routes};
 
 /// The routes of this file.
 pub(super) fn routes() -> axum::Router<AppState> {

@@ -1,0 +1,60 @@
+//! What is known of a call, as lines and operators see it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// No worker has it.
+    Waiting,
+    /// A worker has it and gave no token.
+    Computing,
+    /// It has tokens.
+    Answering,
+    /// It is over.
+    Ended,
+}
+
+/// A call, as far as it is known.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// Of the request; the drawn one where the client chose none.
+    pub(crate) request_id: Option<String>,
+    /// Of the HTTP header, drawn where the client sent none.
+    pub(crate) x_request_id: Option<String>,
+    /// Of the `traceparent` header.
+    pub(crate) trace_id: Option<String>,
+    /// Path or method, `other` for one that does not exist.
+    pub(crate) route: &'static str,
+    /// Of the key.
+    pub(crate) tenant: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) state: State,
+    /// HTTP status or name of the gRPC code; none while nothing was answered.
+    pub(crate) status: Option<String>,
+    /// `stop` or `length` of choices that ended well, a reason of the error table, or `CANCELLED`;
+    /// none while it runs, and where nothing was generated.
+    pub(crate) outcome: Option<String>,
+    /// Completions asked for.
+    pub(crate) choices: u32,
+    pub(crate) prompt_tokens: u64,
+    /// Of all choices, those of choices that broke off included.
+    pub(crate) completion_tokens: u64,
+    /// Prompt tokens that the prefix cache had.
+    pub(crate) cached_tokens: u64,
+    /// Longest wait for a worker to start the prompt, of choices that ended.
+    pub(crate) queue_ms: Option<f64>,
+    /// Until the first token.
+    pub(crate) ttft_ms: Option<f64>,
+    /// Until the last byte was sent, or so far.
+    pub(crate) total_ms: f64,
+    /// Draft tokens accepted, of choices that ended.
+    pub(crate) accepted_by_source: BTreeMap<&'static str, u64>,
+    /// Those that had it, in order; at most eight.
+    pub(crate) workers: Vec<String>,
+    /// How often the choice that was sent most often was sent to a worker.
+    pub(crate) attempts: u32,
+}
