@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::error::HttpError;
 
-const EXISTING: &str = "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /v1/models/{id}, GET /v1/streams/{request_id}, GET /healthz, GET /readyz, GET /metrics, GET /version";
+const EXISTING: &str = "POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /v1/models/{id}, GET /v1/streams/{request_id}, GET /healthz, GET /readyz, GET /metrics, GET /version, GET /openapi.json";
 
 /// Endpoints of other APIs that clients try, and what to use here.
 const ELSEWHERE: &[(&str, &str)] = &[

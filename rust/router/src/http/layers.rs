@@ -36,7 +36,7 @@ pub(super) const PROBES: &[&str] = &["/healthz", "/health", "/readyz"];
 const METRICS: &str = "/metrics";
 /// Paths that say what runs here: they answer without a key where there are no keys, or where the
 /// configuration opens them.
-const INTROSPECTION: &[&str] = &[METRICS, "/version"];
+const INTROSPECTION: &[&str] = &[METRICS, "/version", "/openapi.json"];
 
 /// Routes by which requests are counted; every other path is one more, so that no client can make up
 /// labels.

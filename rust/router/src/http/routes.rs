@@ -72,6 +72,7 @@ fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
         .route("/v1/models/{*id}", get(models::get))
         .route("/v1/streams/{id}", get(generate::resume))
         .merge(probes::routes())
+        .merge(probes::described())
         .method_not_allowed_fallback(fallback::get_only)
         .merge(generation)
         .fallback(fallback::not_found)

@@ -113,8 +113,8 @@ async fn keys_close_metrics_version_and_reflection_until_they_are_opened() {
     }
 }
 
-/// Every path that a file under `folder` routes.
-fn routed(folder: &Path) -> Vec<String> {
+/// Every path that a file under `folder` routes, with its method.
+fn routed(folder: &Path) -> Vec<(String, &'static str)> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -125,7 +125,10 @@ fn routed(folder: &Path) -> Vec<String> {
         let text = std::fs::read_to_string(&path).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap();
         for call in code.split(".route(").skip(1) {
-            paths.push(call.split('"').nth(1).unwrap().to_owned());
+            let path = call.split('"').nth(1).unwrap().to_owned();
+            let place = |method| call.find(method).unwrap_or(usize::MAX);
+            let is_get = place("get(") < place("post(");
+            paths.push((path, if is_get { "get" } else { "post" }));
         }
     }
     paths
@@ -136,7 +139,8 @@ async fn every_route_and_method_is_denied_without_a_key() {
     let keys = keys_file("sesame team\n");
     let router = TestRouter::with(|config| config.access.api_keys_file = Some(keys)).await;
     let http = router.bound.http.clone().unwrap();
-    let mut paths = routed(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"));
+    let paths = routed(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http")).into_iter();
+    let mut paths: Vec<_> = paths.map(|(path, _)| path).collect();
     assert!(paths.len() >= 9, "{paths:?}");
     let probes = ["/healthz", "/health", "/readyz"];
     paths.retain(|path| !probes.contains(&path.as_str()));
@@ -156,6 +160,37 @@ async fn every_route_and_method_is_denied_without_a_key() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn document_names_every_route_and_no_other() {
+    let router = TestRouter::start().await;
+    let answer = ask(
+        router.bound.http.as_ref().unwrap(),
+        "GET /openapi.json",
+        "host: localhost\r\n",
+    )
+    .await;
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let document: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut named = Vec::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            named.push((path.clone(), method.clone()));
+        }
+    }
+    named.sort();
+    // Operators' routes are on another listener.
+    let served = routed(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"));
+    let served = served
+        .into_iter()
+        .filter(|(path, _)| !path.starts_with("/debug/"));
+    let mut served: Vec<_> = served
+        .map(|(path, method)| (path.replace("{*id}", "{id}"), method.to_owned()))
+        .collect();
+    served.sort();
+    assert_eq!(named, served);
 }
 
 #[tokio::test]

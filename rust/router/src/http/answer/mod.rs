@@ -8,4 +8,4 @@ pub(super) mod response;
 mod resume;
 pub(super) mod sse;
 pub(super) mod stream;
-mod usage;
+pub(crate) mod usage;

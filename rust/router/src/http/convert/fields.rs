@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+#[cfg(test)]
+use super::asked;
 use crate::http::error::HttpError;
 
 /// The result of reading one field.
@@ -48,6 +50,8 @@ impl Fields {
 
     /// Whether a field is there and not null.
     pub(super) fn has(&self, name: &str) -> bool {
+        #[cfg(test)]
+        asked::note(&self.path_of(name));
         self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
@@ -58,6 +62,8 @@ impl Fields {
 
     /// Takes a field of any type; `None` when absent or null.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        #[cfg(test)]
+        asked::note(&self.path_of(name));
         self.map.remove(name).filter(|value| !value.is_null())
     }
 

@@ -10,14 +10,14 @@ use super::fields::{Field, Fields, absent, given, to_token_ids, wrong};
 use crate::http::error::HttpError;
 
 /// Maximum prompts in one completion request; each runs as a separate request.
-const MAX_PROMPTS: usize = 64;
+pub(crate) const MAX_PROMPTS: usize = 64;
 
 const ROLES: &str = "\"system\", \"developer\", \"user\" or \"assistant\"";
 const CONTENT: &str = "a string or a list of {\"type\": \"text\", \"text\": ...} parts";
 const PROMPT: &str = "a string, a list of token ids, or a list of strings or of lists of token ids";
 
 /// Fields of a message that only matter with tools.
-const TOOL_FIELDS: &[&str] = &["tool_calls", "tool_call_id", "function_call"];
+pub(crate) const TOOL_FIELDS: &[&str] = &["tool_calls", "tool_call_id", "function_call"];
 
 /// Reads `messages`, or `prompt_token_ids` in their place.
 ///

@@ -19,7 +19,7 @@ struct Refused {
 }
 
 /// Fields that change nothing in an answer: accepted without a word.
-const WITHOUT_EFFECT: &[&str] = &[
+pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "metadata",
     "parallel_tool_calls",
     "prompt_cache_options",
@@ -138,6 +138,19 @@ pub(super) fn take_unsupported(body: &mut Fields, completions: bool) -> Field<()
         refuse(body, REFUSED_IN_COMPLETIONS)?;
     }
     Ok(())
+}
+
+/// The fields of an endpoint that are refused unless they ask for nothing, and why.
+pub(crate) fn refused_fields(
+    completions: bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let more = if completions {
+        REFUSED_IN_COMPLETIONS
+    } else {
+        &[]
+    };
+    let rows = REFUSED.iter().chain(more);
+    rows.map(|row| (row.name, row.reason))
 }
 
 fn refuse(body: &mut Fields, table: &[Refused]) -> Field<()> {

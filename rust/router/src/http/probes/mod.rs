@@ -2,6 +2,7 @@
 //! and the router is not draining; busy is ready), `/metrics`, `/version`.
 
 mod debug;
+mod openapi;
 
 use axum::Json;
 use axum::extract::State;
@@ -23,6 +24,11 @@ pub(super) fn routes() -> axum::Router<AppState> {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/version", get(version))
+}
+
+/// The description of the API, where the API is.
+pub(super) fn described() -> axum::Router<AppState> {
+    axum::Router::new().route("/openapi.json", get(openapi::serve))
 }
 
 async fn health() -> Response {
