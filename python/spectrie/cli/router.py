@@ -92,6 +92,7 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "format": settings.log_format,
             "access": settings.access_log == "on",
         },
+        "metrics": {"vllm_names": settings.metrics_compat == "vllm"},
     }
 
 

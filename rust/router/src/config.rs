@@ -34,6 +34,8 @@ pub struct RouterConfig {
     pub runtime: RuntimeConfig,
     /// What it logs.
     pub log: LogConfig,
+    /// How metrics are named.
+    pub metrics: MetricsConfig,
 }
 
 impl RouterConfig {
@@ -178,7 +180,7 @@ pub struct AccessConfig {
     /// Names by which a listener on this machine alone answers without keys, beside `localhost` and
     /// its addresses; `*` for all.
     pub allowed_hosts: Vec<String>,
-    /// Whether metrics, version and reflection answer without a key where keys are set: false.
+    /// Whether metrics, version, the API's description and reflection answer without a key where keys are set: false.
     pub open_introspection: bool,
     /// Origins that browsers may call from; none when empty, `*` for all.
     pub cors_origins: Vec<String>,
@@ -290,6 +292,14 @@ impl Default for LogConfig {
             access: true,
         }
     }
+}
+
+/// How metrics are named.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Whether what vLLM measures too is repeated under vLLM's names: false.
+    pub vllm_names: bool,
 }
 
 /// Form of a log line.

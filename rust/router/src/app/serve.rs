@@ -115,7 +115,12 @@ fn build(
     closing: &CancellationToken,
 ) -> Result<Services, RouterError> {
     let config = Arc::new(config);
-    let metrics = Arc::new(Metrics::new());
+    let metrics = if config.metrics.vllm_names {
+        Metrics::new().with_vllm_names()
+    } else {
+        Metrics::new()
+    };
+    let metrics = Arc::new(metrics);
     let state_dir = config.workers.state_dir.as_deref();
     let (fleet, texts) = Fleet::new(&config.fleet, state_dir, metrics.clone())?;
     let wait = Duration::from_secs_f64(config.workers.wait_s);

@@ -15,6 +15,7 @@ use spectrie_proto::v1;
 use spectrie_proto::worker_v1::{Drafter, Load, RequestStats};
 use spectrie_types::Source;
 
+use super::compat;
 use super::drafting::Drafting;
 use super::fleet::FleetMetrics;
 use super::labels::{
@@ -68,6 +69,7 @@ pub struct Metrics {
     pub(crate) fleet: FleetMetrics,
     steps: Mutex<BTreeMap<(String, String), LastStep>>,
     seen_models: Mutex<BTreeMap<String, u64>>,
+    has_vllm_names: bool,
 }
 
 /// When a worker last stepped.
@@ -129,7 +131,17 @@ impl Metrics {
             fleet: FleetMetrics::new(&mut all),
             steps: Mutex::default(),
             seen_models: Mutex::default(),
+            has_vllm_names: false,
             registry: all.registry,
+        }
+    }
+
+    /// The same, which repeats what vLLM measures too under vLLM's names.
+    #[must_use]
+    pub fn with_vllm_names(self) -> Self {
+        Self {
+            has_vllm_names: true,
+            ..self
         }
     }
 
@@ -148,6 +160,9 @@ impl Metrics {
         let mut text = String::new();
         if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             tracing::error!(%error, "metrics could not be written");
+        }
+        if self.has_vllm_names {
+            text = compat::with_vllm_names(&text);
         }
         (
             "application/openmetrics-text; version=1.0.0; charset=utf-8",

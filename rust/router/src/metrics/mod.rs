@@ -2,6 +2,7 @@
 
 mod calls;
 mod collector;
+mod compat;
 mod drafting;
 mod fleet;
 mod labels;

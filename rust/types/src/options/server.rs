@@ -75,6 +75,9 @@ rows! {
     /// Extra address for /metrics.
     metrics_listen = Value::None => row(Group::Addresses, TCP_OR_OFF)
         .flag("metrics_listen", ROUTERS).shown("on the HTTP address");
+    /// Repeat metrics under the names of another server.
+    metrics_compat = Value::text("off") => row(Group::Addresses, Kind::Choice(&["off", "vllm"]))
+        .flag("metrics_compat", ROUTERS);
     /// Address for the worker's own health and metrics.
     health = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("health", WORKERS).shown("off");
@@ -113,7 +116,7 @@ rows! {
     /// Let requests name their draft memory; all that a client names share its tenant's part.
     allow_client_namespaces = Value::Flag(false) => row(Group::Access, Kind::Flag)
         .flag("allow_client_namespaces", ROUTERS);
-    /// Show /metrics, /version and gRPC reflection to callers without a key, where keys are set.
+    /// Show /metrics, /version, /openapi.json and gRPC reflection to callers without a key.
     open_introspection = Value::Flag(false) => row(Group::Access, Kind::Flag)
         .flag("open_introspection", ROUTERS);
     /// Name of a proxy before an HTTP address of this machine without keys; repeat for several.
