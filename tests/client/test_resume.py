@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import grpc
 import pytest
+from google.protobuf import duration_pb2
+from google.rpc import error_details_pb2
 
 import spectrie
 from spectrie import errors
@@ -71,3 +75,87 @@ def test_attempts_without_an_event_are_bounded(server: Server, sleeps: list[floa
             client.stream("x").final()
     assert len(server.script.requests) == 1 + 3
     assert sleeps == sorted(sleeps)
+
+
+def test_stream_that_the_server_itself_ended_is_not_resumed(
+    server: Server, sleeps: list[float]
+) -> None:
+    why = error_details_pb2.ErrorInfo(reason="WORKER_LOST", domain="spectrie")
+    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1))
+    lost = fail(grpc.StatusCode.UNAVAILABLE, "the worker was lost", why, later)
+    server.script.streams = [
+        [started(token="secret"), delta("ab", 1, 2, position=2), lost],
+        [finished()],
+    ]
+    with spectrie.Client(server.target) as client:
+        with pytest.raises(errors.StreamInterrupted, match="the worker was lost"):
+            client.stream("x").final()
+    assert len(server.script.requests) == 1
+    assert sleeps == []
+
+
+def test_resuming_that_is_refused_for_now_is_tried_again(
+    server: Server, sleeps: list[float]
+) -> None:
+    why = error_details_pb2.ErrorInfo(reason="RATE_LIMITED", domain="spectrie")
+    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1))
+    refused = fail(grpc.StatusCode.RESOURCE_EXHAUSTED, "used up", why, later)
+    server.script.streams = [
+        [started(token="secret"), delta("ab", 1, 2, position=2), CUT],
+        [refused],
+        [delta("c", 3, position=4), finished()],
+    ]
+    with spectrie.Client(server.target) as client:
+        assert client.stream("x").final().text == "abc"
+    assert sleeps[1:] == [1.0]
+
+
+def test_stream_cancelled_before_it_goes_on_is_not_opened_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script.streams = [[started(token="secret"), delta("ab", 1, 2, position=2), CUT]]
+    with spectrie.Client(server.target) as client:
+        stream = client.stream("x")
+        # As another thread does while this one waits.
+        monkeypatch.setattr(time, "sleep", lambda _: stream.cancel())
+        assert [one.text for one in stream] == ["ab"]
+        with pytest.raises(errors.StreamInterrupted, match="cancelled"):
+            stream.final()
+    assert len(server.script.requests) == 1
+
+
+async def test_async_stream_cancelled_before_it_goes_on_is_not_opened_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script.streams = [[started(token="secret"), delta("ab", 1, 2, position=2), CUT]]
+    async with spectrie.AsyncClient(server.target) as client:
+        stream = client.stream("x")
+
+        async def cancel(_: float) -> None:
+            stream.cancel()
+
+        monkeypatch.setattr("spectrie.client.stream.asyncio.sleep", cancel)
+        assert [one.text async for one in stream] == ["ab"]
+    assert len(server.script.requests) == 1
+
+
+def test_call_that_was_opened_while_the_stream_was_cancelled_is_cancelled(
+    server: Server, sleeps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script.streams = [
+        [started(token="secret"), delta("ab", 1, 2, position=2), CUT],
+        [delta("c", 3, position=4), finished()],
+    ]
+    with spectrie.Client(server.target) as client:
+        stream = client.stream("x")
+        resume = stream._resume_call
+
+        def resume_late(request: pb.ResumeStreamRequest, timeout: float | None) -> object:
+            stream.cancel()
+            return resume(request, timeout)
+
+        monkeypatch.setattr(stream, "_resume_call", resume_late)
+        assert [one.text for one in stream][:1] == ["ab"]
+        with pytest.raises(errors.StreamInterrupted, match="cancelled"):
+            stream.final()
+        assert stream._call.cancelled()

@@ -80,7 +80,9 @@ class _Progress:
 
     def _delay_before_resuming(self, error: SpectrieError) -> float:
         cut = self._cut or error
-        is_resumable = self._collector.started.HasField("resume_token")
+        # A server that itself says why it ended the stream has nothing left of it.
+        is_cut = self._cut is not None or getattr(error, "reason", None) is None
+        is_resumable = is_cut and self._collector.started.HasField("resume_token")
         delay = self._attempts.delay_before_retry(error) if is_resumable else None
         if delay is None:
             self._ended = True
@@ -89,12 +91,18 @@ class _Progress:
         return delay
 
     def _reopen(self) -> None:
+        if self._cancelled:
+            self._ended = True
+            return
         remaining_s = self._attempts.remaining_s()
         if self._collector.has_output:
             self._call = self._resume_call(self._collector.resume_request(), remaining_s)
         else:
             self._collector = Collector()
             self._call = self._open_call(remaining_s)
+        if self._cancelled:
+            # Another thread cancelled the call before this one.
+            self._call.cancel()
 
     def _take(self, event: pb.GenerateEvent) -> Delta | None:
         if self._cut is not None:
