@@ -105,6 +105,11 @@ impl<T> Queue<T> {
         self.waiting.insert(0, (need, choice));
     }
 
+    /// The choices that wait, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.iter().map(|(_, choice)| choice)
+    }
+
     /// Drops the choices that nothing waits for any more.
     pub(crate) fn retain(&mut self, is_awaited: impl Fn(&T) -> bool) {
         self.waiting.retain(|(_, choice)| is_awaited(choice));

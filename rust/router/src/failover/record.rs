@@ -10,6 +10,9 @@ use spectrie_request::ResolvedRequest;
 use super::blame::Blame;
 use super::resume_token::ResumeToken;
 
+/// What the tables take that a record is found by, beside its names, in bytes.
+const TABLE_BYTES: usize = 256;
+
 /// A stream as it was when its client went. Plain values and messages: nothing here belongs to this
 /// process, so a record can be written down and read elsewhere.
 #[derive(Clone, Debug)]
@@ -26,6 +29,10 @@ pub(crate) struct Record {
     pub(crate) model_digest: String,
     /// Unix time in seconds, as the client heard it.
     pub(crate) created: i64,
+    /// When the request came, in milliseconds of Unix time.
+    pub(crate) begun_ms: i64,
+    /// How often it went on.
+    pub(crate) num_resumes: u32,
     /// When the answer is of no more use, in milliseconds of Unix time.
     pub(crate) deadline_ms: i64,
     /// What an API wrote down to form its answer again; none of gRPC's.
@@ -64,38 +71,92 @@ impl Record {
         &self.request.request_id
     }
 
+    /// Whether every choice has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.choices.iter().all(|choice| choice.end.is_some())
+    }
+
+    /// Choices that have not ended.
+    pub(crate) fn num_unfinished(&self) -> usize {
+        let unfinished = self.choices.iter().filter(|choice| choice.end.is_none());
+        unfinished.count()
+    }
+
     /// About what it takes in memory, in bytes.
     pub(crate) fn num_bytes(&self) -> usize {
         let request = &self.request;
-        let texts = [&request.request_id, &request.wire_name, &request.namespace];
-        let texts = texts.map(String::len).iter().sum::<usize>();
-        let ids = request.prompt_ids.len() + request.prediction_ids.as_ref().map_or(0, Vec::len);
+        let texts = [
+            &request.request_id,
+            &request.wire_name,
+            &request.namespace,
+            &self.model,
+            &self.model_hash,
+            &self.model_digest,
+        ];
+        let texts = texts.map(String::capacity).iter().sum::<usize>();
+        let options = [
+            request.prompt_cache_key.as_ref(),
+            request.tenant.as_ref(),
+            self.form.as_ref(),
+        ];
+        let optional = options.into_iter().flatten().map(String::capacity);
+        // The tables that it is found by repeat its names.
+        let tenant = 3 * self.tenant.as_ref().map_or(0, String::len);
+        let names = tenant + 2 * request.request_id.len() + TABLE_BYTES;
+        let prediction = request.prediction_ids.as_ref();
+        let ids = request.prompt_ids.capacity() + prediction.map_or(0, Vec::capacity);
         let structured = request.structured.as_ref();
         let options = request.sampling.encoded_len()
             + request.stopping.encoded_len()
             + structured.map_or(0, prost::Message::encoded_len);
-        let form = self.form.as_ref().map_or(0, String::len);
+        let texts = texts + optional.sum::<usize>() + names;
         let choices = self.choices.iter().map(RecordedChoice::num_bytes);
         // Messages take several times their encoded size; a prompt's ids are nearly all of it.
-        size_of::<Self>() + texts + 4 * ids + 4 * options + form + choices.sum::<usize>()
+        size_of::<Self>() + texts + 4 * ids + 4 * options + choices.sum::<usize>()
     }
 }
 
 impl RecordedChoice {
     fn num_bytes(&self) -> usize {
-        let worker = |entry: &TokenLogprob| {
-            size_of::<TokenLogprob>() + 4 * (entry.top_ids.len() + entry.top_logprobs.len())
-        };
-        let client = |entry: &v1::TokenLogprob| {
-            let top = entry.top.iter();
-            let top = top.map(|top| size_of::<v1::TopLogprob>() + top.text.len());
-            size_of::<v1::TokenLogprob>() + entry.text.len() + top.sum::<usize>()
-        };
-        let logprobs = self.logprobs.iter().chain(&self.prompt_logprobs);
-        let ended = self.end.iter().flat_map(|end| &end.prompt_logprobs);
+        let fingerprint = self.fingerprint.as_ref().map_or(0, String::capacity);
         size_of::<Self>()
-            + 5 * self.emitted.len()
-            + logprobs.map(worker).sum::<usize>()
-            + ended.map(client).sum::<usize>()
+            + 4 * self.emitted.capacity()
+            + self.sources.capacity()
+            + logprobs_bytes(&self.logprobs)
+            + logprobs_bytes(&self.prompt_logprobs)
+            + fingerprint
+            + 4 * self.stats.accepted_by_source.capacity()
+            + self.end.as_ref().map_or(0, end_bytes)
     }
+}
+
+/// What a worker's log-probabilities take in memory, in bytes.
+fn logprobs_bytes(entries: &Vec<TokenLogprob>) -> usize {
+    let spare = entries.capacity() - entries.len();
+    entries.iter().map(logprob_bytes).sum::<usize>() + spare * size_of::<TokenLogprob>()
+}
+
+/// What one of them takes.
+pub(crate) fn logprob_bytes(entry: &TokenLogprob) -> usize {
+    size_of::<TokenLogprob>() + 4 * (entry.top_ids.capacity() + entry.top_logprobs.capacity())
+}
+
+/// What a choice's end takes in memory beside itself, in bytes.
+pub(crate) fn end_bytes(end: &v1::Finished) -> usize {
+    let entry = |entry: &v1::TokenLogprob| {
+        let top = entry.top.iter();
+        let top =
+            top.map(|top| size_of::<v1::TopLogprob>() + top.bytes.len() + top.text.capacity());
+        size_of::<v1::TokenLogprob>()
+            + entry.bytes.len()
+            + entry.text.capacity()
+            + top.sum::<usize>()
+    };
+    // What else has a size of its own takes about what it takes on the wire.
+    let rest = v1::Finished {
+        prompt_logprobs: Vec::new(),
+        speculation: end.speculation.clone(),
+        ..v1::Finished::default()
+    };
+    end.prompt_logprobs.iter().map(entry).sum::<usize>() + 4 * rest.encoded_len()
 }

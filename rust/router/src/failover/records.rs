@@ -9,25 +9,43 @@ use super::resume_token::ResumeToken;
 /// A tenant, none when everyone may call, and an id that it chose.
 type Name = (Option<String>, String);
 
+/// A record that was taken out, and may go back as it was.
 #[derive(Debug)]
-struct Kept {
-    record: Record,
-    num_bytes: usize,
+pub(crate) struct Taken {
+    pub(crate) record: Record,
     /// Its place among all, the oldest first.
     age: u64,
     until: Instant,
 }
 
+#[derive(Debug)]
+struct Kept {
+    record: Record,
+    num_bytes: usize,
+    age: u64,
+    until: Instant,
+}
+
+/// The order in which a tenant's records make room: those that only repeat what their clients most
+/// probably have, then those that were cut, each the oldest first.
+type Turn = (bool, u64);
+
+impl Kept {
+    fn turn(&self) -> Turn {
+        (!self.record.has_ended(), self.age)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Holder {
     num_bytes: usize,
-    ages: BTreeSet<u64>,
+    turns: BTreeSet<Turn>,
 }
 
 /// Records of all tenants.
 ///
-/// Where they hold too many bytes, the tenant that holds most loses its oldest: whoever holds no more
-/// than an equal part of the room loses nothing to others.
+/// Where they hold too many bytes, the tenant that holds most loses its oldest, first of those that
+/// have ended: whoever holds no more than an equal part of the room loses nothing to others.
 #[derive(Debug)]
 pub(crate) struct Records {
     window: Duration,
@@ -69,6 +87,15 @@ impl Records {
 
     /// Keeps a record, in the place of one of the same name.
     pub(crate) fn keep(&mut self, record: Record, now: Instant) {
+        let age = self.next_age;
+        self.next_age += 1;
+        let until = now + self.window;
+        self.put_back(Taken { record, age, until }, now);
+    }
+
+    /// Keeps what was taken out for as long as it was to be kept.
+    pub(crate) fn put_back(&mut self, taken: Taken, now: Instant) {
+        let Taken { record, age, until } = taken;
         let name = (record.tenant.clone(), record.id().to_owned());
         self.remove(&name);
         self.expire(now);
@@ -76,21 +103,18 @@ impl Records {
         if !self.is_on() || num_bytes > self.limit {
             return;
         }
-        let age = self.next_age;
-        self.next_age += 1;
-        self.resize(name.0.as_ref(), |holder| {
-            holder.num_bytes += num_bytes;
-            holder.ages.insert(age);
-        });
-        self.num_bytes += num_bytes;
-        self.by_age.insert(age, name.clone());
-        let until = now + self.window;
         let kept = Kept {
             record,
             num_bytes,
             age,
             until,
         };
+        self.resize(name.0.as_ref(), |holder| {
+            holder.num_bytes += num_bytes;
+            holder.turns.insert(kept.turn());
+        });
+        self.num_bytes += num_bytes;
+        self.by_age.insert(age, name.clone());
         self.kept.insert(name, kept);
         while self.num_bytes > self.limit && self.evict() {}
     }
@@ -102,14 +126,17 @@ impl Records {
         id: &str,
         token: &ResumeToken,
         now: Instant,
-    ) -> Option<Record> {
+    ) -> Option<Taken> {
         self.expire(now);
         let name = (tenant.map(str::to_owned), id.to_owned());
         let kept = self.kept.get(&name)?;
         if !kept.record.token.is(token) {
             return None;
         }
-        self.remove(&name)
+        let Kept {
+            record, age, until, ..
+        } = self.remove(&name)?;
+        Some(Taken { record, age, until })
     }
 
     /// Drops the record of this name; whether there was one.
@@ -127,10 +154,10 @@ impl Records {
         }
     }
 
-    /// The tenants that have a record of this id.
-    pub(crate) fn tenants_of(&self, id: &str) -> Vec<Option<String>> {
-        let names = self.kept.keys().filter(|(_, name)| name == id);
-        names.map(|(tenant, _)| tenant.clone()).collect()
+    /// Whose records they are and how they are named, of those with such an id.
+    pub(crate) fn names(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Name> {
+        let names = self.kept.keys().filter(|(_, name)| is_meant(name));
+        names.cloned().collect()
     }
 
     /// Drops those whose time is over.
@@ -143,16 +170,14 @@ impl Records {
         }
     }
 
-    /// Drops the oldest record of the tenant that holds most; false when there is none.
+    /// Drops the record of the tenant that holds most whose turn it is; false when there is none.
     fn evict(&mut self) -> bool {
         let Some((_, tenant)) = self.by_size.last() else {
             return false;
         };
-        let oldest = self
-            .holders
-            .get(tenant)
-            .and_then(|holder| holder.ages.first());
-        let Some(&age) = oldest else { return false };
+        let holder = self.holders.get(tenant);
+        let next = holder.and_then(|holder| holder.turns.first());
+        let Some(&(_, age)) = next else { return false };
         self.remove_at(age);
         true
     }
@@ -165,15 +190,15 @@ impl Records {
         self.by_age.remove(&age);
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Record> {
+    fn remove(&mut self, name: &Name) -> Option<Kept> {
         let kept = self.kept.remove(name)?;
         self.by_age.remove(&kept.age);
         self.num_bytes -= kept.num_bytes;
         self.resize(name.0.as_ref(), |holder| {
             holder.num_bytes -= kept.num_bytes;
-            holder.ages.remove(&kept.age);
+            holder.turns.remove(&kept.turn());
         });
-        Some(kept.record)
+        Some(kept)
     }
 
     /// Changes what a tenant holds.
@@ -182,7 +207,7 @@ impl Records {
         let holder = self.holders.entry(tenant.clone()).or_default();
         self.by_size.remove(&(holder.num_bytes, tenant.clone()));
         change(holder);
-        if holder.ages.is_empty() {
+        if holder.turns.is_empty() {
             self.holders.remove(&tenant);
         } else {
             self.by_size.insert((holder.num_bytes, tenant));

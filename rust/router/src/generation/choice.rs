@@ -278,7 +278,7 @@ impl Choice {
             ..finished
         };
         if let Some(kept) = &mut self.kept {
-            kept.end = Some(finished.clone());
+            kept.finish(&finished);
         }
         Outcome::Finished(Box::new(finished), stats)
     }

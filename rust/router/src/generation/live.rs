@@ -7,11 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::reader::Slot;
 use crate::error::{ErrorKind, RequestError};
+use crate::failover::Outline;
 use crate::failover::ResumeToken;
 use crate::sync::lock;
 
 /// A tenant, none when everyone may call, and an id that it chose.
-type Name = (Option<String>, String);
+pub(super) type Name = (Option<String>, String);
 
 /// Requests that run or wait. Each tenant has names of its own. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +51,11 @@ impl LiveIds {
         lock(&self.by_name).get(&name).cloned()
     }
 
-    /// The tenants that have a request of this id.
-    pub(super) fn tenants_of(&self, id: &str) -> Vec<Option<String>> {
+    /// Whose requests they are and how they are named, of those with such an id.
+    pub(super) fn names(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Name> {
         let by_name = lock(&self.by_name);
-        let names = by_name.keys().filter(|(_, name)| name == id);
-        names.map(|(tenant, _)| tenant.clone()).collect()
+        let names = by_name.keys().filter(|(_, name)| is_meant(name));
+        names.cloned().collect()
     }
 
     /// Notes that a namespace was forgotten under its running requests.
@@ -78,6 +79,8 @@ pub(super) struct Live {
     state: Mutex<State>,
     /// Ends a request that is not a stream yet.
     aborted: CancellationToken,
+    /// Its name is free again, and what it leaves was left.
+    left: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -86,25 +89,40 @@ struct State {
     namespace: Option<String>,
     is_forgotten: bool,
     /// Of a stream that its client can go on with.
-    token: Option<ResumeToken>,
+    outline: Option<Outline>,
     stream: Weak<Slot>,
+    /// What ended it while nothing gave its events yet.
+    ended: Option<RequestError>,
 }
 
 impl Live {
     /// Notes which stream gives the request's events.
     pub(super) fn runs_as(&self, stream: Weak<Slot>) {
-        lock(&self.state).stream = stream;
-        if self.aborted.is_cancelled() {
-            self.end(aborted());
+        let ended = {
+            let mut state = lock(&self.state);
+            state.stream = stream;
+            state.ended.take()
+        };
+        if let Some(error) = ended {
+            self.end(error);
         }
     }
 
-    /// Ends its stream with an error; what it was at is kept, if it can be gone on with.
+    /// Ends its stream with an error, in the moment that it has one; what it was at is kept, if it
+    /// can be gone on with.
     pub(super) fn end(&self, error: RequestError) {
-        let stream = lock(&self.state).stream.upgrade();
-        if let Some(stream) = stream {
-            stream.end(error);
-        }
+        let mut state = lock(&self.state);
+        let Some(stream) = state.stream.upgrade() else {
+            state.ended.get_or_insert(error);
+            return;
+        };
+        drop(state);
+        stream.end(error);
+    }
+
+    /// Resolves when its name is free again. A stream that was cut has left its record then.
+    pub(super) async fn left(&self) {
+        self.left.cancelled().await;
     }
 
     /// Ends the request for good, whether it runs or waits.
@@ -119,10 +137,13 @@ impl Live {
         aborted()
     }
 
-    /// Whether `shown` is the token of its stream.
-    pub(super) fn is_resumed_by(&self, shown: &ResumeToken) -> bool {
+    /// Where its stream is, if `shown` is the token to go on with it.
+    pub(super) fn outline(&self, shown: &ResumeToken) -> Option<Outline> {
         let state = lock(&self.state);
-        state.token.as_ref().is_some_and(|token| token.is(shown))
+        state
+            .outline
+            .clone()
+            .filter(|outline| outline.token.is(shown))
     }
 }
 
@@ -154,11 +175,28 @@ impl LiveId {
         self.name.0.as_deref()
     }
 
-    /// Notes whose draft memory the request uses, and what its stream is resumed with.
-    pub(super) fn is_of(&self, namespace: &str, token: Option<ResumeToken>) {
+    /// Notes whose draft memory the request uses, and the stream that its client can go on with.
+    pub(super) fn is_of(&self, namespace: &str, outline: Option<Outline>) {
         let mut state = lock(&self.live.state);
         state.namespace = Some(namespace.to_owned());
-        state.token = token;
+        state.outline = outline;
+    }
+
+    /// Notes how many tokens of a choice count.
+    pub(super) fn counts(&self, index: usize, num_tokens: u32) {
+        let mut state = lock(&self.live.state);
+        let counts = state
+            .outline
+            .as_mut()
+            .map(|outline| &mut outline.num_tokens);
+        if let Some(count) = counts.and_then(|counts| counts.get_mut(index)) {
+            *count = num_tokens;
+        }
+    }
+
+    /// Notes that it cannot be gone on with any more.
+    pub(super) fn cannot_be_resumed(&self) {
+        lock(&self.live.state).outline = None;
     }
 
     /// Whether its namespace was forgotten meanwhile.
@@ -175,6 +213,7 @@ impl LiveId {
 impl Drop for LiveId {
     fn drop(&mut self) {
         lock(&self.ids.by_name).remove(&self.name);
+        self.live.left.cancel();
     }
 }
 
@@ -201,7 +240,7 @@ mod tests {
         let held = tenants.map(|tenant| ids.claim(tenant, "a"));
         assert!(held.iter().all(Result::is_ok));
         assert!(ids.claim(Some("y"), "a").is_err());
-        assert_eq!(ids.tenants_of("a").len(), 3);
+        assert_eq!(ids.names(|name| name == "a").len(), 3);
         assert!(ids.find(Some("y"), "a").is_some() && ids.find(Some("y"), "b").is_none());
     }
 

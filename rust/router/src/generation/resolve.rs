@@ -100,46 +100,63 @@ impl Resolved {
 
     /// What names this tenant's request, whatever its id and its seed.
     pub(crate) fn digest(&self) -> Digest {
-        let request = &self.request;
-        let mut hash = Sha256::new();
-        let mut add = |bytes: &[u8]| {
-            hash.update((bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
-        for name in [
-            Some(&self.model.name),
-            Some(&request.namespace),
-            request.tenant.as_ref(),
-        ] {
-            add(name.map_or(&[], |name| name.as_bytes()));
-        }
-        for ids in [Some(&request.prompt_ids), request.prediction_ids.as_ref()] {
-            let ids = ids.into_iter().flatten();
-            add(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>());
-        }
-        add(&request.sampling.encode_to_vec());
-        add(&request.stopping.encode_to_vec());
-        let structured = request.structured.as_ref();
-        add(&structured.map_or_else(Vec::new, Message::encode_to_vec));
-        hash.finalize().into()
+        digest(&self.model.name, &self.request)
     }
+}
+
+/// What names a tenant's request for a model.
+pub(super) fn digest(model: &String, request: &ResolvedRequest) -> Digest {
+    let mut hash = Sha256::new();
+    let mut add = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for name in [
+        Some(model),
+        Some(&request.namespace),
+        request.tenant.as_ref(),
+    ] {
+        add(name.map_or(&[], |name| name.as_bytes()));
+    }
+    for ids in [Some(&request.prompt_ids), request.prediction_ids.as_ref()] {
+        let ids = ids.into_iter().flatten();
+        add(&ids.flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>());
+    }
+    add(&request.sampling.encode_to_vec());
+    add(&request.stopping.encode_to_vec());
+    let structured = request.structured.as_ref();
+    add(&structured.map_or_else(Vec::new, Message::encode_to_vec));
+    hash.finalize().into()
 }
 
 /// The moment of a Unix time in milliseconds; now, if it is over.
 pub(super) fn moment(unix_ms: i64) -> Instant {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let at = Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
-    now() + at.saturating_sub(since)
+    // In this order, so that it is never a millisecond less when it is turned back.
+    let left = at(unix_ms).saturating_sub(unix_time());
+    now() + left
+}
+
+/// The moment of a Unix time in milliseconds that is over; as far back as there are moments.
+pub(super) fn past_moment(unix_ms: i64) -> Instant {
+    let now = now();
+    let ago = unix_time().saturating_sub(at(unix_ms));
+    now.checked_sub(ago).unwrap_or(now)
 }
 
 /// Unix time of a moment, in milliseconds.
-fn unix_ms(moment: Instant) -> i64 {
-    let left = moment.saturating_duration_since(now());
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        + left;
+pub(super) fn unix_ms(moment: Instant) -> i64 {
+    let now = now();
+    let left = moment.saturating_duration_since(now);
+    let ago = now.saturating_duration_since(moment);
+    let since = (unix_time() + left).saturating_sub(ago);
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn at(unix_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0))
+}
+
+fn unix_time() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }

@@ -30,14 +30,15 @@ pub(crate) struct Run {
     pub(super) shared: Arc<Shared>,
     model_metrics: ModelMetrics,
     pub(super) ready: VecDeque<v1::GenerateEvent>,
-    begun: Instant,
+    pub(super) begun: Instant,
     /// When the last tokens came.
     pub(super) last_tokens: Option<Instant>,
     pub(super) is_over: bool,
     /// Whether its end was counted.
     pub(super) is_complete: bool,
-    pub(super) live: LiveId,
+    /// Before its name: whoever waits for that may be the next that its key lets run.
     pass: Option<Pass>,
+    pub(super) live: LiveId,
     /// What its client can go on with, if it can.
     pub(super) keeping: Option<Keeping>,
     _tracked: TaskTrackerToken,
@@ -199,11 +200,13 @@ impl Run {
         let outcome = choice.take(&self.resolved, inbox, now, |delta| {
             ready.push_back(event(Event::Delta(delta)));
         });
-        let num_tokens = choice.num_tokens() - before;
+        let count = choice.num_tokens();
+        let num_tokens = count - before;
         if let Some(worker) = worker {
             self.judge(index, &worker, num_tokens, &outcome);
         }
         self.measure(num_tokens, now);
+        self.keep_within_bounds(index, count);
         match outcome {
             Outcome::Continue => {}
             Outcome::Finished(finished, stats) => self.finished(*finished, &stats),

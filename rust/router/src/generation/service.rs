@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spectrie_proto::v1;
+use spectrie_request::ResolvedRequest;
 use spectrie_request::validate::check_request;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use super::attempts::Keeping;
 use super::live::LiveId;
 use super::reader;
 use super::refusal::{RETRY_DELAY, refused};
-use super::resolve::{Facts, Resolved};
+use super::resolve::{Facts, digest};
 use super::run::{Parts, Run};
 use super::shared::Shared;
 use super::stream::GenerationStream;
@@ -69,6 +70,13 @@ impl Caller {
     /// [`ErrorKind::RateLimited`] when the key has as many requests at once as it may.
     pub(super) fn go_on(&self) -> Result<Option<Pass>, RequestError> {
         self.grant.as_ref().map(Grant::go_on).transpose()
+    }
+
+    /// # Errors
+    /// A priority above the key's highest.
+    pub(super) fn check_priority(&self, priority: i32) -> Result<(), RequestError> {
+        let grant = self.grant.as_ref();
+        grant.map_or(Ok(()), |grant| grant.check_priority(priority))
     }
 
     /// What it hears when no worker takes its request: only of models that are open to it.
@@ -131,7 +139,8 @@ impl Generation {
         form: Option<String>,
     ) -> Result<GenerationStream, RequestError> {
         let is_kept = lock(&self.shared.records).is_on();
-        let keeping = is_kept.then(|| Keeping::new(form)).flatten();
+        let keeping = is_kept.then(|| Keeping::new(form, &self.shared.held));
+        let keeping = keeping.flatten();
         self.start_as(request, caller, keeping).await
     }
 
@@ -168,9 +177,7 @@ impl Generation {
             caller.call.asks_for(model);
             caller.check_model(model)?;
         }
-        if let Some(grant) = &caller.grant {
-            grant.check_priority(request.priority.unwrap_or(0))?;
-        }
+        caller.check_priority(request.priority.unwrap_or(0))?;
         let known = shared.registry.find(request.model.as_deref()).ok();
         let vocabulary_size = known.as_ref().map(|(model, _)| model.vocabulary_size);
         check(&request, vocabulary_size)?;
@@ -218,9 +225,9 @@ impl Generation {
             deadline,
         };
         let resolved = super::resolve::resolve(request, facts, &shared.texts).await?;
-        self.check_convicts(&resolved)?;
-        let token = keeping.as_ref().map(|keeping| keeping.token.clone());
-        live.is_of(&resolved.request.namespace, token);
+        self.check_convicts(&resolved.model.name, &resolved.request)?;
+        let outline = keeping.as_ref().map(|keeping| keeping.outline(&resolved));
+        live.is_of(&resolved.request.namespace, outline);
         let num_choices = resolved.request.num_choices;
         let mailbox = Arc::new(Mailbox::new(num_choices as usize));
         let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
@@ -289,14 +296,18 @@ impl Generation {
     }
 
     /// Refuses what ended workers a while ago.
-    fn check_convicts(&self, resolved: &Resolved) -> Result<(), RequestError> {
+    pub(super) fn check_convicts(
+        &self,
+        model: &String,
+        request: &ResolvedRequest,
+    ) -> Result<(), RequestError> {
         let (convicts, now) = (&self.shared.convicts, now());
         let is_empty = lock(convicts).is_empty(now);
         if is_empty {
             return Ok(());
         }
         // A long prompt is hashed outside the lock.
-        let digest = resolved.digest();
+        let digest = digest(model, request);
         let left = lock(convicts).time_left(&digest, now);
         left.map_or(Ok(()), |left| Err(RequestError::ends_workers(Some(left))))
     }

@@ -10,6 +10,7 @@ use super::blocking::TextPool;
 use super::live::LiveIds;
 use super::waiting::Waiting;
 use crate::config::RouterConfig;
+use crate::failover::Held;
 use crate::failover::{Convicts, Records};
 use crate::metrics::Metrics;
 use crate::workers::Registry;
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub(super) convicts: Mutex<Convicts>,
     /// Streams whose clients are gone.
     pub(super) records: Mutex<Records>,
+    /// What running streams hold for such.
+    pub(super) held: Held,
 }
 
 impl Shared {
@@ -53,6 +56,7 @@ impl Shared {
             running: TaskTracker::new(),
             convicts: Mutex::new(Convicts::new(refused_for)),
             records: Mutex::new(records),
+            held: Held::default(),
         }
     }
 }

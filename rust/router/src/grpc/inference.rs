@@ -117,17 +117,20 @@ impl Inference for InferenceService {
         request: Request<v1::ResumeStreamRequest>,
     ) -> Result<Response<Self::ResumeStreamStream>, Status> {
         let call = call_of(&request);
-        let resumed = Self::caller(&request).and_then(|caller| {
+        let resume = async {
+            let caller = Self::caller(&request)?;
             let request = request.into_inner();
             let positions = request.starting_after.into_iter();
             let resume = Resume {
                 request_id: request.request_id,
+                or_request_id: None,
                 token: request.resume_token,
                 starting_after: positions.map(|at| (at.index, at.position)).collect(),
                 repeats: false,
             };
-            self.state.generation.resume(&resume, &caller)
-        });
+            self.state.generation.resume(&resume, &caller).await
+        };
+        let resumed = resume.await;
         let result = resumed.map(|resumed| Self::events(resumed.stream, call));
         self.answer("ResumeStream", result)
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::routes::tenant_of;
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::failover::{Need, Queue};
 
@@ -37,6 +38,12 @@ impl Parked {
     /// The worker that is kept free of new choices.
     pub(super) fn cleared(&self) -> Option<&str> {
         self.0.cleared()
+    }
+
+    /// The tenant of each choice that waits.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = &str> {
+        let awaited = self.0.iter().filter(|waiter| !waiter.placed.is_closed());
+        awaited.map(|waiter| tenant_of(&waiter.dispatch.start))
     }
 
     /// Sends every choice that one of `workers` may take.

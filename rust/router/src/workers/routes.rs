@@ -150,6 +150,6 @@ impl Routes {
 }
 
 /// Whose share of the workers a choice takes.
-fn tenant_of(start: &Start) -> &str {
+pub(super) fn tenant_of(start: &Start) -> &str {
     start.tenant.as_deref().unwrap_or(&start.namespace)
 }

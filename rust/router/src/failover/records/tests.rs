@@ -49,6 +49,8 @@ fn record(tenant: Option<&str>, id: &str, num_tokens: usize) -> Record {
         model_hash: String::new(),
         model_digest: String::new(),
         created: 0,
+        begun_ms: 0,
+        num_resumes: 0,
         deadline_ms: 0,
         form: None,
         choices: vec![choice],
@@ -109,6 +111,86 @@ fn oldest_go_first_and_a_flood_of_one_tenant_costs_no_other_its_record() {
 }
 
 #[test]
+fn records_that_have_ended_make_room_first() {
+    let ended = |id: &str| {
+        let mut record = record(None, id, 100);
+        record.choices[0].end = Some(v1::Finished::default());
+        record
+    };
+    let cut = record(None, "cut", 100);
+    let token = cut.token.clone();
+    let mut records = Records::new(WINDOW, cut.num_bytes() + 3 * ended("00").num_bytes());
+    let now = Instant::now();
+    records.keep(cut, now);
+    for index in 0..30 {
+        records.keep(ended(&format!("{index:02}")), now);
+    }
+    assert!(records.take(None, "cut", &token, now).is_some());
+    let mut left = records.names(|_| true);
+    left.sort();
+    let left: Vec<_> = left.into_iter().map(|(_, id)| id).collect();
+    assert_eq!(left, ["27", "28", "29"]);
+}
+
+#[test]
+fn record_that_is_put_back_has_its_old_place_and_time() {
+    let first = record(None, "a", 100);
+    let (token, size) = (first.token.clone(), first.num_bytes());
+    let mut records = Records::new(WINDOW, 2 * size);
+    let now = Instant::now();
+    records.keep(first, now);
+    records.keep(record(None, "b", 100), now + WINDOW / 4);
+    let later = now + WINDOW / 2;
+    let taken = records.take(None, "a", &token, later).unwrap();
+    records.put_back(taken, later);
+    assert!(records.take(None, "a", &token, now + WINDOW).is_none());
+    assert_eq!(records.len(), 1);
+    let again = record(None, "a", 100);
+    let token = again.token.clone();
+    records.keep(again, later);
+    let taken = records.take(None, "a", &token, later).unwrap();
+    records.put_back(taken, later);
+    records.keep(record(None, "c", 100), later);
+    let left = records.names(|_| true);
+    assert!(
+        left.iter().all(|(_, id)| id != "b") && left.len() == 2,
+        "{left:?}"
+    );
+}
+
+#[test]
+fn record_counts_all_that_it_holds() {
+    let plain = || record(Some("a"), "r", 1);
+    let size = plain().num_bytes();
+    let grown = |grow: fn(&mut Record)| {
+        let mut record = plain();
+        grow(&mut record);
+        record.num_bytes()
+    };
+    let long = || "x".repeat(1_000);
+    assert!(
+        grown(|record| record.request.prompt_cache_key = Some("x".repeat(1_000))) >= size + 1_000
+    );
+    assert!(grown(|record| record.model_digest = "x".repeat(1_000)) >= size + 1_000);
+    assert!(grown(|record| record.choices[0].emitted.reserve_exact(1_000)) >= size + 4_000);
+    assert!(grown(|record| record.tenant = Some("x".repeat(1_000))) >= size + 2_000);
+    let end = v1::Finished {
+        prompt_logprobs: vec![v1::TokenLogprob {
+            bytes: long().into(),
+            top: vec![v1::TopLogprob {
+                bytes: long().into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut ended = plain();
+    ended.choices[0].end = Some(end);
+    assert!(ended.num_bytes() >= size + 2_000);
+}
+
+#[test]
 fn record_larger_than_the_room_is_not_kept_and_costs_none() {
     let mut records = Records::new(WINDOW, 8 << 10);
     let now = Instant::now();
@@ -129,7 +211,8 @@ fn forgotten_namespace_takes_its_records_along() {
     }
     records.forget("a");
     assert_eq!(records.len(), 1);
-    assert_eq!(records.tenants_of("1"), [Some("b".to_owned())]);
+    let names = records.names(|name| name == "1");
+    assert_eq!(names, [(Some("b".to_owned()), "1".to_owned())]);
     assert!(records.drop_one(Some("b"), "1") && !records.drop_one(Some("b"), "1"));
 }
 

@@ -3,25 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spectrie_proto::worker_v1::Hello;
 use tokio_util::sync::CancellationToken;
 
 use super::keeping::Keeping;
 use super::replay::Mark;
 use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
+use crate::failover::Outline;
 use crate::failover::{Record, ResumeToken};
 use crate::generation::live::LiveId;
 use crate::generation::reader::Bounds;
 use crate::generation::refusal::{RETRY_DELAY, held};
-use crate::generation::resolve::{Resolved, moment};
+use crate::generation::resolve::{Resolved, moment, past_moment};
 use crate::generation::run::{Parts, Run};
 use crate::generation::{Caller, Generation, GenerationStream};
 use crate::sync::{lock, now};
 use crate::workers::{Mailbox, ServedModel};
 
-/// Events behind the tokens of a choice: the end of its text, and its end.
-const NUM_ENDS: usize = 2;
+/// How often a stream goes on as a part of the request that began it. Each further time counts as a
+/// request of its own, and what its worker computes again as tokens.
+const NUM_FREE_RESUMES: u32 = 4;
 /// How often within their time records are looked at, and at least how long between that, in seconds.
 const NUM_CHECKS: f64 = 16.0;
 const MIN_CHECK_S: f64 = 1.0;
@@ -30,6 +31,8 @@ const MIN_CHECK_S: f64 = 1.0;
 #[derive(Debug)]
 pub(crate) struct Resume {
     pub(crate) request_id: String,
+    /// What it is named if there is none of that name.
+    pub(crate) or_request_id: Option<String>,
     /// As the client shows it.
     pub(crate) token: String,
     /// Index of a choice, and the last position that the client has of it.
@@ -42,6 +45,8 @@ pub(crate) struct Resume {
 /// A stream that goes on.
 #[derive(Debug)]
 pub(crate) struct Resumed {
+    /// The request's name.
+    pub(crate) request_id: String,
     pub(crate) stream: GenerationStream,
     /// What the API wrote down that it came through.
     pub(crate) form: Option<String>,
@@ -55,10 +60,13 @@ impl Generation {
     /// # Errors
     /// [`ErrorKind::NotFound`] whatever is wrong with the id, the token or the tenant; a position
     /// that is not one of its choices; the key's limits; the router drains.
-    pub(crate) fn resume(&self, resume: &Resume, caller: &Caller) -> Result<Resumed, RequestError> {
-        self.go_on(resume, caller).inspect_err(|error| {
-            self.shared.metrics.rejected(error);
-        })
+    pub(crate) async fn resume(
+        &self,
+        resume: &Resume,
+        caller: &Caller,
+    ) -> Result<Resumed, RequestError> {
+        let resumed = self.go_on(resume, caller).await;
+        resumed.inspect_err(|error| self.shared.metrics.rejected(error))
     }
 
     /// Drops records when their time is over, until `ended`: what is asked for drops them too, but
@@ -75,111 +83,98 @@ impl Generation {
         }
     }
 
-    fn go_on(&self, resume: &Resume, caller: &Caller) -> Result<Resumed, RequestError> {
+    async fn go_on(&self, resume: &Resume, caller: &Caller) -> Result<Resumed, RequestError> {
         caller.call.named(&resume.request_id);
         self.check_draining()?;
         let token = ResumeToken::from_text(&resume.token).ok_or_else(unknown)?;
-        let record = self.claim_record(&resume.request_id, &token, caller)?;
-        match self.check(&record, resume, caller) {
-            Ok(checked) => self.run_again(record, checked, resume, caller),
+        let claimed = self.claim(&resume.request_id, &token, resume, caller).await;
+        let other = resume.or_request_id.as_deref();
+        let (taken, live) = match (claimed, other) {
+            (Err(error), Some(other)) if error.kind == ErrorKind::NotFound => {
+                self.claim(other, &token, resume, caller).await?
+            }
+            (claimed, _) => claimed?,
+        };
+        match self.admit(&taken.record, resume, caller) {
+            Ok(admitted) => self.run_again(taken.record, live, admitted, resume, caller),
             Err(error) => {
-                // Its client may ask for something else, or later.
-                lock(&self.shared.records).keep(record, now());
-                Err(error.of_request(&resume.request_id))
+                let error = error.of_request(live.id());
+                self.put_back(taken, live);
+                Err(error)
             }
         }
     }
 
-    /// Takes out the record of a stream, which leaves it now if it still runs.
-    fn claim_record(
-        &self,
-        id: &str,
-        token: &ResumeToken,
-        caller: &Caller,
-    ) -> Result<Record, RequestError> {
-        let (shared, tenant) = (&self.shared, caller.tenant());
-        if let Some(live) = shared.live.find(tenant, id)
-            && live.is_resumed_by(token)
-        {
-            let message = "the stream goes on at another connection of its client";
-            live.end(RequestError::new(ErrorKind::Cancelled, message));
-        }
-        let record = lock(&shared.records).take(tenant, id, token, now());
-        record.ok_or_else(unknown)
-    }
-
-    /// Whether the stream may go on as it is asked for.
-    fn check(
+    /// Lets the stream of a record go on as it is asked for.
+    fn admit(
         &self,
         record: &Record,
         resume: &Resume,
         caller: &Caller,
-    ) -> Result<Checked, RequestError> {
-        let shared = &self.shared;
-        if resume.repeats && record.form.is_none() {
-            return Err(unknown());
+    ) -> Result<Admitted, RequestError> {
+        let (marks, model) = self.check(&Outline::from(record), resume, caller)?;
+        if !record.has_ended() {
+            self.check_convicts(&record.model, &record.request)?;
+            self.check_room(record)?;
         }
-        let marks = marks(record, resume)?;
-        caller.check_model(&record.model)?;
-        let hello = Hello {
-            model: record.model.clone(),
-            model_hash: record.model_hash.clone(),
-            ..Hello::default()
-        };
-        let model = shared.registry.known_model(&hello, &record.model_digest);
-        let model = model.ok_or_else(|| {
-            let message = format!("other weights are served as {:?} now", record.model);
-            RequestError::new(ErrorKind::FailedPrecondition, message)
-        })?;
-        self.check_room(record)?;
-        Ok(Checked {
-            marks,
-            model,
-            live: shared.live.claim(caller.tenant(), &resume.request_id)?,
-            pass: caller.go_on()?,
-        })
+        if record.num_resumes < NUM_FREE_RESUMES {
+            let pass = caller.go_on()?;
+            return Ok(Admitted { marks, model, pass });
+        }
+        let pass = caller.begin()?;
+        if let Some(pass) = &pass
+            && !record.has_ended()
+        {
+            let unfinished = record.choices.iter().filter(|choice| choice.end.is_none());
+            let emitted = unfinished.map(|choice| choice.emitted.len()).sum::<usize>();
+            pass.charge(record.request.prompt_ids.len() + emitted);
+        }
+        Ok(Admitted { marks, model, pass })
     }
 
     fn run_again(
         &self,
         record: Record,
-        checked: Checked,
+        live: LiveId,
+        admitted: Admitted,
         resume: &Resume,
         caller: &Caller,
     ) -> Result<Resumed, RequestError> {
         let shared = &self.shared;
-        let Checked {
-            marks,
-            model,
-            live,
-            pass,
-        } = checked;
-        let asked = caller
-            .deadline
-            .map(|asked| self.deadline(Some(asked), now()));
-        let deadline = asked.unwrap_or_else(|| moment(record.deadline_ms));
+        let Admitted { marks, model, pass } = admitted;
+        let deadline = if record.has_ended() {
+            self.deadline(caller.deadline, now())
+        } else {
+            let recorded = moment(record.deadline_ms);
+            let asked = caller.deadline;
+            asked.map_or(recorded, |asked| asked.min(recorded))
+        };
         let Record {
             token,
             request,
             created,
+            begun_ms,
+            num_resumes,
             form,
             choices,
             ..
         } = record;
         let num_choices = request.num_choices;
-        live.is_of(&request.namespace, Some(token.clone()));
+        let request_id = request.request_id.clone();
         let parts = Parts {
             resolved: Resolved::new(request, model, deadline),
             mailbox: Arc::new(Mailbox::new(num_choices as usize)),
             shared: shared.clone(),
-            begun: now(),
+            begun: past_moment(begun_ms),
             live,
             pass,
             keeping: Some(Keeping {
                 token,
                 is_known: true,
                 created,
+                num_resumes: num_resumes.saturating_add(1),
                 form: form.clone(),
+                part: shared.held.part(),
             }),
             tracked: shared.running.token(),
             call: caller.call.clone(),
@@ -191,31 +186,38 @@ impl Generation {
             draining: shared.draining.clone(),
             call: caller.call.clone(),
         };
-        tracing::info!(request = %resume.request_id, "a cut stream goes on");
+        tracing::info!(request = %request_id, "a cut stream goes on");
         Ok(Resumed {
+            request_id,
             stream: GenerationStream::new(run, reading),
             form,
             num_choices,
         })
     }
 
-    /// Whether the tenant may have the record's choices in flight. It is refused for what it has
-    /// itself, never for what others have.
+    /// Whether the tenant may have the record's choices in flight beside its own and those of others,
+    /// as [`Holdings`](spectrie_types::Holdings) rules; those that wait for a worker count too.
     fn check_room(&self, record: &Record) -> Result<(), RequestError> {
-        let (tenant, registry) = (record.request.share(), &self.shared.registry);
-        let model = Some(record.model.as_str());
-        let (Ok((_, workers)), Ok(limit)) = (registry.workers(model), registry.limit(model)) else {
+        let tenant = record.request.share();
+        let Some(room) = self.shared.registry.room(&record.model, tenant) else {
             return Ok(());
         };
-        let mut own = 0;
-        for worker in workers {
-            worker.with_held(|held| own += held.of(tenant));
-        }
-        let unfinished = record.choices.iter().filter(|choice| choice.end.is_none());
-        if own == 0 || own + unfinished.count() <= limit {
+        // Where no worker is, as many may wait for one as may of those that begin.
+        let limit = match room.places {
+            0 => self.shared.config.limits.max_waiting,
+            _ => room.limit,
+        };
+        let standing = room.standing;
+        if standing.excess(record.num_unfinished(), limit, room.places) == 0 {
             return Ok(());
         }
-        let message = held(own, "completions are running or waiting", limit, limit);
+        let share = standing.share(limit).min(limit);
+        let message = held(
+            standing.own,
+            "completions are running or waiting",
+            share,
+            limit,
+        );
         Err(RequestError::retry(
             ErrorKind::QueueFull,
             message,
@@ -226,44 +228,14 @@ impl Generation {
 
 /// What a stream that may go on has.
 #[derive(Debug)]
-struct Checked {
+struct Admitted {
     marks: Vec<Mark>,
     model: Arc<ServedModel>,
-    live: LiveId,
     pass: Option<Pass>,
 }
 
-/// Where the client is, by choice.
-///
-/// # Errors
-/// A choice or a position that the record does not have.
-fn marks(record: &Record, resume: &Resume) -> Result<Vec<Mark>, RequestError> {
-    let mark = Mark {
-        position: 0,
-        repeats: resume.repeats,
-    };
-    let mut marks = vec![mark; record.choices.len()];
-    for &(index, position) in &resume.starting_after {
-        let choice = record.choices.get(index as usize);
-        let last = choice.map(|choice| choice.emitted.len() + NUM_ENDS);
-        match (marks.get_mut(index as usize), last) {
-            (Some(mark), Some(last)) if position as usize <= last => mark.position = position,
-            (_, last) => {
-                let message = match last {
-                    Some(last) => {
-                        format!("given {position} of choice {index}; allowed: 0 to {last}")
-                    }
-                    None => format!("given choice {index} of {}", record.choices.len()),
-                };
-                return Err(RequestError::invalid("starting_after", message));
-            }
-        }
-    }
-    Ok(marks)
-}
-
 /// What everyone hears who has not both the id and the token of a stream of its own.
-fn unknown() -> RequestError {
+pub(super) fn unknown() -> RequestError {
     let message = "no stream of yours with this request_id and resume_token can be resumed: it was \
                    never begun, or it was cut longer ago than --resume-window allows, or its record \
                    made room for younger ones";

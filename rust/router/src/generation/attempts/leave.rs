@@ -1,4 +1,4 @@
-//! A stream that leaves a record.
+//! A stream that leaves a record, as long as what it holds for one is not too much.
 
 use std::mem::take;
 use std::time::Instant;
@@ -7,12 +7,43 @@ use spectrie_proto::v1::generate_event::Event;
 
 use super::keeping::{Keeping, Kept};
 use super::place::Place;
-use crate::failover::{Record, RecordedChoice};
+use crate::failover::{Record, RecordedChoice, Verdict};
 use crate::generation::choice::Choice;
+use crate::generation::resolve::unix_ms;
 use crate::generation::run::Run;
 use crate::sync::{lock, now};
 
 impl Run {
+    /// Notes that `num_tokens` of a choice count, and holds no more for a record than may be held: a
+    /// stream that would holds nothing any more, and cannot be resumed.
+    ///
+    /// One stream may hold as much as all records together. Where all running streams hold more than
+    /// that, those with more than an equal part give theirs up.
+    pub(in crate::generation) fn keep_within_bounds(&mut self, index: usize, num_tokens: u32) {
+        let Some(keeping) = &mut self.keeping else {
+            return;
+        };
+        self.live.counts(index, num_tokens);
+        let kept = self
+            .choices
+            .iter()
+            .filter_map(|choice| choice.kept.as_ref());
+        let own = kept.map(|kept| kept.num_bytes).sum();
+        let all = keeping.part.set(own);
+        let limit = self.shared.config.limits.max_resume_bytes;
+        let equal = limit / self.shared.running.len().max(1);
+        if own <= limit && (all <= limit || own <= equal) {
+            return;
+        }
+        tracing::warn!(request = %self.resolved.request.request_id, bytes = own,
+            "a stream that is cut from now on cannot be resumed: what is held for it is too much");
+        self.live.cannot_be_resumed();
+        self.keeping = None;
+        for choice in &mut self.choices {
+            choice.kept = None;
+        }
+    }
+
     /// Keeps what its client needs to go on, if it has the token to ask for it.
     pub(in crate::generation) fn leave_record(&mut self) {
         let Some(keeping) = self.keeping.take() else {
@@ -28,11 +59,15 @@ impl Run {
         if !self.take_the_rest(now) {
             return;
         }
-        let record = self.record(keeping, now);
+        let has_ended = self.choices.iter().all(Choice::has_ended);
+        if now >= self.resolved.deadline && !has_ended {
+            return;
+        }
+        let record = self.record(keeping, has_ended, now);
         let (tenant, id) = (record.tenant.clone(), record.id().to_owned());
         lock(&self.shared.records).keep(record, now);
-        // Whoever forgets a namespace says so to those that run first, then to the records.
-        if self.live.is_forgotten() {
+        // Whoever forgets a namespace, or aborts, says so to those that run first, then to the records.
+        if self.live.is_forgotten() || self.live.is_aborted() {
             lock(&self.shared.records).drop_one(tenant.as_deref(), &id);
         }
     }
@@ -43,13 +78,11 @@ impl Run {
         while let Some((index, inbox)) = self.mailbox.try_take() {
             match self.absorb(index, inbox, now) {
                 Ok(None) => {}
-                Ok(Some(_)) => {
-                    // Its worker's part is over.
-                    if let Some(choice) = self.choices.get_mut(index) {
-                        choice.tally.end_attempt(now);
-                        choice.place = Place::Done;
-                    }
-                }
+                // Its worker's part is over. A convict's record stays: its client hears why.
+                Ok(Some((end, _))) => match self.take_from_worker(index, end, now) {
+                    Some((Verdict::GiveUp, _)) => return false,
+                    Some((Verdict::GoOn { .. } | Verdict::Convicted, _)) | None => {}
+                },
                 Err(_) => return false,
             }
         }
@@ -59,7 +92,12 @@ impl Run {
         true
     }
 
-    fn record(&mut self, keeping: Keeping, now: Instant) -> Record {
+    fn record(&mut self, keeping: Keeping, has_ended: bool, now: Instant) -> Record {
+        let request = &mut self.resolved.request;
+        if has_ended {
+            // To repeat what was sent takes no prompt.
+            (request.prompt_ids, request.prediction_ids) = (Vec::new(), None);
+        }
         let (resolved, model) = (&self.resolved, &self.resolved.model);
         let choices = self.choices.iter_mut();
         Record {
@@ -70,6 +108,8 @@ impl Run {
             model_hash: model.model_hash.clone(),
             model_digest: model.digest.clone(),
             created: keeping.created,
+            begun_ms: unix_ms(self.begun),
+            num_resumes: keeping.num_resumes,
             deadline_ms: resolved.deadline_ms,
             form: keeping.form,
             choices: choices.map(|choice| choice.record(now)).collect(),
@@ -91,6 +131,7 @@ impl Choice {
             sources,
             logprobs,
             end,
+            ..
         } = self.kept.take().unwrap_or_default();
         RecordedChoice {
             attempt: self.attempt,

@@ -4,10 +4,12 @@
 //! failover: the tokens of the record are replayed into a fresh answer, its client gets the events
 //! behind those that it has, and each unfinished choice waits for a worker as one that lost its own.
 
+mod claim;
 mod first;
 mod go_on;
 mod keeping;
 mod leave;
+mod marks;
 mod operators;
 mod place;
 mod replay;

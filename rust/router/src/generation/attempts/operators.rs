@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorKind, RequestError, shown};
 use crate::generation::Generation;
+use crate::generation::live::Name;
 use crate::sync::lock;
 
 /// What an answer over HTTP puts before its request's name.
@@ -26,59 +27,67 @@ impl Generation {
     }
 
     fn abort_exactly(&self, tenant: Option<&str>, id: &str) -> Result<usize, RequestError> {
-        let first_part = format!("{id}-0");
-        let mut tenants = self.tenants_of(id);
-        let has_parts = tenants.is_empty();
-        if has_parts {
-            tenants = self.tenants_of(&first_part);
+        let mut names = self.names(tenant, |name| name == id);
+        if names.is_empty() {
+            names = self.names(tenant, |name| is_part(name, id));
         }
-        if let Some(tenant) = tenant {
-            tenants.retain(|one| one.as_deref() == Some(tenant));
+        let mut tenants: Vec<_> = names.iter().map(|(tenant, _)| tenant).collect();
+        tenants.dedup();
+        if tenants.len() > 1 {
+            let names = tenants.iter().filter_map(|tenant| tenant.as_deref());
+            let message = format!(
+                "{} tenants have a request {:?}, name one: {}",
+                tenants.len(),
+                shown(id),
+                names.collect::<Vec<_>>().join(", ")
+            );
+            return Err(RequestError::new(ErrorKind::FailedPrecondition, message));
         }
-        match tenants.as_slice() {
-            [] => Ok(0),
-            [tenant] if has_parts => {
-                let mut num_ended = 0;
-                while self.abort_one(tenant.as_deref(), &format!("{id}-{num_ended}")) {
-                    num_ended += 1;
-                }
-                Ok(num_ended)
-            }
-            [tenant] => Ok(usize::from(self.abort_one(tenant.as_deref(), id))),
-            several => {
-                let names = several.iter().flatten().map(String::as_str);
-                let message = format!(
-                    "{} tenants have a request {:?}, name one: {}",
-                    several.len(),
-                    shown(id),
-                    names.collect::<Vec<_>>().join(", ")
-                );
-                Err(RequestError::new(ErrorKind::FailedPrecondition, message))
-            }
-        }
+        let ended = names
+            .iter()
+            .filter(|(tenant, name)| self.abort_one(tenant.as_deref(), name));
+        Ok(ended.count())
     }
 
     fn abort_one(&self, tenant: Option<&str>, id: &str) -> bool {
-        let live = self.shared.live.find(tenant, id);
-        let is_live = live.is_some();
-        if let Some(live) = live {
-            live.abort();
-        }
+        let abort = || {
+            let live = self.shared.live.find(tenant, id);
+            live.inspect(|live| live.abort()).is_some()
+        };
+        let was_live = abort();
         let was_kept = lock(&self.shared.records).drop_one(tenant, id);
-        is_live || was_kept
+        // It may have gone on from its record meanwhile.
+        let is_live = abort();
+        was_live || was_kept || is_live
     }
 
-    fn tenants_of(&self, id: &str) -> Vec<Option<String>> {
-        let mut tenants = self.shared.live.tenants_of(id);
-        tenants.extend(lock(&self.shared.records).tenants_of(id));
-        tenants.sort();
-        tenants.dedup();
-        tenants
+    /// The requests of a tenant, or of all, with such ids, sorted.
+    fn names(&self, tenant: Option<&str>, is_meant: impl Fn(&str) -> bool) -> Vec<Name> {
+        let mut names = self.shared.live.names(&is_meant);
+        names.extend(lock(&self.shared.records).names(&is_meant));
+        // They may have gone on from their records meanwhile.
+        names.extend(self.shared.live.names(&is_meant));
+        names.retain(|(one, _)| tenant.is_none() || one.as_deref() == tenant);
+        names.sort();
+        names.dedup();
+        names
     }
 
     /// Notes that a namespace's text was forgotten: nothing of its requests is kept or taught again.
     pub(crate) fn forget(&self, namespace: &str) {
         self.shared.live.forget(namespace);
         lock(&self.shared.records).forget(namespace);
+        // Those that went on from their records meanwhile.
+        self.shared.live.forget(namespace);
     }
+}
+
+/// Whether `name` is that of one prompt of the call `id`.
+fn is_part(name: &str, id: &str) -> bool {
+    let number = name
+        .strip_prefix(id)
+        .and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }

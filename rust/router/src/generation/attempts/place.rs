@@ -50,7 +50,7 @@ pub(in crate::generation) struct Waiting {
 }
 
 impl Waiting {
-    /// A wait that begins, of a choice that was with no worker last.
+    /// A wait that begins, of a choice that any worker may take; that goes on `alone` there or not.
     pub(in crate::generation) fn new(now: Instant, alone: bool) -> Self {
         Self {
             since: now,

@@ -40,8 +40,14 @@ impl Run {
     ) -> Result<Self, RequestError> {
         let now = now();
         let mut run = Self::assemble(parts, Vec::new());
+        let mut ends = recorded.iter().map(|choice| choice.end.as_ref());
+        let had_ended = ends.clone().all(|end| end.is_some());
         if repeats {
-            let started = started(&run.resolved, run.keeping.as_ref());
+            let mut started = started(&run.resolved, run.keeping.as_ref());
+            // Where all has ended, the prompt was not kept.
+            let usage = ends.find_map(|end| end?.usage);
+            started.prompt_tokens =
+                usage.map_or(started.prompt_tokens, |usage| usage.prompt_tokens);
             run.ready.push_back(event(Event::Started(started)));
         }
         for ((recorded, mark), index) in recorded.into_iter().zip(marks).zip(0..) {
@@ -67,8 +73,24 @@ impl Run {
             run.choices.push(choice);
         }
         // What had ended was counted then.
-        run.is_complete = run.choices.iter().all(Choice::is_done);
+        run.is_complete = had_ended;
+        for index in 0..run.choices.len() {
+            run.keep_within_bounds(index, run.choices[index].num_tokens());
+        }
+        run.go_on(now)?;
         Ok(run)
+    }
+
+    /// Looks for workers at once: a choice that waits is seen to wait, whether or not its client reads.
+    fn go_on(&mut self, now: Instant) -> Result<(), RequestError> {
+        if !self.is_waiting() {
+            return Ok(());
+        }
+        self.check_time(now).inspect_err(|_| {
+            // It failed, and leaves nothing.
+            self.is_over = true;
+            self.keeping = None;
+        })
     }
 }
 
@@ -115,11 +137,11 @@ impl Replay<'_> {
         if let Some(end) = &recorded.end {
             push(end.position, Event::Finished(end.clone()));
         }
-        choice.kept = Some(Kept {
-            sources: recorded.sources,
-            logprobs: recorded.logprobs,
-            end: recorded.end,
-        });
+        choice.kept = Some(Kept::again(
+            recorded.sources,
+            recorded.logprobs,
+            recorded.end,
+        ));
         if has_ended {
             return Ok((choice, None));
         }

@@ -1,5 +1,6 @@
 //! A running request whose workers end: its choices go on at others.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::place::{Look, Place, Waiting};
@@ -9,7 +10,7 @@ use crate::generation::choice::Choice;
 use crate::generation::refusal::RETRY_DELAY;
 use crate::generation::run::Run;
 use crate::sync::{lock, now};
-use crate::workers::{ChoiceGuard, Dispatch};
+use crate::workers::{ChoiceGuard, Dispatch, Worker};
 
 impl Run {
     /// When to look at deadlines and waits again, at the latest.
@@ -54,27 +55,17 @@ impl Run {
         error: Option<RequestError>,
         now: Instant,
     ) -> Result<(), RequestError> {
-        let is_begun = self.is_begun();
         let tokens_sent = self.num_tokens();
+        let Some((verdict, accused)) = self.take_from_worker(index, end, now) else {
+            return Ok(());
+        };
         let Some(choice) = self.choices.get_mut(index) else {
             return Ok(());
         };
-        let place = std::mem::replace(&mut choice.place, Place::Done);
-        let Place::On(guard) = place else {
-            return Ok(());
-        };
-        let accused = guard.worker().clone();
-        let worker = accused.id.clone();
-        // From here on, nothing of the old attempt arrives; what arrived is of no use.
-        drop(guard);
-        self.mailbox.reset(index);
-        choice.tally.end_attempt(now);
-        let verdict = choice.blame.ended(end, is_begun);
-        tracing::info!(request = %self.resolved.request.request_id, choice = index, %worker,
-            tokens = choice.num_tokens(), ?end, ?verdict, "choice left its worker");
         match verdict {
             Verdict::GoOn { delay, alone } => {
                 choice.attempt += 1;
+                let worker = accused.id.clone();
                 if end == End::Faulted {
                     choice.accused = Some(accused);
                 }
@@ -88,15 +79,36 @@ impl Run {
                 });
                 self.look(index, now)
             }
-            Verdict::Convicted => {
-                let digest = self.resolved.digest();
-                lock(&self.shared.convicts).add(digest, now);
-                Err(RequestError::ends_workers(None))
-            }
+            Verdict::Convicted => Err(RequestError::ends_workers(None)),
             Verdict::GiveUp => {
                 Err(error.unwrap_or_else(|| RequestError::worker_lost(tokens_sent, RETRY_DELAY)))
             }
         }
+    }
+
+    /// Takes a choice that has not ended from its worker: what becomes of it, and which worker that
+    /// was. None if it was with none.
+    pub(in crate::generation) fn take_from_worker(
+        &mut self,
+        index: usize,
+        end: End,
+        now: Instant,
+    ) -> Option<(Verdict, Arc<Worker>)> {
+        let is_begun = self.is_begun();
+        let choice = self.choices.get_mut(index)?;
+        let accused = choice.place.guard()?.worker().clone();
+        // From here on, nothing of the old attempt arrives; what arrived is of no use.
+        choice.place = Place::Done;
+        self.mailbox.reset(index);
+        choice.tally.end_attempt(now);
+        let verdict = choice.blame.ended(end, is_begun);
+        tracing::info!(request = %self.resolved.request.request_id, choice = index,
+            worker = %accused.id, tokens = choice.num_tokens(), ?end, ?verdict, "choice left its worker");
+        if verdict == Verdict::Convicted {
+            let digest = self.resolved.digest();
+            lock(&self.shared.convicts).add(digest, now);
+        }
+        Some((verdict, accused))
     }
 
     /// Looks at deadlines and at every wait.

@@ -76,10 +76,13 @@ impl Client {
         self.reading = tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             let resume = lock(&seen).resume(&ask.name);
-            match generation.resume(&resume, &Caller::default()) {
+            match generation.resume(&resume, &Caller::default()).await {
                 Ok(resumed) => read(resumed.stream, ask.slowness, &seen).await,
                 // What failed leaves nothing to go on from.
-                Err(error) if error.kind == ErrorKind::NotFound && ask.poison_at.is_some() => {
+                Err(error)
+                    if matches!(error.kind, ErrorKind::NotFound | ErrorKind::EndsWorkers)
+                        && ask.poison_at.is_some() =>
+                {
                     lock(&seen).error = Some(ErrorKind::EndsWorkers);
                 }
                 Err(error) => return Err(format!("{} cannot go on: {error}", ask.name)),
@@ -147,6 +150,7 @@ impl Seen {
         let positions = self.positions.iter().zip(0..);
         Resume {
             request_id: name.to_owned(),
+            or_request_id: None,
             token: self.token.clone().unwrap_or_default(),
             starting_after: positions
                 .map(|(position, index)| (index, *position))

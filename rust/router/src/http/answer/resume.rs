@@ -32,25 +32,26 @@ impl Running {
             let message = "last-event-id: allowed: an id of one of the stream's events";
             HttpError::invalid("last-event-id", message)
         };
+        // The core names what the id was read as.
+        let of_core = |error: RequestError| match error.field() {
+            Some(_) => bad_id(),
+            None => error.into(),
+        };
         let place = place.map(|place| place.ok_or_else(bad_id)).transpose()?;
-        let resume = |id: &str| {
-            let resume = Resume {
-                request_id: id.to_owned(),
-                token: token.to_owned(),
-                starting_after: place.as_ref().map(Place::positions).unwrap_or_default(),
-                repeats: true,
-            };
-            state.generation.resume(&resume, caller)
+        let resume = Resume {
+            request_id: id.to_owned(),
+            or_request_id: of_answer.map(str::to_owned),
+            token: token.to_owned(),
+            starting_after: place.as_ref().map(Place::positions).unwrap_or_default(),
+            repeats: true,
         };
-        let (id, resumed) = match (resume(id), of_answer) {
-            (Err(error), Some(id)) if error.kind == ErrorKind::NotFound => (id, resume(id)),
-            (resumed, _) => (id, resumed),
-        };
+        let resumed = state.generation.resume(&resume, caller).await;
         let Resumed {
+            request_id,
             stream,
             form,
             num_choices,
-        } = resumed?;
+        } = resumed.map_err(of_core)?;
         let other = || RequestError::new(ErrorKind::NotFound, "another version began this stream");
         let form = form
             .as_deref()
@@ -66,7 +67,7 @@ impl Running {
             (Some(_), Some(last)) => Place::from_id(last, num_choices).ok_or_else(bad_id)?,
             _ => Place::start(num_choices),
         };
-        let mut running = Self::of_streams(vec![stream], shape, id);
+        let mut running = Self::of_streams(vec![stream], shape, &request_id);
         running.begin(state).await?;
         let mut encoder = running.encoder(form.extras);
         encoder.go_on_from(place);

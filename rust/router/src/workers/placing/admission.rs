@@ -36,6 +36,20 @@ impl Admission {
         }
     }
 
+    /// How a tenant stands among those on these workers, and those that choices `waiting` are of.
+    pub(in crate::workers) fn room<'a>(
+        self,
+        workers: &[Arc<Worker>],
+        waiting: impl Iterator<Item = &'a str>,
+        tenant: &str,
+    ) -> Room {
+        Room {
+            standing: standing(workers, waiting, tenant),
+            limit: self.limit(workers),
+            places: places(workers),
+        }
+    }
+
     /// Whether the order's tenant may have its choices in flight beside what is: [`Holdings`] says
     /// by which rule. A tenant that has nothing in flight may have more choices than a small worker
     /// has places.
@@ -50,7 +64,7 @@ impl Admission {
         order: &Order<'_>,
     ) -> Result<(), Refusal> {
         let limit = self.limit(workers);
-        let standing = standing(workers, order.tenant);
+        let standing = standing(workers, std::iter::empty(), order.tenant);
         let excess = standing.excess(order.num_choices, limit, places(workers));
         if excess == 0 {
             return Ok(());
@@ -64,10 +78,19 @@ impl Admission {
     }
 }
 
-/// How a tenant stands among those that have choices on these workers.
-fn standing(workers: &[Arc<Worker>], tenant: &str) -> Standing {
-    let mut tenants = HashSet::new();
+/// How a tenant stands among those that have choices on these workers, or `waiting` for them.
+fn standing<'a>(
+    workers: &[Arc<Worker>],
+    waiting: impl Iterator<Item = &'a str>,
+    tenant: &str,
+) -> Standing {
+    let mut tenants: HashSet<Arc<str>> = HashSet::new();
     let (mut own, mut total) = (0, 0);
+    for one in waiting {
+        own += usize::from(one == tenant);
+        total += 1;
+        tenants.insert(one.into());
+    }
     for worker in workers {
         worker.with_held(|held| {
             own += held.of(tenant);
@@ -80,6 +103,16 @@ fn standing(workers: &[Arc<Worker>], tenant: &str) -> Standing {
         total,
         num_tenants: tenants.len() + usize::from(own == 0),
     }
+}
+
+/// How a tenant stands, and what there is to have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) standing: Standing,
+    /// Most choices in flight while one tenant asks.
+    pub(crate) limit: usize,
+    /// Choices that run at once.
+    pub(crate) places: usize,
 }
 
 /// Choices that the workers run at once.
@@ -244,7 +277,7 @@ mod tests {
                     .sum();
                 prop_assert!(world.total() <= most);
                 for tenant in 0..NUM_TENANTS {
-                    let counted = standing(&world.workers, &tenant.to_string());
+                    let counted = standing(&world.workers, std::iter::empty(), &tenant.to_string());
                     prop_assert_eq!((counted.own, counted.total), (world.own(tenant), world.total()));
                 }
             }
@@ -270,7 +303,7 @@ mod tests {
                     (other, 0) => crowd.end_oldest(other),
                     (other, asked) => drop(crowd.ask(other, asked)),
                 }
-                let own = |world: &World| standing(&world.workers, "0").own;
+                let own = |world: &World| standing(&world.workers, std::iter::empty(), "0").own;
                 prop_assert_eq!(own(&crowd), own(&alone));
             }
         }

@@ -12,6 +12,7 @@ mod steering;
 mod trace;
 
 pub(super) use admission::Admission;
+pub(crate) use admission::Room;
 pub(crate) use order::{Order, Refusal};
 pub(super) use placer::Placer;
 pub(crate) use prefix::Prefix;

@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::model::ServedModel;
 use super::parked::Parked;
-use super::placing::{Admission, Order, Placer, Refusal};
+use super::placing::{Admission, Order, Placer, Refusal, Room};
 use super::worker::{ChoiceGuard, Dispatch, Worker};
 use crate::config::LimitsConfig;
 use crate::failover::{Candidate, Need, choose};
@@ -188,6 +188,17 @@ impl Registry {
         let state = lock(&self.state);
         let entry = self.entry(&state, name)?;
         Ok(self.admission.limit(&entry.workers))
+    }
+
+    /// How a tenant stands among those that have choices of a model in flight or waiting for a worker;
+    /// none of a model that never was here.
+    pub(crate) fn room(&self, name: &str, tenant: &str) -> Option<Room> {
+        let state = lock(&self.state);
+        let entry = state.models.get(name)?;
+        Some(
+            self.admission
+                .room(&entry.workers, entry.parked.tenants(), tenant),
+        )
     }
 
     /// Name and ready workers of a model, named or the only one.
