@@ -116,6 +116,23 @@ async fn cut_stream_that_was_aborted_cannot_be_resumed() {
 }
 
 #[tokio::test]
+async fn call_of_several_prompts_ends_though_its_first_is_done() {
+    let router = TestRouter::start().await;
+    let _worker = router.worker(frozen()).await;
+    let mut parts = [
+        begin(&router, None, "job-1").await,
+        begin(&router, None, "job-3").await,
+    ];
+    let mut other = begin(&router, None, "job-3x").await;
+    assert_eq!(abort(&router, None, "job").await.unwrap(), 2);
+    for part in &mut parts {
+        assert_eq!(error(part).await.code(), Code::Cancelled);
+    }
+    assert_eq!(abort(&router, None, "job-3x").await.unwrap(), 1);
+    assert_eq!(error(&mut other).await.code(), Code::Cancelled);
+}
+
+#[tokio::test]
 async fn request_of_several_tenants_is_ended_only_where_one_is_named() {
     let router = TestRouter::with_keys("key-of-ann ann\nkey-of-bob bob\n").await;
     let _worker = router.worker(frozen()).await;

@@ -1,96 +1,16 @@
 //! Streams that were cut go on where their clients were, over gRPC.
 
-use std::collections::BTreeMap;
-
 use crate::support::fake_worker::{END_TOKEN, FakeWorker};
 use crate::support::{Message, TestRouter, TestWorker, get, request, within};
 use sha2::Digest as _;
 use spectrie_proto::v1;
-use spectrie_proto::v1::generate_event::Event;
 use spectrie_proto::worker_v1::Start;
-use tokio_stream::StreamExt as _;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Request, Status};
+
+mod client;
+use client::{Client, Events};
 
 const TEXT: &str = "abcdefghijklmnopqrstuvwxyz";
-
-type Events = Streaming<v1::GenerateEvent>;
-
-/// What a client has of a stream, over all its connections.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Client {
-    started: Vec<v1::Started>,
-    choices: BTreeMap<u32, Choice>,
-    num_events: usize,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Choice {
-    text: String,
-    token_ids: Vec<u32>,
-    sources: Vec<i32>,
-    logprobs: Vec<(u32, Option<f32>)>,
-    finished: Vec<v1::Finished>,
-    position: u32,
-}
-
-impl Client {
-    /// Reads up to `count` events; false at the end of the stream.
-    async fn read(&mut self, events: &mut Events, count: usize) -> Result<bool, Status> {
-        for _ in 0..count {
-            let Some(event) = within(events.next()).await else {
-                return Ok(false);
-            };
-            self.num_events += 1;
-            match event?.event.unwrap() {
-                Event::Started(started) => self.started.push(started),
-                Event::Delta(delta) => {
-                    let choice = self.choices.entry(delta.index).or_default();
-                    choice.text.push_str(&delta.text);
-                    choice.token_ids.extend(delta.token_ids);
-                    choice.sources.extend(delta.sources);
-                    let logprobs = delta.logprobs.iter();
-                    let logprobs = logprobs.map(|entry| (entry.token_id, entry.logprob));
-                    choice.logprobs.extend(logprobs);
-                    assert!(delta.position > choice.position, "{}", delta.position);
-                    choice.position = delta.position;
-                }
-                Event::Finished(finished) => {
-                    let choice = self.choices.entry(finished.index).or_default();
-                    assert!(finished.position > choice.position, "{finished:?}");
-                    choice.position = finished.position;
-                    choice.finished.push(finished);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn resume(&self) -> v1::ResumeStreamRequest {
-        let started = &self.started[0];
-        let position = |(index, choice): (&u32, &Choice)| v1::StreamPosition {
-            index: *index,
-            position: choice.position,
-        };
-        v1::ResumeStreamRequest {
-            request_id: started.request_id.clone(),
-            resume_token: started.resume_token.clone().unwrap(),
-            starting_after: self.choices.iter().map(position).collect(),
-        }
-    }
-
-    /// The same but for what depends on the workers' work.
-    fn answer(mut self) -> BTreeMap<u32, Choice> {
-        for choice in self.choices.values_mut() {
-            choice.position = 0;
-            for finished in &mut choice.finished {
-                finished.speculation = None;
-                finished.timing = None;
-            }
-        }
-        assert_eq!(self.started.len(), 1, "{:?}", self.started);
-        self.choices
-    }
-}
 
 async fn begin(router: &TestRouter, asked: v1::GenerateRequest) -> Events {
     let stream = within(router.client().await.generate_stream(asked)).await;
@@ -226,16 +146,14 @@ async fn connection_that_hangs_ends_when_its_client_goes_on_at_another() {
     let (mut frozen, mut hanging, mut client) = half(&router).await;
     let first = next_start(&mut frozen).await;
     let other = router.worker(FakeWorker::default()).await;
-    drop(frozen);
-    // Its answer goes on at the other worker, and what came meanwhile is not lost.
     let mut events = resume(&router, client.resume()).await.unwrap();
-    client.read(&mut events, usize::MAX).await.unwrap();
     let mut rest = Client::default();
-    let ended = rest.read(&mut hanging, usize::MAX).await;
-    if let Err(status) = ended {
-        assert_eq!(status.code(), Code::Cancelled);
-        assert!(status.message().contains("another connection"), "{status}");
-    }
+    let status = rest.read(&mut hanging, usize::MAX).await.unwrap_err();
+    assert_eq!(status.code(), Code::Cancelled);
+    assert!(status.message().contains("another connection"), "{status}");
+    // Its answer goes on at the other worker, and what came meanwhile is not lost.
+    drop(frozen);
+    client.read(&mut events, usize::MAX).await.unwrap();
     let choice = &client.answer()[&0];
     assert_eq!(choice.text, TEXT);
     assert_eq!(choice.token_ids.last(), Some(&END_TOKEN));
@@ -329,6 +247,53 @@ async fn limits_of_a_key_count_a_resumed_stream_once() {
     keyed(&router, "key-of-ann").await.unwrap();
     let status = keyed(&router, "key-of-ann").await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn stream_resumed_while_it_is_being_cut_is_never_refused() {
+    let router = TestRouter::start().await;
+    let _worker = router.worker(FakeWorker::default()).await;
+    for _ in 0..60 {
+        let mut client = Client::default();
+        let mut events = begin(&router, request(TEXT)).await;
+        client.read(&mut events, 2).await.unwrap();
+        let mut other = router.client().await;
+        let asked = client.resume();
+        let cut = tokio::spawn(async move { drop(events) });
+        let resumed = within(other.resume_stream(asked)).await;
+        let mut events = resumed.unwrap().into_inner();
+        cut.await.unwrap();
+        client.read(&mut events, usize::MAX).await.unwrap();
+        assert_eq!(client.answer()[&0].text, TEXT);
+    }
+}
+
+#[tokio::test]
+async fn stream_that_goes_on_again_and_again_counts_as_requests() {
+    let digest = sha2::Sha256::digest("key-of-ann");
+    let router = TestRouter::with_keys(&format!(
+        "[[keys]]\nsha256 = \"{digest:x}\"\ntenant = \"ann\"\nrequests_per_minute = 1\n"
+    ))
+    .await
+    .shown("key-of-ann");
+    let _worker = router.worker(FakeWorker::default()).await;
+    let mut events = keyed(&router, "key-of-ann").await.unwrap();
+    let mut client = Client::default();
+    client.read(&mut events, 2).await.unwrap();
+    let mut num_resumes = 0;
+    let status = loop {
+        drop(events);
+        let again = shown("key-of-ann", client.resume());
+        match within(router.client().await.resume_stream(again)).await {
+            Ok(resumed) => events = resumed.into_inner(),
+            Err(status) => break status,
+        }
+        client.read(&mut events, 1).await.unwrap();
+        num_resumes += 1;
+        assert!(num_resumes < 20);
+    };
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(num_resumes, 4);
 }
 
 #[tokio::test]
@@ -428,13 +393,17 @@ async fn record_goes_when_its_window_is_over() {
     let router = TestRouter::with(|config| config.limits.resume_window_s = 0.001).await;
     let _worker = router.worker(FakeWorker::default()).await;
     let client = whole(&router, request(TEXT)).await;
-    within(async {
-        while let Ok(events) = resume(&router, client.resume()).await {
-            drop(events);
+    let status = within(async {
+        loop {
+            match resume(&router, client.resume()).await {
+                Ok(events) => drop(events),
+                Err(status) => return status,
+            }
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     })
     .await;
+    assert_eq!(status.code(), Code::NotFound);
 }
 
 #[tokio::test]

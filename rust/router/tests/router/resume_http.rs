@@ -223,6 +223,10 @@ async fn streams_of_others_and_of_no_one_are_not_found_alike() {
         let headers = token(client.token.as_ref().unwrap()) + &format!("last-event-id: {last}\r\n");
         let (status, body) = status(&router, &path, &headers).await;
         assert_eq!(status, "400", "{last}: {body}");
+        assert!(
+            body.contains("\"param\":\"last-event-id\""),
+            "{last}: {body}"
+        );
     }
     client.resume(&router, usize::MAX).await;
     assert_eq!(client.choices[0].text, TEXT);
@@ -232,6 +236,8 @@ async fn streams_of_others_and_of_no_one_are_not_found_alike() {
     client.resume(&router, usize::MAX).await;
     assert_eq!((client.num_done, &client.last), (2, &last));
     assert_eq!(client.choices[0].text, TEXT);
+    let metrics = crate::support::get(router.bound.http.as_deref().unwrap(), "/metrics").await;
+    assert!(metrics.contains("route=\"/v1/streams\""), "{metrics}");
 }
 
 #[tokio::test]
