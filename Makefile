@@ -92,9 +92,10 @@ test: model  ## run every test but the chaos tests: Rust, loom, Python, kernels,
 
 # Apart from `test`: three workers of the real model, killed and stopped, leave no core for other tests.
 .PHONY: test-system
-test-system: model  ## run the chaos tests under load: workers killed and cut off, Redis killed and spoilt (4 minutes)
-	tools/redis.sh
-	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos tests/system/fleet
+test-system: model  ## run the chaos tests under load: workers killed and cut off, Redis killed and spoilt where it can be had (7 minutes)
+	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos
+	@if tools/redis.sh; then $(BIN)/python -m pytest -q -m "not deep and not gpu" tests/system/fleet; \
+	  else echo "NOT RUN: tests/system/fleet needs redis-server, which could not be installed"; fi
 
 # A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
 # compiles sooner and checks debug assertions.
