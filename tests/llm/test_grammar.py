@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from spectrie.errors import InvalidArgument
