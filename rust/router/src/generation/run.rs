@@ -149,6 +149,11 @@ impl Run {
     /// All choices have ended well.
     pub(super) fn complete(&mut self) {
         self.is_over = true;
+        self.time_whole();
+    }
+
+    /// Times the request, once.
+    fn time_whole(&mut self) {
         if std::mem::replace(&mut self.is_complete, true) {
             return;
         }
@@ -222,6 +227,10 @@ impl Run {
         metrics.finished(&self.resolved.model.name, &finished, stats);
         self.call.finished(&finished, stats);
         self.ready.push_back(event(Event::Finished(finished)));
+        // Here, not at the stream's end: not everyone reads on after the last event.
+        if self.choices.iter().all(Choice::is_done) {
+            self.time_whole();
+        }
     }
 
     /// What a message says of the worker that sent it, and of one that failed its choice before.
