@@ -158,7 +158,8 @@ impl Slices {
                     wanted: wanted as u32,
                 });
             }
-            !is_idle
+            // What is dry is not forgotten: other routers may have spent it.
+            !is_idle || slice.is_dry(now)
         });
         due
     }

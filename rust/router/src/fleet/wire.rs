@@ -162,8 +162,8 @@ impl Wire {
         let Err(error) = added else { return Ok(()) };
         if error.code() == Some("WRONGTYPE") {
             self.repair(&key, "stream").await?;
-        } else if error.to_string().contains("equal or smaller") {
-            // Something wrote an entry of the far future there: none of ours could follow.
+        } else if is_at_its_end(&error.to_string()) {
+            // Something else wrote there: none of ours could follow.
             tracing::warn!(
                 key,
                 "a stream of the fleet took no more entries and was removed"
@@ -332,6 +332,12 @@ impl Wire {
             _ => Err(Trouble::Refused("Redis gives no numbers".into())),
         }
     }
+}
+
+/// Whether a stream takes no more entries, by its error: the last one's id is of the far future, or the
+/// last that there is.
+fn is_at_its_end(error: &str) -> bool {
+    error.contains("equal or smaller") || error.contains("last possible ID")
 }
 
 fn text_of(id: &StreamId) -> String {

@@ -34,8 +34,9 @@ pub(crate) struct Choice {
     pub(super) attempt: u32,
     pub(super) place: Place,
     pub(super) blame: Blame,
-    /// A worker that failed it, until another one goes on with it: then the worker was at fault.
-    pub(super) accused: Option<Arc<Worker>>,
+    /// A worker that failed it, with its turn there, until another one goes on with it: then the worker
+    /// was at fault.
+    pub(super) accused: Option<(Arc<Worker>, u64)>,
     pub(super) tally: Tally,
     pub(super) answer: Answer,
     /// The tokens that count, those of the text that is held back included: what the next worker

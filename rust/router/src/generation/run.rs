@@ -200,15 +200,16 @@ impl Run {
             return Ok(None);
         };
         let before = choice.num_tokens();
-        let worker = choice.place.guard().map(|guard| guard.worker().clone());
+        let guard = choice.place.guard();
+        let worker = guard.map(|guard| (guard.worker().clone(), guard.turn()));
         let ready = &mut self.ready;
         let outcome = choice.take(&self.resolved, inbox, now, |delta| {
             ready.push_back(event(Event::Delta(delta)));
         });
         let count = choice.num_tokens();
         let num_tokens = count - before;
-        if let Some(worker) = worker {
-            self.judge(index, &worker, num_tokens, &outcome);
+        if let Some((worker, turn)) = worker {
+            self.judge(index, &worker, turn, num_tokens, &outcome);
         }
         self.measure(num_tokens, now);
         self.keep_within_bounds(index, count);
@@ -234,18 +235,26 @@ impl Run {
     }
 
     /// What a message says of the worker that sent it, and of one that failed its choice before.
-    fn judge(&mut self, index: usize, worker: &Arc<Worker>, num_tokens: u32, outcome: &Outcome) {
+    fn judge(
+        &mut self,
+        index: usize,
+        worker: &Arc<Worker>,
+        turn: u64,
+        num_tokens: u32,
+        outcome: &Outcome,
+    ) {
         let (registry, metrics) = (&self.shared.registry, &self.shared.metrics);
         let is_finished = matches!(outcome, Outcome::Finished(..));
         if num_tokens > 0 || is_finished {
             let choice = self.choices.get_mut(index);
             let accused = choice.and_then(|choice| choice.accused.take());
-            if let Some(accused) = accused.filter(|accused| accused.id != worker.id) {
-                ejection::failed(registry, metrics, &accused);
+            let accused = accused.filter(|(accused, _)| accused.id != worker.id);
+            if let Some((accused, turn)) = accused {
+                ejection::failed(registry, metrics, &accused, turn);
             }
         }
         if is_finished {
-            ejection::answered(metrics, worker);
+            ejection::answered(metrics, worker, turn);
         }
     }
 

@@ -82,14 +82,14 @@ impl Worker {
         lock(&self.health).is_out(now)
     }
 
-    /// It failed a choice by its own fault; see [`Health::failed`].
-    pub(super) fn failed(&self, now: Instant, may_eject: bool) -> Option<Duration> {
-        lock(&self.health).failed(now, may_eject)
+    /// It failed a choice of that turn by its own fault; see [`Health::failed`].
+    pub(super) fn failed(&self, turn: u64, now: Instant, may_eject: bool) -> Option<Duration> {
+        lock(&self.health).failed(turn, now, may_eject)
     }
 
-    /// It completed an answer; see [`Health::answered`].
-    pub(super) fn answered(&self) -> bool {
-        lock(&self.health).answered()
+    /// It completed an answer of that turn; see [`Health::answered`].
+    pub(super) fn answered(&self, turn: u64) -> bool {
+        lock(&self.health).answered(turn)
     }
 
     /// Choices that it left when it was lost, or is about to leave.
@@ -184,8 +184,8 @@ impl Worker {
             worker: self.clone(),
             wire_id: start.request_id.clone(),
             attempt: start.attempt,
+            turn: lock(&self.health).begin(now()),
         };
-        lock(&self.health).begin(now());
         mailbox.reset(index);
         routes.insert(&start, mailbox, index, is_alone);
         // A queue without reader means that the session is ending; it will lose this route.
@@ -276,9 +276,15 @@ pub(crate) struct ChoiceGuard {
     worker: Arc<Worker>,
     wire_id: String,
     attempt: u32,
+    turn: u64,
 }
 
 impl ChoiceGuard {
+    /// Its turn at the worker; see [`Health::begin`].
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn
+    }
+
     /// The worker that runs the choice.
     pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.worker

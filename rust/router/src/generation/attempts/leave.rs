@@ -80,8 +80,8 @@ impl Run {
                 Ok(None) => {}
                 // Its worker's part is over. A convict's record stays: its client hears why.
                 Ok(Some((end, _))) => match self.take_from_worker(index, end, now) {
-                    Some((Verdict::GiveUp, _)) => return false,
-                    Some((Verdict::GoOn { .. } | Verdict::Convicted, _)) | None => {}
+                    Some((Verdict::GiveUp, ..)) => return false,
+                    Some((Verdict::GoOn { .. } | Verdict::Convicted, ..)) | None => {}
                 },
                 Err(_) => return false,
             }

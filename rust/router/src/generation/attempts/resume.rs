@@ -56,7 +56,7 @@ impl Run {
         now: Instant,
     ) -> Result<(), RequestError> {
         let tokens_sent = self.num_tokens();
-        let Some((verdict, accused)) = self.take_from_worker(index, end, now) else {
+        let Some((verdict, accused, turn)) = self.take_from_worker(index, end, now) else {
             return Ok(());
         };
         let Some(choice) = self.choices.get_mut(index) else {
@@ -67,7 +67,7 @@ impl Run {
                 choice.attempt += 1;
                 let worker = accused.id.clone();
                 if end == End::Faulted {
-                    choice.accused = Some(accused);
+                    choice.accused = Some((accused, turn));
                 }
                 choice.place = Place::Waiting(Waiting {
                     since: now,
@@ -86,17 +86,18 @@ impl Run {
         }
     }
 
-    /// Takes a choice that has not ended from its worker: what becomes of it, and which worker that
-    /// was. None if it was with none.
+    /// Takes a choice that has not ended from its worker: what becomes of it, which worker that was,
+    /// and its turn there. None if it was with none.
     pub(in crate::generation) fn take_from_worker(
         &mut self,
         index: usize,
         end: End,
         now: Instant,
-    ) -> Option<(Verdict, Arc<Worker>)> {
+    ) -> Option<(Verdict, Arc<Worker>, u64)> {
         let is_begun = self.is_begun();
         let choice = self.choices.get_mut(index)?;
-        let accused = choice.place.guard()?.worker().clone();
+        let guard = choice.place.guard()?;
+        let (accused, turn) = (guard.worker().clone(), guard.turn());
         // From here on, nothing of the old attempt arrives; what arrived is of no use.
         choice.place = Place::Done;
         self.mailbox.reset(index);
@@ -108,7 +109,7 @@ impl Run {
             let digest = self.resolved.digest();
             lock(&self.shared.convicts).add(digest, now);
         }
-        Some((verdict, accused))
+        Some((verdict, accused, turn))
     }
 
     /// Looks at deadlines and at every wait.

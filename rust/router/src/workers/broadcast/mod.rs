@@ -282,13 +282,11 @@ fn log_change(worker: &str, corpus: &str, change: &Change, failure: Option<Failu
 
 /// Makes workers of a model forget a namespace.
 ///
-/// Workers teach each other through the router, so they are asked twice: after the first time no
-/// request inserts the old text any more; the second follows what was under way by then.
+/// Workers teach each other through the router, and other routers teach them, so they are asked
+/// twice: after the first time no request inserts the old text any more; the second follows what was
+/// under way by then.
 async fn forget_all(workers: &[Arc<Worker>], name: &str, deadline: Instant) -> Vec<Answer> {
     let call = forget_call(name);
-    if let [_] = workers {
-        return ask_all(workers, &call, deadline).await;
-    }
     let now = Instant::now();
     let first_deadline = now + deadline.saturating_duration_since(now) / 2;
     let first = ask_all(workers, &call, first_deadline).await;

@@ -94,7 +94,9 @@ impl Affinity {
     /// Tokens of all workers' caches.
     fn cache_tokens(&self) -> usize {
         let entries = self.workers.values();
-        entries.map(|entry| entry.known.cache_tokens()).sum()
+        entries.fold(0, |all: usize, entry| {
+            all.saturating_add(entry.known.cache_tokens())
+        })
     }
 }
 

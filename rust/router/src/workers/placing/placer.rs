@@ -5,7 +5,7 @@
 //! conversation costs all of its text. One that only shares a beginning with others, such as a system
 //! prompt, follows that while the worker did not have to compute more than the others lately, so that
 //! conversations are spread evenly however few system prompts there are. Else the less loaded of
-//! two workers drawn at random takes it.
+//! two workers drawn at random takes it, drawn of those with a free place where there are any.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -70,21 +70,32 @@ impl Placer {
                     |(_, one): &(usize, &Candidate<'_>)| self.affinity.lookup(one.id, order.prefix);
                 let standings: Vec<_> = open.iter().map(look).collect();
                 let home = home(&open, &standings, room, order.num_choices);
-                home.unwrap_or_else(|| self.draw(&open, &standings))
+                home.unwrap_or_else(|| self.draw(&open, &standings, order.num_choices))
             });
         open.get(place).map(|(index, _)| *index)
     }
 
     /// The less loaded of two workers drawn at random; of equally loaded ones the one that had less
     /// to compute lately, then the one that joined last.
-    fn draw(&mut self, open: &[(usize, &Candidate<'_>)], standings: &[Standing]) -> usize {
+    fn draw(
+        &mut self,
+        open: &[(usize, &Candidate<'_>)],
+        standings: &[Standing],
+        num_choices: usize,
+    ) -> usize {
+        let is_free =
+            |place: &usize| open[*place].1.num_choices + num_choices <= open[*place].1.max_running;
+        let mut drawn: Vec<usize> = (0..open.len()).filter(is_free).collect();
+        if drawn.is_empty() {
+            drawn = (0..open.len()).collect();
+        }
         self.draws = self.draws.wrapping_add(2);
         let below = |end: usize, salt: u32| {
             (splitmix(u64::from(self.draws ^ salt)) % end.max(1) as u64) as usize
         };
-        let first = below(open.len(), 0);
-        let second = (first + 1 + below(open.len() - 1, 1)) % open.len();
-        let (first, second) = (first.max(second), first.min(second));
+        let first = below(drawn.len(), 0);
+        let second = (first + 1 + below(drawn.len() - 1, 1)) % drawn.len();
+        let (first, second) = (drawn[first.max(second)], drawn[first.min(second)]);
         let load = |place: usize| {
             let (one, work) = (open[place].1, standings[place].work);
             let places = one.max_running.max(1);
@@ -177,6 +188,18 @@ mod tests {
         assert_eq!(place(&[0, 0, 3, 0]), Some(2), "a free place");
         assert_eq!(place(&[4, 4, 4, 4]), Some(2), "as busy as the others");
         assert_ne!(place(&[0, 0, 4, 0]), Some(2), "too busy");
+    }
+
+    #[test]
+    fn new_prompt_never_waits_while_a_worker_has_a_free_place() {
+        let mut placer = placer();
+        for from in 0..40 {
+            let new = prefix(10_000 * from, 640);
+            let placed = placer.place(&candidates(&[4, 4, 3, 4]), |_| true, &order(&new));
+            assert_eq!(placed, Some(2));
+        }
+        let placed = placer.place(&candidates(&[4; 4]), |_| true, &order(&prefix(0, 640)));
+        assert!(placed.is_some(), "all wait somewhere");
     }
 
     #[test]
