@@ -86,7 +86,7 @@ def test_missing_file_is_named() -> None:
 @pytest.mark.parametrize(
     ("flag", "given", "message"),
     [
-        ("--http", "8000", "not an address: give HOST:PORT or unix:PATH or off"),
+        ("--http", "8000", "not an address: give HOST:PORT or off"),
         ("--http", "h:99999", "not an address"),
         ("--http", "::1:80", "not an address"),
         ("--kv-memory", "much", "not a size"),
