@@ -21,7 +21,10 @@ impl Pupils for All {
     }
 
     fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool> {
-        self.generation.forget(namespace);
+        // Requests and records of other models than it is about keep theirs.
+        if self.broadcast.serves(model) {
+            self.generation.forget(namespace);
+        }
         Pupils::forget(&*self.broadcast, model, namespace)
     }
 }

@@ -21,6 +21,8 @@ pub(super) const MAX_ENTRIES: usize = 1024;
 const TEXT_LIFETIME_S: u64 = 24 * 60 * 60;
 /// So are generations after a year.
 const FORGOTTEN_LIFETIME_S: u64 = 365 * 24 * 60 * 60;
+/// Longest name of a namespace in the hash of generations, in bytes; those of requests are far shorter.
+const MAX_NAME_BYTES: usize = 4096;
 /// Longest time that a limit is held to be used up.
 const MAX_WAIT_MS: u64 = 600_000;
 /// The one field of an entry.
@@ -299,7 +301,9 @@ impl Wire {
         let answer = items(self.ask(&all, &key, "hash").await?);
         let pairs = answer.chunks_exact(2);
         let pairs = pairs.filter_map(|pair| Some((name(&pair[0]), name(&pair[1]).parse().ok()?)));
-        Ok(pairs.collect())
+        // No worker takes other names, and none of this fleet wrote them.
+        let is_name = |(name, _): &(String, u64)| (1..=MAX_NAME_BYTES).contains(&name.len());
+        Ok(pairs.filter(is_name).collect())
     }
 
     /// Writes the generation of a namespace.

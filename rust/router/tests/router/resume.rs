@@ -1,5 +1,7 @@
 //! Streams that were cut go on where their clients were, over gRPC.
 
+use std::time::Duration;
+
 use crate::support::fake_worker::{END_TOKEN, FakeWorker};
 use crate::support::{Message, TestRouter, TestWorker, get, request, within};
 use sha2::Digest as _;
@@ -192,6 +194,32 @@ async fn resumed_stream_waits_for_its_worker_as_one_that_lost_it() {
     drop(events);
     drop(worker);
     no_worker(&router).await;
+    let mut events = resume(&router, client.resume()).await.unwrap();
+    let _worker = router.worker(FakeWorker::default()).await;
+    client.read(&mut events, usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&0].text, TEXT);
+}
+
+#[tokio::test]
+async fn call_whose_time_is_over_leaves_its_stream_to_the_next_one() {
+    let router = TestRouter::start().await;
+    let (worker, events, mut client) = half(&router).await;
+    drop(events);
+    drop(worker);
+    no_worker(&router).await;
+    let mut asked = Request::new(client.resume());
+    asked.set_timeout(Duration::from_millis(300));
+    let short = within(router.client().await.resume_stream(asked)).await;
+    let status = match short {
+        Ok(events) => {
+            let rest = client.read(&mut events.into_inner(), usize::MAX).await;
+            rest.unwrap_err()
+        }
+        Err(status) => status,
+    };
+    // The client's own clock may be first to say so.
+    let over = [Code::DeadlineExceeded, Code::Cancelled];
+    assert!(over.contains(&status.code()), "{status}");
     let mut events = resume(&router, client.resume()).await.unwrap();
     let _worker = router.worker(FakeWorker::default()).await;
     client.read(&mut events, usize::MAX).await.unwrap();

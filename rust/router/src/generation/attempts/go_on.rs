@@ -66,7 +66,10 @@ impl Generation {
         caller: &Caller,
     ) -> Result<Resumed, RequestError> {
         let resumed = self.go_on(resume, caller).await;
-        resumed.inspect_err(|error| self.shared.metrics.rejected(error))
+        resumed.inspect_err(|error| {
+            caller.call.failed(error.kind);
+            self.shared.metrics.rejected(error);
+        })
     }
 
     /// Drops records when their time is over, until `ended`: what is asked for drops them too, but
@@ -145,10 +148,12 @@ impl Generation {
         let deadline = if record.has_ended() {
             self.deadline(caller.deadline, now())
         } else {
-            let recorded = moment(record.deadline_ms);
-            let asked = caller.deadline;
-            asked.map_or(recorded, |asked| asked.min(recorded))
+            moment(record.deadline_ms)
         };
+        // That of the call ends the call: its client may come back with more time.
+        let patient_until = caller
+            .deadline
+            .map_or(deadline, |asked| asked.min(deadline));
         let Record {
             token,
             request,
@@ -181,7 +186,7 @@ impl Generation {
         };
         let run = Run::returning(parts, choices, &marks, resume.repeats)?;
         let reading = Bounds {
-            deadline,
+            deadline: patient_until,
             patience: Duration::from_secs_f64(shared.config.limits.client_stall_timeout_s),
             draining: shared.draining.clone(),
             call: caller.call.clone(),

@@ -38,6 +38,11 @@ impl Pupils for Broadcast {
 }
 
 impl Broadcast {
+    /// Whether a worker of the model is here.
+    pub(crate) fn serves(&self, model: &ModelKey) -> bool {
+        !self.registry.workers_of_key(model).is_empty()
+    }
+
     /// Brings a worker that is about to join to what the fleet forgot and learned; gives the place
     /// in the model's stream that it knows. Returns at once where the router is alone, and soon
     /// whatever the worker or the bus does.
