@@ -31,7 +31,9 @@ CHAT: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def http(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=30) as client:
+    # An answer that waits for no body may close the connection while the body is on its way.
+    alone = httpx.Limits(max_keepalive_connections=0)
+    with httpx.Client(base_url=url, timeout=30, limits=alone) as client:
         yield client
 
 
