@@ -26,7 +26,14 @@ def _run(folder: Path, *, max_examples: int) -> int:
     """Sends what schemathesis makes of `/openapi.json`; gives the number of its requests."""
     log = folder / "log"
     with serving(folder, log=log) as server:
-        command = [str(TOOL), "run", f"{server.http}/openapi.json", "--no-color", "--checks", CHECKS]
+        command = [
+            str(TOOL),
+            "run",
+            f"{server.http}/openapi.json",
+            "--no-color",
+            "--checks",
+            CHECKS,
+        ]
         command += ["--phases", "coverage,fuzzing", "--max-examples", str(max_examples)]
         command += ["--generation-deterministic", "--request-timeout", "60"]
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
