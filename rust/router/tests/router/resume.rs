@@ -427,7 +427,7 @@ async fn record_goes_when_its_window_is_over() {
                 Ok(events) => drop(events),
                 Err(status) => return status,
             }
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
     .await;
