@@ -5,14 +5,13 @@
 //! the one known is text that was forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::keys::ModelKey;
-use crate::sync::write_whole;
+use crate::sync::{read_whole, write_whole};
 
 const FILE: &str = "forgotten.json";
 /// Form of the file.
@@ -251,24 +250,13 @@ struct Document {
 }
 
 fn read(path: &Path) -> Result<Document, String> {
-    let json = match fs::read(path) {
-        Ok(json) => json,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Document::default()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let document: Document = serde_json::from_slice(&json)
-        .map_err(|error| format!("it is damaged or of another version: {error}"))?;
-    if document.version == VERSION {
-        return Ok(document);
-    }
-    Err(format!(
-        "its version is {}, this router reads {VERSION}",
-        document.version
-    ))
+    read_whole(path, VERSION, |document: &Document| document.version)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     struct Folder(PathBuf);

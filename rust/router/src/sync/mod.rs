@@ -1,4 +1,4 @@
-//! What all rooms use: the lock, the clock, the pace at which things end, files written whole.
+//! What all rooms use: the lock, the clock, the pace at which things end, files read and written whole.
 
 pub(crate) mod pace;
 mod whole_file;
@@ -6,7 +6,7 @@ mod whole_file;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-pub(crate) use whole_file::write_whole;
+pub(crate) use whole_file::{read_whole, write_whole};
 
 /// Locks, also after a panic elsewhere: every guarded value here is valid between any two
 /// statements, so one failed request must not take the others down.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use spectrie_proto::worker_v1::{AddCorpus, Readers};
 
 use crate::error::RouterError;
-use crate::sync::write_whole;
+use crate::sync::{read_whole, write_whole};
 
 /// The option that names the folder.
 const OPTION: &str = "--state-dir";
@@ -183,20 +183,7 @@ struct Entry {
 
 /// What the file says; nothing when there is none.
 fn read(path: &Path) -> Result<Document, String> {
-    let json = match fs::read(path) {
-        Ok(json) => json,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Document::default()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let document: Document = serde_json::from_slice(&json)
-        .map_err(|error| format!("it is damaged or of another version: {error}"))?;
-    if document.version == VERSION {
-        return Ok(document);
-    }
-    Err(format!(
-        "its version is {}, this router reads {VERSION}",
-        document.version
-    ))
+    read_whole(path, VERSION, |document: &Document| document.version)
 }
 
 #[cfg(test)]

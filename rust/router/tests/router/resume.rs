@@ -134,6 +134,23 @@ async fn no_worker(router: &TestRouter) {
     within(async { while router.num_workers("fake").await > 0 {} }).await;
 }
 
+/// A client whose stream was cut after a few tokens, and whose worker is gone.
+async fn cut_and_left(router: &TestRouter) -> Client {
+    let (worker, events, client) = half(router).await;
+    drop(events);
+    drop(worker);
+    no_worker(router).await;
+    client
+}
+
+/// Asserts that the stream waits for a worker, and is whole behind it.
+async fn goes_on(router: &TestRouter, mut client: Client) {
+    let mut events = resume(router, client.resume()).await.unwrap();
+    let _worker = router.worker(FakeWorker::default()).await;
+    client.read(&mut events, usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&0].text, TEXT);
+}
+
 async fn next_start(worker: &mut TestWorker) -> Start {
     loop {
         if let Message::Start(start) = worker.hear().await {
@@ -190,23 +207,14 @@ async fn cut_stream_is_cancelled_at_its_worker_and_resumed_behind_its_tokens() {
 #[tokio::test]
 async fn resumed_stream_waits_for_its_worker_as_one_that_lost_it() {
     let router = TestRouter::start().await;
-    let (worker, events, mut client) = half(&router).await;
-    drop(events);
-    drop(worker);
-    no_worker(&router).await;
-    let mut events = resume(&router, client.resume()).await.unwrap();
-    let _worker = router.worker(FakeWorker::default()).await;
-    client.read(&mut events, usize::MAX).await.unwrap();
-    assert_eq!(client.answer()[&0].text, TEXT);
+    let client = cut_and_left(&router).await;
+    goes_on(&router, client).await;
 }
 
 #[tokio::test]
 async fn call_whose_time_is_over_leaves_its_stream_to_the_next_one() {
     let router = TestRouter::start().await;
-    let (worker, events, mut client) = half(&router).await;
-    drop(events);
-    drop(worker);
-    no_worker(&router).await;
+    let mut client = cut_and_left(&router).await;
     let mut asked = Request::new(client.resume());
     asked.set_timeout(Duration::from_millis(300));
     let short = within(router.client().await.resume_stream(asked)).await;
@@ -220,10 +228,7 @@ async fn call_whose_time_is_over_leaves_its_stream_to_the_next_one() {
     // The client's own clock may be first to say so.
     let over = [Code::DeadlineExceeded, Code::Cancelled];
     assert!(over.contains(&status.code()), "{status}");
-    let mut events = resume(&router, client.resume()).await.unwrap();
-    let _worker = router.worker(FakeWorker::default()).await;
-    client.read(&mut events, usize::MAX).await.unwrap();
-    assert_eq!(client.answer()[&0].text, TEXT);
+    goes_on(&router, client).await;
 }
 
 #[tokio::test]
