@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use spectrie_proto::worker_v1::Learn;
 use tokio::sync::{Notify, mpsc, watch};
@@ -18,7 +18,7 @@ use super::wire::{StreamId, Wire};
 use crate::config::FleetConfig;
 use crate::error::RouterError;
 use crate::metrics::Metrics;
-use crate::sync::lock;
+use crate::sync::{lock, unix_time};
 
 /// Texts that may wait to be shared; more are dropped.
 const MAX_QUEUED: usize = 256;
@@ -288,6 +288,5 @@ impl Shared {
 
 /// Milliseconds of Unix time.
 pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
+    unix_time().as_millis() as u64
 }

@@ -1,7 +1,7 @@
 //! A resolved request, with its model and its deadline.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use sha2::{Digest as _, Sha256};
@@ -12,7 +12,7 @@ use spectrie_request::{Caller, Naming, ResolvedRequest};
 use super::blocking::TextPool;
 use crate::error::RequestError;
 use crate::failover::Digest;
-use crate::sync::now;
+use crate::sync::{now, unix_time};
 use crate::workers::ServedModel;
 
 /// Everything that is the same for all choices of a request.
@@ -154,9 +154,4 @@ pub(super) fn unix_ms(moment: Instant) -> i64 {
 
 fn at(unix_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0))
-}
-
-fn unix_time() -> Duration {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use spectrie_proto::v1;
 use spectrie_proto::v1::generate_event::Event;
@@ -18,7 +18,7 @@ use crate::access::Pass;
 use crate::error::{ErrorKind, RequestError};
 use crate::failover::End;
 use crate::metrics::{Call, ModelMetrics};
-use crate::sync::now;
+use crate::sync::{now, unix_time};
 use crate::workers::{ChoiceGuard, Inbox, Mailbox, Worker, ejection};
 
 /// A request that was dispatched. Dropping it cancels every choice that still runs.
@@ -301,10 +301,7 @@ pub(super) fn event(event: Event) -> v1::GenerateEvent {
 
 /// What a request's client hears first.
 pub(super) fn started(resolved: &Resolved, keeping: Option<&Keeping>) -> v1::Started {
-    let created = || {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        since.unwrap_or_default().as_secs() as i64
-    };
+    let created = || unix_time().as_secs() as i64;
     v1::Started {
         request_id: resolved.request.request_id.clone(),
         model: resolved.model.name.clone(),

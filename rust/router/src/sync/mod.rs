@@ -4,7 +4,7 @@ pub(crate) mod pace;
 mod whole_file;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) use whole_file::{read_whole, write_whole};
 
@@ -17,4 +17,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The time, by the clock of the runtime's timers: a simulation that drives them drives this too.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Time since 1970, by the system's clock; 0 before it.
+pub(crate) fn unix_time() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }

@@ -1,7 +1,6 @@
 //! What a running stream holds ready for a client that is cut.
 
 use std::mem::size_of;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::TokenLogprob;
@@ -9,6 +8,7 @@ use spectrie_request::AnswerDelta;
 
 use crate::failover::{Held, Outline, Part, ResumeToken, end_bytes, logprob_bytes};
 use crate::generation::resolve::Resolved;
+use crate::sync::unix_time;
 
 /// What a stream that can be resumed has.
 #[derive(Debug)]
@@ -28,11 +28,10 @@ pub(crate) struct Keeping {
 impl Keeping {
     /// For a stream that begins now; none while there is no token to be had.
     pub(in crate::generation) fn new(form: Option<String>, held: &Held) -> Option<Self> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Some(Self {
             token: ResumeToken::draw()?,
             is_known: false,
-            created: since.unwrap_or_default().as_secs() as i64,
+            created: unix_time().as_secs() as i64,
             num_resumes: 0,
             form,
             part: held.part(),
