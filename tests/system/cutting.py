@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Sequence
 from typing import Self
 
 __all__ = ["Cutting"]
@@ -15,12 +16,15 @@ class Cutting:
 
     Args:
         target: `HOST:PORT`.
+        allowances: How many bytes of the target's answers the first connection passes on before it is cut,
+            the second, and so on; connections after these are cut by `cut` alone.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, allowances: Sequence[int] = ()) -> None:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._lock = threading.Lock()
+        self._allowances = list(allowances)
         self._ends: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.accepted = 0
@@ -46,8 +50,9 @@ class Cutting:
                 with self._lock:
                     self._ends += [client, server]
                     self.accepted += 1
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
+                    allowance = self._allowances.pop(0) if self._allowances else None
+                for ends in ((client, server, None), (server, client, allowance)):
+                    threading.Thread(target=_pass_on, args=ends, daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
@@ -60,9 +65,14 @@ class Cutting:
         self.cut()
 
 
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
+def _pass_on(source: socket.socket, target: socket.socket, allowance: int | None) -> None:
     with contextlib.suppress(OSError):
-        while data := source.recv(65536):
+        while data := source.recv(65536 if allowance is None else min(allowance, 65536)):
             target.sendall(data)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)
+            if allowance is not None:
+                allowance -= len(data)
+                if allowance == 0:
+                    break
+    for end in (source, target) if allowance == 0 else (target,):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
