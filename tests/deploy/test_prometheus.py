@@ -101,7 +101,7 @@ def test_every_query_finds_a_series_of_a_router_under_load(tmp_path: Path) -> No
             return not pending
 
         wait_until(is_done, PATIENCE_S, lambda: f"no series: {pending}")
-        rules = httpx.get(f"{url}/api/v1/rules").json()["data"]["groups"][0]["rules"]
+        rules = httpx.get(f"{url}/api/v1/rules", timeout=30).json()["data"]["groups"][0]["rules"]
         assert [rule["name"] for rule in rules] == [rule["alert"] for rule in RULES]
         assert [rule["lastError"] for rule in rules if rule.get("lastError")] == []
 

@@ -96,7 +96,7 @@ class Watched:
 
     def samples(self) -> set[str]:
         """The names of all series that it exports now."""
-        lines = httpx.get(f"http://{self.metrics}/metrics").text.splitlines()
+        lines = httpx.get(f"http://{self.metrics}/metrics", timeout=30).text.splitlines()
         return {line.partition(" ")[0].partition("{")[0] for line in lines if line[:1] != "#"}
 
 
@@ -109,7 +109,7 @@ def watched(folder: Path) -> Iterator[Watched]:
     ):
         url = f"http://{facts['http']}"
         wait_until(
-            lambda: httpx.get(f"{url}/readyz").status_code == 200,
+            lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 200,
             PATIENCE_S,
             lambda: "the router did not take the worker",
         )

@@ -99,7 +99,7 @@ def router(
 
 def _wait_until_ready(url: str) -> None:
     wait_until(
-        lambda: httpx.get(url).status_code == 200,
+        lambda: httpx.get(url, timeout=30).status_code == 200,
         READY_S,
         lambda: "the router did not take the worker",
     )

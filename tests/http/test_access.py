@@ -99,7 +99,7 @@ def test_metrics_of_all_tenants_are_closed_to_the_key_of_one(guarded: httpx.Clie
 
 
 def test_metrics_are_open_on_an_address_of_their_own(metrics_url: str) -> None:
-    metrics = httpx.get(metrics_url)
+    metrics = httpx.get(metrics_url, timeout=30)
     assert metrics.headers["content-type"].startswith("application/openmetrics-text")
     assert metrics.text.endswith("# EOF\n")
 
@@ -108,7 +108,7 @@ def test_answers_are_counted_by_route_and_status(guarded: httpx.Client, metrics_
     guarded.post("/v1/completions", json=PROMPT, headers=GOOD)
     guarded.post("/v1/completions", json={}, headers=GOOD)
     guarded.get("/made/up/by/a/stranger")
-    lines = httpx.get(metrics_url).text.splitlines()
+    lines = httpx.get(metrics_url, timeout=30).text.splitlines()
     counts = [line for line in lines if line.startswith("spectrie_requests_total{")]
     for route, code in [("/v1/completions", 200), ("/v1/completions", 400), ("other", 401)]:
         assert any(f'route="{route}",code="{code}"' in line for line in counts), counts

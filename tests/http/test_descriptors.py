@@ -38,12 +38,16 @@ def test_idle_connections_beyond_the_limit_of_files_shut_nobody_out(tmp_path: Pa
         ExitStack() as idle,
     ):
         url = f"http://{facts['http']}"
-        wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 200, 30.0, lambda: "no worker")
+        wait_until(
+            lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 200,
+            30.0,
+            lambda: "no worker",
+        )
         for index in range(NUM_IDLE):
             host, _, port = facts[("http", "grpc")[index % 2]].rpartition(":")
             idle.enter_context(socket.create_connection((host, int(port))))
         for _ in range(10):
-            assert httpx.get(f"{url}/healthz").status_code == 200
+            assert httpx.get(f"{url}/healthz", timeout=30).status_code == 200
             with grpc.insecure_channel(facts["grpc"]) as channel:
                 request = pb.GenerateRequest(
                     text="hello", model=MODEL, stopping=pb.Stopping(max_tokens=8)

@@ -70,8 +70,11 @@ def test_what_a_key_may_not_do_is_403(guarded: tuple[Server, Path]) -> None:
         assert closed.status_code == 403
         assert closed.json()["error"]["message"].endswith("allowed: another")
     headers = {"authorization": "Bearer other"}
-    assert httpx.get(f"{server.http}/v1/models", headers=headers).json()["data"] == []
-    assert httpx.get(f"{server.http}/v1/models/{MODEL}", headers=headers).status_code == 404
+    assert httpx.get(f"{server.http}/v1/models", headers=headers, timeout=30).json()["data"] == []
+    assert (
+        httpx.get(f"{server.http}/v1/models/{MODEL}", headers=headers, timeout=30).status_code
+        == 404
+    )
 
 
 def test_expired_key_is_401(guarded: tuple[Server, Path]) -> None:

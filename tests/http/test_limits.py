@@ -25,8 +25,8 @@ def chat(word: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A router that gives a request two seconds."""
-    with serving(tmp_path_factory.mktemp("hasty"), "--request-timeout", "2") as server:
+    """A router that gives a request five seconds."""
+    with serving(tmp_path_factory.mktemp("hasty"), "--request-timeout", "5") as server:
         yield server
 
 

@@ -18,7 +18,7 @@ def test_whole_requests_are_timed_streamed_or_not(tmp_path: Path) -> None:
             client.completions.create(model=MODEL, prompt="one", n=2)
             for _ in client.completions.create(model=MODEL, prompt="two", stream=True):
                 pass
-        text = httpx.get(f"{server.http}/metrics").text
+        text = httpx.get(f"{server.http}/metrics", timeout=30).text
     counts = re.findall(
         r'^spectrie_e2e_seconds_count\{model="scripted"\} (\d+)$', text, re.MULTILINE
     )

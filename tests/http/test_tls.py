@@ -56,7 +56,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     options += ["--admin", "127.0.0.1:0"]
     with router(folder, *options) as facts, ScriptedWorker(facts["worker"]):
         ready = f"http://{facts['metrics']}/readyz"
-        wait_until(lambda: httpx.get(ready).status_code == 200, 30.0, lambda: "no worker")
+        wait_until(
+            lambda: httpx.get(ready, timeout=30).status_code == 200, 30.0, lambda: "no worker"
+        )
         yield Secured(facts, authority, authority.issue("client"))
 
 

@@ -14,8 +14,8 @@ from tests.system.cutting import Cutting
 
 PROMPT = "one two three one two"
 OPTIONS: dict[str, dict[str, Any]] = {
-    "sampled": {"temperature": 0.9, "top_p": 0.97, "frequency_penalty": 0.3, "min_tokens": 300},
-    "told": {"temperature": 0.8, "logprobs": 2, "prompt_logprobs": 1, "min_tokens": 300},
+    "sampled": {"temperature": 0.9, "top_p": 0.97, "frequency_penalty": 0.3, "min_tokens": 600},
+    "told": {"temperature": 0.8, "logprobs": 2, "prompt_logprobs": 1, "min_tokens": 600},
     "stopped": {"temperature": 0.9, "stop": ["qqq", "zz z"], "min_tokens": 300},
     "held": {"temperature": 0.9, "regex": "[a-z ]{1500,1600}"},
 }
@@ -55,7 +55,7 @@ def test_client_whose_connection_is_cut_gets_the_undisturbed_answer(
 
 
 async def test_async_client_goes_on_alike(server: dict[str, Any], cutting: Cutting) -> None:
-    options: dict[str, Any] = {"min_tokens": 300, "max_tokens": 600, "temperature": 0.9, "seed": 22}
+    options: dict[str, Any] = {"min_tokens": 600, "max_tokens": 900, "temperature": 0.9, "seed": 22}
     async with spectrie.AsyncClient(server["grpc"]) as client:
         whole = await client.generate(PROMPT, **options)
     async with (

@@ -44,6 +44,7 @@ class RedisServer:
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
         def answers() -> bool:
+            assert self._process.poll() is None, "redis-server ended"
             try:
                 # While it loads, or without a password, it answers something else.
                 return self.ask("PING") != ""

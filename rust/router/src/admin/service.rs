@@ -20,7 +20,7 @@ use crate::workers::Broadcast;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time of the caller's that is kept for the answer, at most: a worker that does not answer is
 /// reported while the caller still listens.
-const HEAD_START: Duration = Duration::from_millis(250);
+const HEAD_START: Duration = Duration::from_secs(1);
 const MAX_NAME_BYTES: usize = 4096;
 
 /// The service.

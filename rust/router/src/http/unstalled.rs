@@ -95,7 +95,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(50);
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn write_fails_once_nothing_is_taken_for_the_limit() {
         let (client, _server) = duplex(8);
         let mut connection = Unstalled::new(client, LIMIT);
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn slow_reader_is_no_stall() {
         let (client, mut server) = duplex(8);
         let mut connection = Unstalled::new(client, 20 * LIMIT);
@@ -116,7 +116,7 @@ mod tests {
         writing.await.unwrap().unwrap();
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn silence_of_both_sides_is_no_stall() {
         let (client, mut server) = duplex(8);
         let mut connection = Unstalled::new(client, LIMIT);

@@ -17,6 +17,9 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_types::StatusExt as _;
 
+/// What a caller gives workers, of which the router keeps a second for its answer.
+const SHORT: Duration = Duration::from_secs(5);
+
 fn add(corpus: &str) -> v1::AddCorpusRequest {
     v1::AddCorpusRequest {
         corpus: corpus.into(),
@@ -130,7 +133,7 @@ async fn worker_that_does_not_answer_is_reported_and_not_waited_for() {
         name: "default".into(),
         ..Default::default()
     });
-    request.set_timeout(Duration::from_secs(1));
+    request.set_timeout(SHORT);
     let forgotten = within(admin.forget_namespace(request)).await.unwrap();
     let forgotten = forgotten.into_inner();
     assert_eq!(forgotten.workers, 1);
@@ -180,7 +183,7 @@ async fn silence_of_all_workers_is_a_deadline_and_a_lost_worker_is_unavailable()
     let silent = router.worker(silent()).await;
     let mut admin = router.admin().await;
     let mut request = Request::new(v1::ListNamespacesRequest::default());
-    request.set_timeout(Duration::from_secs(2));
+    request.set_timeout(SHORT);
     let status = within(admin.list_namespaces(request)).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
     assert!(

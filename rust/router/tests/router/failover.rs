@@ -197,7 +197,12 @@ async fn stalled_worker_hands_its_answers_on() {
     let mut frozen = router.worker(frozen).await;
     let events = stream(&router, request(TEXT)).await;
     start_at(&mut frozen).await;
-    let _second = router.worker(FakeWorker::default()).await;
+    // It is given more time, as one that foresees longer steps: this machine may stand still for a second.
+    let foreseeing = FakeWorker {
+        longest_step_ms: 4_000.0,
+        ..FakeWorker::default()
+    };
+    let _second = router.worker(foreseeing).await;
     Answer::read(events).await.assert_whole();
 }
 
@@ -457,7 +462,11 @@ async fn poison_fails_alone_and_is_refused_for_a_while() {
     }
     let again = within(router.client().await.generate(request("!poison"))).await;
     let message = again.unwrap_err().message().to_owned();
-    assert!(message.contains("refused for 300 s more"), "{message}");
+    let left = message
+        .split_once("refused for ")
+        .and_then(|(_, rest)| rest.split_once(" s more"));
+    let left: u32 = left.unwrap().0.parse().unwrap();
+    assert!((200..=300).contains(&left), "{message}");
     let other = within(router.client().await.generate(request("?poison"))).await;
     assert_eq!(other.unwrap().into_inner().choices[0].text, "?poison");
     assert!(!keeping.is_finished());

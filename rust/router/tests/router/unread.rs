@@ -1,5 +1,7 @@
 //! Clients that ask and do not read.
 
+use std::time::Duration;
+
 use crate::support::fake_worker::FakeWorker;
 use crate::support::{Message, TestRouter, TestWorker, request, within};
 use spectrie_proto::v1;
@@ -18,6 +20,7 @@ async fn talkative(change: impl FnOnce(&mut RouterConfig)) -> (TestRouter, TestW
     let worker = router
         .worker(FakeWorker {
             tokens_per_step: 16_384,
+            step_time: Duration::from_millis(5),
             max_context: MANY,
             ..FakeWorker::default()
         })
@@ -33,7 +36,7 @@ async fn over_grpc(router: &TestRouter, timeout: Option<u64>) -> Streaming<v1::G
     });
     let mut asked = Request::new(asked);
     if let Some(seconds) = timeout {
-        asked.set_timeout(std::time::Duration::from_secs(seconds));
+        asked.set_timeout(Duration::from_secs(seconds));
     }
     within(router.client().await.generate_stream(asked))
         .await

@@ -31,7 +31,7 @@ use tonic::{Request, Status};
 use fake_worker::FakeWorker;
 
 /// No wait of a test is longer than this.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running router.
 pub struct TestRouter {
