@@ -19,6 +19,11 @@ use crate::metrics::Metrics;
 /// Longest time from hello to ready: a large model is warmed in it.
 const LOADING_TIME: Duration = Duration::from_secs(600);
 
+/// How often a session looks at the clock while its worker is silent, at least.
+const LOOK: Duration = Duration::from_secs(1);
+/// A look that comes so late says that the router itself was held up, and heard nothing.
+const ABSENT: Duration = Duration::from_millis(500);
+
 /// What a session needs beside its stream.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionContext {
@@ -83,8 +88,8 @@ async fn serve(
     tokio::spawn(async move { broadcast.greet(&greeted).await });
     let mut progress = Progress::new(context.stall_timeout);
     loop {
-        match timeout(progress.limit(), inbound.message()).await {
-            Ok(Ok(Some(WorkerMessage {
+        match heard(&mut progress, inbound).await {
+            Some(Ok(Some(WorkerMessage {
                 message: Some(message),
             }))) => {
                 progress.note(&message);
@@ -93,10 +98,10 @@ async fn serve(
                 }
             }
             // A message of a later protocol.
-            Ok(Ok(Some(_))) => {}
-            Ok(Ok(None)) => return Status::unavailable("the worker closed its stream"),
-            Ok(Err(status)) => return status,
-            Err(_) => {
+            Some(Ok(Some(_))) => {}
+            Some(Ok(None)) => return Status::unavailable("the worker closed its stream"),
+            Some(Err(status)) => return status,
+            None => {
                 let seconds = progress.limit().as_secs_f64();
                 return Status::unavailable(format!("no message for {seconds} s"));
             }
@@ -106,6 +111,32 @@ async fn serve(
             return Status::unavailable(format!("no step for {seconds} s with work pending"));
         }
     }
+}
+
+/// What comes next; None if nothing comes for as long as the worker may make no progress.
+///
+/// Only time in which the router itself ran counts: one that was stopped, or got no processor, would
+/// lose all its workers at once, each with a message waiting in its socket.
+async fn heard(
+    progress: &mut Progress,
+    inbound: &mut Streaming<WorkerMessage>,
+) -> Option<Result<Option<WorkerMessage>, Status>> {
+    let mut silent = Duration::ZERO;
+    while silent < progress.limit() {
+        let part = LOOK.min(progress.limit().saturating_sub(silent));
+        let begun = Instant::now();
+        let heard = timeout(part, inbound.message()).await;
+        let late = begun.elapsed().saturating_sub(part);
+        if late > ABSENT {
+            progress.last += late;
+        } else {
+            silent += part;
+        }
+        if let Ok(message) = heard {
+            return Some(message);
+        }
+    }
+    None
 }
 
 /// Takes the artifacts up to ready and joins the registry.

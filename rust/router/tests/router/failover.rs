@@ -207,6 +207,20 @@ async fn stalled_worker_hands_its_answers_on() {
 }
 
 #[tokio::test]
+async fn a_router_that_stood_still_keeps_its_workers() {
+    let router = TestRouter::with(|config| config.workers.stall_timeout_s = 1.0).await;
+    let slow = FakeWorker {
+        step_time: Duration::from_millis(20),
+        ..FakeWorker::default()
+    };
+    let _worker = router.worker(slow).await;
+    let reading = begun(&router).await;
+    // Router and worker run on this thread.
+    std::thread::sleep(Duration::from_millis(2_500));
+    within(reading).await.unwrap().assert_whole();
+}
+
+#[tokio::test]
 async fn nonsense_moves_its_choice_alone_and_late_tokens_are_dropped() {
     let router = TestRouter::start().await;
     let bad = FakeWorker {
