@@ -89,6 +89,7 @@ impl Replay {
                 levels: head_levels,
                 rows: head_rows,
                 least_gain: head_least_gain,
+                price: 0.0,
                 probe_every: head_probe_every,
             },
         };

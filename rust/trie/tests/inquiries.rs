@@ -27,12 +27,16 @@ fn answer(drafter: &mut Drafter, inquiry: &Inquiry, likeliest: &[(u32, f32)]) ->
 fn the_root_is_asked_first_and_then_what_follows_what_was_answered() {
     let mut drafter = drafter();
     drafter.draft(8, 0.01);
-    assert_eq!(drafter.frontier(2), [], "nothing below it was asked before");
-    let root = drafter.frontier(1).remove(0);
+    assert_eq!(
+        drafter.frontier(2, 0.0),
+        [],
+        "nothing below it was asked before"
+    );
+    let root = drafter.frontier(1, 0.0).remove(0);
     assert_eq!((root.parent, root.token, root.depth), (None, 6, 0));
     let number = answer(&mut drafter, &root, &[(50, 0.6), (51, 0.3)]);
     assert_eq!(
-        drafter.frontier(1).len(),
+        drafter.frontier(1, 0.0).len(),
         1,
         "the draft does not know it yet"
     );
@@ -46,8 +50,8 @@ fn the_root_is_asked_first_and_then_what_follows_what_was_answered() {
         "{:?}",
         tree.nodes[0]
     );
-    assert_eq!(drafter.frontier(1), []);
-    let second = drafter.frontier(2);
+    assert_eq!(drafter.frontier(1, 0.0), []);
+    let second = drafter.frontier(2, 0.0);
     let asked: Vec<_> = second.iter().map(|one| (one.parent, one.token)).collect();
     assert!(asked.contains(&(Some(number), 50)) && asked.contains(&(Some(number), 51)));
     let below = second.iter().find(|one| one.token == 50).unwrap();
@@ -61,11 +65,11 @@ fn answers_hold_for_one_step_and_behind_tokens_of_others_too() {
     let mut drafter = copying();
     let tree = drafter.draft(4, 0.01);
     assert_eq!(tree.path_tokens(1), [31, 32]);
-    let root = drafter.frontier(1).remove(0);
+    let root = drafter.frontier(1, 0.0).remove(0);
     assert_eq!(root.named[0], 31, "the drafted child comes first");
     let number = answer(&mut drafter, &root, &[(31, 0.8)]);
     drafter.draft(4, 0.01);
-    let second = drafter.frontier(2).remove(0);
+    let second = drafter.frontier(2, 0.0).remove(0);
     assert_eq!((second.parent, second.token), (Some(number), 31));
     answer(&mut drafter, &second, &[(77, 0.97)]);
     let tree = drafter.draft(4, 0.01);
@@ -91,7 +95,10 @@ fn next_to_nothing_is_gained_behind_a_certain_copy() {
     }
     copying.draft(8, 0.01);
     other.draft(8, 0.01);
-    let (certain, open) = (copying.frontier(1).remove(0), other.frontier(1).remove(0));
+    let (certain, open) = (
+        copying.frontier(1, 0.0).remove(0),
+        other.frontier(1, 0.0).remove(0),
+    );
     assert!(certain.gain < 0.05, "{certain:?}");
     assert!(open.gain > 0.2, "{open:?}");
 }
@@ -101,7 +108,7 @@ fn what_a_head_adds_is_learned_and_left_to_the_namespace() {
     let memory = DraftMemory::new(MemoryConfig::default()).unwrap();
     let gain = |drafter: &mut Drafter| {
         drafter.draft(8, 0.01);
-        drafter.frontier(1).remove(0).gain
+        drafter.frontier(1, 0.0).remove(0).gain
     };
     let request = |right: bool| {
         let shared = memory.namespace(if right { "right" } else { "wrong" });
@@ -111,7 +118,7 @@ fn what_a_head_adds_is_learned_and_left_to_the_namespace() {
         for step in 0..12 {
             drafter.forget_answers();
             drafter.draft(8, 0.01);
-            let root = drafter.frontier(1).remove(0);
+            let root = drafter.frontier(1, 0.0).remove(0);
             let comes = 1000 + 7 * step;
             let said = if right { comes } else { 1 };
             answer(&mut drafter, &root, &[(said, 0.7)]);
@@ -133,7 +140,7 @@ fn what_a_head_adds_is_learned_and_left_to_the_namespace() {
 fn tokens_that_others_name_are_judged_by_what_the_head_says_of_them() {
     let mut drafter = copying();
     let before = drafter.draft(4, 0.01).nodes[0].value;
-    let root = drafter.frontier(1).remove(0);
+    let root = drafter.frontier(1, 0.0).remove(0);
     drafter.answer(&root, &[(77, 0.6)], vec![(31, 0.0005)], Source::DraftModel);
     let tree = drafter.draft(8, 0.01);
     let value = |token| {
@@ -150,11 +157,11 @@ fn what_follows_a_draft_is_noted_after_its_answers_were_forgotten() {
     // A request that is not asked in every step goes on below its last draft.
     let mut drafter = drafter();
     drafter.draft(8, 0.01);
-    let root = drafter.frontier(1).remove(0);
+    let root = drafter.frontier(1, 0.0).remove(0);
     let before = root.gain;
     let number = answer(&mut drafter, &root, &[(50, 0.9)]);
     drafter.draft(8, 0.01);
-    let second = drafter.frontier(2).remove(0);
+    let second = drafter.frontier(2, 0.0).remove(0);
     assert_eq!(second.parent, Some(number));
     answer(&mut drafter, &second, &[(60, 0.9)]);
     drafter.draft(8, 0.01);
@@ -163,6 +170,6 @@ fn what_follows_a_draft_is_noted_after_its_answers_were_forgotten() {
         drafter.push_output(&[token]);
     }
     drafter.draft(8, 0.01);
-    let after = drafter.frontier(1).remove(0);
+    let after = drafter.frontier(1, 0.0).remove(0);
     assert!(after.gain > before, "{} {before}", after.gain);
 }

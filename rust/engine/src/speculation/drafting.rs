@@ -220,9 +220,16 @@ impl Drafting {
     }
 
     /// Nodes of the last draft that a drafter of the runner's may be asked about at a level.
-    pub(super) fn frontier(&self, level: u16) -> Vec<Inquiry> {
+    pub(super) fn frontier(&self, level: u16, price: f32) -> Vec<Inquiry> {
         let drafter = self.drafter.as_ref();
-        drafter.map_or_else(Vec::new, |drafter| drafter.frontier(level))
+        drafter.map_or_else(Vec::new, |drafter| drafter.frontier(level, price))
+    }
+
+    /// Notes that an inquiry was not answered.
+    pub(super) fn unanswered(&mut self, inquiry: &Inquiry) {
+        if let Some(drafter) = &mut self.drafter {
+            drafter.unanswered(inquiry);
+        }
     }
 
     /// Takes the answer to an inquiry; gives its number.

@@ -22,6 +22,18 @@ pub(crate) struct Questions {
     levels: Levels,
 }
 
+/// Rows by which a step is thought longer, to price one.
+const ROWS_MORE: usize = 4;
+
+/// What tokens and rows are worth in a step.
+#[derive(Debug, Clone, Copy)]
+struct Worth {
+    /// Milliseconds that the step takes for each of its tokens.
+    ms_per_token: f64,
+    /// Accepted tokens that a further row costs.
+    row_price: f32,
+}
+
 /// What is known of a request before a drafter is asked about it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach {
@@ -101,7 +113,10 @@ impl Speculator {
         candidates: &mut [Candidate<'_>],
         reaches: &[Reach],
     ) {
-        let ms_per_token = self.ms_per_token(&questions.round);
+        let Worth {
+            ms_per_token,
+            row_price,
+        } = self.worth(&questions.round);
         let Some(heads) = &mut self.heads else { return };
         let levels = &mut questions.levels;
         if levels.is_over || levels.open.is_some() {
@@ -118,7 +133,7 @@ impl Speculator {
             let asked = !candidate.is_fixed() && candidate.drafting.is_asked;
             let reach = reaches[index];
             if asked && reach.may_ask && candidate.max_depth() >= level {
-                let frontier = candidate.drafting.frontier(level as u16);
+                let frontier = candidate.drafting.frontier(level as u16, row_price);
                 let missing = Missing {
                     total: if level == 1 { reach.num_missing } else { 0 },
                     fresh: candidate.drafting.num_fresh(),
@@ -221,6 +236,7 @@ impl Speculator {
             let likeliest = likeliest(answers, index);
             if likeliest.is_empty() && named.is_empty() {
                 // A row that it cannot answer says nothing about others' tokens either.
+                drafting.unanswered(&row.inquiry);
                 continue;
             }
             if drafting
@@ -281,18 +297,23 @@ impl Speculator {
         )
     }
 
-    /// Milliseconds that a step takes for each of its tokens with the drafts that it would buy now.
-    fn ms_per_token(&self, round: &Round) -> f64 {
+    /// What tokens and rows are worth beside the drafts that the step would buy now.
+    fn worth(&self, round: &Round) -> Worth {
         let offers = round.offers.iter().filter(|offer| !offer.is_fixed());
         let mut bids: Vec<Bid> = offers.flat_map(Offer::bids).copied().collect();
         bid::sort(&mut bids);
         let bought = budget::purchase(&bids, round.base, round.asked_ms, &self.costs);
-        let promised: f64 = bids[..bought.nodes]
-            .iter()
-            .map(|bid| f64::from(bid.value))
-            .sum();
+        let bought = &bids[..bought.nodes];
+        let promised: f64 = bought.iter().map(|bid| f64::from(bid.value)).sum();
+        let size = round.base.trees + bought.iter().map(|bid| bid.added).sum();
+        let more = size + ForwardSize::of_tree(0, ROWS_MORE, ROWS_MORE);
+        let step_ms = self.costs.milliseconds(size);
+        let more_ms = (self.costs.milliseconds(more) - step_ms).max(0.0);
         let decoding = round.base.decoding.max(1) as f64;
-        let step_ms = bought.ms_per_token * decoding + bought.ms_per_node * bought.nodes as f64;
-        (step_ms + round.asked_ms) / (decoding + promised)
+        let ms_per_token = (step_ms + round.asked_ms) / (decoding + promised);
+        Worth {
+            ms_per_token,
+            row_price: (more_ms / ROWS_MORE as f64 / ms_per_token) as f32,
+        }
     }
 }

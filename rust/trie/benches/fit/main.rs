@@ -14,7 +14,7 @@
 //! The next trace after `--answers` is replayed with a head's answers, words too: for each output token the
 //! number of levels, and for each level two counts, ids and floats of its likeliest tokens, ids and floats of
 //! others. Where such a trace trains, the weights of a head's answers alone are fitted, above frozen others, and OUT is
-//! a head's prior.
+//! a head's prior. With `--keep-weights` they stay those that ship, and only what answers add is fitted.
 #![allow(clippy::print_stdout, reason = "the figures are the output")]
 
 mod trace;
@@ -37,6 +37,8 @@ const RATES: [f32; 16] = [
 const HEAD_RATES: [f32; 10] = [
     0.05, 0.03, 0.02, 0.01, 0.01, 0.005, 0.005, 0.002, 0.001, 0.0005,
 ];
+/// What a row costs, in accepted tokens, where it is counted what answers add.
+const PRICES: [f32; 5] = [0.02, 0.05, 0.1, 0.2, 0.4];
 /// The rates at which a trace that is checked trains: what a server does.
 const SERVING: Rates = Rates {
     base: 0.001,
@@ -51,6 +53,7 @@ struct Task {
     traces: Vec<Trace>,
     checked: Vec<Trace>,
     from: Option<Weights>,
+    keeps_weights: bool,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -86,6 +89,7 @@ impl Task {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--check" => checks = true,
+                "--keep-weights" => task.keeps_weights = true,
                 "--neither" => (corpus, bigrams) = (None, None),
                 "--from" => task.from = Some(Weights::from_bytes(&std::fs::read(value()?)?)?),
                 "--corpus" => corpus = Some(Corpus::open(Path::new(&value()?))?),
@@ -122,7 +126,7 @@ impl Task {
 fn fit(traces: &[Trace], mut weights: Weights) -> Result<Weights, Box<dyn Error>> {
     let order = order(traces);
     for rate in RATES {
-        let mut replays = replays(traces, HeadMode::Off)?;
+        let mut replays = replays(traces, HeadMode::Off, 0.0)?;
         let rates = Rates {
             base: rate,
             head: None,
@@ -144,9 +148,12 @@ fn fit_head(task: &Task, out: &str) -> Result<(), Box<dyn Error>> {
     let mut weights = base.clone();
     weights.take_head(&Weights::zero());
     let order = order(&task.traces);
-    let mut prior = None;
-    for rate in HEAD_RATES {
-        let mut replays = replays(&task.traces, HeadMode::On)?;
+    if task.keeps_weights {
+        weights.take_head(&base);
+    }
+    let rates = HEAD_RATES.into_iter().filter(|_| !task.keeps_weights);
+    for rate in rates {
+        let mut replays = replays(&task.traces, HeadMode::On, 0.0)?;
         let rates = Rates {
             head: Some(rate),
             ..SERVING
@@ -159,13 +166,18 @@ fn fit_head(task: &Task, out: &str) -> Result<(), Box<dyn Error>> {
         }
         let reports: Vec<_> = replays.iter().map(Replay::report).collect();
         print(&format!("rate {rate}"), &reports);
-        let mut counts = HeadCounts::default();
+    }
+    let mut counts = HeadCounts::default();
+    for price in PRICES {
+        let mut replays = replays(&task.traces, HeadMode::On, price)?;
+        for &(trace, index) in &order {
+            task.traces[trace].push(&mut replays[trace], index, &weights, SERVING)?;
+        }
         for replay in &replays {
             counts.add(replay.head_counts());
         }
-        prior = Some(weights.head_prior(&counts));
     }
-    let prior = prior.ok_or("no rate")?;
+    let prior = weights.head_prior(&counts);
     std::fs::write(out, prior.to_bytes())?;
     check_head(&task.checked, &prior)
 }
@@ -218,11 +230,12 @@ fn order(traces: &[Trace]) -> Vec<(usize, usize)> {
     order
 }
 
-fn replays(traces: &[Trace], head: HeadMode) -> Result<Vec<Replay>, Box<dyn Error>> {
+fn replays(traces: &[Trace], head: HeadMode, price: f32) -> Result<Vec<Replay>, Box<dyn Error>> {
     // Asked about whatever is drafted, so that nothing depends on what is believed of a head today.
     let ask = AskRule {
         rows: usize::MAX,
         least_gain: 0.0,
+        price,
         ..AskRule::default()
     };
     traces.iter().map(|trace| trace.replay(head, ask)).collect()

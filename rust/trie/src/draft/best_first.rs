@@ -12,7 +12,7 @@ use crate::score::calibration::Calibration;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::{Context, Evidence, Seen};
 use crate::score::head::{self, HeadScored};
-use crate::score::head_gains::Place;
+use crate::score::head_place::Place;
 use crate::score::mixer::Mixer;
 use crate::score::scorer::{Scored, Scorer};
 use crate::sources::all::{AllSources, PREDICTION};

@@ -223,7 +223,8 @@ impl Drafter {
         }
         let child = self.builder.child(node, token);
         if let Some(place) = expected.asked_at(node) {
-            self.head.note(place, child.is_some());
+            let came = self.builder.came(node, place.price(), child);
+            self.head.note(place, came);
         }
         self.reached = child;
     }

@@ -2,7 +2,9 @@
 
 use crate::TokenId;
 use crate::score::calibration::Calibration;
-use crate::score::head_gains::{HeadCounts, HeadGains, Place};
+use crate::score::head_gains::HeadGains;
+use crate::score::head_place::{Came, Place};
+use crate::score::head_prior::HeadCounts;
 use crate::score::weights::LearnedWeights;
 use crate::sources::asked::{Asked, HeadAnswer};
 
@@ -28,9 +30,9 @@ impl Head {
         }
     }
 
-    /// Accepted tokens that an answer is expected to add at a node that is reached.
-    pub(crate) fn expected_gain(&self, level: u16, before: f32) -> f32 {
-        self.gains.expected(Place::new(level, before))
+    /// Surplus, in accepted tokens, that an answer is expected to add at a node that is reached.
+    pub(crate) fn expected_gain(&self, place: Place) -> f32 {
+        self.gains.expected(place)
     }
 
     /// Takes an answer after `token` below `parent`; gives its number.
@@ -39,10 +41,16 @@ impl Head {
         self.asked.push(parent, token, answer)
     }
 
-    /// Notes whether a child drafted with an answer was right, where it was asked.
-    pub(crate) fn note(&mut self, place: Place, hit: bool) {
-        self.gains.note(place, hit);
-        self.counts.note(place, hit);
+    /// Notes what children drafted with an answer came to, where it was asked.
+    pub(crate) fn note(&mut self, place: Place, came: Came) {
+        self.gains.note(place, came);
+        self.counts.note(place, came);
+    }
+
+    /// Notes that there was no answer where it was asked.
+    pub(crate) fn note_silence(&mut self, place: Place) {
+        self.is_used = true;
+        self.gains.note_silence(place);
     }
 
     /// Leaves a namespace what it found.

@@ -4,6 +4,7 @@ use spectrie_types::Source;
 
 use crate::draft::drafter::Drafter;
 use crate::draft::tree_builder::ROOT;
+use crate::score::head_place::Place;
 use crate::sources::all::{DRAFT_MODEL, HEAD};
 use crate::sources::asked::HeadAnswer;
 use crate::sources::recycled::answer::Answer;
@@ -24,12 +25,27 @@ pub struct Inquiry {
     pub token: TokenId,
     /// Distance from the root.
     pub depth: u16,
-    /// Accepted tokens that an answer is expected to add.
+    /// Accepted tokens that an answer is expected to add, less what their rows cost.
     pub gain: f32,
     /// Probability that a child drafted so far is right, if the node is reached.
     pub before: f32,
+    /// What a row costs in accepted tokens, if the node is reached.
+    pub price: f32,
+    /// What children drafted so far are expected to give above that, if the node is reached.
+    pub surplus: f32,
     /// Tokens that others name here, whose probabilities are wanted too.
     pub named: Vec<TokenId>,
+}
+
+impl Inquiry {
+    /// What an answer that is certain and right would add at a node that is reached.
+    pub fn left(&self) -> f32 {
+        self.place().left()
+    }
+
+    fn place(&self) -> Place {
+        Place::new(self.depth + 1, self.before, self.price, self.surplus)
+    }
 }
 
 impl Drafter {
@@ -44,8 +60,8 @@ impl Drafter {
     }
 
     /// Nodes of the last draft that may be asked about at `level`, which counts from 1: the root first,
-    /// then nodes below those of the level before that were answered.
-    pub fn frontier(&self, level: u16) -> Vec<Inquiry> {
+    /// then nodes below those of the level before that were answered. A row costs `price` accepted tokens.
+    pub fn frontier(&self, level: u16, price: f32) -> Vec<Inquiry> {
         let nodes = self.builder.nodes.iter().enumerate();
         let wanted = nodes.filter(|(_, node)| {
             node.depth + 1 == level && node.asked.is_none() && node.value >= MIN_VALUE
@@ -56,17 +72,20 @@ impl Drafter {
             } else {
                 Some(self.builder.nodes[node.parent as usize].asked?)
             };
-            Some(self.inquiry(index as u32, parent, level))
+            Some(self.inquiry(index as u32, parent, level, price))
         });
         inquiries.collect()
     }
 
-    fn inquiry(&self, index: u32, parent: Option<u32>, level: u16) -> Inquiry {
+    fn inquiry(&self, index: u32, parent: Option<u32>, level: u16, price: f32) -> Inquiry {
         let node = self.builder.nodes[index as usize];
-        let (mut promised, mut named) = (0.0, Vec::with_capacity(MAX_NAMED));
+        let price = (price / node.value).min(1.0);
+        let (mut promised, mut surplus) = (0.0, 0.0);
+        let mut named = Vec::with_capacity(MAX_NAMED);
         let after = self.builder.nodes.iter().skip(index as usize + 1);
         for child in after.filter(|child| child.parent == index) {
             promised += child.value;
+            surplus += (child.value / node.value - price).max(0.0);
             if named.len() < MAX_NAMED {
                 named.push(child.token);
             }
@@ -77,14 +96,22 @@ impl Drafter {
             }
         }
         let before = (promised / node.value).min(1.0);
+        let place = Place::new(level, before, price, surplus);
         Inquiry {
             parent,
             token: node.token,
             depth: node.depth,
-            gain: node.value * self.head.expected_gain(level, before),
+            gain: node.value * self.head.expected_gain(place),
             before,
+            price,
+            surplus,
             named,
         }
+    }
+
+    /// Notes that an inquiry was not answered, which adds nothing.
+    pub fn unanswered(&mut self, inquiry: &Inquiry) {
+        self.head.note_silence(inquiry.place());
     }
 
     /// Takes the answer to an inquiry: the likeliest tokens, descending, with their probabilities, and
@@ -104,7 +131,7 @@ impl Drafter {
                 Source::DraftModel => DRAFT_MODEL,
                 _ => HEAD,
             },
-            before: inquiry.before,
+            place: inquiry.place(),
         };
         self.head.push(inquiry.parent, inquiry.token, answer)
     }

@@ -1,6 +1,7 @@
 //! The builder of a draft tree.
 
 use crate::score::candidate::Candidate;
+use crate::score::head_place::Came;
 use crate::score::scorer::Scorer;
 use crate::sources::all::{AllSources, REQUEST};
 use crate::sources::hints::{Hint, Hints, Inherited, RUNNER_UP_STEPS};
@@ -152,6 +153,19 @@ impl TreeBuilder {
             .filter(|(_, node)| node.parent == parent && node.token == token)
             .map(|(index, _)| index as u32)
             .next()
+    }
+
+    /// What the children of `parent` came to, of those that are worth a row of this price once it is reached: `right`
+    /// is the one that came, if it was drafted.
+    pub(crate) fn came(&self, parent: u32, price: f32, right: Option<u32>) -> Came {
+        let above = self.nodes[parent as usize].value;
+        let below = self.nodes.iter().enumerate().skip(parent as usize + 1);
+        let worth = below.filter(|(_, node)| node.parent == parent && node.value > price * above);
+        worth.fold(Came::default(), |came, (index, node)| Came {
+            is_hit: came.is_hit || right == Some(index as u32),
+            rows: came.rows + 1,
+            promised: came.promised + node.value / above,
+        })
     }
 
     /// The newest position of `token` below `parent` in the text of `origin`.

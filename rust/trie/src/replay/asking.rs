@@ -47,6 +47,8 @@ pub struct AskRule {
     pub rows: usize,
     /// Nodes that are expected to gain fewer accepted tokens than this are not asked about. Default 0.02.
     pub least_gain: f32,
+    /// What a row costs, in accepted tokens: the gain is less that of the rows that an answer adds. Default 0.
+    pub price: f32,
     /// The root is asked about whatever it is expected to gain where so many steps, this one included, did not ask:
     /// so what was wrong for long is found right again. Default 1: in every step. A server waits for 64.
     pub probe_every: u64,
@@ -58,6 +60,7 @@ impl Default for AskRule {
             levels: 5,
             rows: 4,
             least_gain: 0.02,
+            price: 0.0,
             probe_every: 1,
         }
     }
@@ -89,7 +92,7 @@ impl Asking<'_> {
         let (mut above, mut is_on_output) = (None, true);
         let probes = tally.is_unasked(self.rule.probe_every);
         for level in 1..=self.rule.levels.min(rest.len()) {
-            let mut wishes = drafter.frontier(level as u16);
+            let mut wishes = drafter.frontier(level as u16, self.rule.price);
             wishes.retain(|wish| wish.gain >= self.rule.least_gain || (level == 1 && probes));
             wishes.sort_by(|a, b| b.gain.total_cmp(&a.gain));
             wishes.truncate(self.rule.rows);

@@ -215,7 +215,7 @@ impl Replay {
         course.recycle(&mut drafter, 0..first.saturating_sub(1));
         let names = (first..text.len()).map(|position| {
             drafter.draft(self.config.max_nodes, self.config.min_value);
-            let root = drafter.frontier(1).pop();
+            let root = drafter.frontier(1, 0.0).pop();
             drafter.push_output(&text[position..=position]);
             course.recycle(&mut drafter, position.saturating_sub(1)..position);
             root.map(|inquiry| inquiry.named).unwrap_or_default()

@@ -7,11 +7,11 @@
 use crate::TokenId;
 use crate::score::candidate::Candidate;
 use crate::score::evidence::Evidence;
-use crate::score::head_gains::Place;
 use crate::score::head_inputs::{
     AGREES, ALONE, ASKED_ABOUT, GIVEN, HeadInputs, LEVEL, LIKELY, NUM_INPUTS, ONE, SILENT,
     UNLIKELY, UNLIKELY_SILENT,
 };
+use crate::score::head_place::Place;
 use crate::score::inputs::{logistic, logit};
 use crate::score::mixer::Mixer;
 use crate::score::scorer::share_one;
@@ -113,7 +113,7 @@ pub(crate) fn mix(
         tokens: candidates.iter().map(|candidate| candidate.token).collect(),
         inputs,
         mass,
-        place: Place::new(answer.level, answer.before),
+        place: answer.place,
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
             named: named.to_vec(),
             level: 1,
             origin: HEAD,
-            before: 0.0,
+            place: Place::new(1, 0.0, 0.0, 0.0),
         }
     }
 

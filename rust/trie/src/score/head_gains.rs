@@ -1,157 +1,235 @@
 //! How much a drafter of the runner's adds where it is asked.
+//!
+//! What counts is the surplus of drafted children: hits, less what their rows cost in accepted tokens. Of the
+//! surplus that others leave, a drafter adds a share. The shares that ship were fitted to a trained head by level,
+//! by what others expect and by the price of a row. A request learns how much better or worse its drafter is: in all
+//! places at once, at each level, and in each place, each of which starts from the one before. It learns that from
+//! what answers promise, which says more than a hit or a miss, and beside it how far promises are kept.
 
-use crate::score::head_prior::{HeadPrior, NUM_KINDS, NUM_LEVELS, Shares};
+use crate::score::head_place::{Came, Place};
+use crate::score::head_prior::{HeadPrior, NUM_KINDS, NUM_LEVELS, NUM_PRICES};
 
-/// What others expect at most at a node of each kind but the last.
-const BEFORE: [f32; NUM_KINDS - 1] = [0.3, 0.7];
+/// Share of the old evidence kept at each new one of the same place, and at one of any place.
+const KEEP: f32 = 0.9;
+const KEEP_OF_ALL: f32 = 0.9;
 
-/// Share of the old evidence kept at each new one.
-const KEEP: f32 = 0.85;
+/// How much the belief of [`HeadPrior`] weighs, in surplus that others left: in all places, at a level and in a
+/// place.
+const WEIGHT_OF_ALL: f32 = 1.0;
+const WEIGHT_OF_LEVEL: f32 = 3.0;
+const WEIGHT_OF_PLACE: f32 = 4.0;
 
-/// How much the belief of [`HeadPrior`] weighs.
-const PRIOR_WEIGHT: f32 = 1.5;
+/// The same of promises, which are believed at first: those of a drafter are right in the long run or not.
+const KEEP_OF_KEPT: f32 = 0.98;
+const WEIGHT_OF_KEPT: f32 = 3.0;
 
-/// What a drafter adds where little was counted, and how much that weighs in a fit.
-const USUAL_SHARE: f32 = 0.35;
-const USUAL_WEIGHT: f32 = 20.0;
+/// Most that promises are exceeded.
+const MOST_KEPT: f32 = 3.0;
+
+/// Most that a drafter may be better than the one that the shares were fitted to.
+const MOST_BETTER: f32 = 3.0;
 
 /// Most that a namespace's evidence weighs in a new request.
 const MOST_INHERITED: f32 = 3.0;
 
-/// Where a drafter was asked: the level, and what others expected there before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    level: usize,
-    kind: usize,
-    before: f32,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Cell {
+    /// Surplus beyond that which others expected.
+    pub(super) added: f32,
+    /// What others left, or what of that is usually added.
+    pub(super) left: f32,
 }
 
-impl Place {
-    /// Levels count from 1; `before` is the probability that a child drafted without an answer is right.
-    pub(crate) fn new(level: u16, before: f32) -> Self {
+impl Cell {
+    /// Adds evidence; what is learned never falls below nothing, so that a drafter that was wrong for long shows soon
+    /// when it is right.
+    fn note(&mut self, keep: f32, added: f32, left: f32, least: f32) {
+        self.added = (keep * self.added + added).max(least);
+        self.left = keep * self.left + left;
+    }
+
+    /// What was found, starting from `prior` of that weight.
+    pub(super) fn ratio(self, prior: f32, weight: f32) -> f32 {
+        (self.added + prior * weight) / (self.left + weight)
+    }
+
+    fn scaled(self) -> Self {
+        let scale = (MOST_INHERITED / self.left.max(MOST_INHERITED)).min(1.0);
         Self {
-            level: usize::from(level).clamp(1, NUM_LEVELS) - 1,
-            kind: BEFORE.iter().filter(|&&at| before > at).count(),
-            before: before.clamp(0.0, 1.0),
+            added: self.added * scale,
+            left: self.left * scale,
         }
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Cell {
-    /// Hits beyond those that others expected.
-    added: f32,
-    /// What others left.
-    left: f32,
-}
-
-/// Of what others leave of a node's hits, the share that a drafter adds: what it adds by its own tokens,
-/// and by telling which tokens of others are right.
+/// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeadGains {
-    cells: [[Cell; NUM_KINDS]; NUM_LEVELS],
+    /// Of surplus that was promised beyond that of others, what came.
+    kept: Cell,
+    /// Of surplus that is usually added, all that was promised, and that at each level.
+    of_all: Cell,
+    of_levels: [Cell; NUM_LEVELS],
+    cells: [[[Cell; NUM_PRICES]; NUM_KINDS]; NUM_LEVELS],
 }
 
 impl HeadGains {
-    /// Expected tokens that an answer adds at a node that is reached.
+    /// Expected surplus, in accepted tokens, that an answer adds at a node that is reached.
     pub(crate) fn expected(&self, place: Place) -> f32 {
-        let cell = self.cells[place.level][place.kind];
-        let share = (cell.added + prior_share(place) * PRIOR_WEIGHT) / (cell.left + PRIOR_WEIGHT);
-        share.clamp(0.0, 1.0) * (1.0 - place.before)
+        let factor = self.of_level(place.level());
+        let prior = (usual_share(place) * factor).clamp(0.0, 1.0);
+        let share = place.of(&self.cells).ratio(prior, WEIGHT_OF_PLACE);
+        let kept = self.kept.ratio(1.0, WEIGHT_OF_KEPT).clamp(0.0, MOST_KEPT);
+        (share * kept).clamp(0.0, 1.0) * place.left()
     }
 
-    /// Notes whether a child drafted with an answer was right at a node that was reached.
-    pub(crate) fn note(&mut self, place: Place, hit: bool) {
-        let cell = &mut self.cells[place.level][place.kind];
-        let hit = f32::from(u8::from(hit));
-        // An answer can be left aside: it never adds less than nothing, and one that was wrong for long
-        // shows soon when it is right.
-        let least = -prior_share(place) * PRIOR_WEIGHT;
-        cell.added = (KEEP * cell.added + hit - place.before).max(least);
-        cell.left = KEEP * cell.left + 1.0 - place.before;
+    /// How much more it adds at a level than the one that the shares were fitted to.
+    fn of_level(&self, level: usize) -> f32 {
+        let all = self.of_all.ratio(1.0, WEIGHT_OF_ALL);
+        let factor = self.of_levels[level].ratio(all, WEIGHT_OF_LEVEL);
+        factor.clamp(0.0, MOST_BETTER)
+    }
+
+    /// Notes what children drafted with an answer came to at a node that was reached.
+    pub(crate) fn note(&mut self, place: Place, came: Came) {
+        let promised = came.promised(place.price()) - place.surplus();
+        let truly = came.surplus(place.price()) - place.surplus();
+        if promised > 0.0 {
+            self.kept
+                .note(KEEP_OF_KEPT, truly, promised, -WEIGHT_OF_KEPT);
+        }
+        self.note_promise(place, promised);
+    }
+
+    /// Notes that there was no answer: it adds nothing.
+    pub(crate) fn note_silence(&mut self, place: Place) {
+        self.note_promise(place, 0.0);
+    }
+
+    fn note_promise(&mut self, place: Place, promised: f32) {
+        let usual = usual_share(place) * place.left();
+        place
+            .of_mut(&mut self.cells)
+            .note(KEEP, promised, place.left(), 0.0);
+        self.of_all
+            .note(KEEP_OF_ALL, promised, usual, -WEIGHT_OF_ALL);
+        let of_level = &mut self.of_levels[place.level()];
+        of_level.note(KEEP_OF_ALL, promised, usual, 0.0);
     }
 
     /// What a new request starts from that follows others like this.
     pub(crate) fn inherited(&self) -> Self {
-        let mut cells = self.cells;
-        for cell in cells.iter_mut().flatten() {
-            let scale = (MOST_INHERITED / cell.left.max(MOST_INHERITED)).min(1.0);
-            cell.added *= scale;
-            cell.left *= scale;
-        }
-        Self { cells }
-    }
-}
-
-fn prior_share(place: Place) -> f32 {
-    HeadPrior::shipped().shares[place.level][place.kind]
-}
-
-/// All that was counted of what a drafter added, from which its prior is fitted.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct HeadCounts {
-    cells: [[Cell; NUM_KINDS]; NUM_LEVELS],
-}
-
-impl HeadCounts {
-    /// Notes whether a child drafted with an answer was right at a node that was reached.
-    pub(crate) fn note(&mut self, place: Place, hit: bool) {
-        let cell = &mut self.cells[place.level][place.kind];
-        cell.added += f32::from(u8::from(hit)) - place.before;
-        cell.left += 1.0 - place.before;
-    }
-
-    /// Adds what others counted.
-    pub fn add(&mut self, other: &Self) {
-        let cells = self.cells.iter_mut().flatten();
-        for (cell, other) in cells.zip(other.cells.iter().flatten()) {
-            cell.added += other.added;
-            cell.left += other.left;
+        Self {
+            kept: self.kept.scaled(),
+            of_all: self.of_all.scaled(),
+            of_levels: self.of_levels.map(Cell::scaled),
+            cells: self
+                .cells
+                .map(|kinds| kinds.map(|prices| prices.map(Cell::scaled))),
         }
     }
+}
 
-    /// The share of what others left that was added, by level and by what others expected.
-    pub(crate) fn shares(&self) -> Shares {
-        self.cells.map(|kinds| {
-            kinds.map(|cell| {
-                let added = cell.added + USUAL_SHARE * USUAL_WEIGHT;
-                (added / (cell.left + USUAL_WEIGHT)).clamp(0.0, 1.0)
-            })
-        })
-    }
+/// The share that ships.
+fn usual_share(place: Place) -> f32 {
+    place.of(&HeadPrior::shipped().shares)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Children of an answer that promised much, and of one that promised nothing.
+    const HIT: Came = Came {
+        is_hit: true,
+        rows: 1,
+        promised: 0.9,
+    };
+    const MISS: Came = Came {
+        is_hit: false,
+        rows: 1,
+        promised: 0.0,
+    };
+    const BROKEN: Came = Came {
+        is_hit: false,
+        ..HIT
+    };
+
+    /// Where a row costs nothing.
+    fn place(level: u16, before: f32) -> Place {
+        Place::new(level, before, 0.0, before)
+    }
+
     #[test]
-    fn hits_raise_and_misses_lower_what_is_expected_at_their_level() {
-        let (first, second) = (Place::new(1, 0.1), Place::new(2, 0.1));
+    fn hits_raise_and_misses_lower_what_is_expected() {
+        let first = place(1, 0.1);
         let mut gains = HeadGains::default();
-        let start = gains.expected(first);
-        for _ in 0..6 {
-            gains.note(first, true);
+        for _ in 0..8 {
+            gains.note(first, HIT);
         }
-        assert!(gains.expected(first) > 0.7);
-        assert!((gains.expected(second) - start).abs() < 1e-6);
+        assert!(gains.expected(first) > 0.7, "{}", gains.expected(first));
         for _ in 0..12 {
-            gains.note(first, false);
+            gains.note(first, MISS);
         }
         assert!(gains.expected(first) < 0.12, "{}", gains.expected(first));
     }
 
     #[test]
+    fn a_few_misses_in_one_place_lower_what_is_expected_in_all() {
+        let (here, there) = (place(1, 0.1), place(1, 0.5));
+        let mut gains = HeadGains::default();
+        let start = gains.expected(there);
+        for _ in 0..6 {
+            gains.note(here, MISS);
+        }
+        let after = gains.expected(there);
+        assert!(after < 0.5 * start, "{start} {after}");
+        // What is right there after all is found there.
+        for _ in 0..6 {
+            gains.note(there, HIT);
+        }
+        assert!(gains.expected(there) > start);
+    }
+
+    #[test]
+    fn promises_that_are_never_kept_are_believed_no_more() {
+        let place = place(1, 0.1);
+        let mut gains = HeadGains::default();
+        for _ in 0..3 {
+            gains.note(place, BROKEN);
+        }
+        assert!(gains.expected(place) > 0.2, "{}", gains.expected(place));
+        for _ in 0..30 {
+            gains.note(place, BROKEN);
+        }
+        assert!(gains.expected(place) < 0.02, "{}", gains.expected(place));
+        for _ in 0..12 {
+            gains.note(place, HIT);
+        }
+        assert!(gains.expected(place) > 0.2, "{}", gains.expected(place));
+    }
+
+    #[test]
+    fn one_that_answers_nothing_soon_promises_nothing() {
+        let place = place(1, 0.1);
+        let mut gains = HeadGains::default();
+        for _ in 0..8 {
+            gains.note_silence(place);
+        }
+        assert!(gains.expected(place) < 0.12, "{}", gains.expected(place));
+    }
+
+    #[test]
     fn every_hit_shows_after_however_many_misses() {
-        let place = Place::new(1, 0.5);
+        let place = place(1, 0.5);
         let mut gains = HeadGains::default();
         for _ in 0..100 {
-            gains.note(place, false);
+            gains.note(place, MISS);
         }
         let mut before = gains.expected(place);
-        assert!(before < 1e-6);
+        assert!(before < 0.01, "{before}");
         for _ in 0..4 {
-            gains.note(place, true);
+            gains.note(place, HIT);
             assert!(gains.expected(place) > before + 0.02);
             before = gains.expected(place);
         }
@@ -161,48 +239,44 @@ mod tests {
     fn next_to_nothing_is_expected_of_an_answer_to_a_certain_copy() {
         let mut gains = HeadGains::default();
         for _ in 0..20 {
-            gains.note(Place::new(1, 0.97), true);
+            gains.note(place(1, 0.97), HIT);
         }
-        assert!(gains.expected(Place::new(1, 0.97)) < 0.035);
+        assert!(gains.expected(place(1, 0.97)) < 0.035);
+    }
+
+    #[test]
+    fn tokens_that_cost_as_much_as_they_give_add_nothing() {
+        let dear = Place::new(1, 0.0, 0.5, 0.0);
+        let mut gains = HeadGains::default();
+        for index in 0..100 {
+            let is_hit = index % 2 == 0;
+            let came = Came {
+                is_hit,
+                rows: 1,
+                promised: 0.5,
+            };
+            gains.note(dear, came);
+        }
+        assert!(gains.expected(dear) < 0.15, "{}", gains.expected(dear));
+        // An answer that names nothing worth a row costs none.
+        let before = gains.expected(dear);
+        gains.note(dear, Came::default());
+        assert!((gains.expected(dear) - before).abs() < 0.05);
     }
 
     #[test]
     fn a_new_request_starts_from_others_and_soon_goes_its_own_way() {
-        let place = Place::new(1, 0.0);
+        let place = place(1, 0.0);
         let mut gains = HeadGains::default();
         for _ in 0..100 {
-            gains.note(place, true);
+            gains.note(place, HIT);
         }
         let mut inherited = gains.inherited();
-        assert!(inherited.expected(place) > 0.7);
-        for _ in 0..4 {
-            inherited.note(place, false);
+        let start = inherited.expected(place);
+        assert!(start > 0.6, "{start}");
+        for _ in 0..6 {
+            inherited.note(place, MISS);
         }
-        assert!(inherited.expected(place) < 0.35);
-    }
-    #[test]
-    fn counts_of_several_requests_give_the_share_that_was_added() {
-        let (first, second) = (Place::new(1, 0.0), Place::new(2, 0.5));
-        let mut counts = HeadCounts::default();
-        assert!(
-            counts
-                .shares()
-                .iter()
-                .flatten()
-                .all(|&share| share == USUAL_SHARE)
-        );
-        let mut one = HeadCounts::default();
-        for index in 0..500 {
-            one.note(first, index % 5 == 0);
-            one.note(second, true);
-        }
-        counts.add(&one);
-        counts.add(&one);
-        let shares = counts.shares();
-        assert!((shares[0][0] - 0.2).abs() < 0.01, "{shares:?}");
-        assert!(
-            shares[1][1] > 0.95 && shares[3][2] == USUAL_SHARE,
-            "{shares:?}"
-        );
+        assert!(inherited.expected(place) < 0.5 * start);
     }
 }

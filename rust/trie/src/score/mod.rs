@@ -7,6 +7,7 @@ pub(crate) mod features;
 pub(crate) mod head;
 pub(crate) mod head_gains;
 mod head_inputs;
+pub(crate) mod head_place;
 pub(crate) mod head_prior;
 pub(crate) mod inputs;
 pub(crate) mod mixer;

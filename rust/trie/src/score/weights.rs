@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::TrieError;
-use crate::score::head_gains::{HeadCounts, HeadGains};
+use crate::score::head_gains::HeadGains;
 use crate::score::head_inputs::{HEAD_SETS, HeadInputs};
-use crate::score::head_prior::HeadPrior;
+use crate::score::head_prior::{HeadCounts, HeadPrior};
 use crate::score::inputs::{Features, NUM_FEATURES};
 
 /// Sets of weights: one that always counts, then those picked by own and by shared match, by recycled

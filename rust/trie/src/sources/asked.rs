@@ -1,6 +1,7 @@
 //! What a drafter of the runner's answered in this step, by the path that it was asked after.
 
 use crate::TokenId;
+use crate::score::head_place::Place;
 use crate::sources::recycled::answer::Answer;
 
 /// What was answered after one path.
@@ -14,8 +15,8 @@ pub(crate) struct HeadAnswer {
     pub(crate) level: u16,
     /// What its tokens are credited to where nobody else named them.
     pub(crate) origin: u16,
-    /// Probability that a drafted child was right, before this was known.
-    pub(crate) before: f32,
+    /// Where that was, and what others offered there before this was known.
+    pub(crate) place: Place,
 }
 
 #[derive(Debug)]
@@ -77,7 +78,7 @@ mod tests {
             named: Vec::new(),
             level,
             origin: 0,
-            before: 0.0,
+            place: Place::new(level, 0.0, 0.0, 0.0),
         };
         let mut asked = Asked::default();
         assert_eq!(asked.root(), None);

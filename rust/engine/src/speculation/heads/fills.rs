@@ -115,6 +115,8 @@ mod tests {
                 depth: 0,
                 gain: 0.5,
                 before: 0.1,
+                price: 0.0,
+                surplus: 0.1,
                 named: Vec::new(),
             },
         });

@@ -206,7 +206,7 @@ impl Heads {
     /// The wish where others leave most, if the drafter is due to be tried, or the last probe found more than
     /// was expected. None where it would not pay even if it were always right.
     fn probe(&mut self, mut wishes: Vec<Wish>, most: usize, ms_per_token: f64) -> Option<Wish> {
-        let left = |wish: &Wish| 1.0 - wish.inquiry.before;
+        let left = |wish: &Wish| wish.inquiry.left();
         let could_pay = self.best(1, &mut wishes, most, |wish| {
             f64::from(left(wish)) * ms_per_token
         }) > 0;
@@ -288,6 +288,8 @@ mod tests {
                 depth: 0,
                 gain,
                 before,
+                price: 0.0,
+                surplus: before,
                 named: Vec::new(),
             },
         }
