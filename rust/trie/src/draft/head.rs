@@ -56,7 +56,7 @@ impl Head {
     /// Leaves a namespace what it found.
     pub(crate) fn leave(&self, learned: &LearnedWeights) {
         if self.is_used {
-            learned.leave_gains(self.gains);
+            learned.leave_gains(&self.gains);
         }
     }
 }

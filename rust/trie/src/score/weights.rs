@@ -171,14 +171,14 @@ impl LearnedWeights {
     }
 
     /// Takes over what the last request found that a drafter adds.
-    pub(crate) fn leave_gains(&self, gains: HeadGains) {
-        *self.gains.lock().unwrap_or_else(PoisonError::into_inner) = gains;
+    pub(crate) fn leave_gains(&self, gains: &HeadGains) {
+        *self.gains.lock().unwrap_or_else(PoisonError::into_inner) = *gains;
     }
 
     /// Goes back to the weights that ship.
     pub(crate) fn forget(&self) {
         *self.sets.lock().unwrap_or_else(PoisonError::into_inner) = <_>::default();
-        self.leave_gains(HeadGains::default());
+        self.leave_gains(&HeadGains::default());
     }
 }
 
