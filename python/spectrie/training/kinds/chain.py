@@ -7,13 +7,14 @@ level attends to the true entries up to where its draft begins, then to the gues
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from spectrie.training.batches import Batch
+from spectrie.training.kinds.attention import Attention
 from spectrie.training.kinds.target_head import PRODUCTS, TargetHead
 
 __all__ = ["ChainHead"]
@@ -97,9 +98,9 @@ class ChainHead(TargetHead):
         positions = torch.arange(length).repeat(texts)
         vectors = self.vectors(self._embedding[batch.tokens.flatten()])
         streams, whole = self.joined(vectors, self.first_state(batch.features.flatten(0, 1)))
-        keys = self.turned(self.k_proj(whole), positions).view(texts, length, -1)
-        values = self.v_proj(whole).view(texts, length, -1)
-        own: list[tuple[torch.Tensor, torch.Tensor]] = []
+        attention = Attention(self._config, texts, length)
+        every = torch.arange(texts * length)
+        attention.add(self.turned(self.k_proj(whole), positions), self.v_proj(whole), every)
         hidden = streams
         for number, level in enumerate(batch.levels):
             rows = level.rows
@@ -109,60 +110,10 @@ class ChainHead(TargetHead):
                 state = self.handed_on(hidden[level.parents])
                 stream, inputs = self.joined(vectors[rows], state)
                 key = self.turned(self.k_proj(inputs), positions[rows])
-                own.append(
-                    (
-                        _spread(key, rows, texts, length),
-                        _spread(self.v_proj(inputs), rows, texts, length),
-                    )
-                )
+                attention.add(key, self.v_proj(inputs), rows)
             query = self.turned(self.q_proj(inputs), positions[rows])
-            query = _spread(query, rows, texts, length)
-            attended = self._attend(query, keys, values, own).flatten(0, 1)[rows]
-            hidden = stream + self.o_proj(attended)
+            hidden = stream + self.o_proj(attention.attend(query, rows))
             normed = self.normed(hidden, self.post_attention_layernorm)
             gated = functional.silu(self.gate_proj(normed)) * self.up_proj(normed)
             hidden = hidden + self.down_proj(gated)
             yield hidden
-
-    def _attend(
-        self,
-        query: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        own: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    ) -> torch.Tensor:
-        """Attends from row `p` of a level to the true entries 1 .. `p - level`, then to the level's own
-        chain of guessed entries; all [texts, T, width]."""
-        config = self._config
-        texts, length = query.shape[:2]
-        level, group = len(own), config.num_heads // config.num_kv_heads
-
-        def heads(x: torch.Tensor) -> torch.Tensor:
-            return x.view(texts, length, -1, config.head_dim).transpose(1, 2)
-
-        def shared(x: torch.Tensor) -> torch.Tensor:
-            return heads(x).repeat_interleave(group, 1)
-
-        asked = heads(query) * config.head_dim**-0.5
-        rows = torch.arange(length)
-        sees = (rows[None, :] >= 1) & (rows[None, :] <= rows[:, None] - level)
-        scores = asked @ shared(keys).transpose(2, 3)
-        parts = [scores.float().masked_fill(~sees, float("-inf"))]
-        chain = []
-        for number, (key, value) in enumerate(own, 1):
-            # Entry of level `number` on the path to row p: at row p - (level - number).
-            back = level - number
-            parts.append((asked * shared(key.roll(back, 1))).sum(-1, keepdim=True).float())
-            chain.append(shared(value.roll(back, 1)))
-        # Rows that see nothing are never read; they must not become NaN.
-        weights = torch.cat(parts, dim=-1).clamp(min=-1e30).softmax(dim=-1)
-        found = weights[..., :length].to(values.dtype) @ shared(values)
-        for number, value in enumerate(chain):
-            found = found + weights[..., length + number, None].to(value.dtype) * value
-        return found.transpose(1, 2).reshape(texts, length, -1)
-
-
-def _spread(x: torch.Tensor, rows: torch.Tensor, texts: int, length: int) -> torch.Tensor:
-    """Puts [N, width] at their rows of [texts, T, width], zeros elsewhere."""
-    whole = x.new_zeros(texts * length, x.shape[1])
-    return whole.index_copy(0, rows, x).view(texts, length, -1)
