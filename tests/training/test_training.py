@@ -77,7 +77,9 @@ def test_a_head_is_trained_on_the_models_own_answers(
     [
         ("eagle2", "LlamaForCausalLMEagle"),
         ("mtp", "MiMoMTPModel"),
+        ("peagle", "PEagleDraftModel"),
         ("dflash", "DFlashDraftModel"),
+        ("dflash2", "DFlash2DraftModel"),
     ],
 )
 def test_a_head_of_each_kind_is_one_command(

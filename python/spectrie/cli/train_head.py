@@ -29,7 +29,7 @@ examples:
 """
 _DEFAULT_PROMPTS = 3000
 
-_KIND = values.choice("eagle3", "eagle2", "mtp", "dflash")
+_KIND = values.choice("eagle3", "eagle2", "mtp", "peagle", "dflash", "dflash2")
 _COUNT = values.integer(0, 100_000)
 _LEVELS = values.integer(1, 7)
 _EPOCHS = values.integer(1, 100)

@@ -9,7 +9,7 @@ from tests.training.chain.conftest import Chain
 pytestmark = pytest.mark.timeout(900)
 """The first test of a run trains the target."""
 
-KINDS = ("eagle3", "eagle2", "mtp", "dflash", "draft_model")
+KINDS = ("eagle3", "eagle2", "mtp", "peagle", "dflash", "dflash2", "draft_model")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ masks, as few models have a token to spare.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from spectrie.training.batches import Batch, Level
 from spectrie.training.kinds.target_head import PRODUCTS, TargetHead, linear, norm_weight
 from spectrie.training.target import Target
 
-__all__ = ["Dflash"]
+__all__ = ["BlockLayer", "Dflash"]
 
 _LAYERS = 2
 _BLOCK_ROWS = 3
@@ -54,10 +54,11 @@ class _Anchors:
         return cls(rows, text, place, position)
 
 
-class _Layer(nn.Module):
+class BlockLayer(nn.Module):
     """Parameters of one layer."""
 
     def __init__(self, head: TargetHead, hidden: int, head_dim: int) -> None:
+        """Builds a layer of random numbers, of a head with rows of `hidden`."""
         super().__init__()
         self.input_layernorm, self.post_attention_layernorm = (
             norm_weight(hidden),
@@ -75,6 +76,25 @@ class _Layer(nn.Module):
         """What a product makes of rows."""
         made: torch.Tensor = self.product(name)(x)
         return made
+
+    def entered(
+        self, half: str, inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
+        """What a half, `attention` or `mlp`, takes of its normed rows, and what is made of the rows that it
+        gives, all [N, block, hidden]: here the same."""
+        return inputs, lambda rows: rows
+
+    def tensors(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The parameters under their published names behind `prefix`."""
+        found = {
+            f"{prefix}{published}.weight": self.product(name).weight
+            for name, published in PRODUCTS.items()
+        }
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            found[f"{prefix}{name}.weight"] = getattr(self, name)
+        for name in ("q_norm", "k_norm"):
+            found[f"{prefix}self_attn.{name}.weight"] = getattr(self, name)
+        return found
 
 
 class Dflash(TargetHead):
@@ -104,11 +124,13 @@ class Dflash(TargetHead):
         self.fc = linear(len(taps) * hidden, hidden)
         self.hidden_norm, self.norm = norm_weight(hidden), norm_weight(hidden)
         self.mask_embedding = nn.Parameter(target.embedding.mean(dim=0))
-        self.layers = nn.ModuleList(
-            _Layer(self, hidden, self._config.head_dim) for _ in range(_LAYERS)
-        )
+        self.layers = nn.ModuleList(self.new_layer(hidden) for _ in range(_LAYERS))
         if warm:
             self._start_from(target)
+
+    def new_layer(self, hidden: int) -> BlockLayer:
+        """A layer of random numbers."""
+        return BlockLayer(self, hidden, self._config.head_dim)
 
     @torch.no_grad()
     def _start_from(self, target: Target) -> None:
@@ -124,8 +146,8 @@ class Dflash(TargetHead):
                 getattr(own, norm).copy_(layer[f"{norm}.weight"])
         self.norm.copy_(target.final_norm)
 
-    def _own_layers(self) -> list[_Layer]:
-        return [layer for layer in self.layers if isinstance(layer, _Layer)]
+    def _own_layers(self) -> list[BlockLayer]:
+        return [layer for layer in self.layers if isinstance(layer, BlockLayer)]
 
     def copied(self) -> list[nn.Parameter]:
         """The parameters that a warm start took from the target."""
@@ -143,22 +165,35 @@ class Dflash(TargetHead):
         generator = torch.Generator().manual_seed(batch.seed)
         blocks = torch.randperm(count, generator=generator)[:chosen].sort().values
         # Logits of the whole vocabulary are computed again for gradients: levels of them would fill memory.
+        tokens = batch.tokens.flatten()
         return [
-            checkpoint(self._loss, level, states, use_reentrant=False)
+            checkpoint(self.loss_behind, level, states, tokens[level.rows], use_reentrant=False)
             * (len(whole.rows) / max(len(states), 1))
             for whole, (level, states) in zip(batch.levels, self.asked(batch, blocks), strict=True)
         ]
 
     def judged(self, batch: Batch) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         losses, guesses = [], []
+        tokens = batch.tokens.flatten()
         for level, states in self.asked(batch, torch.arange(len(batch.levels[0].rows))):
-            logits = self.guess(states)
-            losses.append(self.loss(level, logits))
-            guesses.append(self.vocabulary[logits.argmax(1)])
+            before = tokens[level.rows]
+            losses.append(self.loss_behind(level, states, before))
+            guesses.append(self.vocabulary[self.likeliest(states, before)])
         return losses, guesses
 
-    def _loss(self, level: Level, states: torch.Tensor) -> torch.Tensor:
+    def loss_behind(self, level: Level, states: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        """The loss of rows, summed.
+
+        Args:
+            level: The rows.
+            states: What the LM head takes there, [N, hidden].
+            before: int64 [N], the token before each guess, which this form does not read.
+        """
         return self.loss(level, self.guess(states))
+
+    def likeliest(self, states: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        """Index of each row's likeliest token, int64 [N]; arguments as above."""
+        return self.guess(states).argmax(1)
 
     def asked(self, batch: Batch, blocks: torch.Tensor) -> Iterator[tuple[Level, torch.Tensor]]:
         """Yields, by level, the rows that some blocks answer and what the LM head takes there, [N, hidden].
@@ -195,19 +230,20 @@ class Dflash(TargetHead):
         return self.normed(stream, self.norm)
 
     def _through(
-        self, layer: _Layer, stream: torch.Tensor, context: torch.Tensor, anchors: _Anchors
+        self, layer: BlockLayer, stream: torch.Tensor, context: torch.Tensor, anchors: _Anchors
     ) -> torch.Tensor:
         """One layer over blocks, [N, block, hidden]."""
-        inputs = self.normed(stream, layer.input_layernorm)
-        stream = stream + layer.through("o_proj", self._attend(layer, inputs, context, anchors))
-        inputs = self.normed(stream, layer.post_attention_layernorm)
+        inputs, behind = layer.entered("attention", self.normed(stream, layer.input_layernorm))
+        attended = self._attend(layer, inputs, context, anchors)
+        stream = stream + behind(layer.through("o_proj", attended))
+        inputs, behind = layer.entered("mlp", self.normed(stream, layer.post_attention_layernorm))
         gated = functional.silu(layer.through("gate_proj", inputs)) * layer.through(
             "up_proj", inputs
         )
-        return stream + layer.through("down_proj", gated)
+        return stream + behind(layer.through("down_proj", gated))
 
     def _attend(
-        self, layer: _Layer, inputs: torch.Tensor, context: torch.Tensor, anchors: _Anchors
+        self, layer: BlockLayer, inputs: torch.Tensor, context: torch.Tensor, anchors: _Anchors
     ) -> torch.Tensor:
         """Attends from every row of a block to the context before it and to the whole block."""
         texts, length, _ = context.shape
@@ -269,13 +305,7 @@ class Dflash(TargetHead):
             "mask_embedding": self.mask_embedding,
         }
         for index, layer in enumerate(self._own_layers()):
-            prefix = f"layers.{index}."
-            for name, published in PRODUCTS.items():
-                tensors[f"{prefix}{published}.weight"] = layer.product(name).weight
-            for name in ("input_layernorm", "post_attention_layernorm"):
-                tensors[f"{prefix}{name}.weight"] = getattr(layer, name)
-            for name in ("q_norm", "k_norm"):
-                tensors[f"{prefix}self_attn.{name}.weight"] = getattr(layer, name)
+            tensors |= layer.tensors(f"layers.{index}.")
         values = self.fields(
             architectures=["DFlashDraftModel"],
             model_type="qwen3",

@@ -46,13 +46,13 @@ class Eagle3(ChainHead):
         self.post_attention_layernorm, self.norm = norm_weight(hidden), norm_weight(hidden)
         self.add_layer(2 * hidden)
         if warm:
-            self._start_from(target)
+            self.start_from(target, self._config.num_layers - 1)
 
     @torch.no_grad()
-    def _start_from(self, target: Target) -> None:
-        """Copies the target's last layer; the deepest tap passes through `fc` unchanged."""
+    def start_from(self, target: Target, number: int) -> None:
+        """Copies a layer of the target and its last norm; the deepest tap passes through `fc` unchanged."""
         hidden = self._config.hidden_size
-        layer = target.layer(self._config.num_layers - 1)
+        layer = target.layer(number)
         self.fc.weight.zero_()
         self.fc.weight[:, -hidden:] = torch.eye(hidden)
         for part in ("q_proj", "k_proj", "v_proj"):

@@ -9,9 +9,11 @@ import torch
 
 from spectrie.training.kinds.base import Head
 from spectrie.training.kinds.dflash import Dflash
+from spectrie.training.kinds.dflash2 import Dflash2
 from spectrie.training.kinds.eagle2 import Eagle2
 from spectrie.training.kinds.eagle3 import Eagle3, default_taps
 from spectrie.training.kinds.mtp import Mtp
+from spectrie.training.kinds.peagle import Peagle
 from spectrie.training.target import Target
 
 __all__ = ["KINDS", "Kind"]
@@ -50,5 +52,7 @@ KINDS: dict[str, Kind] = {
     "eagle3": Kind(default_taps, lambda target, taps, ids, _: Eagle3(target, taps, ids)),
     "eagle2": Kind(_no_layers, lambda target, _, ids, __: Eagle2(target, ids), final_norm=True),
     "mtp": Kind(_no_layers, lambda target, _, ids, __: Mtp(target, ids), final_norm=True),
+    "peagle": Kind(default_taps, lambda target, taps, ids, _: Peagle(target, taps, ids)),
     "dflash": Kind(default_taps, Dflash, is_cut=False, least_levels=2),
+    "dflash2": Kind(default_taps, Dflash2, is_cut=False, least_levels=2),
 }
