@@ -67,6 +67,38 @@ def with_field(**fields: Any) -> Callable[[Tensors, dict[str, Any]], None]:
     return change
 
 
+def turned_round(dim: int) -> Callable[[Tensors, dict[str, Any]], None]:
+    """Counts a dimension of DFLASH 2's kernels, `[sides, taps, columns]`, from its other end."""
+
+    def change(tensors: Tensors, config: dict[str, Any]) -> None:
+        taps = config["dflash_config"]["conv_kernel_size"]
+        for name in tensors:
+            if name.endswith("base_kernel"):
+                tensors[name] = tensors[name].flip(dim).contiguous()
+            elif name.endswith("kernel_projection.weight"):
+                kernels = tensors[name].reshape(2, taps, -1, tensors[name].shape[1])
+                tensors[name] = kernels.flip(dim).flatten(0, 2).contiguous()
+
+    return change
+
+
+def without(end: str) -> Callable[[Tensors, dict[str, Any]], None]:
+    """Counts some tensors for nothing."""
+
+    def change(tensors: Tensors, config: dict[str, Any]) -> None:
+        for name in tensors:
+            if name.endswith(end):
+                tensors[name] = torch.zeros_like(tensors[name])
+
+    return change
+
+
+def codebooks_swapped(tensors: Tensors, config: dict[str, Any]) -> None:
+    """Takes the token before for the one that is chosen."""
+    before, chosen = (f"candidate_selector.{one}_codebook" for one in ("predecessor", "successor"))
+    tensors[before], tensors[chosen] = tensors[chosen], tensors[before]
+
+
 @dataclass(frozen=True, slots=True)
 class WrongFile:
     """A stored head as another reader would take it; it is right less often than `share` of the right one."""
@@ -81,15 +113,25 @@ _ALIKE = 0.99
 here they say more than the right ones, which makes up for what the head does not know of them."""
 _EAGLE3 = ("eagle_config", "eagle_aux_hidden_state_layer_ids")
 _DFLASH = ("dflash_config", "target_layer_ids")
-_QKV = [f"midlayer.self_attn.{part}_proj.weight" for part in "qkv"]
+_QKV = [f"self_attn.{part}_proj.weight" for part in "qkv"]
 FILES = {
-    "eagle3: order swapped": WrongFile("eagle3", swapped(*_QKV)),
+    "eagle3: order swapped": WrongFile("eagle3", swapped(*(f"midlayer.{one}" for one in _QKV))),
     "eagle3: layers one before": WrongFile("eagle3", shifted(*_EAGLE3, -1)),
     "eagle3: residual normed": WrongFile("eagle3", with_field(norm_before_residual=True)),
+    "eagle3: another rotation": WrongFile("eagle3", with_field(rope_theta=30.0)),
+    "peagle: order swapped": WrongFile("peagle", swapped(*(f"layers.0.{one}" for one in _QKV))),
+    "peagle: layers one before": WrongFile("peagle", shifted(*_EAGLE3, -1)),
+    "peagle: residual normed": WrongFile("peagle", with_field(norm_before_residual=True)),
+    "peagle: nothing for what is not known": WrongFile("peagle", without("mask_hidden")),
     "eagle2: order swapped": WrongFile("eagle2", swapped("fc.weight")),
     "mtp: order swapped": WrongFile("mtp", swapped("model.mtp_layers.0.input_proj.weight")),
     "dflash: layers one before": WrongFile("dflash", shifted(*_DFLASH, -1), _ALIKE),
     "dflash: layers one behind": WrongFile("dflash", shifted(*_DFLASH, 1), _ALIKE),
+    "dflash2: taps from the first row on": WrongFile("dflash2", turned_round(1)),
+    "dflash2: sides swapped": WrongFile("dflash2", turned_round(0)),
+    "dflash2: kernels without the row": WrongFile("dflash2", without("kernel_projection.weight")),
+    "dflash2: codebooks swapped": WrongFile("dflash2", codebooks_swapped),
+    "dflash2: nothing chosen": WrongFile("dflash2", without("successor_codebook")),
     "dflash: block sees what is before alone": WrongFile(
         "dflash", with_field(layer_types=["sliding_attention"] * 2, sliding_window=4096), 0.95
     ),
@@ -174,11 +216,39 @@ def causal_block(head: Any, target: Target) -> None:
     head.seen_in_block = lambda: torch.ones(head.block, head.block, dtype=torch.bool).tril()
 
 
+def text_guessed(head: Any, target: Target) -> None:
+    """P-EAGLE: later rows have the tokens that were guessed."""
+    head.mask_tokens = lambda tokens: tokens
+
+
+def mask_not_fused(head: Any, target: Target) -> None:
+    """P-EAGLE: takes the feature of what is not known for a state."""
+    head.mask_state = lambda: head.mask_hidden[:, : target.config.hidden_size]
+
+
+def all_in_one_place(head: Any, target: Target) -> None:
+    """P-EAGLE: later rows stay at the position of the last token."""
+    head.mask_positions = lambda positions, level: positions - level
+
+
+def chosen_behind_one_token(head: Any, target: Target) -> None:
+    """DFLASH 2: every place is chosen as if the same token were before it."""
+    worth = head.worth
+    head.worth = lambda states, before: worth(states, torch.zeros_like(before))
+
+
+def chosen_without_the_state(head: Any, target: Target) -> None:
+    """DFLASH 2: the selector reads two tokens and not the state."""
+    head.projected = lambda states: torch.ones(len(states), head.predecessor.shape[1])
+
+
 FORMS: dict[str, tuple[Callable[[Any, Target], None], ...]] = {
     "eagle2": (carried_normed, normed_before_head, normed_before_attention),
     "eagle3": (carried_behind_norm, fused_again),
     "mtp": (carried_raw,),
+    "peagle": (text_guessed, mask_not_fused, all_in_one_place),
     "dflash": (anchor_in_context, block_one_later, causal_block),
+    "dflash2": (chosen_behind_one_token, chosen_without_the_state),
 }
 
 
@@ -196,6 +266,39 @@ def test_a_runner_is_right_more_often_than_a_wrong_forward(
     share = 0.99 if change is anchor_in_context else 0.98
     found = judge(head, batch_of(chain.answered, kind, tmp_path)).chain_length
     _check(chain, kind, found, share)
+
+
+def qwen3_next(head: Path, folder: Path, *, offset: float) -> Path:
+    """The trained MTP layer by Qwen3-Next's names, whose norms store `weight - 1`."""
+    own, layer = "model.mtp_layers.0.", "mtp.layers.0."
+    named = {
+        f"{own}token_layernorm.weight": "mtp.pre_fc_norm_embedding.weight",
+        f"{own}hidden_layernorm.weight": "mtp.pre_fc_norm_hidden.weight",
+        f"{own}final_layernorm.weight": "mtp.norm.weight",
+        f"{own}input_proj.weight": "mtp.fc.weight",
+    }
+    tensors = load_file(head / "model.safetensors")
+    # Its product takes the token's vector first.
+    swapped(f"{own}input_proj.weight")(tensors, {})
+    stored = {
+        named.get(name, name.replace(own, layer)): one.float() - offset if one.dim() == 1 else one
+        for name, one in tensors.items()
+    }
+    config = json.loads((head / "config.json").read_text()) | {"architectures": ["Qwen3NextMTP"]}
+    folder.mkdir()
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_norms_that_are_stored_from_one_on_are_read_so(chain: Chain, tmp_path: Path) -> None:
+    head = chain.head("mtp")
+    right = chain.counts(head)
+    same = chain.counts(qwen3_next(head, tmp_path / "same", offset=1.0))
+    wrong = chain.counts(qwen3_next(head, tmp_path / "wrong", offset=0.0))
+    print(f"mtp: {right.chain:.3f} as MiMo's, {same.chain:.3f} as Qwen3-Next's; {wrong.chain:.3f}")
+    assert same.chain == pytest.approx(right.chain, rel=0.01)
+    assert wrong.chain < 0.95 * right.chain
 
 
 @pytest.mark.parametrize("kind", ["eagle2", "mtp"])
