@@ -130,3 +130,14 @@ def test_options_of_requests_are_keywords_of_every_client() -> None:
     # n is a parameter of its own, and max_draft_tokens a field of SpeculationOptions.
     assert names - {"n", "max_draft_tokens"} <= set(GenerateOptions.__annotations__)
     assert {option.field for option in REQUEST} <= names
+
+
+def test_a_second_drafter_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, "serve")
+    same = parser.parse_args(["--drafter", "head", "--drafter", "head"])
+    assert same.drafter == "head"
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--drafter", "head", "--drafter", "small"])
+    message = "--drafter names 'head' and 'small'; expected one of them"
+    assert message in capsys.readouterr().err

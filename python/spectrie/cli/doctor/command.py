@@ -6,6 +6,7 @@ import argparse
 
 from spectrie.cli.console.terminal import Painter
 from spectrie.cli.doctor.checks import run_checks
+from spectrie.cli.flags.arguments import Once
 
 __all__ = ["configure", "run"]
 
@@ -21,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drafter",
+        action=Once,
         metavar="PATH",
         help="drafter to load beside the model and to measure, as of serve; auto: what it finds [none]",
     )

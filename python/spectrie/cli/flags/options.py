@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spectrie._core import option_rows
 from spectrie.cli.flags import values
+from spectrie.cli.flags.arguments import Once
 from spectrie.cli.flags.values import Kind
 
 if TYPE_CHECKING:
@@ -144,6 +145,14 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     )
 
 
+def _action(option: Option) -> str | type[argparse.Action]:
+    """What a flag with a value does: the last one counts, as in most programs. But a second drafter reads like one
+    more, which would be forgotten in silence."""
+    if option.key == "drafter":
+        return Once
+    return "append" if option.repeated else "store"
+
+
 def add_option(parser: argparse.ArgumentParser, option: Option) -> None:
     """Adds the flag of one option; its value stays text."""
     help_text = option.help_text.replace("%", "%%")
@@ -154,7 +163,7 @@ def add_option(parser: argparse.ArgumentParser, option: Option) -> None:
     else:
         parser.add_argument(
             option.flag,
-            action="append" if option.repeated else "store",
+            action=_action(option),
             dest=option.key,
             metavar=option.kind.metavar,
             help=help_text,
