@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,30 @@ def test_a_head_is_trained_on_the_models_own_answers(
     (output / "model.safetensors").unlink()
     assert train(model, output, "--self-generate", "--prompts", "100") == 0
     assert (output / "model.safetensors").read_bytes() == before
+
+
+def test_a_command_that_is_killed_in_each_stage_ends_with_the_same_bytes(
+    model: Path, tmp_path: Path
+) -> None:
+    # Two groups of answers: 128 and the rest.
+    arguments = ["--self-generate", "--prompts", "130"]
+    assert train(model, tmp_path / "whole", *arguments) == 0
+    output = tmp_path / "killed"
+    command = ["train-head", str(model), "--output", str(output), "--threads", "1"]
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.training.killed_command", *command, *SMALL, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert child.returncode == 0, child.stderr
+    state = torch.load(tmp_path / "killed.work/checkpoint.pt")
+    assert (state["step"], output.exists()) == (2, False)
+    assert train(model, output, *arguments) == 0
+    found, expected = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("killed", "whole")
+    )
+    assert found == expected
 
 
 @pytest.mark.parametrize(
