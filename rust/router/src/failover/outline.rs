@@ -15,13 +15,28 @@ pub(crate) struct Outline {
     pub(crate) model_hash: String,
     pub(crate) model_digest: String,
     pub(crate) priority: i32,
+    /// Whose share of the workers it takes.
+    pub(crate) share: String,
     /// Of each choice, the tokens that count.
     pub(crate) num_tokens: Vec<u32>,
+    /// Of each choice, whether it has ended.
+    pub(crate) has_ended: Vec<bool>,
+}
+
+impl Outline {
+    /// Choices that have not ended.
+    pub(crate) fn num_unfinished(&self) -> usize {
+        self.has_ended
+            .iter()
+            .filter(|has_ended| !**has_ended)
+            .count()
+    }
 }
 
 impl From<&Record> for Outline {
     fn from(record: &Record) -> Self {
         let choices = record.choices.iter();
+        let ends = choices.clone().map(|choice| choice.end.is_some());
         Self {
             token: record.token.clone(),
             has_form: record.form.is_some(),
@@ -29,7 +44,9 @@ impl From<&Record> for Outline {
             model_hash: record.model_hash.clone(),
             model_digest: record.model_digest.clone(),
             priority: record.request.priority,
+            share: record.request.share().to_owned(),
             num_tokens: choices.map(|choice| choice.emitted.len() as u32).collect(),
+            has_ended: ends.collect(),
         }
     }
 }

@@ -76,12 +76,6 @@ impl Record {
         self.choices.iter().all(|choice| choice.end.is_some())
     }
 
-    /// Choices that have not ended.
-    pub(crate) fn num_unfinished(&self) -> usize {
-        let unfinished = self.choices.iter().filter(|choice| choice.end.is_none());
-        unfinished.count()
-    }
-
     /// About what it takes in memory, in bytes.
     pub(crate) fn num_bytes(&self) -> usize {
         let request = &self.request;

@@ -182,15 +182,15 @@ impl LiveId {
         state.outline = outline;
     }
 
-    /// Notes how many tokens of a choice count.
-    pub(super) fn counts(&self, index: usize, num_tokens: u32) {
+    /// Notes how many tokens of a choice count, and whether it has ended.
+    pub(super) fn counts(&self, index: usize, num_tokens: u32, has_ended: bool) {
         let mut state = lock(&self.live.state);
-        let counts = state
-            .outline
-            .as_mut()
-            .map(|outline| &mut outline.num_tokens);
-        if let Some(count) = counts.and_then(|counts| counts.get_mut(index)) {
-            *count = num_tokens;
+        let Some(outline) = &mut state.outline else {
+            return;
+        };
+        let noted = outline.num_tokens.get_mut(index);
+        if let (Some(count), Some(ended)) = (noted, outline.has_ended.get_mut(index)) {
+            (*count, *ended) = (num_tokens, has_ended);
         }
     }
 

@@ -165,6 +165,49 @@ async fn running_call_is_listed_until_its_client_leaves() {
 }
 
 #[tokio::test]
+async fn call_that_goes_on_with_a_stream_says_how_many_choices_that_has() {
+    let (router, _worker) = observed(FakeWorker::default()).await;
+    let mut client = router.client().await;
+    let asked = v1::GenerateRequest {
+        sampling: Some(v1::Sampling {
+            n: Some(2),
+            ..Default::default()
+        }),
+        ..named("cut")
+    };
+    let stream = within(client.generate_stream(asked)).await.unwrap();
+    let mut stream = stream.into_inner();
+    let first = within(stream.next()).await.unwrap().unwrap().event.unwrap();
+    let v1::generate_event::Event::Started(started) = first else {
+        panic!("{first:?}")
+    };
+    drop(stream);
+    let asked = v1::ResumeStreamRequest {
+        request_id: started.request_id,
+        resume_token: started.resume_token.unwrap(),
+        starting_after: Vec::new(),
+    };
+    let stream = within(client.resume_stream(asked)).await.unwrap();
+    let mut stream = stream.into_inner();
+    while within(stream.next()).await.transpose().unwrap().is_some() {}
+    let resumed = within(async {
+        loop {
+            let answer = ask(&router, "/debug/requests/cut").await;
+            let calls = answer["requests"].as_array().unwrap();
+            let mut ended = calls.iter().filter(|call| call["state"] == "ended");
+            if let Some(call) = ended.find(|call| call["route"] == "ResumeStream") {
+                return call.clone();
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(resumed["choices"], 2);
+    // Its prompt was the first call's.
+    assert_eq!(resumed["prompt_tokens"], 0);
+}
+
+#[tokio::test]
 async fn refused_calls_say_why() {
     let keys = keys_file("sesame team\n");
     let router = TestRouter::with(|config| {

@@ -1,5 +1,6 @@
 //! Streams that were cut go on where their clients were, over gRPC.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::support::fake_worker::{END_TOKEN, FakeWorker};
@@ -7,6 +8,7 @@ use crate::support::{Message, TestRouter, TestWorker, get, request, within};
 use sha2::Digest as _;
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::Start;
+use spectrie_router::RouterConfig;
 use tonic::{Code, Request, Status};
 
 mod client;
@@ -63,6 +65,7 @@ fn rich(stop: &[&str]) -> v1::GenerateRequest {
 fn slow() -> FakeWorker {
     FakeWorker {
         tokens_per_step: 2,
+        freezes_after: Some(6),
         ..FakeWorker::default()
     }
 }
@@ -75,20 +78,36 @@ async fn whole(router: &TestRouter, asked: v1::GenerateRequest) -> Client {
     client
 }
 
-/// Cuts the stream after each of its events, and once more two events later.
+/// Cuts the stream after each of its events, and once more two events later. The first of these cuts find
+/// its choices unfinished, whatever the machine does.
 async fn cut_everywhere(asked: v1::GenerateRequest) {
     let router = TestRouter::start().await;
-    let _worker = router.worker(slow()).await;
+    let slow = slow();
+    let is_thawed = slow.is_thawed.clone();
+    is_thawed.store(true, Ordering::Relaxed);
+    let mut worker = router.worker(slow).await;
     let expected = whole(&router, asked.clone()).await;
     let num_events = expected.num_events;
     let expected = expected.answer();
     assert!(num_events > 4, "{num_events}");
     for count in 1..=num_events {
+        // A stream has its first event and another one, however its tokens come.
+        let is_held = count <= 2;
+        is_thawed.store(!is_held, Ordering::Relaxed);
         let mut client = Client::default();
         let mut events = begin(&router, asked.clone()).await;
         client.read(&mut events, count).await.unwrap();
         drop(events);
+        let id = &client.started[0].request_id.clone();
+        if is_held {
+            worker.is_cut_off(id).await;
+            is_thawed.store(true, Ordering::Relaxed);
+        }
         let mut events = resume(&router, client.resume()).await.unwrap();
+        if is_held {
+            let emitted = worker.goes_on_with(id).await;
+            assert!(count == 1 || emitted.iter().any(|tokens| !tokens.is_empty()));
+        }
         client.read(&mut events, 2).await.unwrap();
         drop(events);
         let mut events = resume(&router, client.resume()).await.unwrap();
@@ -149,6 +168,37 @@ async fn goes_on(router: &TestRouter, mut client: Client) {
     let _worker = router.worker(FakeWorker::default()).await;
     client.read(&mut events, usize::MAX).await.unwrap();
     assert_eq!(client.answer()[&0].text, TEXT);
+}
+
+#[tokio::test]
+async fn stream_that_may_not_go_on_at_another_connection_stays_at_its_own() {
+    let keys = "key-of-ann ann\nkey-of-bob bob\n";
+    let change = |config: &mut RouterConfig| config.limits.max_queued = Some(2);
+    let router = TestRouter::keyed(keys, change).await;
+    let worker = slow();
+    let is_thawed = worker.is_thawed.clone();
+    let worker = FakeWorker {
+        max_running: 2,
+        ..worker
+    };
+    let _worker = router.worker(worker).await;
+    // Alone, ann may have all four; beside bob two, and has as many at another stream.
+    let asked = || shown("key-of-ann", rich(&[]));
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let stream = within(router.client().await.generate_stream(asked())).await;
+        streams.push(stream.unwrap().into_inner());
+    }
+    let mut client = Client::default();
+    client.read(&mut streams[0], 2).await.unwrap();
+    let _of_bob = keyed(&router, "key-of-bob").await.unwrap();
+    let again = shown("key-of-ann", client.resume());
+    let status = within(router.client().await.resume_stream(again)).await;
+    let status = status.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    is_thawed.store(true, Ordering::Relaxed);
+    client.read(&mut streams[0], usize::MAX).await.unwrap();
+    assert_eq!(client.answer()[&1].text, TEXT);
 }
 
 async fn next_start(worker: &mut TestWorker) -> Start {

@@ -1,5 +1,7 @@
 //! Streams of server-sent events that were cut go on where their clients were.
 
+use std::sync::atomic::Ordering;
+
 use crate::support::fake_worker::FakeWorker;
 use crate::support::{TestRouter, within};
 use serde_json::{Value, json};
@@ -131,14 +133,18 @@ impl Client {
     }
 }
 
-/// Cuts the stream after each of its events, and once more two events later.
+/// Cuts the stream after each of its events, and once more two events later. The first of these cuts find
+/// its choices unfinished, whatever the machine does.
 async fn cut_everywhere(path: &str, body: Value) {
     let router = TestRouter::start().await;
     let worker = FakeWorker {
         tokens_per_step: 2,
+        freezes_after: Some(6),
         ..FakeWorker::default()
     };
-    let _worker = router.worker(worker).await;
+    let is_thawed = worker.is_thawed.clone();
+    is_thawed.store(true, Ordering::Relaxed);
+    let mut worker = router.worker(worker).await;
     let (head, body) = (format!("POST {path}"), body.to_string());
     let mut expected = Client::default();
     expected.call(&router, &head, &body, usize::MAX).await;
@@ -147,9 +153,19 @@ async fn cut_everywhere(path: &str, body: Value) {
     assert_eq!((expected.num_done, expected.sums.len()), (1, 1));
     assert!(num_events > 6, "{num_events}");
     for count in 1..num_events {
+        // A stream has as many events as choices, however their tokens come.
+        let is_held = count <= 2;
+        is_thawed.store(!is_held, Ordering::Relaxed);
         let mut client = Client::default();
         client.call(&router, &head, &body, count).await;
-        if client.num_done == 0 {
+        if is_held {
+            let (_, id) = client.id.split_once('-').unwrap();
+            let id = id.to_owned();
+            worker.is_cut_off(&id).await;
+            is_thawed.store(true, Ordering::Relaxed);
+            client.resume(&router, 2).await;
+            worker.goes_on_with(&id).await;
+        } else if client.num_done == 0 {
             client.resume(&router, 2).await;
         }
         if client.num_done == 0 {

@@ -3,6 +3,8 @@
 //! Shared by all tests of the router.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use super::byte_tokenizer::END_TOKEN;
@@ -14,9 +16,9 @@ use sha2::{Digest as _, Sha256};
 use spectrie_proto::WORKER_PROTOCOL;
 use spectrie_proto::worker_v1::worker_hub_client::WorkerHubClient;
 use spectrie_proto::worker_v1::{
-    ArtifactChunk, Cancel, Capacity, FinishKind, Heartbeat, Hello, Learned, Load, Ready,
-    RequestOutput, RequestStats, RouterMessage, Start, StepOutput, TokenLogprob, WorkerMessage,
-    router_message, worker_message::Message,
+    AdminReply, ArtifactChunk, Cancel, Capacity, FinishKind, Heartbeat, Hello, Learned, Load,
+    Ready, RequestOutput, RequestStats, RouterMessage, Start, StepOutput, TokenLogprob,
+    WorkerMessage, router_message, worker_message::Message,
 };
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -51,6 +53,8 @@ pub struct FakeWorker {
     pub die_after_tokens: Option<usize>,
     /// Leaves each choice alone once it has this many tokens.
     pub freezes_after: Option<usize>,
+    /// While this is set no choice freezes so.
+    pub is_thawed: Arc<AtomicBool>,
     /// Ends without a word when it is to run a prompt that begins with this byte.
     pub dies_of: Option<u8>,
     /// Ends each choice in this way once it has this many tokens.
@@ -71,6 +75,8 @@ pub struct FakeWorker {
     pub longest_step_ms: f64,
     /// Never answers questions about draft memory.
     pub is_silent: bool,
+    /// While this is set it keeps its answers to questions.
+    pub is_mute: Arc<AtomicBool>,
     /// Corpora that it opens at its start.
     pub corpora: Vec<String>,
     /// Token of a TCP listener.
@@ -92,6 +98,7 @@ impl Default for FakeWorker {
             fingerprint: "fake".into(),
             die_after_tokens: None,
             freezes_after: None,
+            is_thawed: Arc::default(),
             dies_of: None,
             ends: None,
             ignores_cancels: false,
@@ -102,6 +109,7 @@ impl Default for FakeWorker {
             is_frozen: false,
             longest_step_ms: 0.0,
             is_silent: false,
+            is_mute: Arc::default(),
             corpora: Vec::new(),
             worker_token: None,
             channel: None,
@@ -150,6 +158,7 @@ impl FakeWorker {
             .into_inner();
         let mut running: BTreeMap<(String, u32), Running> = BTreeMap::new();
         let mut memory = FakeMemory::with(&self.corpora);
+        let mut unsaid = Vec::new();
         let mut steps = 0;
         let mut drained: Option<Instant> = None;
         let mut heartbeat = tokio::time::interval(Duration::from_millis(200));
@@ -163,8 +172,9 @@ impl FakeWorker {
                     let _ = heard.send(message.clone());
                     if let Some(router_message::Message::AdminCall(call)) = message.message {
                         if !self.is_silent {
-                            send(&sender, Message::AdminReply(memory.answer(call)))?;
+                            unsaid.push(memory.answer(call));
                         }
+                        self.answer(&mut unsaid, &sender)?;
                         continue;
                     }
                     if let Some(router_message::Message::Drain(drain)) = message.message {
@@ -175,6 +185,7 @@ impl FakeWorker {
                     self.hear(message, &mut running, &sender)?;
                 }
                 _ = heartbeat.tick() => {
+                    self.answer(&mut unsaid, &sender)?;
                     let busy = !running.is_empty();
                     let longest_step_ms = self.longest_step_ms;
                     let beat = Heartbeat { steps, busy, longest_step_ms };
@@ -191,6 +202,21 @@ impl FakeWorker {
                 }
             }
         }
+    }
+
+    /// Says what it kept, unless it is mute.
+    fn answer(
+        &self,
+        unsaid: &mut Vec<AdminReply>,
+        sender: &mpsc::UnboundedSender<WorkerMessage>,
+    ) -> Result<(), Status> {
+        if self.is_mute.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let replies = unsaid.drain(..);
+        replies
+            .map(Message::AdminReply)
+            .try_for_each(|reply| send(sender, reply))
     }
 
     fn greeting(&self) -> Vec<Message> {
@@ -332,7 +358,8 @@ impl FakeWorker {
         let mut learned = Vec::new();
         running.retain(|_, choice| {
             let before = choice.emitted.len();
-            if self.freezes_after.is_some_and(|limit| before >= limit) {
+            let is_thawed = self.is_thawed.load(Ordering::Relaxed);
+            if self.freezes_after.is_some_and(|limit| before >= limit) && !is_thawed {
                 return true;
             }
             let (mut token_ids, mut finish) = choice.step(self.tokens_per_step);

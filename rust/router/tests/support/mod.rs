@@ -190,6 +190,31 @@ impl TestWorker {
         .await
     }
 
+    /// Waits for the end of both choices of a stream that its client cut.
+    pub async fn is_cut_off(&mut self, request_id: &str) {
+        for _ in 0..2 {
+            while !matches!(self.hear().await, Message::Cancel(cancel) if cancel.request_id.contains(request_id))
+            {
+            }
+        }
+    }
+
+    /// What both choices of a stream that was cut go on behind.
+    pub async fn goes_on_with(&mut self, request_id: &str) -> [Vec<u32>; 2] {
+        let mut emitted = [Vec::new(), Vec::new()];
+        for tokens in &mut emitted {
+            *tokens = loop {
+                if let Message::Start(start) = self.hear().await
+                    && start.request_id.contains(request_id)
+                    && start.attempt == 1
+                {
+                    break start.emitted_token_ids;
+                }
+            };
+        }
+        emitted
+    }
+
     /// Kills the worker, as a crash would.
     pub fn kill(&self) {
         self.running.abort();

@@ -43,6 +43,8 @@ impl Generation {
                 Found::Running(running, outline) => (running, outline),
             };
             self.check(&outline, resume, caller)?;
+            // Its own choices make room for themselves.
+            self.check_room(&outline, outline.num_unfinished())?;
             let message = "the stream goes on at another connection of its client";
             running.end(RequestError::new(ErrorKind::Cancelled, message));
             let left = tokio::time::timeout_at(until, running.left()).await;

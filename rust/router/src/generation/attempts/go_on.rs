@@ -115,10 +115,11 @@ impl Generation {
         resume: &Resume,
         caller: &Caller,
     ) -> Result<Admitted, RequestError> {
-        let (marks, model) = self.check(&Outline::from(record), resume, caller)?;
+        let outline = Outline::from(record);
+        let (marks, model) = self.check(&outline, resume, caller)?;
         if !record.has_ended() {
             self.check_convicts(&record.model, &record.request)?;
-            self.check_room(record)?;
+            self.check_room(&outline, 0)?;
         }
         if record.num_resumes < NUM_FREE_RESUMES {
             let pass = caller.go_on()?;
@@ -165,6 +166,7 @@ impl Generation {
             ..
         } = record;
         let num_choices = request.num_choices;
+        caller.call.goes_on(num_choices);
         let request_id = request.request_id.clone();
         let parts = Parts {
             resolved: Resolved::new(request, model, deadline),
@@ -200,11 +202,11 @@ impl Generation {
         })
     }
 
-    /// Whether the tenant may have the record's choices in flight beside its own and those of others,
-    /// as [`Holdings`](spectrie_types::Holdings) rules; those that wait for a worker count too.
-    fn check_room(&self, record: &Record) -> Result<(), RequestError> {
-        let tenant = record.request.share();
-        let Some(room) = self.shared.registry.room(&record.model, tenant) else {
+    /// Whether the tenant may have a stream's choices in flight beside its own and those of others,
+    /// as [`Holdings`](spectrie_types::Holdings) rules; those that wait for a worker count too, but for
+    /// the stream's own `running` ones.
+    pub(super) fn check_room(&self, outline: &Outline, running: usize) -> Result<(), RequestError> {
+        let Some(room) = self.shared.registry.room(&outline.model, &outline.share) else {
             return Ok(());
         };
         // Where no worker is, as many may wait for one as may of those that begin.
@@ -212,8 +214,10 @@ impl Generation {
             0 => self.shared.config.limits.max_waiting,
             _ => room.limit,
         };
-        let standing = room.standing;
-        if standing.excess(record.num_unfinished(), limit, room.places) == 0 {
+        let mut standing = room.standing;
+        standing.own = standing.own.saturating_sub(running);
+        standing.total = standing.total.saturating_sub(running);
+        if standing.excess(outline.num_unfinished(), limit, room.places) == 0 {
             return Ok(());
         }
         let share = standing.share(limit).min(limit);

@@ -48,7 +48,9 @@ impl Keeping {
             model_hash: model.model_hash.clone(),
             model_digest: model.digest.clone(),
             priority: request.priority,
+            share: request.share().to_owned(),
             num_tokens: vec![0; request.num_choices as usize],
+            has_ended: vec![false; request.num_choices as usize],
         }
     }
 }

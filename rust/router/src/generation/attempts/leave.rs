@@ -23,7 +23,9 @@ impl Run {
         let Some(keeping) = &mut self.keeping else {
             return;
         };
-        self.live.counts(index, num_tokens);
+        let choice = self.choices.get(index);
+        let has_ended = choice.is_some_and(Choice::has_ended);
+        self.live.counts(index, num_tokens, has_ended);
         let kept = self
             .choices
             .iter()

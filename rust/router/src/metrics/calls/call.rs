@@ -90,6 +90,11 @@ impl Call {
         });
     }
 
+    /// It goes on with a stream of so many choices, whose prompt was another call's.
+    pub(crate) fn goes_on(&self, num_choices: u32) {
+        self.note(|facts| facts.choices += num_choices);
+    }
+
     /// A choice was sent to another worker, as its attempt of that number, counted from 1.
     pub(crate) fn sent(&self, worker: &str, attempt: u32) {
         self.note(|facts| facts.sent(worker, attempt));
