@@ -41,6 +41,9 @@ pub(crate) struct Need {
     pub(crate) fingerprint: Option<String>,
     /// Id of a worker that refused it or failed it: any other is preferred.
     pub(crate) avoid: Option<String>,
+    /// Whether that worker failed it: then even one that is ejected is preferred, which may be well
+    /// again. One that only refused it is better waited for.
+    pub(crate) has_failed_there: bool,
     /// Whether nothing else may run there until it has a token.
     pub(crate) alone: bool,
 }
@@ -62,9 +65,11 @@ pub(crate) fn choose(
     };
     let rank = |candidate: &Candidate<'_>| {
         let is_other = |wanted: &str| wanted != candidate.fingerprint;
+        let is_avoided = need.avoid.as_deref() == Some(candidate.id);
         (
+            is_avoided && need.has_failed_there,
             candidate.is_ejected,
-            need.avoid.as_deref() == Some(candidate.id),
+            is_avoided,
             need.fingerprint.as_deref().is_some_and(is_other),
             candidate.num_choices * 1024 / candidate.max_running.max(1),
         )
@@ -234,18 +239,25 @@ mod tests {
     }
 
     #[test]
-    fn ejected_worker_is_the_last_that_is_taken() {
+    fn ejected_worker_is_taken_only_before_the_one_that_failed_the_choice() {
         let ejected = Candidate {
             is_ejected: true,
             ..worker("a", 0)
         };
         let candidates = [ejected, worker("b", 5)];
-        let need = Need {
+        let refused = Need {
             avoid: Some("b".into()),
             ..Need::default()
         };
-        assert_eq!(choose(&candidates, &need, None), Some(1));
-        assert_eq!(choose(&candidates[..1], &need, None), Some(0));
+        assert_eq!(choose(&candidates, &Need::default(), None), Some(1));
+        assert_eq!(choose(&candidates, &refused, None), Some(1));
+        assert_eq!(choose(&candidates[..1], &refused, None), Some(0));
+        let failed = Need {
+            has_failed_there: true,
+            ..refused
+        };
+        assert_eq!(choose(&candidates, &failed, None), Some(0));
+        assert_eq!(choose(&candidates[1..], &failed, None), Some(0));
     }
 
     #[test]

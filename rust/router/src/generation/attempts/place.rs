@@ -43,6 +43,8 @@ pub(in crate::generation) struct Waiting {
     pub(in crate::generation) placed: Option<oneshot::Receiver<ChoiceGuard>>,
     /// A worker that others are preferred to.
     pub(in crate::generation) avoid: Option<String>,
+    /// Whether that one failed the choice.
+    pub(in crate::generation) has_failed_there: bool,
     /// Whether it must be alone.
     pub(in crate::generation) alone: bool,
     /// What the last worker said, if it said anything.
@@ -57,6 +59,7 @@ impl Waiting {
             not_before: now,
             placed: None,
             avoid: None,
+            has_failed_there: false,
             alone,
             error: None,
         }

@@ -74,6 +74,7 @@ impl Run {
                     not_before: now + delay,
                     placed: None,
                     avoid: Some(worker),
+                    has_failed_there: end == End::Faulted,
                     alone,
                     error,
                 });
@@ -174,6 +175,7 @@ impl Run {
             context: self.resolved.request.needs_context(),
             fingerprint: choice.fingerprint.clone(),
             avoid: waiting.avoid.take(),
+            has_failed_there: waiting.has_failed_there,
             alone: waiting.alone,
         };
         let (attempt, emitted) = (choice.attempt, &choice.emitted);
