@@ -50,13 +50,20 @@ impl Generation {
         wait: &mut Wait<'_>,
     ) -> Result<Vec<ChoiceGuard>, RequestError> {
         let request = &resolved.request;
+        let model = &resolved.model.name;
+        // A pass over the prompt, where it decides anything.
+        let prefix = if self.shared.registry.places_by_prefix(model) {
+            Prefix::new(&request.namespace, &request.prompt_ids)
+        } else {
+            Prefix::default()
+        };
         let order = Order {
-            model: &resolved.model.name,
+            model,
             tenant: request.share(),
             num_choices: request.num_choices as usize,
             needs_context: request.needs_context(),
             cache_key: request.prompt_cache_key.as_deref(),
-            prefix: &Prefix::new(&request.namespace, &request.prompt_ids),
+            prefix: &prefix,
         };
         let dispatch = |index| Dispatch {
             start: resolved.start(index, 0),

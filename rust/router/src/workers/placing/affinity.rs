@@ -47,6 +47,11 @@ impl Affinity {
         }
     }
 
+    /// Workers that are there.
+    pub(super) fn num_workers(&self) -> usize {
+        self.workers.len()
+    }
+
     /// Forgets a worker that has gone.
     pub(super) fn forget(&mut self, worker: &str) {
         self.workers.remove(worker);

@@ -21,6 +21,8 @@ use crate::failover::Candidate;
 #[derive(Debug, Default)]
 pub(in crate::workers) struct Placer {
     affinity: Affinity,
+    /// Whether two workers were there at once: only then it matters who knows what.
+    is_shared: bool,
     /// Numbers the draws: equal orders in a row give equal places, so that schedules can be played again.
     draws: u32,
 }
@@ -29,6 +31,7 @@ impl Placer {
     /// A worker is ready whose prefix cache holds so many tokens.
     pub(in crate::workers) fn joined(&mut self, worker: &str, cache_tokens: usize) {
         self.affinity.join(worker, cache_tokens);
+        self.is_shared |= self.affinity.num_workers() > 1;
     }
 
     /// A worker is gone, with all that it knew.
@@ -39,6 +42,11 @@ impl Placer {
     /// All workers have forgotten a namespace.
     pub(in crate::workers) fn forget_namespace(&mut self, namespace: &str) {
         self.affinity.forget_namespace(namespace);
+    }
+
+    /// Whether requests are placed by their prompts: not while the model never had two workers.
+    pub(in crate::workers) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// The request was sent to this worker.
@@ -188,6 +196,22 @@ mod tests {
         assert_eq!(place(&[0, 0, 3, 0]), Some(2), "a free place");
         assert_eq!(place(&[4, 4, 4, 4]), Some(2), "as busy as the others");
         assert_ne!(place(&[0, 0, 4, 0]), Some(2), "too busy");
+    }
+
+    #[test]
+    fn prompts_are_looked_at_once_there_were_two_workers() {
+        let mut placer = Placer::default();
+        for id in ["0", "1", "2"] {
+            // One that is replaced by the next has nothing to choose from.
+            placer.joined(id, 100_000);
+            assert!(!placer.is_shared());
+            placer.left(id);
+        }
+        placer.joined("3", 100_000);
+        placer.joined("4", 100_000);
+        assert!(placer.is_shared());
+        placer.left("4");
+        assert!(placer.is_shared(), "another one may come");
     }
 
     #[test]

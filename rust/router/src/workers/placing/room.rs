@@ -23,6 +23,11 @@ impl Room {
 
     /// Whether a worker may take so many choices more: it has free places for them, or is no more
     /// than a quarter above the mean of all.
+    ///
+    /// The bound counts where a choice would wait. To hold it below that too moves conversations
+    /// whose worker would have computed a few tokens: with `trace`'s conversations 1.30 times the
+    /// tokens of one worker with all caches instead of 1.12, for 1.09 instead of 1.11 of the mean at
+    /// the busiest.
     pub(super) fn has(self, worker: &Candidate<'_>, num_choices: usize) -> bool {
         let (load, own) = (worker.num_choices + num_choices, worker.max_running);
         // load / own <= 5/4 * (held + num_choices) / places, without fractions.

@@ -183,6 +183,13 @@ impl Registry {
         Ok((entry.model.clone(), longest.unwrap_or(0)))
     }
 
+    /// Whether requests of a model are placed by what their prompts begin with.
+    pub(crate) fn places_by_prefix(&self, model: &str) -> bool {
+        let state = lock(&self.state);
+        let entry = state.models.get(model);
+        entry.is_some_and(|entry| entry.placer.is_shared())
+    }
+
     /// Most choices of a model in flight at once, also for a tenant that is alone.
     pub(crate) fn limit(&self, name: Option<&str>) -> Result<usize, Refusal> {
         let state = lock(&self.state);
