@@ -17,6 +17,7 @@ mod models;
 mod probes;
 mod routes;
 mod server;
+mod unread;
 mod unstalled;
 
 pub(crate) use routes::{serve, serve_probes};

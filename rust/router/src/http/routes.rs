@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hosts::{self, AllowedHosts};
 use super::probes::Operators;
-use super::{fallback, generate, layers, models, probes, server};
+use super::{fallback, generate, layers, models, probes, server, unread};
 use crate::access::Token;
 use crate::listen::Incoming;
 use crate::state::AppState;
@@ -43,6 +43,7 @@ pub(crate) async fn serve_probes(
         .merge(probes::debug_routes(operators))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::get_only)
+        .layer(from_fn(unread::read_rest))
         .with_state(state);
     server::run(incoming, router, max_header_bytes, stall, shutdown).await;
 }
@@ -55,7 +56,7 @@ fn client_stall(state: &AppState) -> Duration {
     Duration::from_secs_f64(state.config.limits.client_stall_timeout_s)
 }
 
-/// Every route with its layers: what becomes of it is noted first, then a place, then a name, the host, the count, the size of the
+/// Every route with its layers: the rest of its body is read last; what becomes of it is noted first, then a place, then a name, the host, the count, the size of the
 /// headers, the key, the handler.
 fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
     let generation = axum::Router::new()
@@ -95,5 +96,5 @@ fn routes(state: AppState, hosts: Option<AllowedHosts>) -> axum::Router {
         Some(cors) => router.layer(cors),
         None => router,
     };
-    router.with_state(state)
+    router.layer(from_fn(unread::read_rest)).with_state(state)
 }

@@ -15,6 +15,7 @@ mod fleet;
 mod gate;
 mod generate;
 mod keys;
+mod left_bodies;
 mod logprobs;
 mod options;
 mod public;
