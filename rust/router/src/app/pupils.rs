@@ -20,11 +20,16 @@ impl Pupils for All {
         self.broadcast.teach(model, learn)
     }
 
-    fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool> {
+    fn forget<'a>(
+        &'a self,
+        model: &'a ModelKey,
+        namespace: &'a str,
+        generation: u64,
+    ) -> BoxFuture<'a, bool> {
         // Requests and records of other models than it is about keep theirs.
         if self.broadcast.serves(model) {
             self.generation.forget(namespace);
         }
-        Pupils::forget(&*self.broadcast, model, namespace)
+        Pupils::forget(&*self.broadcast, model, namespace, generation)
     }
 }

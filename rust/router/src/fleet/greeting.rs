@@ -40,8 +40,16 @@ impl Fleet {
             tracing::debug!("a worker joins with a part of the fleet's text, or none");
         }
         greeting.texts.reverse();
-        greeting.forgotten = shared.with_generations(|all| all.to_forget(model));
+        greeting.forgotten = self.forgotten(model);
         greeting
+    }
+
+    /// Namespaces of a model that were forgotten in this router's life, with their generations.
+    pub(crate) fn forgotten(&self, model: &ModelKey) -> Vec<(String, u64)> {
+        let shared = self.0.as_ref();
+        shared.map_or_else(Vec::new, |shared| {
+            shared.with_generations(|all| all.to_forget(model))
+        })
     }
 }
 

@@ -201,6 +201,11 @@ pub(crate) struct Forgetting {
 }
 
 impl Forgetting {
+    /// The generation that workers are to forget.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Notes that all workers of this router forgot it, and waits until this is kept.
     pub(crate) async fn settle(&self) {
         let (model, namespace) = &self.name;

@@ -10,6 +10,12 @@ pub(crate) trait Pupils: Send + Sync + 'static {
     /// Passes text on to all workers of a model; the number that lag, and did not get it.
     fn teach(&self, model: &ModelKey, learn: &Learn) -> usize;
 
-    /// Has all workers of a model forget a namespace; whether there are any and all did.
-    fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool>;
+    /// Has all workers of a model forget this generation of a namespace that have not yet; whether
+    /// there are any and all did.
+    fn forget<'a>(
+        &'a self,
+        model: &'a ModelKey,
+        namespace: &'a str,
+        generation: u64,
+    ) -> BoxFuture<'a, bool>;
 }

@@ -109,7 +109,7 @@ async fn forget(shared: &Arc<Shared>, pupils: &dyn Pupils) {
             if shared.is_in_hand(&model, &namespace) {
                 continue;
             }
-            if pupils.forget(&model, &namespace).await {
+            if pupils.forget(&model, &namespace, generation).await {
                 shared.clone().settle(&model, &namespace, generation).await;
                 tracing::info!(%namespace, "namespace forgotten, as by another router");
             }

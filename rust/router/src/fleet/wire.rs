@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, cmd};
 
 use super::address::Address;
-use super::keys::ModelKey;
-use super::slices::Draw;
+use super::generations::MAX_NAMESPACES;
+use super::keys::{Latest, ModelKey};
 
 /// How long Redis may take for a connection or an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,31 +21,12 @@ pub(super) const MAX_ENTRIES: usize = 1024;
 const TEXT_LIFETIME_S: u64 = 24 * 60 * 60;
 /// So are generations after a year.
 const FORGOTTEN_LIFETIME_S: u64 = 365 * 24 * 60 * 60;
-/// Longest name of a namespace in the hash of generations, in bytes; those of requests are far shorter.
-const MAX_NAME_BYTES: usize = 4096;
-/// Longest time that a limit is held to be used up.
-const MAX_WAIT_MS: u64 = 600_000;
+/// Fields of a hash that are asked for at once.
+const SCANNED: usize = 1024;
+/// How often, for a hash that something else fills: the rest is looked at when this was deleted.
+const MAX_SCANS: usize = 4 * MAX_NAMESPACES / SCANNED;
 /// The one field of an entry.
 const FIELD: &str = "e";
-
-/// Draws from a limit that fills up evenly within a minute and may be overspent; a tenth of an hour
-/// of it is the most that counts. Gives what was granted, and milliseconds until 1 is there.
-const DRAW: &str = "
-local now = redis.call('TIME')
-local t = now[1] * 1000 + math.floor(now[2] / 1000)
-local limit, used, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local found = redis.call('HMGET', KEYS[1], 's', 't')
-local spent, at = tonumber(found[1]) or 0, tonumber(found[2]) or t
-if spent ~= spent then spent = 0 end
-if at ~= at then at = t end
-spent = math.max(0, spent - math.max(0, t - at) * limit / 60000)
-spent = math.min(math.max(0, spent + used), 6 * limit)
-local granted = math.max(0, math.min(wanted, math.floor(limit - spent)))
-spent = spent + granted
-redis.call('HSET', KEYS[1], 's', tostring(spent), 't', t)
-redis.call('PEXPIRE', KEYS[1], 600000)
-return {granted, math.ceil(math.max(0, spent + 1 - limit) * 60000 / math.max(1, limit))}
-";
 
 /// Place of an entry in a stream: milliseconds of Redis's clock, and a number.
 pub(crate) type StreamId = (u64, u64);
@@ -102,12 +83,18 @@ impl Wire {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(Some(PATIENCE + BLOCK));
-        let connection = client.get_multiplexed_async_connection_with_config(&config);
-        // Names are looked up, and a server may take a connection and say nothing.
-        match tokio::time::timeout(2 * PATIENCE, connection).await {
-            Ok(connection) => Ok(Self(connection?)),
-            Err(_) => Err(Trouble::Lost("no answer in time".into())),
-        }
+        let connecting = async move {
+            let connection = client.get_multiplexed_async_connection_with_config(&config);
+            // Names are looked up, and a server may take a connection and say nothing.
+            match tokio::time::timeout(2 * PATIENCE, connection).await {
+                Ok(connection) => Ok(Self(connection?)),
+                Err(_) => Err(Trouble::Lost("no answer in time".into())),
+            }
+        };
+        // With TLS the certificates of this machine are read from disk first: on no serving thread.
+        let runtime = tokio::runtime::Handle::current();
+        let connected = tokio::task::spawn_blocking(move || runtime.block_on(connecting)).await;
+        connected.unwrap_or_else(|_| Err(Trouble::Lost("the router is shutting down".into())))
     }
 
     /// Whether it answers.
@@ -118,7 +105,12 @@ impl Wire {
 
     /// Sends a command about `key`, which must be of `kind`: anything else there is removed, since
     /// nobody but these routers has a use for a key of that name.
-    async fn ask(&mut self, command: &Cmd, key: &str, kind: &str) -> Result<Value, Trouble> {
+    pub(super) async fn ask(
+        &mut self,
+        command: &Cmd,
+        key: &str,
+        kind: &str,
+    ) -> Result<Value, Trouble> {
         let error = match command.query_async::<Value>(&mut self.0).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
@@ -290,20 +282,36 @@ impl Wire {
         Ok(())
     }
 
-    /// The generations of a model's namespaces; what is none is left out.
+    /// The generations of a model's namespaces, the latest [`MAX_NAMESPACES`] of them. What is more, and
+    /// what is no generation, is deleted.
     pub(super) async fn generations(
         &mut self,
         model: &ModelKey,
     ) -> Result<BTreeMap<String, u64>, Trouble> {
         let key = model.forgotten();
-        let mut all = cmd("HGETALL");
-        all.arg(&key);
-        let answer = items(self.ask(&all, &key, "hash").await?);
-        let pairs = answer.chunks_exact(2);
-        let pairs = pairs.filter_map(|pair| Some((name(&pair[0]), name(&pair[1]).parse().ok()?)));
-        // No worker takes other names, and none of this fleet wrote them.
-        let is_name = |(name, _): &(String, u64)| (1..=MAX_NAME_BYTES).contains(&name.len());
-        Ok(pairs.filter(is_name).collect())
+        let mut latest = Latest::default();
+        let mut cursor = "0".to_owned();
+        for _ in 0..MAX_SCANS {
+            let mut scan = cmd("HSCAN");
+            scan.arg(&key).arg(&cursor).arg("COUNT").arg(SCANNED);
+            let mut answer = items(self.ask(&scan, &key, "hash").await?).into_iter();
+            cursor = answer.next().as_ref().map(name).unwrap_or_default();
+            let fields = answer.next().map(items).unwrap_or_default();
+            for pair in fields.chunks_exact(2) {
+                latest.add(name(&pair[0]), name(&pair[1]).parse().ok());
+            }
+            let surplus = latest.take_surplus();
+            if !surplus.is_empty() {
+                let mut delete = cmd("HDEL");
+                delete.arg(&key).arg(surplus);
+                // A Redis that takes no more commands of this kind still answers.
+                drop(self.ask(&delete, &key, "hash").await);
+            }
+            if cursor == "0" || cursor.is_empty() {
+                break;
+            }
+        }
+        Ok(latest.found)
     }
 
     /// Writes the generation of a namespace.
@@ -318,23 +326,6 @@ impl Wire {
         set.arg(&key).arg(namespace).arg(generation);
         self.ask(&set, &key, "hash").await?;
         Ok(())
-    }
-
-    /// Draws a slice of a limit; gives what was granted, and the time until there is 1 more.
-    pub(super) async fn draw(&mut self, draw: &Draw) -> Result<(u32, Duration), Trouble> {
-        let key = draw.account.key();
-        let mut eval = cmd("EVAL");
-        eval.arg(DRAW).arg(1).arg(&key);
-        eval.arg(draw.per_minute).arg(draw.used).arg(draw.wanted);
-        let answer = items(self.ask(&eval, &key, "hash").await?);
-        match answer[..] {
-            [Value::Int(granted), Value::Int(wait_ms)] => {
-                let granted = u32::try_from(granted).unwrap_or(0).min(draw.wanted);
-                let wait_ms = u64::try_from(wait_ms).unwrap_or(0).min(MAX_WAIT_MS);
-                Ok((granted, Duration::from_millis(wait_ms)))
-            }
-            _ => Err(Trouble::Refused("Redis gives no numbers".into())),
-        }
     }
 }
 
@@ -354,7 +345,7 @@ fn read_id(text: &str) -> Option<StreamId> {
 }
 
 /// The items of an array; none of anything else.
-fn items(value: Value) -> Vec<Value> {
+pub(super) fn items(value: Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items,
         _ => Vec::new(),

@@ -85,7 +85,13 @@ async fn serve(
     drop(loading);
     let key = model.fleet_key();
     let (broadcast, greeted) = (context.broadcast.clone(), worker.clone());
-    tokio::spawn(async move { broadcast.greet(&greeted).await });
+    let of_model = key.clone();
+    tokio::spawn(async move {
+        tokio::join!(
+            broadcast.catch_up(&of_model, &greeted),
+            broadcast.greet(&greeted)
+        );
+    });
     let mut progress = Progress::new(context.stall_timeout);
     loop {
         match heard(&mut progress, inbound).await {

@@ -1,5 +1,6 @@
 //! One worker that has dialled in, and the choices it runs.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,6 +21,10 @@ use crate::failover::{Candidate, Health};
 use crate::sync::pace;
 use crate::sync::{lock, now};
 
+/// Namespaces of which a worker's word is remembered that it forgot them; those forgotten longest ago go
+/// first, and are asked for again.
+const MAX_CONFIRMED: usize = 16_384;
+
 /// A connected worker.
 ///
 /// The choices it runs are its routes: the load that decides where a request goes is their number,
@@ -34,6 +39,8 @@ pub(crate) struct Worker {
     routes: Mutex<Option<Routes>>,
     calls: Calls,
     load: Mutex<Load>,
+    /// The generation up to which it forgot each namespace.
+    confirmed: Mutex<BTreeMap<String, u64>>,
     is_draining: AtomicBool,
     health: Mutex<Health>,
     /// Choices that it held when it was lost.
@@ -61,6 +68,7 @@ impl Worker {
             routes,
             calls: Calls::default(),
             load: Mutex::default(),
+            confirmed: Mutex::default(),
             is_draining: AtomicBool::new(false),
             health: Mutex::default(),
             num_lost: AtomicUsize::new(0),
@@ -248,6 +256,32 @@ impl Worker {
         let order = Message::AdminCall(call);
         self.sender.order_after_learnt(order).await;
         answer
+    }
+
+    /// Whether it said that it forgot this generation of a namespace.
+    pub(crate) fn has_confirmed(&self, namespace: &str, generation: u64) -> bool {
+        let confirmed = lock(&self.confirmed);
+        confirmed
+            .get(namespace)
+            .is_some_and(|one| *one >= generation)
+    }
+
+    /// Notes that it forgot this generation of a namespace.
+    pub(crate) fn confirm(&self, namespace: &str, generation: u64) {
+        let mut confirmed = lock(&self.confirmed);
+        let known = confirmed.entry(namespace.to_owned()).or_default();
+        *known = generation.max(*known);
+        if confirmed.len() > MAX_CONFIRMED {
+            let oldest = confirmed.iter().min_by_key(|(_, generation)| **generation);
+            if let Some(name) = oldest.map(|(name, _)| name.clone()) {
+                confirmed.remove(&name);
+            }
+        }
+    }
+
+    /// Notes that it may have been taught text of a namespace since.
+    pub(crate) fn retract(&self, namespace: &str) {
+        lock(&self.confirmed).remove(namespace);
     }
 
     /// Takes the answer to a question.

@@ -1,5 +1,6 @@
 //! Routers that share through a Redis, whatever that does.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::support::fake_redis::{FakeRedis, Key, Mood};
@@ -95,11 +96,15 @@ async fn wait_for_metric(router: &TestRouter, name: &str, is_there: impl Fn(u64)
 }
 
 async fn forget(router: &TestRouter) -> v1::ForgetNamespaceResponse {
+    forget_within(router, Duration::from_secs(20)).await
+}
+
+async fn forget_within(router: &TestRouter, time: Duration) -> v1::ForgetNamespaceResponse {
     let mut asked = Request::new(v1::ForgetNamespaceRequest {
         name: "default".into(),
         ..Default::default()
     });
-    asked.set_timeout(Duration::from_secs(20));
+    asked.set_timeout(time);
     let forgotten = within(router.admin().await.forget_namespace(asked)).await;
     forgotten.unwrap().into_inner()
 }
@@ -313,6 +318,76 @@ async fn forgotten_namespaces_outlive_the_router_in_its_state_folder() {
         if matches!(call.call, Some(Call::ForgetNamespace(_)))))
     );
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[tokio::test]
+async fn worker_that_joins_while_a_namespace_is_forgotten_forgets_it_too() {
+    let redis = FakeRedis::start();
+    let (router, _first_worker) = join(&redis).await;
+    forget(&router).await;
+    let late = FakeWorker::default();
+    let is_mute = late.is_mute.clone();
+    is_mute.store(true, Ordering::Relaxed);
+    let mut late = router.dial(late);
+    // It is asked before it is ready, and does not answer before the namespace is forgotten again.
+    assert_eq!(asked_to_forget(&mut late).await, "default");
+    let forgotten = forget(&router).await;
+    assert_eq!((forgotten.workers, forgotten.failures), (1, vec![]));
+    is_mute.store(false, Ordering::Relaxed);
+    assert_eq!(asked_to_forget(&mut late).await, "default");
+}
+
+#[tokio::test]
+async fn workers_that_forgot_keep_what_they_learn_while_another_one_hangs() {
+    let redis = FakeRedis::start();
+    let (router, mut worker) = join(&redis).await;
+    let hanging = FakeWorker::default();
+    let is_mute = hanging.is_mute.clone();
+    let mut hanging = router.worker(hanging).await;
+    is_mute.store(true, Ordering::Relaxed);
+    let forgotten = forget_within(&router, Duration::from_secs(2)).await;
+    assert_eq!(forgotten.failures.len(), 1, "{:?}", forgotten.failures);
+    // The router asks on its own, and only the one that did not answer.
+    for _ in 0..2 {
+        asked_to_forget(&mut hanging).await;
+    }
+    is_mute.store(false, Ordering::Relaxed);
+    // Text is shared again once both have forgotten.
+    within(async {
+        while metric(&router, "spectrie_fleet_published_total").await == 0 {
+            ask(&router, PROMPT).await;
+        }
+    })
+    .await;
+    let is_forget = |message: &&Message| {
+        matches!(message, Message::AdminCall(call)
+            if matches!(call.call, Some(Call::ForgetNamespace(_))))
+    };
+    // Twice for the operator, and once for what the other one taught it until it forgot.
+    assert_eq!(heard(&mut worker).iter().filter(is_forget).count(), 3);
+}
+
+#[tokio::test]
+async fn hash_of_forgotten_namespaces_is_read_in_parts_and_garbage_goes() {
+    let redis = FakeRedis::start();
+    let (first, _first_worker) = join(&redis).await;
+    forget(&first).await;
+    let long = "x".repeat(5000);
+    redis.put("no number", "x");
+    redis.put(&long, "5");
+    for index in 0..2_500 {
+        redis.put(&format!("n{index}"), "");
+    }
+    redis.put("zoe", "5");
+    let (_second, mut second_worker) = join(&redis).await;
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        asked.push(asked_to_forget(&mut second_worker).await);
+    }
+    asked.sort();
+    assert_eq!(asked, ["default", "zoe"]);
+    assert!(!redis.has("no number") && !redis.has(&long));
+    assert!(redis.has("default") && redis.has("zoe"));
 }
 
 #[tokio::test]

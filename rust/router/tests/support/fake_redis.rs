@@ -106,6 +106,22 @@ impl FakeRedis {
         }
     }
 
+    /// Puts a field into every hash.
+    pub fn put(&self, field: &str, value: &str) {
+        for key in self.keys.lock().unwrap().values_mut() {
+            if let Key::Hash(fields) = key {
+                fields.insert(field.into(), value.into());
+            }
+        }
+    }
+
+    /// Whether any hash has a field.
+    pub fn has(&self, field: &str) -> bool {
+        let keys = self.keys.lock().unwrap();
+        let mut hashes = keys.values();
+        hashes.any(|key| matches!(key, Key::Hash(fields) if fields.contains_key(field.as_bytes())))
+    }
+
     /// Fields of all hashes.
     pub fn fields(&self) -> BTreeMap<String, u64> {
         let keys = self.keys.lock().unwrap();
@@ -116,7 +132,7 @@ impl FakeRedis {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         hashes
             .flatten()
-            .map(|(field, value)| (text(field), text(value).parse().unwrap()))
+            .filter_map(|(field, value)| Some((text(field), text(value).parse().ok()?)))
             .collect()
     }
 }
@@ -267,15 +283,28 @@ fn change(keys: &mut BTreeMap<String, Key>, texts: &[&str], words: &Words) -> Ve
             }
             b":1\r\n".to_vec()
         }
-        "HGETALL" => match keys.get(&name) {
-            None => b"*0\r\n".to_vec(),
-            Some(Key::Hash(fields)) => list(
-                fields
-                    .iter()
-                    .flat_map(|(field, value)| [bulk(field), bulk(value)]),
-            ),
-            Some(_) => WRONG.to_vec(),
-        },
+        "HSCAN" => {
+            // HSCAN key cursor COUNT n, with the place of the next field as cursor.
+            let empty = BTreeMap::new();
+            let fields = match keys.get(&name) {
+                None => &empty,
+                Some(Key::Hash(fields)) => fields,
+                Some(_) => return WRONG.to_vec(),
+            };
+            let (from, count): (usize, usize) =
+                (texts[2].parse().unwrap(), texts[4].parse().unwrap());
+            let next = Some(from + count).filter(|next| *next < fields.len());
+            let found = fields.iter().skip(from).take(count);
+            let pairs = found.flat_map(|(field, value)| [bulk(field), bulk(value)]);
+            let cursor = bulk(next.unwrap_or(0).to_string().as_bytes());
+            list([cursor, list(pairs)].into_iter())
+        }
+        "HDEL" => {
+            if let Some(Key::Hash(fields)) = keys.get_mut(&name) {
+                fields.retain(|field, _| !words[2..].contains(field));
+            }
+            b":1\r\n".to_vec()
+        }
         "HSET" => match keys.entry(name).or_insert(Key::Hash(BTreeMap::new())) {
             Key::Hash(fields) => {
                 fields.insert(words[2].clone(), words[3].clone());

@@ -166,19 +166,12 @@ impl Broadcast {
         })
     }
 
-    /// Makes workers forget a namespace, and the router where its text is.
-    async fn forget_at(
-        &self,
-        workers: &[Arc<Worker>],
-        name: &str,
-        deadline: Instant,
-    ) -> Vec<Answer> {
-        let answers = forget_all(workers, name, deadline).await;
+    /// Forgets which of these workers has which text of a namespace.
+    fn forget_places(&self, workers: &[Arc<Worker>], name: &str) {
         let models: BTreeSet<_> = workers.iter().map(|worker| &worker.hello.model).collect();
         for model in models {
             self.registry.forget_namespace(model, name);
         }
-        answers
     }
 
     /// Makes every worker of a model forget a namespace, and those of other routers.
@@ -196,11 +189,15 @@ impl Broadcast {
         let forgetting =
             served.and_then(|(served, _)| self.fleet.begin_forget(&served.fleet_key(), name));
         let Some(forgetting) = forgetting else {
-            return Ok(self.forget_at(&workers, name, deadline).await);
+            let answers = forget_all(&workers, name, None, deadline).await;
+            self.forget_places(&workers, name);
+            return Ok(answers);
         };
         let now = Instant::now();
         let workers_deadline = now + deadline.saturating_duration_since(now).mul_f64(0.8);
-        let mut answers = self.forget_at(&workers, name, workers_deadline).await;
+        let generation = Some(forgetting.generation());
+        let mut answers = forget_all(&workers, name, generation, workers_deadline).await;
+        self.forget_places(&workers, name);
         if answers.iter().all(|answer| has_forgotten(&answer.result)) {
             forgetting.settle().await;
         }
@@ -280,29 +277,48 @@ fn log_change(worker: &str, corpus: &str, change: &Change, failure: Option<Failu
     }
 }
 
-/// Makes workers of a model forget a namespace.
+/// Makes workers of a model forget a namespace; notes who forgot which `generation`, if it has one.
 ///
 /// Workers teach each other through the router, and other routers teach them, so they are asked
 /// twice: after the first time no request inserts the old text any more; the second follows what was
 /// under way by then.
-async fn forget_all(workers: &[Arc<Worker>], name: &str, deadline: Instant) -> Vec<Answer> {
-    let call = forget_call(name);
+async fn forget_all(
+    workers: &[Arc<Worker>],
+    name: &str,
+    generation: Option<u64>,
+    deadline: Instant,
+) -> Vec<Answer> {
     let now = Instant::now();
     let first_deadline = now + deadline.saturating_duration_since(now) / 2;
-    let first = ask_all(workers, &call, first_deadline).await;
+    let first = ask_all(workers, &forget_call(name), first_deadline).await;
     let both = workers.iter().zip(first).map(|(worker, first)| async {
         if !has_forgotten(&first.result) {
             return first;
         }
-        let again = async { worker.ask_after_learnt(call.clone()).await.await };
-        let again = tokio::time::timeout_at(deadline.into(), again).await;
-        match read(again) {
+        match forget_again(worker, name, generation, deadline).await {
             // Nothing was under way.
             Err(failure) if failure.code == Code::NotFound => first,
             result => Answer { result, ..first },
         }
     });
     join_all(both).await
+}
+
+/// Has a worker forget once more what came to it meanwhile; notes that it forgot this `generation`.
+async fn forget_again(
+    worker: &Worker,
+    name: &str,
+    generation: Option<u64>,
+    deadline: Instant,
+) -> Result<Reply, Failure> {
+    let again = async { worker.ask_after_learnt(forget_call(name)).await.await };
+    let result = read(tokio::time::timeout_at(deadline.into(), again).await);
+    if has_forgotten(&result)
+        && let Some(generation) = generation
+    {
+        worker.confirm(name, generation);
+    }
+    result
 }
 
 /// Whether a worker holds nothing any more of what it was asked to forget.

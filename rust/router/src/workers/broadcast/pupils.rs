@@ -10,7 +10,7 @@ use spectrie_proto::worker_v1::admin_reply::Reply;
 use spectrie_proto::worker_v1::{Learn, ListNamespaces};
 use tokio::time::timeout_at;
 
-use super::{Broadcast, forget_call, has_forgotten, read, wait_for};
+use super::{Broadcast, ask_all, forget_again, forget_call, has_forgotten, read, wait_for};
 use crate::fleet::{ModelKey, Place, Pupils};
 use crate::workers::model::ServedModel;
 use crate::workers::worker::Worker;
@@ -27,12 +27,45 @@ impl Pupils for Broadcast {
         workers.iter().filter(lag).count()
     }
 
-    fn forget<'a>(&'a self, model: &'a ModelKey, namespace: &'a str) -> BoxFuture<'a, bool> {
+    fn forget<'a>(
+        &'a self,
+        model: &'a ModelKey,
+        namespace: &'a str,
+        generation: u64,
+    ) -> BoxFuture<'a, bool> {
         Box::pin(async move {
             let workers = self.registry.workers_of_key(model);
-            let deadline = Instant::now() + FORGET_TIME;
-            let answers = self.forget_at(&workers, namespace, deadline).await;
-            !answers.is_empty() && answers.iter().all(|answer| has_forgotten(&answer.result))
+            let has_yet_to = |worker: &&Arc<Worker>| !worker.has_confirmed(namespace, generation);
+            let late: Vec<_> = workers.iter().filter(has_yet_to).cloned().collect();
+            let now = Instant::now();
+            let call = forget_call(namespace);
+            let answers = ask_all(&late, &call, now + FORGET_TIME / 2).await;
+            let have_forgotten = answers.iter().map(|answer| has_forgotten(&answer.result));
+            for (worker, _) in late
+                .iter()
+                .zip(have_forgotten.clone())
+                .filter(|(_, has)| *has)
+            {
+                worker.confirm(namespace, generation);
+            }
+            // Not asked again before all have: what they have learned meanwhile would be lost again
+            // and again.
+            if !have_forgotten.clone().all(|has_forgotten| has_forgotten) {
+                return false;
+            }
+            // What the late ones taught them until then goes.
+            let again = workers.iter().map(|worker| async move {
+                worker.retract(namespace);
+                let generation = Some(generation);
+                let result = forget_again(worker, namespace, generation, now + FORGET_TIME).await;
+                has_forgotten(&result)
+            });
+            let have_forgotten = join_all(again).await;
+            self.forget_places(&workers, namespace);
+            !workers.is_empty()
+                && have_forgotten
+                    .into_iter()
+                    .all(|has_forgotten| has_forgotten)
         })
     }
 }
@@ -54,7 +87,10 @@ impl Broadcast {
             let answer = wait_for(worker.ask(forget_call(name)), deadline).await;
             if !has_forgotten(&answer) {
                 self.fleet.unsettle(&key, name);
-            } else if self.registry.workers_of_key(&key).is_empty() {
+                return;
+            }
+            worker.confirm(name, *generation);
+            if self.registry.workers_of_key(&key).is_empty() {
                 self.fleet.settle(&key, name, *generation).await;
             }
         });
@@ -64,6 +100,23 @@ impl Broadcast {
             let _ = timeout_at(deadline.into(), teach(worker, greeting.texts)).await;
         }
         greeting.place
+    }
+
+    /// Has a worker that joined forget what was forgotten while it did: whoever had the others
+    /// forget it did not know of this one.
+    pub(crate) async fn catch_up(&self, model: &ModelKey, worker: &Worker) {
+        let deadline = Instant::now() + FORGET_TIME;
+        let mut forgotten = self.fleet.forgotten(model);
+        forgotten.retain(|(name, generation)| !worker.has_confirmed(name, *generation));
+        let asked = forgotten.iter().map(|(name, generation)| async {
+            let answer = wait_for(worker.ask(forget_call(name)), deadline).await;
+            if has_forgotten(&answer) {
+                worker.confirm(name, *generation);
+            } else {
+                self.fleet.unsettle(model, name);
+            }
+        });
+        join_all(asked).await;
     }
 
     /// Teaches workers of a model from now on what others learned after `place`.
