@@ -119,8 +119,8 @@ impl Generation {
         let (marks, model) = self.check(&outline, resume, caller)?;
         if !record.has_ended() {
             self.check_convicts(&record.model, &record.request)?;
-            self.check_room(&outline, 0)?;
         }
+        self.check_room(&outline, 0)?;
         if record.num_resumes < NUM_FREE_RESUMES {
             let pass = caller.go_on()?;
             return Ok(Admitted { marks, model, pass });
@@ -206,7 +206,10 @@ impl Generation {
     /// as [`Holdings`](spectrie_types::Holdings) rules; those that wait for a worker count too, but for
     /// the stream's own `running` ones.
     pub(super) fn check_room(&self, outline: &Outline, running: usize) -> Result<(), RequestError> {
-        let Some(room) = self.shared.registry.room(&outline.model, &outline.share) else {
+        let unfinished = outline.num_unfinished();
+        let room = self.shared.registry.room(&outline.model, &outline.share);
+        // To repeat what has ended takes no room.
+        let Some(room) = room.filter(|_| unfinished > 0) else {
             return Ok(());
         };
         // Where no worker is, as many may wait for one as may of those that begin.
@@ -217,7 +220,7 @@ impl Generation {
         let mut standing = room.standing;
         standing.own = standing.own.saturating_sub(running);
         standing.total = standing.total.saturating_sub(running);
-        if standing.excess(outline.num_unfinished(), limit, room.places) == 0 {
+        if standing.excess(unfinished, limit, room.places) == 0 {
             return Ok(());
         }
         let share = standing.share(limit).min(limit);
