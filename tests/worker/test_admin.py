@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,33 @@ def test_unknown_call_and_a_bug_are_answered_too(
     error = asking(AdminDesk(memory, None, OURS))(list_corpora=worker_pb2.ListCorpora()).error
     assert error.code == INTERNAL
     assert "AttributeError" not in error.message
+
+
+class Crowded:
+    """An engine that answers once it may, and counts how often its namespaces are listed."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.lists = 0
+
+    def forget(self, _namespace: str) -> bool:
+        assert self.may_answer.wait(60)
+        return False
+
+    def namespaces(self) -> list[_core.NamespaceInfo]:
+        self.lists += 1
+        return []
+
+
+def test_thousands_of_forgotten_names_are_answered_without_a_list_for_each() -> None:
+    crowded: Any = Crowded()
+    desk = AdminDesk(crowded, None, OURS)
+    answers: queue.SimpleQueue[worker_pb2.AdminReply] = queue.SimpleQueue()
+    for number in range(2_000):
+        forget = worker_pb2.ForgetNamespace(name=f"n{number}")
+        desk.ask(worker_pb2.AdminCall(call_id=number, forget_namespace=forget), answers.put)
+    crowded.may_answer.set()
+    errors = [answers.get(timeout=60).error for _ in range(2_000)]
+    assert {error.code for error in errors} == {NOT_FOUND}
+    assert (errors[0].message, crowded.lists) == ("no namespace 'n0'", 1)
+    assert errors[-1].message == "no namespace 'n1999'; there is none"

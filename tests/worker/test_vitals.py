@@ -48,9 +48,12 @@ def watch() -> Iterator[Callable[[float], Watched]]:
 def host(**load: Any) -> Any:
     """What stands in for an engine's host."""
     values = {"running": 0, "waiting": 0, "longest_step_ms": 0.0, **load}
-    return SimpleNamespace(
-        engine=SimpleNamespace(load=lambda: SimpleNamespace(**values)), steps=7, busy=False
-    )
+
+    def load_of(*, memory: bool = True) -> SimpleNamespace:
+        assert not memory, "counts all of draft memory four times a second"
+        return SimpleNamespace(**values)
+
+    return SimpleNamespace(engine=SimpleNamespace(load=load_of), steps=7, busy=False)
 
 
 def test_loading_moves_with_its_lines_and_with_what_it_computes(

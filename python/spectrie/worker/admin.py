@@ -160,8 +160,13 @@ class AdminDesk:
             remedy = "it is forgotten until a restart: mend that and forget it again"
             raise _Refusal(_INTERNAL, f"{error}; {remedy}") from error
         if not was_known:
+            unknown = f"no namespace {call.name!r}"
+            if not self._calls.empty():
+                # A worker that joins is asked for thousands at once: nobody reads what there is instead,
+                # and to count it takes longest of all.
+                raise _Refusal(_NOT_FOUND, unknown)
             names = [info.name for info in self._engine.namespaces()]
-            raise _Refusal(_NOT_FOUND, f"no namespace {call.name!r}; {_listed(names)}")
+            raise _Refusal(_NOT_FOUND, f"{unknown}; {_listed(names)}")
         log.info("namespace %s forgotten", call.name)
         reply.done.SetInParent()
 

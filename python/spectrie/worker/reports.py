@@ -49,7 +49,7 @@ class Reports:
 
     def heartbeat(self) -> worker_pb2.WorkerMessage:
         """How far the worker is, and how long a step may take."""
-        host, load = self._host, self._host.engine.load()
+        host, load = self._host, self._host.engine.load(memory=False)
         beat = worker_pb2.Heartbeat(
             steps=host.steps,
             busy=host.busy or load.running + load.waiting > 0,

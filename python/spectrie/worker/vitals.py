@@ -99,7 +99,7 @@ class Vitals:
             return Pulse(self._lines + computed, pending=True, patience_s=LOADING_S)
         if self._is_stopping:
             return Pulse(host.steps, pending=True, patience_s=STOPPING_S)
-        load = host.engine.load()
+        load = host.engine.load(memory=False)
         pending = host.busy or load.running + load.waiting > 0
         patience_s = LONGEST_STEPS * load.longest_step_ms / 1e3
         return Pulse(host.steps, pending, patience_s)

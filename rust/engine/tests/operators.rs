@@ -160,6 +160,10 @@ fn output_of_a_running_request_is_taught_when_no_stop_text_can_cut_it() {
     driver.submit(request(1, &[3, 4, 5], 300));
     step_until(&mut driver, 1, 40);
     assert_eq!(driver.engine.load().memory_tokens, 3);
+    let (load, queue) = (driver.engine.load(), driver.engine.queue_load());
+    assert_eq!((queue.memory_tokens, queue.memory_bytes), (0, 0));
+    assert_eq!((queue.waiting, queue.steps), (load.waiting, load.steps));
+    assert!(queue.longest_step_ms > 0.0);
     step_until(&mut driver, 1, 150);
     let emitted = driver.tokens[&1].len() as u64;
     assert_eq!(driver.engine.load().memory_tokens, 3 + emitted - 64);

@@ -249,13 +249,7 @@ impl Engine {
     /// How busy the engine was after the last call that ran it; requests since then count as
     /// waiting.
     pub fn load(&self) -> Load {
-        let inbox = self.shared.inbox();
-        let mut load = Load {
-            waiting: inbox.load.waiting + inbox.num_submits,
-            waiting_bytes: inbox.waiting_bytes(),
-            ..inbox.load
-        };
-        drop(inbox);
+        let mut load = self.queue_load();
         if let Some(memory) = &self.memory {
             load.memory_bytes = memory.bytes();
             load.memory_tokens = memory.num_tokens();
@@ -266,6 +260,17 @@ impl Engine {
             load.lost_corpus_blocks = memory.lost_corpus_blocks();
         }
         load
+    }
+
+    /// The same without what draft memory holds, which is counted namespace by namespace: this is asked
+    /// for as often as wanted.
+    pub fn queue_load(&self) -> Load {
+        let inbox = self.shared.inbox();
+        Load {
+            waiting: inbox.load.waiting + inbox.num_submits,
+            waiting_bytes: inbox.waiting_bytes(),
+            ..inbox.load
+        }
     }
 
     /// Lets the background thread go on, as the forward comes next.

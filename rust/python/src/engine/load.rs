@@ -57,3 +57,14 @@ mirror! {
         longest_step_ms: f64,
     }
 }
+
+impl Load {
+    /// That of an engine, with what its draft `memory` holds or without.
+    pub(super) fn of(engine: &core::Engine, memory: bool) -> Self {
+        Self::new(if memory {
+            engine.load()
+        } else {
+            engine.queue_load()
+        })
+    }
+}

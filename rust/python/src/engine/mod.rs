@@ -300,8 +300,9 @@ impl Engine {
         outputs.map(StepOutput).map_err(engine_error)
     }
 
-    fn load(&self, py: Python<'_>) -> Load {
-        Load::new(py.detach(|| self.engine.load()))
+    #[pyo3(signature = (*, memory=true))]
+    fn load(&self, py: Python<'_>, memory: bool) -> Load {
+        py.detach(|| Load::of(&self.engine, memory))
     }
 
     #[pyo3(signature = (path, readers=None))]
