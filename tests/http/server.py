@@ -69,7 +69,7 @@ def serving(folder: Path, *options: str, log: Path | None = None) -> Iterator[Se
 def router(
     folder: Path, *options: str, before: Sequence[str] = (), log: Path | None = None
 ) -> Iterator[dict[str, str]]:
-    """Runs `spectrie router` with `options`; gives the addresses of its ready line.
+    """Runs `spectrie router` with `options`; gives the addresses of its ready line, and its `pid`.
 
     Args:
         folder: For its sockets, and its working directory.
@@ -88,7 +88,7 @@ def router(
         ) as process,
     ):
         try:
-            yield _ready(process)
+            yield _ready(process) | {"pid": str(process.pid)}
         finally:
             process.send_signal(signal.SIGTERM)
             try:

@@ -16,24 +16,47 @@ import pytest
 
 from spectrie._proto import inference_pb2 as pb
 from spectrie._proto.inference_pb2_grpc import InferenceStub
+from tests.http.memory import memory_bytes
 from tests.http.scripted_worker import MODEL, ScriptedWorker
 from tests.http.server import router
 from tests.waiting import wait_until
 
-NUM_FILES = 128
-NUM_IDLE = 400
+NUM_FILES, NUM_IDLE = 128, 400
+DEEP_FILES, DEEP_IDLE = 256, 10_000
+MAX_GROWTH = 64 << 20
+"""Bytes that the router may take for all of them."""
 
-
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("prlimit") is None, reason="limits by prlimit"
 )
+
+
 def test_idle_connections_beyond_the_limit_of_files_shut_nobody_out(tmp_path: Path) -> None:
-    """Twice as many idle connections as descriptors, on both addresses."""
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > NUM_IDLE + 100
-    limited = ("prlimit", f"--nofile={NUM_FILES}")
-    log = tmp_path / "log"
+    """Three times as many idle connections as descriptors, over both addresses."""
+    answer_beside_idle_connections(tmp_path, NUM_FILES, NUM_IDLE)
+
+
+@pytest.mark.deep
+def test_ten_thousand_idle_connections_shut_nobody_out(tmp_path: Path) -> None:
+    """Forty times as many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = DEEP_IDLE + 200
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"this process may have {hard} open files, and needs {needed}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    try:
+        answer_beside_idle_connections(tmp_path, DEEP_FILES, DEEP_IDLE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def answer_beside_idle_connections(folder: Path, num_files: int, num_idle: int) -> None:
+    """A router that may have `num_files` open answers beside `num_idle` connections that say nothing."""
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > num_idle + 100
+    limited = ("prlimit", f"--nofile={num_files}")
+    log = folder / "log"
     with (
-        router(tmp_path, before=limited, log=log) as facts,
+        router(folder, before=limited, log=log) as facts,
         ScriptedWorker(facts["worker"]),
         ExitStack() as idle,
     ):
@@ -43,9 +66,14 @@ def test_idle_connections_beyond_the_limit_of_files_shut_nobody_out(tmp_path: Pa
             30.0,
             lambda: "no worker",
         )
-        for index in range(NUM_IDLE):
+        before = memory_bytes(int(facts["pid"]))
+        answers = 0
+        for index in range(num_idle):
             host, _, port = facts[("http", "grpc")[index % 2]].rpartition(":")
-            idle.enter_context(socket.create_connection((host, int(port))))
+            idle.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            if index % (num_idle // 20) == 0:
+                answers += httpx.get(f"{url}/healthz", timeout=30).status_code == 200
+        assert answers == 20
         for _ in range(10):
             assert httpx.get(f"{url}/healthz", timeout=30).status_code == 200
             with grpc.insecure_channel(facts["grpc"]) as channel:
@@ -53,6 +81,7 @@ def test_idle_connections_beyond_the_limit_of_files_shut_nobody_out(tmp_path: Pa
                     text="hello", model=MODEL, stopping=pb.Stopping(max_tokens=8)
                 )
                 assert InferenceStub(channel).Generate(request, timeout=30).choices
+        assert memory_bytes(int(facts["pid"]), "VmHWM") - before < MAX_GROWTH
     assert "could not accept" not in log.read_text()
 
 
