@@ -1,8 +1,10 @@
 """Writes THIRD_PARTY_LICENSES.md: every crate inside the wheel with its licence texts.
 
 Reads `cargo metadata` for the dependency graph of `spectrie-py` without development dependencies,
-and the licence files of each crate's source folder. Texts that several crates share are printed
-once. `--check` writes nothing and fails when the list of crates is out of date.
+and the licence files of each crate's source folder, those of C libraries inside it too. A crate that
+comes without a text has that of a crate of the same repository and version, or one of
+`tools/license_texts`, copied from its repository. Texts that several crates share are printed once.
+`--check` writes nothing and fails when the file is out of date. A crate without a text is an error.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "THIRD_PARTY_LICENSES.md"
+TEXTS = ROOT / "tools" / "license_texts"
 LICENSE_FILE = re.compile(r"^(licen[cs]e|copying|notice|unlicense)", re.IGNORECASE)
 
 
@@ -46,13 +49,43 @@ def linked_packages() -> list[dict[str, object]]:
     return sorted(found, key=lambda package: (package["name"], package["version"]))
 
 
-def license_texts(package: dict[str, object]) -> list[str]:
+def own_texts(package: dict[str, object]) -> list[str]:
+    """The texts in a crate's folder and in the folders directly inside it, where C libraries lie."""
     folder = Path(str(package["manifest_path"])).parent
-    return [
-        path.read_text(errors="replace").strip()
-        for path in sorted(folder.iterdir())
-        if path.is_file() and LICENSE_FILE.match(path.name)
+    files = [path for path in sorted([*folder.glob("*"), *folder.glob("*/*")]) if path.is_file()]
+    found = [path for path in files if LICENSE_FILE.match(path.name)]
+    # Some name their licence and holders there alone.
+    found = found or [path for path in files if path.name == "AUTHORS"]
+    found = found or [
+        path for path in [TEXTS / f"{name_of(package).replace(' ', '-')}.txt"] if path.is_file()
     ]
+    return list(dict.fromkeys(path.read_text(errors="replace").strip() for path in found))
+
+
+def name_of(package: dict[str, object]) -> str:
+    return f"{package['name']} {package['version']}"
+
+
+def texts_of(packages: list[dict[str, object]]) -> dict[str, list[str]]:
+    """The texts of each crate by its name and version.
+
+    Raises:
+        LookupError: A crate has none.
+    """
+    own = {name_of(package): own_texts(package) for package in packages}
+    siblings: dict[object, list[str]] = {}
+    for package in packages:
+        key = package["repository"], package["version"]
+        if own[name_of(package)]:
+            siblings.setdefault(key, own[name_of(package)])
+    texts = {
+        name_of(one): own[name_of(one)] or siblings.get((one["repository"], one["version"]), [])
+        for one in packages
+    }
+    missing = [name for name, found in texts.items() if not found]
+    if missing:
+        raise LookupError(f"no licence text of {', '.join(missing)}: add it to {TEXTS}")
+    return texts
 
 
 def table_line(package: dict[str, object]) -> str:
@@ -61,9 +94,9 @@ def table_line(package: dict[str, object]) -> str:
 
 def render(packages: list[dict[str, object]]) -> str:
     holders: dict[str, list[str]] = defaultdict(list)
-    for package in packages:
-        for text in license_texts(package):
-            holders[text].append(f"{package['name']} {package['version']}")
+    for name, texts in texts_of(packages).items():
+        for text in texts:
+            holders[text].append(name)
     lines = [
         "# Third-party licences",
         "",
@@ -84,11 +117,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="fail when the list is out of date")
     packages = linked_packages()
     if parser.parse_args().check:
-        listed = set(TARGET.read_text().splitlines())
-        stale = [line for package in packages if (line := table_line(package)) not in listed]
-        if stale:
-            print("THIRD_PARTY_LICENSES.md lacks, run `make licenses`:", *stale, sep="\n")
-        return 1 if stale else 0
+        is_stale = render(packages) != TARGET.read_text()
+        if is_stale:
+            print("THIRD_PARTY_LICENSES.md is out of date: run `make licenses`")
+        return 1 if is_stale else 0
     TARGET.write_text(render(packages))
     return 0
 
