@@ -12,7 +12,8 @@ import torch
 
 from bench.gpu.fake_device import FakeDevice
 from spectrie.model import gpu
-from spectrie.model.runner import loading, self_check
+from spectrie.model.launch import gpu_model
+from spectrie.model.runner import self_check
 
 if TYPE_CHECKING:
     from spectrie.model.plan import StepPlan
@@ -47,7 +48,9 @@ def simulated_gpu(*, interpreted: bool = False) -> Iterator[None]:
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(gpu, **answers))
-        stack.enter_context(mock.patch.object(loading, "open_device", lambda device: FakeDevice()))
+        stack.enter_context(
+            mock.patch.object(gpu_model, "open_device", lambda device: FakeDevice())
+        )
         stack.enter_context(mock.patch.dict(os.environ))
         if not interpreted:
             os.environ.pop("TRITON_INTERPRET", None)

@@ -9,7 +9,7 @@ import pytest
 from bench.gpu.fake_device import FakeDevice
 from bench.gpu.simulated import simulated_gpu
 from spectrie.model import Runner, load_runner
-from spectrie.model.runner import loading
+from spectrie.model.launch import gpu_model
 from tests.tiny_model import write_tiny_model
 
 
@@ -21,5 +21,5 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runner, Fake
         patch.setenv("SPECTRIE_CACHE", str(tmp_path_factory.mktemp("cache")))
         folder = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
         with simulated_gpu():
-            patch.setattr(loading, "open_device", lambda _: device)
+            patch.setattr(gpu_model, "open_device", lambda _: device)
             yield load_runner(folder, dtype="float32", threads=1, num_pages=128), device

@@ -80,7 +80,13 @@ def test_weights_take_little_more_memory_than_their_numbers(
     folder: Path, dtype: torch.dtype
 ) -> None:
     config, weights = ModelConfig.from_folder(folder), Weights(folder)
-    parts = CpuWeights(config, weights, dtype=dtype, threads=2, report=lambda line: None)
+    parts = CpuWeights(
+        config,
+        weights,
+        dtype=str(dtype).removeprefix("torch."),
+        threads=2,
+        report=lambda line: None,
+    )
     decoder = CpuDecoder(config, parts, CacheSize(4, 0, 64), max_batch_rows=64, threads=1)
     # The tied table counts once; norms are a thousandth.
     numbers = config.vocabulary_size * config.hidden_size

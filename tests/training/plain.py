@@ -26,7 +26,9 @@ def norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
 
 def rotate(target: Target, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """[..., T, D] by position."""
-    cosines, sines = (table[positions] for table in target.config.rope.tables(4096))
+    cosines, sines = (
+        torch.from_numpy(table)[positions] for table in target.config.rope.tables(4096)
+    )
     half = cosines.shape[-1]
     low, high = x[..., :half], x[..., half : 2 * half]
     return torch.cat([low * cosines - high * sines, high * cosines + low * sines], -1)

@@ -25,7 +25,8 @@ GENERATED = ("rust/proto/src/generated", "python/spectrie/_proto", "python/spect
 # A file outside all folders is its own room.
 ORDERS: dict[str, tuple[str, ...]] = {
     "python/spectrie/model": (
-        "gpu machine plan",
+        "machine plan",
+        "gpu",
         "config files step",
         "gguf operators parallel",
         "decoder sources",

@@ -230,18 +230,18 @@ class PythonSteps:
                 now,
                 *tops,
                 drawn=is_drawn,
-                logits=result.logits.numpy() if is_drawn and len(result.logits) else None,
+                logits=result.on_host() if is_drawn and len(result.stored) else None,
                 compacted=result.compacted,
             )
             return
         # In CPU memory: the engine reads the rows where they lie. On a GPU the forward ends here.
-        logits = result.logits.cpu()
+        logits = result.on_host()
         now = self._ended = time.monotonic()
         self._output = self._engine.commit_logits(
             plan.plan_id,
-            logits.data_ptr(),
-            logits.shape[0],
-            logits.stride(0) if logits.shape[0] else 0,
+            logits.ctypes.data,
+            len(logits),
+            logits.strides[0] // logits.itemsize if len(logits) else 0,
             (now - started) * 1e3,
             now,
             *tops,

@@ -6,10 +6,12 @@ import os
 import shutil
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+from spectrie.model.machine import has_torch
 
-from spectrie_kernels import has_triton
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "compiler",
@@ -29,32 +31,46 @@ _DRIVER = Path("/sys/module/nvidia/version")
 
 
 def is_available() -> bool:
-    """Returns whether torch sees a GPU."""
+    """Returns whether torch sees a GPU; without torch there is none."""
+    if not has_torch():
+        return False
+    import torch
+
     return torch.cuda.is_available()
 
 
 def count() -> int:
     """Returns the number of GPUs."""
+    import torch
+
     return torch.cuda.device_count()
 
 
 def device(rank: int) -> torch.device:
     """Returns the GPU of a rank; 0 is that of a model on a single one."""
+    import torch
+
     return torch.device("cuda", rank)
 
 
 def use(device: torch.device) -> None:
     """Makes a GPU the one that this process launches on."""
+    import torch
+
     torch.cuda.set_device(device)
 
 
 def name(device: torch.device) -> str:
     """Returns the maker's name of a GPU."""
+    import torch
+
     return torch.cuda.get_device_name(device)
 
 
 def mark(device: torch.device) -> torch.cuda.Event:
     """Returns an event that has happened once a GPU has done all that it was given."""
+    import torch
+
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(device))
     return event
@@ -63,6 +79,8 @@ def mark(device: torch.device) -> torch.cuda.Event:
 def free_bytes(device: torch.device) -> int:
     """Returns the memory of a GPU that no process uses, in bytes, after returning what torch has kept
     for later tensors."""
+    import torch
+
     torch.cuda.empty_cache()
     return int(torch.cuda.mem_get_info(device)[0])
 
@@ -70,11 +88,15 @@ def free_bytes(device: torch.device) -> int:
 def compiler() -> str | None:
     """Returns name and version of what compiles the kernels; None without one, where they would run in
     their torch form, in which rows are not independent."""
+    from spectrie_kernels import has_triton
+
     return f"triton{metadata.version('triton')}" if has_triton() else None
 
 
 def total_bytes(device: torch.device) -> int:
     """Returns the memory of a GPU, in bytes."""
+    import torch
+
     return int(torch.cuda.mem_get_info(device)[1])
 
 

@@ -6,7 +6,10 @@ import math
 import os
 import platform
 from functools import cache
+from importlib import util
 from pathlib import Path
+
+from spectrie.errors import ConfigError
 
 __all__ = [
     "FAST_ON_GPU",
@@ -14,8 +17,11 @@ __all__ = [
     "bf16_flags",
     "cpu_class",
     "cpu_flags",
+    "has_torch",
     "is_busy",
     "num_cores",
+    "require_packages",
+    "require_torch",
 ]
 
 FAST_ON_GPU = (
@@ -37,6 +43,7 @@ _TELLING_FLAGS = (
     "amx_tile",
     "amx_bf16",
 )
+_PACKAGES = ("numpy", "safetensors")
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 
@@ -149,3 +156,35 @@ def _reclaimable_bytes(folder: Path) -> int:
         if name in ("inactive_file", "total_inactive_file"):
             reclaimable = int(value)
     return reclaimable
+
+
+def has_torch() -> bool:
+    """Returns whether torch is installed, without importing it."""
+    return util.find_spec("torch") is not None
+
+
+def require_packages() -> None:
+    """Refuses to go on without the packages that run models on a CPU; a GPU needs more.
+
+    Raises:
+        ConfigError: One is not installed; the message says how to install it.
+    """
+    missing = [name for name in _PACKAGES if util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"running a model requires {' and '.join(missing)}: pip install 'spectrie[cpu]', or "
+            "'spectrie[worker]' for a GPU"
+        )
+
+
+def require_torch(what: str) -> None:
+    """Refuses what only torch computes where it is not installed.
+
+    Args:
+        what: The beginning of the message, before "needs torch".
+
+    Raises:
+        ConfigError: It is not installed; the message says how to install it.
+    """
+    if not has_torch():
+        raise ConfigError(f"{what} needs torch: pip install 'spectrie[worker]'")

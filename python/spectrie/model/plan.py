@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-__all__ = ["Forward", "PlanArrays", "RankForward", "StepPlan", "StepResult"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["TREE_ROWS", "Forward", "PlanArrays", "RankForward", "StepPlan", "StepResult"]
+
+TREE_ROWS = 64
+"""Most rows of a tree: a row's ancestors are the bits of a number."""
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -209,8 +214,8 @@ class StepResult:
     """The result of a forward; `S` sample rows, `T` top rows.
 
     Attributes:
-        logits: float32 [S, vocabulary], contiguous, on the device or on the host; valid until the
-            next forward. Where tokens were wanted, only the rows whose logits were asked for too.
+        stored: The logits, float32 [S, vocabulary], contiguous: an array, or a tensor of torch, which may be
+            on a device; valid until the next forward. Where tokens were wanted, only the rows whose logits were asked for too.
         top_ids: int32 [T, 8], likeliest first, -1 for a missing entry.
         top_probabilities: float32 [T, 8], of the plain softmax.
         tokens: int32 [S], a token of each sample row, -1 if no largest logit is finite: the drawn one
@@ -220,11 +225,27 @@ class StepResult:
             gives, it has walked along them.
     """
 
-    logits: torch.Tensor
+    stored: Float32 | torch.Tensor
     top_ids: Int32
     top_probabilities: Float32
     tokens: Int32 | None = None
     compacted: bool = False
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """The logits as a tensor, on the device or on the host."""
+        if isinstance(self.stored, np.ndarray):
+            import torch
+
+            return torch.from_numpy(self.stored)
+        return self.stored
+
+    def on_host(self) -> Float32:
+        """Returns the logits in memory of the host; waits for a device that computes them."""
+        if isinstance(self.stored, np.ndarray):
+            return self.stored
+        copied: Float32 = self.stored.cpu().numpy()
+        return copied
 
 
 class Forward(Protocol):

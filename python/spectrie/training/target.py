@@ -49,17 +49,17 @@ class Target:
                 raise ModelError(f"{folder}: heads are not trained for models with {name} yet")
         self._weights = Weights(folder)
         shape = (config.vocabulary_size, config.hidden_size)
-        self.embedding = self._weights.take(EMBEDDING, shape).float()
+        self.embedding = self._weights.tensor(EMBEDDING, shape).float()
         self.head = self.embedding
         if not config.tied_head:
-            self.head = self._weights.take(HEAD, shape).float()
+            self.head = self._weights.tensor(HEAD, shape).float()
         self.values: dict[str, Any] = json.loads(
             (folder / "config.json").read_text(encoding="utf-8")
         )
         self.rope: dict[str, Any] = {
             name: self.values[name] for name in _ROPE if self.values.get(name) is not None
         }
-        self.final_norm = self._weights.take(FINAL_NORM, (config.hidden_size,)).float()
+        self.final_norm = self._weights.tensor(FINAL_NORM, (config.hidden_size,)).float()
 
     def layer(self, index: int) -> dict[str, torch.Tensor]:
         """Returns the weights of a layer by their names inside it, such as `mlp.up_proj.weight`.
@@ -83,6 +83,6 @@ class Target:
         }
         prefix = f"model.layers.{index}."
         return {
-            f"{name}.weight": self._weights.take(f"{prefix}{name}.weight", shape).float()
+            f"{name}.weight": self._weights.tensor(f"{prefix}{name}.weight", shape).float()
             for name, shape in shapes.items()
         }

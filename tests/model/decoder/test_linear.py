@@ -21,7 +21,7 @@ def test_a_head_of_fast_arithmetic_rounds_no_logit(tiny: Path, dtype: torch.dtyp
     x = torch.randn(3, config.hidden_size, generator=torch.Generator().manual_seed(1)).to(dtype)
     logits = weights.head(x, Scratch(cpu))
     assert logits.dtype == torch.float32
-    head = Weights(tiny).take("lm_head.weight", (config.vocabulary_size, config.hidden_size))
+    head = Weights(tiny).tensor("lm_head.weight", (config.vocabulary_size, config.hidden_size))
     exact = x.double() @ head.to(dtype).double().t()
     torch.testing.assert_close(logits.double(), exact, rtol=1e-5, atol=1e-5)
 

@@ -179,7 +179,7 @@ def test_experts_take_little_more_memory_than_their_numbers(tmp_path: Path) -> N
     sizes = {"hidden_size": 128, "num_local_experts": 16, "intermediate_size": 128}
     save_family("mixtral", tmp_path, **sizes, num_hidden_layers=1, num_experts_per_tok=2)
     config, weights = ModelConfig.from_folder(tmp_path), Weights(tmp_path)
-    parts = CpuWeights(config, weights, dtype=torch.float32, threads=1, report=lambda line: None)
+    parts = CpuWeights(config, weights, dtype="float32", threads=1, report=lambda line: None)
     decoder = CpuDecoder(config, parts, CacheSize(4, 0, 64), max_batch_rows=64, threads=1)
     experts = 16 * 3 * 128 * 128 * 4
     rest = 4 * 2 * (config.vocabulary_size + config.qkv_size) * 128

@@ -139,7 +139,7 @@ def joined_answers(
 
     weights = Weights(target)
     embedding, head = (
-        rounded(weights.take(name, (VOCABULARY, HIDDEN)))
+        rounded(weights.tensor(name, (VOCABULARY, HIDDEN)))
         for name in ("model.embed_tokens.weight", "lm_head.weight")
     )
     config = CONFIG | form.pop("config", {})

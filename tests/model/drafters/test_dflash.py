@@ -67,7 +67,7 @@ def reference(
 
     weights = Weights(target)
     embedding, lm_head = (
-        rounded(weights.take(name, (VOCABULARY, HIDDEN)))
+        rounded(weights.tensor(name, (VOCABULARY, HIDDEN)))
         for name in ("model.embed_tokens.weight", "lm_head.weight")
     )
     own = {name: rounded(tensor) for name, tensor in head.items()}

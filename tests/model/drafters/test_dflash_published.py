@@ -29,7 +29,7 @@ def by_the_package(
     """Returns a head of the package, its states behind the last token, and the target as it takes one."""
     weights = Weights(target)
     embedding, lm_head = (
-        weights.take(one, (VOCABULARY, HIDDEN)).float()
+        weights.tensor(one, (VOCABULARY, HIDDEN)).float()
         for one in ("model.embed_tokens.weight", "lm_head.weight")
     )
     runner = load_runner(target, dtype="float32", num_pages=16, threads=2)

@@ -58,7 +58,7 @@ def expected(
     (text,) = text_features(runner, [TOKENS], layers=layers, top=0)
     rounded = {name: _rounded(tensor, dtype) for name, tensor in head.items()}
     weights = Weights(target)
-    embedding = weights.take("model.embed_tokens.weight", (VOCABULARY, HIDDEN))
+    embedding = weights.tensor("model.embed_tokens.weight", (VOCABULARY, HIDDEN))
     config = CONFIG | form.pop("config", {})
     reference = Reference(rounded, _rounded(embedding, dtype), config, **form)
     return reference.log_probabilities(TOKENS, text.features.float(), GUESSES)

@@ -14,6 +14,7 @@ from spectrie.errors import ConfigError, ModelError
 from spectrie.model import Runner, load_runner
 from spectrie.model.drafters import Target, read_drafter
 from spectrie.model.files.measurements import Measurements
+from spectrie.model.files.tensors import as_tensor
 from spectrie.model.plan import StepPlan
 from spectrie.model.runner.drafter_loading import chosen_drafter
 from tests.model.drafters.fused import joined_answers
@@ -190,7 +191,7 @@ def test_a_head_of_its_own_names_the_tokens(tmp_path: Path) -> None:
     save_model(plain, "deepseek")
     own = "model.layers.3.shared_head.head.weight"
     save_model(other, "deepseek", {own: head})
-    save_model(same, "deepseek", {own: target_of(plain).head.clone()})
+    save_model(same, "deepseek", {own: as_tensor(target_of(plain).head).clone()})
     answers = [answered(load(folder, folder)) for folder in (plain, other, same)]
     assert distance(answers[0], answers[1]) > 1e-2
     assert torch.equal(answers[0], answers[2])

@@ -51,11 +51,11 @@ def test_without_that_word_missing_weights_are_an_error(drawn: Path) -> None:
 
 
 def test_tensors_differ_by_name_and_products_keep_the_size_of_numbers() -> None:
-    weights = RandomWeights(torch.device("cpu"))
-    one, other = (weights.take(f"{name}.weight", (256, 512)) for name in "ab")
+    weights = RandomWeights("cpu")
+    one, other = (weights.tensor(f"{name}.weight", (256, 512)) for name in "ab")
     assert not torch.equal(one, other)
-    assert torch.equal(one, weights.take("a.weight", (256, 512)))
+    assert torch.equal(one, weights.tensor("a.weight", (256, 512)))
     product = torch.randn(64, 512) @ one.float().T
     assert 0.9 < float(product.std()) < 1.1
-    assert weights.take("norm.weight", (8,)).eq(1).all()
-    assert weights.take("q_proj.bias", (8,)).eq(0).all()
+    assert weights.tensor("norm.weight", (8,)).eq(1).all()
+    assert weights.tensor("q_proj.bias", (8,)).eq(0).all()

@@ -19,7 +19,7 @@ from bench.gpu.simulated import simulated_gpu
 from spectrie.model import load_runner
 from spectrie.model.launch import capacity
 from spectrie.model.plan import StepPlan
-from spectrie.model.runner import loading
+from spectrie.model.runner import self_check
 from spectrie.model.step.wanted import Wanted
 
 VIEWS = {"view", "flatten", "slice", "select", "split_with_sizes", "unsqueeze", "detach", "alias"}
@@ -55,7 +55,7 @@ def main() -> None:
     # Those of the steps below: each further size takes a while here.
     capacity.BUCKETS = (1, 8)
     # Whether rows are exact is another test's question, and takes longer than the steps.
-    unchecked = mock.patch.object(loading, "differing_form", lambda *given, **options: None)
+    unchecked = mock.patch.object(self_check, "differing_form", lambda *given, **options: None)
     with simulated_gpu(interpreted=True), unchecked:
         runner = load_runner(
             sys.argv[1],

@@ -22,7 +22,8 @@ from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import OperatorSettings
 from spectrie.model.operators.gpu import GpuOperators
-from spectrie.model.parallel import Group, Partition, Seat
+from spectrie.model.parallel.group import Group, Seat
+from spectrie.model.parallel.partition import Partition
 from spectrie.model.plan import StepPlan
 from tests.model.parallel.simulated_follower import ascending_products
 

@@ -19,7 +19,7 @@ from spectrie.errors import ConfigError, RankLost
 from spectrie.model import Runner, gpu, load_runner
 from spectrie.model.parallel import ranks
 from spectrie.model.plan import StepPlan
-from spectrie.model.runner import loading
+from spectrie.model.runner import self_check
 from tests.cores import require_cores
 from tests.model import families
 
@@ -124,7 +124,7 @@ def test_a_rank_that_is_lost_between_exchanges_of_sums_is_an_error(tiny: Path) -
 def test_ranks_whose_rows_differ_are_started_again_with_fast_arithmetic(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "differing_form", lambda runner, is_asked: "in a tree")
+    monkeypatch.setattr(self_check, "differing_form", lambda runner, is_asked: "in a tree")
     with pytest.raises(ConfigError, match="the logits of a row in a tree have other bytes"):
         load(tiny, gpu_arithmetic="exact")
     assert not followers()

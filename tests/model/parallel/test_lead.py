@@ -19,8 +19,9 @@ from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import OperatorSettings
 from spectrie.model.operators.gpu import GpuOperators
-from spectrie.model.parallel import LeadDecoder, Share
+from spectrie.model.parallel.lead import LeadDecoder
 from spectrie.model.parallel.message import Message
+from spectrie.model.parallel.split import Share
 from spectrie.model.plan import StepPlan
 
 READING = ("cpu", "to", "item", "tolist", "numpy", "__bool__", "__int__")

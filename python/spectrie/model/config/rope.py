@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from spectrie.errors import ModelError
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Float32 = NDArray[np.float32]
 
 __all__ = ["RopeConfig"]
 
@@ -35,6 +38,9 @@ _FIELDS = {
     ),
 }
 """Fields that each supported rule reads; fields of another rule are ignored."""
+
+_PIECE = 4096
+"""Positions whose angles are computed together."""
 
 _ALL_FIELDS = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "finetuned"}.union(
     *_FIELDS.values()
@@ -128,22 +134,25 @@ class RopeConfig:
         """Positions usable with `yarn`; 0 for the other rules, whose files state the context."""
         return int(self.original_context * self.factor) if self.kind == "yarn" else 0
 
-    def frequencies(self) -> torch.Tensor:
+    def frequencies(self) -> Float32:
         """Returns the angle per position: float32 [rotated / 2]."""
-        import torch
+        import numpy as np
 
-        exponents = torch.arange(0, self.rotated, 2, dtype=torch.int64).float() / self.rotated
-        frequencies = 1.0 / (self.theta**exponents)
+        exponents = np.arange(0, self.rotated, 2, dtype=np.float32) / np.float32(self.rotated)
+        # Each step in float32, as models are trained; a power is rounded once, and so alike on all processors.
+        powers = (self.theta ** exponents.astype(np.float64)).astype(np.float32)
+        frequencies: Float32 = np.float32(1) / powers
         if self.kind == "linear":
-            return frequencies / self.factor
+            divided: Float32 = frequencies / self.factor
+            return divided
         if self.kind == "llama3":
             return self._llama3(frequencies)
         if self.kind == "yarn":
             return self._yarn(frequencies)
         return frequencies
 
-    def _llama3(self, frequencies: torch.Tensor) -> torch.Tensor:
-        import torch
+    def _llama3(self, frequencies: Float32) -> Float32:
+        import numpy as np
 
         wavelengths = 2 * math.pi / frequencies
         longest = self.original_context / self.low_frequency_factor
@@ -152,12 +161,12 @@ class RopeConfig:
             self.high_frequency_factor - self.low_frequency_factor
         )
         smooth = (1 - ramp) * frequencies / self.factor + ramp * frequencies
-        scaled = torch.where(wavelengths > longest, frequencies / self.factor, frequencies)
+        scaled = np.where(wavelengths > longest, frequencies / self.factor, frequencies)
         between = (wavelengths <= longest) & (wavelengths >= shortest)
-        return torch.where(between, smooth, scaled)
+        return np.where(between, smooth, scaled)
 
-    def _yarn(self, frequencies: torch.Tensor) -> torch.Tensor:
-        import torch
+    def _yarn(self, frequencies: Float32) -> Float32:
+        import numpy as np
 
         def dimension(turns: float) -> float:
             """Of a vector that turns so often within the original context."""
@@ -170,16 +179,26 @@ class RopeConfig:
         first, last = max(first, 0), min(last, self.rotated - 1)
         if first == last:
             last += 0.001
-        dimensions = torch.arange(self.rotated // 2, dtype=torch.float32)
-        divided = ((dimensions - first) / (last - first)).clamp(0, 1)
-        return frequencies / self.factor * divided + frequencies * (1 - divided)
+        dimensions = np.arange(self.rotated // 2, dtype=np.float32)
+        divided = ((dimensions - first) / (last - first)).clip(0, 1)
+        mixed: Float32 = frequencies / self.factor * divided + frequencies * (1 - divided)
+        return mixed
 
-    def tables(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns cosines and sines: float32 [num_positions, rotated / 2], on the CPU."""
-        import torch
+    def tables(self, num_positions: int) -> tuple[Float32, Float32]:
+        """Returns cosines and sines: float32 [num_positions, rotated / 2]."""
+        import numpy as np
 
-        angles = torch.arange(num_positions).float()[:, None] * self.frequencies()[None, :]
-        return angles.cos() * self.magnitude, angles.sin() * self.magnitude
+        positions = np.arange(num_positions, dtype=np.float32)
+        angles = positions[:, None] * self.frequencies()[None, :]
+        magnitude = np.float32(self.magnitude)
+        tables = [np.empty_like(angles), np.empty_like(angles)]
+        # In float64, rounded once: float32's own cosines differ between processors. In pieces, as that is twice as large.
+        for first in range(0, num_positions, _PIECE):
+            piece = slice(first, first + _PIECE)
+            wide = angles[piece].astype(np.float64)
+            for table, function in zip(tables, (np.cos, np.sin), strict=True):
+                table[piece] = function(wide).astype(np.float32) * magnitude
+        return tables[0], tables[1]
 
 
 class _Numbers:

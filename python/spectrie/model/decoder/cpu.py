@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from spectrie import _core
 from spectrie.model.config.model_config import ModelConfig
@@ -21,9 +21,13 @@ from spectrie.model.decoder.layout import (
 )
 from spectrie.model.decoder.packing import Dense, Layer, Mixture, Product, Tensor, Vector, address
 from spectrie.model.decoder.sizing import CacheSize
+from spectrie.model.files.arrays import ITEM_SIZES, Array, widened
 from spectrie.model.files.weights import Weights
-from spectrie.model.parallel import Partition, Share, Split
+from spectrie.model.parallel.split import Share, Split
 from spectrie.model.plan import PlanArrays, StepResult
+
+if TYPE_CHECKING:
+    from spectrie.model.parallel.partition import Partition
 
 __all__ = ["CpuDecoder", "CpuWeights", "LayerReader", "attention_settings"]
 
@@ -43,7 +47,7 @@ class CpuWeights:
         config: ModelConfig,
         weights: Weights,
         *,
-        dtype: torch.dtype,
+        dtype: str,
         threads: int,
         report: Callable[[str], None],
         split: Split | None = None,
@@ -53,7 +57,7 @@ class CpuWeights:
         Args:
             config: The whole model.
             weights: Its checkpoint.
-            dtype: float32 or bfloat16.
+            dtype: `float32` or `bfloat16`.
             threads: Threads that pack.
             report: Receives one line per stage.
             split: One rank's part; None for the whole model.
@@ -61,8 +65,8 @@ class CpuWeights:
         Raises:
             ModelError: A tensor is missing or has another shape.
         """
-        self.core = _core.CpuWeights(bfloat16=dtype == torch.bfloat16, threads=threads)
-        self.itemsize = dtype.itemsize
+        self.core = _core.CpuWeights(bfloat16=dtype == "bfloat16", threads=threads)
+        self.itemsize = ITEM_SIZES[dtype]
         self.settings: list[_Settings] = []
         together = _LAYERS_TOGETHER if config.mixture is None else 1
         for first in range(0, config.num_layers, together):
@@ -118,8 +122,7 @@ class _Part:
         shares = self._shares[whole]
         width = shares[0].total
         memory = (ctypes.c_ubyte * (rows * width)).from_address(address)
-        rows_of_bytes = torch.frombuffer(memory, dtype=torch.uint8).view(rows, width)
-        self._partition.fill(rows_of_bytes, shares)
+        self._partition.fill_bytes(np.ctypeslib.as_array(memory).reshape(rows, width), shares)
 
 
 class CpuDecoder:
@@ -161,8 +164,8 @@ class CpuDecoder:
             max_rows=max_batch_rows,
             scale=config.head_dim**-0.5,
             norm_epsilon=config.norm_epsilon,
-            cosines=cosines.numpy(),
-            sines=sines.numpy(),
+            cosines=cosines,
+            sines=sines,
             layers=weights.settings,
             threads=threads,
             part=None if partition is None else _Part(partition, weights.itemsize),
@@ -190,7 +193,7 @@ class CpuDecoder:
         logits, ids, probabilities = self._core.forward(plan)
         # Where there are as many top rows as sample rows they are the same rows.
         tokens = ids[:, 0] if len(ids) == len(logits) else None
-        return StepResult(torch.from_numpy(logits), ids, probabilities, tokens)
+        return StepResult(logits, ids, probabilities, tokens)
 
     def begin(self, plan: PlanArrays) -> Callable[[], StepResult]:
         """See `RankForward`: a CPU has nothing to wait for."""
@@ -208,18 +211,18 @@ class LayerReader:
     Args:
         weights: The checkpoint.
         split: One rank's part; None for the whole model.
-        alive: Receives the tensors; by default they live as long as this.
+        alive: Receives the arrays; by default they live as long as this.
     """
 
     def __init__(
         self,
         weights: Weights,
         split: Split | None = None,
-        alive: list[torch.Tensor] | None = None,
+        alive: list[Array] | None = None,
     ) -> None:
         self._weights = weights
         self._split = split
-        self._alive: list[torch.Tensor] = [] if alive is None else alive
+        self._alive: list[Array] = [] if alive is None else alive
 
     def tensor(self, name: str, shape: tuple[int, ...], rows: slice = slice(None)) -> Tensor:
         """Returns a tensor, or some rows of it."""
@@ -268,8 +271,7 @@ class LayerReader:
 
 
 def _vector(weights: Weights, name: str, width: int) -> Vector:
-    values: Vector = weights.take(name, (width,)).float().numpy()
-    return values
+    return widened(weights.take(name, (width,)))
 
 
 def attention_settings(config: ModelConfig, weights: Weights, index: int) -> _Settings:

@@ -34,7 +34,8 @@ from spectrie.model.decoder.mlp import Dense, Mixture
 from spectrie.model.decoder.sizing import pieces
 from spectrie.model.files.weights import Weights
 from spectrie.model.operators import TOP_K, Operators, Result
-from spectrie.model.parallel import Partition, Split
+from spectrie.model.parallel.partition import Partition
+from spectrie.model.parallel.split import Split
 from spectrie.model.plan import PlanArrays, StepResult
 from spectrie_kernels import ExpertWeight, LinearWeight, SumOrder
 
@@ -100,16 +101,16 @@ class DecoderWeights:
             self._head_norms(config, index) for index in range(config.num_layers)
         )
         shape = (config.vocabulary_size, config.hidden_size)
-        self.embedding = weights.take(EMBEDDING, shape).to(device, dtype)
+        self.embedding = weights.tensor(EMBEDDING, shape).to(device, dtype)
         head = self.embedding
         if not config.tied_head:
-            head = weights.take(HEAD, shape).to(device, dtype)
+            head = weights.tensor(HEAD, shape).to(device, dtype)
         self.final_norm = self._norm(FINAL_NORM, config.hidden_size)
         part = head if split is None else head[split.vocabulary.columns]
         self.head = self._head(part, config.vocabulary_size)
 
     def _norm(self, name: str, width: int) -> torch.Tensor:
-        return self._weights.take(name, (width,)).float().clone().to(self._device)
+        return self._weights.tensor(name, (width,)).float().clone().to(self._device)
 
     def _stacked(
         self, layout: ProductLayout, dtype: torch.dtype | None = None
@@ -118,7 +119,7 @@ class DecoderWeights:
 
         def stacked(suffix: str, *shape: int) -> torch.Tensor:
             parts = [
-                self._weights.take(f"{part.name}.{suffix}", (part.rows.total, *shape))[
+                self._weights.tensor(f"{part.name}.{suffix}", (part.rows.total, *shape))[
                     part.rows.columns
                 ]
                 for part in layout.parts

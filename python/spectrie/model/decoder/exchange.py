@@ -6,7 +6,8 @@ import torch
 
 from spectrie.model.decoder.linear import OpenProduct, RankSums
 from spectrie.model.operators import Result
-from spectrie.model.parallel import Partition, Share
+from spectrie.model.parallel.partition import Partition
+from spectrie.model.parallel.split import Share
 from spectrie.model.step.scratch import Scratch
 from spectrie_kernels import PartialSums
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.parallel.split import Share, Split
-from spectrie_kernels import SumOrder
 
 __all__ = [
     "EMBEDDING",
@@ -136,10 +135,12 @@ def _into_stream(
 ) -> ProductLayout:
     """The product of `terms` that the residual stream takes."""
     ranks, hidden = split.ranks, split.hidden.total
-    order = SumOrder.of(hidden, terms.total, row_parallel=True)
-    if shares_terms and ranks > 1 and terms.is_even(ranks) and order.is_shared_by(ranks):
-        whole = Share(0, hidden, hidden)
-        return ProductLayout((Projection(name, whole),), terms.total, bias, terms)
+    if shares_terms and ranks > 1 and terms.is_even(ranks):
+        from spectrie_kernels import SumOrder
+
+        if SumOrder.of(hidden, terms.total, row_parallel=True).is_shared_by(ranks):
+            whole = Share(0, hidden, hidden)
+            return ProductLayout((Projection(name, whole),), terms.total, bias, terms)
     return ProductLayout((Projection(name, split.hidden),), terms.total, bias)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+from spectrie.model.files.arrays import Array, format_of
 
 __all__ = ["Dense", "Layer", "Mixture", "Product", "Tensor", "Vector", "address"]
 
@@ -15,13 +16,11 @@ Tensor = tuple[int, str, int]
 Vector = NDArray[np.float32]
 
 
-def address(tensor: torch.Tensor, alive: list[torch.Tensor]) -> Tensor:
-    """Returns where a tensor's elements lie, contiguous; appends what must stay alive until then."""
-    tensor = tensor.contiguous()
-    if tensor.data_ptr() % tensor.itemsize:
-        tensor = tensor.clone()
-    alive.append(tensor)
-    return tensor.data_ptr(), str(tensor.dtype).removeprefix("torch."), tensor.numel()
+def address(array: Array, alive: list[Array]) -> Tensor:
+    """Returns where an array's elements lie, contiguous; appends what must stay alive until then."""
+    array = np.require(array, requirements=["C", "A"])
+    alive.append(array)
+    return array.ctypes.data, format_of(array), array.size
 
 
 @dataclass(frozen=True, slots=True)

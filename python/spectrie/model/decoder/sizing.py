@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model.config.model_config import ModelConfig
-from spectrie_kernels import KeyOrder
 
 __all__ = ["BATCH_ROWS", "GPU_BATCH_ROWS", "LOGIT_ROWS", "CacheSize", "pieces", "size_cache"]
 
@@ -122,6 +121,8 @@ def _free_on_gpu(available_bytes: int, work_bytes: int) -> int:
 
 def _work_bytes(config: ModelConfig, itemsize: int, rows: int, ranks: int = 1) -> int:
     """Returns the memory that results of a forward of so many rows take on a GPU, at most."""
+    from spectrie_kernels import KeyOrder
+
     inner = 3 * config.intermediate_size
     if mixture := config.mixture:
         # Every choice of a row has gate and up, one of both, and then a result.

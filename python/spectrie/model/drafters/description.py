@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.rope import RopeConfig
 from spectrie.model.decoder.packing import Product, Tensor
 from spectrie.model.drafters.origin import Origin
+from spectrie.model.files.arrays import Array
 from spectrie.model.files.weights import Weights
 
 __all__ = [
@@ -38,7 +37,7 @@ class Target:
     """
 
     config: ModelConfig
-    head: torch.Tensor
+    head: Array
     folder: Path
 
 
@@ -155,7 +154,7 @@ class Drafter:
         geometry: Its attention.
         taps: Parts of the target's rows that make a feature; 0 for one that reads none.
         max_levels: Levels that it may be asked for in a step.
-        alive: Tensors that `weights` and `vocabulary` name by address.
+        alive: Arrays that `weights` and `vocabulary` name by address.
         origin: Where it comes from, if its files say so.
     """
 
@@ -165,7 +164,7 @@ class Drafter:
     geometry: Geometry
     taps: int
     max_levels: int
-    alive: list[torch.Tensor]
+    alive: list[Array]
     origin: Origin | None = None
 
     @property

@@ -26,6 +26,7 @@ from spectrie.model.drafters.description import (
     Target,
 )
 from spectrie.model.drafters.head import HeadReader, read_layer
+from spectrie.model.files.arrays import widened
 from spectrie.model.files.weights import Weights
 
 __all__ = ["ARCHITECTURES", "DflashWeights", "default_layers", "read"]
@@ -269,7 +270,7 @@ class _Reader(HeadReader):
         def convolution(prefix: str) -> Convolution:
             base = self.tensors.take([f"{prefix}.base_kernel"], (2, taps, hidden))
             return Convolution(
-                base=base.float().flatten().numpy(),
+                base=widened(base).flatten(),
                 kernel=self.tensors.product(
                     [([f"{prefix}.kernel_projection"], kernels)], hidden, bias=False
                 ),

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from spectrie.errors import ModelError
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.config.reader import Reader
@@ -23,6 +21,7 @@ from spectrie.model.drafters.description import (
 )
 from spectrie.model.drafters.names import Tensors
 from spectrie.model.drafters.vocabulary import read_vocabulary
+from spectrie.model.files.arrays import Array
 from spectrie.model.files.weights import Weights
 
 __all__ = ["MAX_LEVELS", "HeadReader", "LayerSizes", "read_embedding", "read_layer"]
@@ -119,7 +118,7 @@ def read_layer(
 
 
 def read_embedding(
-    tensors: Tensors, target: Target, hidden: int, alive: list[torch.Tensor], where: str
+    tensors: Tensors, target: Target, hidden: int, alive: list[Array], where: str
 ) -> Tensor | None:
     """Returns a head's own token vectors; None where they are the target's."""
     name, config = "embed_tokens.weight", target.config
@@ -152,7 +151,7 @@ class HeadReader:
         self.where = str(folder / "config.json")
         self.values, self.target = values, target
         self.fields = Reader(values, self.where)
-        self.alive: list[torch.Tensor] = []
+        self.alive: list[Array] = []
         self.tensors = Tensors(weights, self.alive, str(folder))
         self.sizes = LayerSizes.of_fields(self.fields)
         self.hidden = self.sizes.hidden

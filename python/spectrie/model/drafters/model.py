@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from spectrie.model.config.families import FAMILIES
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import LayerReader, attention_settings
@@ -26,6 +24,7 @@ from spectrie.model.drafters.description import (
     Target,
 )
 from spectrie.model.drafters.same_tokenizer import refuse_other_tokenizer
+from spectrie.model.files.arrays import Array, equal_numbers, widened
 from spectrie.model.files.weights import Weights
 
 __all__ = ["ARCHITECTURES", "ModelWeights", "is_complete", "left_over", "read"]
@@ -67,7 +66,7 @@ def read(values: dict[str, Any], weights: Weights, target: Target, folder: Path)
     """Returns the model of a folder as a drafter; see `DrafterKind.read`."""
     config = ModelConfig.from_folder(folder)
     refuse_other_tokenizer(folder, target.folder)
-    alive: list[torch.Tensor] = []
+    alive: list[Array] = []
     reader = LayerReader(weights, alive=alive)
     shape = (config.vocabulary_size, config.hidden_size)
     embedding = None if config.tied_head else address(weights.take(EMBEDDING, shape), alive)
@@ -76,7 +75,7 @@ def read(values: dict[str, Any], weights: Weights, target: Target, folder: Path)
         kind="draft_model",
         weights=ModelWeights(
             layers=[reader.layer(config, index) for index in layers],
-            output_norm=weights.take(FINAL_NORM, (config.hidden_size,)).float().numpy(),
+            output_norm=widened(weights.take(FINAL_NORM, (config.hidden_size,))),
             embedding=embedding,
         ),
         vocabulary=_vocabulary(weights.take(_head(config), shape), target, alive),
@@ -100,13 +99,13 @@ def _head(config: ModelConfig) -> str:
     return EMBEDDING if config.tied_head else HEAD
 
 
-def _vocabulary(rows: torch.Tensor, target: Target, alive: list[torch.Tensor]) -> CutHead | None:
+def _vocabulary(rows: Array, target: Target, alive: list[Array]) -> CutHead | None:
     """Returns the model's head; None where it is the target's own.
 
     Models of one tokenizer differ in how many unused rows they have behind its tokens, so that a head may have
     more or fewer rows than the target's.
     """
-    if rows.shape == target.head.shape and torch.equal(rows.to(target.head.dtype), target.head):
+    if equal_numbers(rows, target.head):
         return None
     rows = rows[: target.config.vocabulary_size]
     product = Product([address(rows, alive)], None, rows.shape[1])

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from spectrie.errors import ModelError
 from spectrie.model.config.families import FAMILIES
 from spectrie.model.config.fields import refuse_quantised, refuse_unknown
@@ -31,6 +29,7 @@ from spectrie.model.drafters.fused import FusedWeights
 from spectrie.model.drafters.head import MAX_LEVELS, LayerSizes, read_embedding, read_layer
 from spectrie.model.drafters.names import Tensors
 from spectrie.model.drafters.vocabulary import read_vocabulary
+from spectrie.model.files.arrays import Array
 from spectrie.model.files.weights import Weights
 
 __all__ = ["ARCHITECTURES", "layer_tensors", "read"]
@@ -161,7 +160,7 @@ def read(values: dict[str, Any], weights: Weights, target: Target, folder: Path)
     refuse_quantised(values, where)
     _refuse_others(values, target.config, where)
     form, hidden = found.form, target.config.hidden_size
-    alive: list[torch.Tensor] = []
+    alive: list[Array] = []
     tensors = Tensors(weights, alive, str(folder), prefixes=(found.prefix,))
 
     def norm(names: Sequence[str], width: int) -> Vector:

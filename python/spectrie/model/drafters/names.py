@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from spectrie.errors import ModelError
 from spectrie.model.decoder.packing import Product, Vector, address
+from spectrie.model.files.arrays import Array, widened
 from spectrie.model.files.weights import Weights
 
 __all__ = ["Tensors"]
@@ -28,7 +30,7 @@ class Tensors:
     def __init__(
         self,
         weights: Weights,
-        alive: list[torch.Tensor],
+        alive: list[Array],
         where: str,
         prefixes: tuple[str, ...] = _PREFIXES,
     ) -> None:
@@ -68,18 +70,17 @@ class Tensors:
         """Returns a tensor's shape."""
         return self._weights.shape(self.required(*names))
 
-    def take(self, names: Sequence[str], shape: tuple[int, ...]) -> torch.Tensor:
+    def take(self, names: Sequence[str], shape: tuple[int, ...]) -> Array:
         """Returns a tensor."""
         return self._weights.take(self.required(*names), shape)
 
-    def numbers(self, names: Sequence[str], shape: tuple[int, ...]) -> torch.Tensor:
+    def numbers(self, names: Sequence[str], shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Returns a tensor of whole numbers, int64."""
         return self._weights.numbers(self.required(*names), shape)
 
     def vector(self, names: Sequence[str], width: int) -> Vector:
         """Returns a norm's weights."""
-        values: Vector = self.take(names, (width,)).float().numpy()
-        return values
+        return widened(self.take(names, (width,)))
 
     def product(
         self, parts: Sequence[tuple[Sequence[str], int]], in_features: int, *, bias: bool
@@ -96,5 +97,5 @@ class Tensors:
             found = self.take([f"{name}.weight" for name in names], (rows, in_features))
             matrices.append(address(found, self._alive))
             if bias:
-                biases.append(self.take([f"{name}.bias" for name in names], (rows,)).float())
-        return Product(matrices, torch.cat(biases).numpy() if bias else None, in_features)
+                biases.append(self.vector([f"{name}.bias" for name in names], rows))
+        return Product(matrices, np.concatenate(biases) if bias else None, in_features)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from spectrie.errors import ModelError
 from spectrie.model.decoder.packing import Product, address
 from spectrie.model.drafters.description import CutHead, LowRankHead, Target
 from spectrie.model.drafters.names import Tensors
+from spectrie.model.files.arrays import Array, equal_numbers, widened
 
 __all__ = ["read_vocabulary"]
 
@@ -24,7 +26,7 @@ def read_vocabulary(
     target: Target,
     hidden: int,
     named: int | None,
-    alive: list[torch.Tensor],
+    alive: list[Array],
     where: str,
     *,
     name: str = _HEAD,
@@ -64,13 +66,13 @@ def read_vocabulary(
         if head is None:
             return None
         rows = tensors.take([name], (vocabulary, hidden))
-        if hidden == target.head.shape[1] and torch.equal(rows.to(target.head.dtype), target.head):
+        if equal_numbers(rows, target.head):
             return None
         return CutHead(_product(rows, alive), list(range(vocabulary)), is_targets=False)
     count = tensors.shape(*_OFFSETS)[0]
     if named is not None and named != count:
         raise ModelError(f"{where}: draft_vocab_size is {named}, but d2t has {count} entries")
-    ids = torch.arange(count) + tensors.numbers(_OFFSETS, (count,))
+    ids = np.arange(count) + tensors.numbers(_OFFSETS, (count,))
     _check_ids(tensors, ids, vocabulary, where)
     if head is None:
         if hidden != target.head.shape[1]:
@@ -83,7 +85,7 @@ def read_vocabulary(
     return CutHead(_product(rows, alive), ids.tolist(), is_targets=False)
 
 
-def _check_ids(tensors: Tensors, ids: torch.Tensor, vocabulary: int, where: str) -> None:
+def _check_ids(tensors: Tensors, ids: NDArray[np.int64], vocabulary: int, where: str) -> None:
     different = len(set(ids.tolist()))
     if different != len(ids) or ids.min() < 0 or ids.max() >= vocabulary:
         raise ModelError(
@@ -92,26 +94,23 @@ def _check_ids(tensors: Tensors, ids: torch.Tensor, vocabulary: int, where: str)
         )
     if tensors.find(_MASK) is None:
         return
-    mask = tensors.numbers([_MASK], (vocabulary,)).bool()
-    expected = torch.zeros(vocabulary, dtype=torch.bool)
+    expected = np.zeros(vocabulary, np.bool_)
     expected[ids] = True
-    if not torch.equal(mask, expected):
+    if not np.array_equal(tensors.numbers([_MASK], (vocabulary,)) != 0, expected):
         raise ModelError(f"{where}: t2d names other tokens than d2t")
 
 
-def _low_rank(
-    tensors: Tensors, target: Target, hidden: int, alive: list[torch.Tensor]
-) -> LowRankHead:
+def _low_rank(tensors: Tensors, target: Target, hidden: int, alive: list[Array]) -> LowRankHead:
     rank = tensors.shape(*_DOWN)[0]
     down = tensors.take(_DOWN, (rank, hidden))
     if tensors.find(_BASIS) is not None:
-        up = target.head.float() @ tensors.take([_BASIS], (hidden, rank)).float()
+        up = widened(target.head) @ widened(tensors.take([_BASIS], (hidden, rank)))
     else:
         up = tensors.take([_UP], (target.config.vocabulary_size, rank))
     return LowRankHead(_product(down, alive), _product(up, alive))
 
 
-def _product(rows: torch.Tensor, alive: list[torch.Tensor]) -> Product:
+def _product(rows: Array, alive: list[Array]) -> Product:
     return Product([address(rows, alive)], None, rows.shape[1])
 
 

@@ -10,7 +10,7 @@ from spectrie.model.files.measurements import Measurements
 
 __all__ = ["KERNEL_VERSION", "model_hash"]
 
-KERNEL_VERSION = 3
+KERNEL_VERSION = 4
 """Version of the arithmetic of operators and sampling: increases with each change of bits. Part of
 every numeric fingerprint."""
 

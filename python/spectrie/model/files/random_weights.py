@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 
 import torch
 
-from spectrie.model.files.checkpoint import RANDOM_WEIGHTS
+from spectrie.model.files.arrays import Array
 from spectrie.model.files.weights import Weights
 
-__all__ = ["RandomWeights", "open_weights"]
+__all__ = ["RandomWeights"]
 
 
 class RandomWeights(Weights):
@@ -27,8 +26,8 @@ class RandomWeights(Weights):
         device: Where they are drawn.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: str) -> None:
+        self._device = torch.device(device)
 
     def __contains__(self, name: str) -> bool:
         return True
@@ -37,7 +36,13 @@ class RandomWeights(Weights):
         """Returns none: what is there is what is asked for."""
         return []
 
-    def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    def take(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Returns what `tensor` does, on the host."""
+        drawn = self.tensor(name, shape).cpu()
+        array: Array = (drawn.view(torch.uint16) if drawn.itemsize == 2 else drawn).numpy()
+        return array
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """Returns ones for a norm, zeros for a bias, and bfloat16 for a matrix, so that a product of
         ordinary numbers has ordinary numbers."""
         if name.endswith("bias"):
@@ -50,18 +55,3 @@ class RandomWeights(Weights):
 
     def check_all_taken(self, expected: Iterable[str] = ()) -> None:
         """Nothing is left over."""
-
-
-def open_weights(folder: Path, device: torch.device) -> Weights:
-    """Opens the weights of a model folder.
-
-    Args:
-        folder: The model.
-        device: Where weights are drawn that are not read.
-
-    Raises:
-        ModelError: There are none, or a file is not safetensors.
-    """
-    if (folder / RANDOM_WEIGHTS).is_file():
-        return RandomWeights(device)
-    return Weights(folder)

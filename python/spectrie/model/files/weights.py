@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
-from safetensors import safe_open
+import numpy as np
+from numpy.typing import NDArray
 
 from spectrie.errors import ModelError
+from spectrie.model.files.arrays import Array
 from spectrie.model.files.checkpoint import weight_files
+from spectrie.model.files.tensor_file import TensorFile
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Weights"]
 
@@ -40,15 +45,15 @@ class Weights:
             ModelError: There are no weights, or a file is not safetensors.
         """
         self._folder = folder
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, TensorFile] = {}
         self._metadata: list[dict[str, str]] = []
         for path in weight_files(folder):
             try:
-                file = safe_open(path, framework="pt", device="cpu")
+                file = TensorFile(path)
             except Exception as error:
                 raise ModelError(f"cannot read {path}: {error}") from error
-            self._metadata.append(_metadata(file))
-            for name in _names(file):
+            self._metadata.append(file.metadata)
+            for name in file.names():
                 self._files[name] = file
         self._taken: set[str] = set()
 
@@ -59,46 +64,43 @@ class Weights:
         """Returns the names of all tensors, sorted."""
         return sorted(self._files)
 
-    def take(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """Returns the tensor `name` in its stored dtype, as a view of the mapped file.
+    def take(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Returns the tensor `name` in its stored number format, as a view of the mapped file.
 
         Raises:
             ModelError: It is missing, has another shape, or is not floating-point.
         """
         self._refuse_quantised(name)
-        file = self._files.get(name)
-        if file is None:
-            raise ModelError(f"{self._folder}: tensor {name} is missing")
-        tensor = _tensor(file, name)
-        if tuple(tensor.shape) != shape:
+        file = self._of_shape(name, shape)
+        array = file.floats(name)
+        if array is None:
             raise ModelError(
-                f"{self._folder}: tensor {name} has shape {tuple(tensor.shape)}, expected {shape}"
-            )
-        if not tensor.dtype.is_floating_point or tensor.dtype.itemsize < 2:
-            raise ModelError(
-                f"{self._folder}: tensor {name} is {tensor.dtype}, "
+                f"{self._folder}: tensor {name} is {file.kind(name)}, "
                 "supported: float32, bfloat16, float16"
             )
         self._taken.add(name)
-        return tensor
+        return array
 
-    def numbers(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    def tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Like `take`, but returns a tensor of torch."""
+        from spectrie.model.files.tensors import as_tensor
+
+        return as_tensor(self.take(name, shape))
+
+    def numbers(self, name: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
         """Returns a tensor of whole numbers or of true and false, as int64.
 
         Raises:
             ModelError: It is missing, has another shape, or holds fractions.
         """
-        if self.shape(name) != shape:
+        file = self._of_shape(name, shape)
+        array = file.numbers(name)
+        if array is None:
             raise ModelError(
-                f"{self._folder}: tensor {name} has shape {self.shape(name)}, expected {shape}"
-            )
-        tensor = _tensor(self._files[name], name)
-        if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-            raise ModelError(
-                f"{self._folder}: tensor {name} is {tensor.dtype}, expected whole numbers"
+                f"{self._folder}: tensor {name} is {file.kind(name)}, expected whole numbers"
             )
         self._taken.add(name)
-        return tensor.long()
+        return array.astype(np.int64)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns a tensor's shape without reading it.
@@ -106,10 +108,7 @@ class Weights:
         Raises:
             ModelError: It is missing.
         """
-        file = self._files.get(name)
-        if file is None:
-            raise ModelError(f"{self._folder}: tensor {name} is missing")
-        return tuple(file.get_slice(name).get_shape())
+        return self._file(name).shape(name)
 
     def metadata(self, key: str) -> str | None:
         """Returns what the files' metadata have under a key; None if none has it.
@@ -121,6 +120,20 @@ class Weights:
         if len(found) > 1:
             raise ModelError(f"{self._folder}: the files have different metadata {key!r}")
         return found.pop() if found else None
+
+    def _file(self, name: str) -> TensorFile:
+        file = self._files.get(name)
+        if file is None:
+            raise ModelError(f"{self._folder}: tensor {name} is missing")
+        return file
+
+    def _of_shape(self, name: str, shape: tuple[int, ...]) -> TensorFile:
+        file = self._file(name)
+        if file.shape(name) != shape:
+            raise ModelError(
+                f"{self._folder}: tensor {name} has shape {file.shape(name)}, expected {shape}"
+            )
+        return file
 
     def _refuse_quantised(self, name: str) -> None:
         stem = name.removesuffix("weight")
@@ -146,16 +159,3 @@ class Weights:
         if left:
             shown = ", ".join(left[:8]) + (", ..." if len(left) > 8 else "")
             raise ModelError(f"{self._folder}: {len(left)} unexpected tensors: {shown}")
-
-
-def _names(file: Any) -> list[str]:
-    return list(file.keys())
-
-
-def _metadata(file: Any) -> dict[str, str]:
-    return dict(file.metadata() or {})
-
-
-def _tensor(file: Any, name: str) -> torch.Tensor:
-    tensor: torch.Tensor = file.get_tensor(name)
-    return tensor

@@ -89,7 +89,7 @@ class GgufFile:
             import gguf
         except ImportError as error:
             raise ModelError(
-                "reading GGUF files requires the gguf package: install spectrie[worker]"
+                "reading GGUF files requires the gguf package: pip install 'spectrie[cpu]'"
             ) from error
         try:
             self._reader = gguf.GGUFReader(path)

@@ -27,8 +27,8 @@ class ReferenceOperators(Operators):
         self._keys = torch.zeros(shape, dtype=settings.dtype, device=settings.device)
         self._values = torch.zeros_like(self._keys)
         cosines, sines = config.rope.tables(settings.max_context)
-        self._cosines = cosines.to(settings.device)
-        self._sines = sines.to(settings.device)
+        self._cosines = torch.from_numpy(cosines).to(settings.device)
+        self._sines = torch.from_numpy(sines).to(settings.device)
 
     def _ids(self, values: object) -> torch.Tensor:
         return torch.as_tensor(values, dtype=torch.int64).to(self._settings.device)

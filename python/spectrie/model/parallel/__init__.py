@@ -17,10 +17,6 @@ integers, and all run the same forward.
 
 from __future__ import annotations
 
-from spectrie.model.parallel.group import Group, Seat
-from spectrie.model.parallel.lead import LeadDecoder
-from spectrie.model.parallel.partition import Partition
-from spectrie.model.parallel.ranks import Ranks
 from spectrie.model.parallel.split import Share, Split
 
-__all__ = ["Group", "LeadDecoder", "Partition", "Ranks", "Seat", "Share", "Split"]
+__all__ = ["Share", "Split"]

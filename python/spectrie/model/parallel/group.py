@@ -50,7 +50,7 @@ class Group:
     Commands use gloo on the loopback interface; columns use NCCL on GPUs, else gloo too.
     """
 
-    def __init__(self, seat: Seat, device: torch.device, max_rows: int) -> None:
+    def __init__(self, seat: Seat, device: str, max_rows: int) -> None:
         """Waits until all ranks have joined.
 
         Raises:
@@ -63,7 +63,7 @@ class Group:
                 "close the other model first, or use another process"
             )
         self.seat = seat
-        self._device = device
+        self._device = torch.device(device)
         self._max_rows = max_rows
         # NCCL's own watchdog would end this process, and every answer in it, where a rank is lost.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
@@ -71,7 +71,7 @@ class Group:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         with self._losses("did not come"):
             distributed.init_process_group(
-                "nccl" if device.type == "cuda" else "gloo",
+                "nccl" if self._device.type == "cuda" else "gloo",
                 init_method=(seat.folder / "meeting").absolute().as_uri(),
                 rank=seat.rank,
                 world_size=seat.size,

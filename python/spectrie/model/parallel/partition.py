@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.parallel.group import Group
@@ -48,6 +50,10 @@ class Partition:
     def fill(self, whole: torch.Tensor, shares: Sequence[Share]) -> None:
         """Gathers the other ranks' columns; see `Group.gather`."""
         self._group.gather(whole, shares)
+
+    def fill_bytes(self, whole: NDArray[np.uint8], shares: Sequence[Share]) -> None:
+        """Like `fill`, for columns of bytes."""
+        self.fill(torch.from_numpy(whole), shares)
 
     def stacked(self, own: torch.Tensor) -> torch.Tensor:
         """Returns what every rank has, in their order: [ranks, rows, width]; see `Group.stack`."""

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectrie.model.files.bigram_files import bigrams_file
-from spectrie.model.operators import TOP_K
-from spectrie.model.plan import StepPlan
+from spectrie.model.plan import TREE_ROWS, StepPlan
 
 if TYPE_CHECKING:
     from spectrie import _core
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SLICE_TOKENS", "BigramTable"]
 
-_TREE_ROWS = 64
-
-MAX_SLICE_TOKENS = _TREE_ROWS - 1
+MAX_SLICE_TOKENS = TREE_ROWS - 1
 """Maximum rows of one forward: a tree has 64 rows, of which the prefix takes the first."""
 
 
@@ -44,10 +41,12 @@ class BigramTable:
             runner: The model; called only by `extend`.
             path: The table's file; `bigrams_file` of the model by default.
         """
+        from spectrie import _core
+
         self._runner = runner
         self._path = bigrams_file(runner.model_hash) if path is None else path
         self.trouble: str | None = None
-        rows = (runner.vocabulary_size, TOP_K)
+        rows = (runner.vocabulary_size, _core.CPU_TOP_K)
         self._ids: NDArray[np.int32] = np.zeros(rows, np.int32)
         self._probabilities: NDArray[np.float32] = np.zeros(rows, np.float32)
         stored = self._stored()
@@ -82,7 +81,7 @@ class BigramTable:
         """Maximum pages that a call of `extend` overwrites."""
         # Without a prefix each token is a request, with pages of its own.
         size = self._runner.page_size
-        return -(-_TREE_ROWS // size) if len(self._runner.bigram_prefix) else MAX_SLICE_TOKENS
+        return -(-TREE_ROWS // size) if len(self._runner.bigram_prefix) else MAX_SLICE_TOKENS
 
     def extend(self, max_tokens: int, pages: Sequence[int] | None = None) -> int:
         """Computes the next rows in one forward; returns their number, 0 if the table is complete.
@@ -96,7 +95,7 @@ class BigramTable:
         pages = range(runner.num_pages) if pages is None else pages
         prefix = len(runner.bigram_prefix)
         room = len(pages) * runner.page_size - prefix if prefix else len(pages)
-        tokens = self._missing[: max(min(max_tokens, _TREE_ROWS - max(prefix, 1), room), 0)]
+        tokens = self._missing[: max(min(max_tokens, TREE_ROWS - max(prefix, 1), room), 0)]
         if not len(tokens):
             return 0
         result = runner.step(self._plan(tokens.tolist(), pages))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from spectrie.errors import ConfigError
 from spectrie.model import gpu, machine
+from spectrie.model.files.arrays import ITEM_SIZES
 
 __all__ = ["chosen_arithmetic", "chosen_device", "chosen_dtype"]
 
@@ -14,23 +13,27 @@ def chosen_device(name: str) -> str:
     """Returns `cpu` or `cuda`."""
     if name not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device is {name!r}; allowed: auto, cpu, cuda")
+    if name == "cpu":
+        # Asking for GPUs loads torch.
+        return name
     has_gpu = gpu.is_available()
     if name == "cuda" and not has_gpu:
+        machine.require_torch("device is 'cuda', which")
         raise ConfigError("device is 'cuda', but torch sees no CUDA device")
-    return "cuda" if name == "cuda" or (name == "auto" and has_gpu) else "cpu"
+    return "cuda" if has_gpu else "cpu"
 
 
-def chosen_dtype(name: str, device: str) -> torch.dtype:
-    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+def chosen_dtype(name: str, device: str) -> str:
+    """Returns `float32`, `bfloat16` or `float16`."""
     if name == "auto":
         # By CPU feature and never by timing, so that equal machines compute equal bits.
         fast = device == "cuda" or machine.bf16_flags()
-        return torch.bfloat16 if fast else torch.float32
-    if name not in dtypes:
+        return "bfloat16" if fast else "float32"
+    if name not in ITEM_SIZES:
         raise ConfigError(f"dtype is {name!r}; allowed: auto, float32, bfloat16, float16")
     if name == "float16" and device == "cpu":
         raise ConfigError("dtype is 'float16'; allowed on a CPU: auto, float32, bfloat16")
-    return dtypes[name]
+    return name
 
 
 def chosen_arithmetic(name: str, device: str) -> tuple[str, str | None]:

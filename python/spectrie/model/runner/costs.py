@@ -9,13 +9,12 @@ from typing import Protocol
 from spectrie.model import machine
 from spectrie.model.decoder.sizing import LOGIT_ROWS
 from spectrie.model.files.measurements import Measurements
-from spectrie.model.plan import StepPlan
+from spectrie.model.plan import TREE_ROWS, StepPlan
 from spectrie.model.runner.info import ContextCost, RunnerInfo
 
 __all__ = ["CostTimer", "Timer"]
 
-_TREE_ROWS = 64
-_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, _TREE_ROWS)
+_COST_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, TREE_ROWS)
 # A GPU's curve is flat and then bends: a line through its first points would miss the rest by far.
 _GPU_COST_ROWS = (*_COST_ROWS, 128, 256, 512, 1024, 2048)
 _COST_CONTEXT = 256
@@ -177,7 +176,7 @@ class CostTimer:
         sampled up to `LOGIT_ROWS`."""
         # Unlike each other, so that they choose unlike experts where there are any.
         tokens = [row * self._info.vocabulary_size // num_rows for row in range(num_rows)]
-        parts = [tokens[first : first + _TREE_ROWS] for first in range(0, num_rows, _TREE_ROWS)]
+        parts = [tokens[first : first + TREE_ROWS] for first in range(0, num_rows, TREE_ROWS)]
         # Larger steps are mostly rows of prompts, which recycle their likeliest tokens and draw none.
         is_prompt = num_rows > LOGIT_ROWS
         return StepPlan.joined([self._path(part, context, is_prompt=is_prompt) for part in parts])

@@ -31,7 +31,7 @@ def why_not_exact(folder: Path) -> str | None:
     device = gpu.device(0)
     weights = DecoderWeights(
         replace(config, num_layers=_layers_of_all_kinds(config)),
-        RandomWeights(device),
+        RandomWeights(str(device)),
         torch.bfloat16,
         device,
         exact=True,

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from spectrie import _core
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model.config.model_config import ModelConfig
@@ -28,7 +26,7 @@ from spectrie.model.drafters import (
 )
 from spectrie.model.files.fingerprint import model_hash
 from spectrie.model.files.measurements import Measurements, open_measurements
-from spectrie.model.files.random_weights import open_weights
+from spectrie.model.files.opening import open_weights
 from spectrie.model.files.weights import Weights
 from spectrie.model.runner.drafting import Drafting
 from spectrie.model.runner.info import RunnerInfo
@@ -124,7 +122,7 @@ def _found(folder: Path, where: str | None, measurements: Measurements) -> Draft
 
 
 def _has_layer(folder: Path) -> bool:
-    return bool(layer_tensors(open_weights(folder, torch.device("cpu"))))
+    return bool(layer_tensors(open_weights(folder, "cpu")))
 
 
 def _named(name: str) -> Path:
@@ -177,15 +175,13 @@ class DrafterLoading:
         except ModelError as error:
             self._go_without(error)
 
-    def sized(
-        self, size: Callable[[int], _Sized], config: ModelConfig, dtype: torch.dtype
-    ) -> _Sized:
+    def sized(self, size: Callable[[int], _Sized], config: ModelConfig, itemsize: int) -> _Sized:
         """Returns the size of a cache with room for the drafter's keys, values and features.
 
         Args:
             size: Returns it by the bytes that a page takes besides the model's.
             config: The model.
-            dtype: Its number format.
+            itemsize: Bytes of its numbers.
 
         Raises:
             ConfigError: There is no room for the model, or for a drafter that was named.
@@ -196,7 +192,7 @@ class DrafterLoading:
             return size(0)
         numbers = drafter.geometry.numbers_per_token * _core.CPU_PAGE_SIZE
         try:
-            return size((numbers + drafter.taps * config.hidden_size) * dtype.itemsize)
+            return size((numbers + drafter.taps * config.hidden_size) * itemsize)
         except (ConfigError, ModelError) as error:
             self._go_without(error)
             return size(0)

@@ -158,8 +158,8 @@ class Drafting:
             head_dim=geometry.head_dim,
             norm_epsilon=geometry.norm_epsilon,
             layers=geometry.layers,
-            cosines=cosines.numpy(),
-            sines=sines.numpy(),
+            cosines=cosines,
+            sines=sines,
         )
         core.set_drafter(drafter, attention, max_rows=max_rows, seats=SEATS)
         self._core = core

@@ -7,34 +7,34 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from spectrie import _core
 from spectrie.errors import ConfigError, ModelError, RankLost
 from spectrie.model import gpu, machine
 from spectrie.model.config.model_config import ModelConfig
 from spectrie.model.decoder.cpu import CpuDecoder, CpuWeights
-from spectrie.model.decoder.decoder import Decoder, DecoderWeights
 from spectrie.model.decoder.layout import HEAD
 from spectrie.model.decoder.sizing import BATCH_ROWS, GPU_BATCH_ROWS, CacheSize, size_cache
 from spectrie.model.drafters import layer_tensors
+from spectrie.model.files.arrays import ITEM_SIZES
 from spectrie.model.files.fingerprint import KERNEL_VERSION, model_hash
 from spectrie.model.files.measurements import Measurements, open_measurements
-from spectrie.model.files.random_weights import open_weights
-from spectrie.model.launch.launcher import Launcher
-from spectrie.model.operators import OperatorSettings
-from spectrie.model.operators.gpu import GpuOperators
-from spectrie.model.parallel import Group, LeadDecoder, Partition, Ranks, Seat, Split
+from spectrie.model.files.opening import open_weights
+from spectrie.model.parallel.split import Split
+from spectrie.model.plan import TREE_ROWS
 from spectrie.model.runner.bigram_prefix import bigram_prefix_of
 from spectrie.model.runner.choices import chosen_arithmetic, chosen_device, chosen_dtype
 from spectrie.model.runner.drafter_loading import DrafterChoice, DrafterLoading, chosen_drafter
 from spectrie.model.runner.drafting import Drafting
 from spectrie.model.runner.info import RunnerInfo
 from spectrie.model.runner.runner import Runner
-from spectrie.model.runner.self_check import differing_form, differing_products
-from spectrie.model.step.device import open_device
-from spectrie_kernels import MAX_TREE_ROWS, AttentionTiles
+
+if TYPE_CHECKING:
+    from spectrie.model.decoder.decoder import Decoder
+    from spectrie.model.launch.gpu_model import GpuModel
+    from spectrie.model.launch.launcher import Launcher
+    from spectrie.model.parallel.group import Group, Seat
 
 __all__ = ["LoadOptions", "Loaded", "assemble", "load"]
 
@@ -63,15 +63,6 @@ class LoadOptions:
         if self.max_batch_rows is not None:
             return self.max_batch_rows
         return BATCH_ROWS if self.device == "cpu" else GPU_BATCH_ROWS
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The device and number format of a model, and the measurements of this machine."""
-
-    device: torch.device
-    dtype: torch.dtype
-    measurements: Measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +102,7 @@ def load(
     if tensor_parallel < 1:
         raise ConfigError(f"tensor_parallel is {tensor_parallel}, expected at least 1")
     device = chosen_device(options.device)
-    dtype = str(chosen_dtype(options.dtype, device)).removeprefix("torch.")
+    dtype = chosen_dtype(options.dtype, device)
     choice = chosen_drafter(drafter, options.folder, device, tensor_parallel, open_measurements())
     options = replace(options, drafter=choice)
     is_asked = options.gpu_arithmetic == "exact"
@@ -151,6 +142,8 @@ def _load_checked(
     )
     if not (runner.exact and runner.info.on_gpu):
         return runner
+    from spectrie.model.runner.self_check import differing_form
+
     report("checking that rows do not change one another's bits")
     start = time.perf_counter()
     try:
@@ -196,6 +189,11 @@ def _load_ranks(
 ) -> tuple[Runner, Loaded]:
     """Loads a model into this process and those that it starts."""
     size = given.size
+    machine.require_torch(f"tensor_parallel is {size}; what several processes exchange")
+    from spectrie.model.launch.launcher import Launcher
+    from spectrie.model.parallel.lead import LeadDecoder
+    from spectrie.model.parallel.ranks import Ranks
+
     # Before anything is started.
     Split.of(ModelConfig.from_folder(options.folder), 0, size)
     if options.device == "cpu" and machine.num_cores() < size:
@@ -253,40 +251,54 @@ def assemble(
     config = ModelConfig.from_folder(options.folder)
     size = 1 if seat is None else seat.size
     on_cpu = options.device == "cpu"
-    exact_gpu = not on_cpu and options.gpu_arithmetic == "exact"
-    place = _Place(
-        torch.device("cpu") if on_cpu else gpu.device(0 if seat is None else seat.rank),
-        chosen_dtype(options.dtype, options.device),
-        open_measurements(),
-    )
+    rank = 0 if seat is None else seat.rank
+    device = "cpu" if on_cpu else str(gpu.device(rank))
+    measurements = open_measurements()
     if options.threads is not None and options.threads < 1:
         raise ConfigError(f"threads is {options.threads}, expected at least 1")
     split = None if seat is None else Split.of(config, seat.rank, size)
     report("reading weights")
-    weights = open_weights(options.folder, place.device)
+    weights = open_weights(options.folder, device)
     team = options.threads or max(1, machine.num_cores() // size)
-    parts: CpuWeights | DecoderWeights
+    parts: CpuWeights | GpuModel
     if on_cpu:
         parts = CpuWeights(
-            config, weights, dtype=place.dtype, threads=team, report=report, split=split
+            config, weights, dtype=options.dtype, threads=team, report=report, split=split
         )
     else:
-        gpu.use(place.device)
-        parts = DecoderWeights(config, weights, place.dtype, place.device, split, exact=exact_gpu)
+        from spectrie.model.launch.gpu_model import GpuModel
+
+        parts = GpuModel(
+            config,
+            weights,
+            dtype=options.dtype,
+            arithmetic=options.gpu_arithmetic,
+            rank=rank,
+            split=split,
+        )
     for_drafters = layer_tensors(weights, behind=config.num_layers)
     weights.check_all_taken([*for_drafters, *([HEAD] if config.tied_head else [])])
     drafter = DrafterLoading(options.drafter, report)
     drafter.read(options.folder, config, weights)
     del weights
     ready()
-    group = None if seat is None else Group(seat, place.device, options.batch_rows)
-    partition = None if group is None else Partition(config, group)
-    available = machine.available_memory_bytes() if on_cpu else gpu.free_bytes(place.device) * size
+    group = partition = None
+    if seat is not None:
+        from spectrie.model.parallel.group import Group
+        from spectrie.model.parallel.partition import Partition
+
+        group = Group(seat, device, options.batch_rows)
+        partition = Partition(config, group)
+    if isinstance(parts, CpuWeights):
+        available = machine.available_memory_bytes()
+    else:
+        available = parts.free_bytes() * size
+    itemsize = ITEM_SIZES[options.dtype]
 
     def sized(extra_page_bytes: int) -> CacheSize:
         return size_cache(
             _with_all_heads(config, size),
-            itemsize=place.dtype.itemsize,
+            itemsize=itemsize,
             page_size=_core.CPU_PAGE_SIZE,
             num_pages=options.num_pages,
             memory_bytes=options.kv_memory_bytes,
@@ -298,7 +310,7 @@ def assemble(
             ranks=size,
         )
 
-    cache = drafter.sized(sized, config, place.dtype)
+    cache = drafter.sized(sized, config, itemsize)
     if group is not None:
         # The ranks' free memory differs; rank 0's decides.
         cache = CacheSize(*group.agree([cache.num_pages, cache.bytes, cache.max_context]))
@@ -314,23 +326,17 @@ def assemble(
                 partition=partition,
             )
         else:
-            settings = _gpu_settings(config, parts, cache, place, partition)
-            operators = GpuOperators(settings)
-            decoder = Decoder(parts, operators, partition)
-            if partition is None and gpu.compiler() is not None:
-                device = open_device(place.device)
-                decoder = Launcher(decoder, operators, device, max_rows=options.batch_rows)
-                decoder.record(report)
+            decoder = parts.decoder(cache, partition, max_rows=options.batch_rows, report=report)
     except ValueError as error:
         raise ModelError(f"{options.folder}: {error}") from error
-    info = _info(options, config, place, cache, size)
-    drafting = drafter.beside(decoder, info, place.measurements)
+    info = _info(options, config, parts, model_hash(options.folder, measurements), cache, size)
+    drafting = drafter.beside(decoder, info, measurements)
     differing: Callable[[], list[str]] = list
-    if isinstance(parts, DecoderWeights):
-        differing = partial(differing_products, parts)
-    return Loaded(
-        decoder, info, place.measurements, team, group, differing, drafting, drafter.why_none
-    )
+    if not isinstance(parts, CpuWeights):
+        from spectrie.model.runner.self_check import differing_products
+
+        differing = partial(differing_products, parts.weights)
+    return Loaded(decoder, info, measurements, team, group, differing, drafting, drafter.why_none)
 
 
 def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
@@ -339,45 +345,20 @@ def _with_all_heads(config: ModelConfig, size: int) -> ModelConfig:
     return replace(config, num_kv_heads=heads)
 
 
-def _gpu_settings(
-    config: ModelConfig,
-    parts: DecoderWeights,
-    size: CacheSize,
-    place: _Place,
-    partition: Partition | None,
-) -> OperatorSettings:
-    return OperatorSettings(
-        config=config if partition is None else partition.own.local(config),
-        dtype=place.dtype,
-        device=place.device,
-        num_pages=size.num_pages,
-        page_size=_core.CPU_PAGE_SIZE,
-        max_context=size.max_context,
-        model_kv_heads=config.num_kv_heads,
-        head_norms=parts.head_norms,
-    )
-
-
-def _gpu_tile_rows(config: ModelConfig, dtype: torch.dtype) -> int:
-    """Nodes of a tile of attention on a GPU."""
-    group = config.num_heads // config.num_kv_heads
-    heads = (config.num_heads, config.num_kv_heads)
-    tiles = AttentionTiles.of(config.head_dim, dtype.itemsize, heads=heads)
-    return tiles.heights(group, MAX_TREE_ROWS)[0] // group
-
-
 def _info(
-    options: LoadOptions, config: ModelConfig, place: _Place, size: CacheSize, ranks: int
+    options: LoadOptions,
+    config: ModelConfig,
+    parts: CpuWeights | GpuModel,
+    digest: str,
+    size: CacheSize,
+    ranks: int,
 ) -> RunnerInfo:
-    digest = model_hash(options.folder, place.measurements)
-    dtype_name = str(place.dtype).removeprefix("torch.")
-    on_cpu = options.device == "cpu"
-    if on_cpu:
-        device_name = "cpu"
-        arithmetic = _core.cpu_arithmetic(bfloat16=place.dtype == torch.bfloat16)
+    if isinstance(parts, CpuWeights):
+        device_name, tile_rows = "cpu", TREE_ROWS
+        arithmetic = _core.cpu_arithmetic(bfloat16=options.dtype == "bfloat16")
     else:
-        device_name = gpu.name(place.device)
-        arithmetic = f"{device_name}/torch{torch.__version__}/{gpu.compiler() or 'torch'}/{options.gpu_arithmetic}"
+        device_name, tile_rows = parts.device_name, parts.tile_rows
+        arithmetic = parts.fingerprint
     return RunnerInfo(
         vocabulary_size=config.vocabulary_size,
         eos_token_ids=list(config.eos_token_ids),
@@ -387,13 +368,13 @@ def _info(
         page_size=_core.CPU_PAGE_SIZE,
         max_batch_rows=options.batch_rows,
         kv_bytes=size.bytes,
-        dtype_name=dtype_name,
+        dtype_name=options.dtype,
         device_name=device_name,
         model_hash=digest,
-        arithmetic=f"{digest}/{dtype_name}/{arithmetic}/kernels{KERNEL_VERSION}",
-        exact=on_cpu or options.gpu_arithmetic == "exact",
+        arithmetic=f"{digest}/{options.dtype}/{arithmetic}/kernels{KERNEL_VERSION}",
+        exact=options.device == "cpu" or options.gpu_arithmetic == "exact",
         can_speculate=True,
         ranks=ranks,
         why_fast=options.why_fast,
-        tile_rows=MAX_TREE_ROWS if on_cpu else _gpu_tile_rows(config, place.dtype),
+        tile_rows=tile_rows,
     )

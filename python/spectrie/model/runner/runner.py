@@ -7,23 +7,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from spectrie.model import machine
 from spectrie.model.decoder.cpu import CpuDecoder
 from spectrie.model.drafters import Answers, DraftPlan
 from spectrie.model.files.measurements import Measurements
-from spectrie.model.launch.launcher import Launched, Launcher, Pack
 from spectrie.model.plan import Forward, PlanArrays, StepResult
 from spectrie.model.runner.costs import CostTimer
 from spectrie.model.runner.drafting import DrafterInfo, Drafting
 from spectrie.model.runner.info import ContextCost, RunnerInfo
-from spectrie.model.runner.step_timer import StepTimer
+from spectrie.model.runner.step_timer import StepTimer, launcher_of
 from spectrie.model.step.wanted import Wanted
 
 if TYPE_CHECKING:
+    import torch
+
     from spectrie import _core
+    from spectrie.model.launch.launcher import Launched, Pack
 
 __all__ = ["Runner"]
 
@@ -57,6 +58,7 @@ class Runner:
             why_no_drafter: Why there is none, where none was named.
         """
         self._decoder = decoder
+        self._launcher = launcher_of(decoder)
         self._measurements = measurements
         self.info = info
         self._threads = threads
@@ -218,17 +220,17 @@ class Runner:
     @property
     def launches(self) -> bool:
         """Whether `launch` works: on one GPU, with compiled kernels."""
-        return isinstance(self._decoder, Launcher)
+        return self._launcher is not None
 
     @property
     def device_shape(self) -> _core.DeviceShape | None:
         """What plans for `launch` are packed for; None where it does not work."""
-        return self._decoder.shape if isinstance(self._decoder, Launcher) else None
+        return None if self._launcher is None else self._launcher.shape
 
     @property
     def starts_early(self) -> bool:
         """Whether `launch` takes tokens that the step before draws."""
-        return isinstance(self._decoder, Launcher) and self._decoder.starts_early
+        return self._launcher is not None and self._launcher.starts_early
 
     def launch(
         self,
@@ -243,11 +245,11 @@ class Runner:
         Raises:
             ValueError: As `step`, or the runner does not launch.
         """
-        if not isinstance(self._decoder, Launcher):
+        if self._launcher is None:
             raise ValueError("this runner computes its steps at once")
         drawn = None if behind is None else behind.drawn
         self._check_rows(plan, 0 if drawn is None else len(drawn))
-        return self._decoder.launch(plan, wanted, pack, behind, logit_samples)
+        return self._launcher.launch(plan, wanted, pack, behind, logit_samples)
 
     def _check_rows(self, plan: PlanArrays, num_drawn: int = 0) -> None:
         """Refuses rows that the model cannot compute, or that stand for other tokens than `num_drawn`."""
@@ -263,7 +265,7 @@ class Runner:
             )
 
     def forward(self, plan: PlanArrays) -> torch.Tensor:
-        """Returns the logits of `step`: float32 [S, vocabulary], contiguous, on the device."""
+        """Returns the logits of `step`: float32 [S, vocabulary], contiguous, on the device; a tensor of torch."""
         return self.step(plan).logits
 
     def set_threads(self, threads: int) -> None:

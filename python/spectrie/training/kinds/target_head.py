@@ -73,8 +73,8 @@ class TargetHead(Head):
             ("_embedding", target.embedding),
             ("_head", target.head[vocabulary]),
             ("_places", places),
-            ("_cosines", cosines),
-            ("_sines", sines),
+            ("_cosines", torch.from_numpy(cosines)),
+            ("_sines", torch.from_numpy(sines)),
         ):
             self.register_buffer(name, value, persistent=False)
 

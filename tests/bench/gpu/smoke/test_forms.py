@@ -16,7 +16,7 @@ from bench.gpu.simulated import simulated_gpu
 from bench.gpu.smoke import forms as smoke_forms
 from bench.gpu.smoke.forms import Form, forms
 from spectrie.model import load_runner
-from spectrie.model.runner import loading
+from spectrie.model.runner import self_check
 
 DEVICE = Path(spectrie_kernels.__file__).parent / "device"
 
@@ -39,7 +39,7 @@ def served_forms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Form]:
     assert packages
     for module in packages:
         monkeypatch.setattr(module, "runs_triton", lambda tensor: True)
-    monkeypatch.setattr(loading, "differing_form", lambda *_, **__: None)
+    monkeypatch.setattr(self_check, "differing_form", lambda *_, **__: None)
     with simulated_gpu(), smoke_forms._launches(found):
         load_runner(folder, device="cuda", dtype="float32", num_pages=64, gpu_arithmetic="exact")
     return list(found.values())

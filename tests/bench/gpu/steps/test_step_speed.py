@@ -17,7 +17,7 @@ from bench.gpu.models.shapes import TINY
 from bench.gpu.steps import step_speed
 from bench.gpu.steps.loaded import LoadedModel, on_device
 from bench.gpu.steps.step_speed import items
-from spectrie.model.runner import loading
+from spectrie.model.runner import self_check
 from spectrie.model.runner.step_profile import decoding_plan, profile_step
 
 DEVICE = {"copy_bytes_per_second": 1e9, "matrix_flops_per_second": 1e10}
@@ -77,7 +77,7 @@ def test_a_step_has_the_rows_that_it_is_named_after(
 def test_a_device_that_is_not_exact_is_a_fault_and_is_measured_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "differing_form", lambda *_, **__: "in a tree")
+    monkeypatch.setattr(self_check, "differing_form", lambda *_, **__: "in a tree")
     found = run_all(settings_of(tmp_path))
     start = found["tiny exact: start"]
     assert isinstance(start, str) and "served with fast arithmetic, since the logits" in start
