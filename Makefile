@@ -201,9 +201,8 @@ wheel: setup  ## build both wheels into dist/
 	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
 
 .PHONY: release
-release: setup  ## build the wheels with link-time optimisation
-	$(BIN)/maturin build --profile dist --locked --out dist
-	$(UV) build --quiet --wheel --python $(BIN)/python --no-build-isolation --out-dir dist kernels
+release: setup  ## build a release with link-time optimisation into release/: wheels, sources, checksums, a local index
+	$(BIN)/python -m tools.release release --uv $(UV)
 
 .PHONY: lock
 lock: | $(UV)  ## pin the Python packages again, after pyproject.toml changed
@@ -216,4 +215,4 @@ licenses: setup  ## rewrite THIRD_PARTY_LICENSES.md from the crates in Cargo.loc
 
 .PHONY: clean
 clean:  ## remove everything built here (not the model cache)
-	rm -rf target dist .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache
+	rm -rf target dist release .venv .tools python/spectrie/_core.abi3.so .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Builds what a release consists of; `make release`."""
