@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs Spectrie from the wheels in dist/ (made by `make wheel`) into a virtual environment.
 #
-#   deploy/install.sh [--prefix /opt/spectrie] [--role all|router]
+#   deploy/install.sh [--prefix /opt/spectrie] [--role all|cpu|router]
 #
-# `router` leaves torch out: a router pod needs none. Versions come from requirements.lock.
+# `cpu` leaves torch out, which a worker on a CPU does without; `router` all that runs models. Versions come from
+# requirements.lock.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 prefix=/opt/spectrie
@@ -11,14 +12,15 @@ role=all
 while (($#)); do
   case $1 in
     --prefix) prefix=${2:?--prefix needs a folder}; shift 2 ;;
-    --role) role=${2:?--role needs all or router}; shift 2 ;;
-    *) echo "unknown option '$1'; known: --prefix DIR, --role all|router" >&2; exit 2 ;;
+    --role) role=${2:?--role needs all, cpu or router}; shift 2 ;;
+    *) echo "unknown option '$1'; known: --prefix DIR, --role all|cpu|router" >&2; exit 2 ;;
   esac
 done
 case $role in
   all) extra='[worker]' ;;
+  cpu) extra='[cpu]' ;;
   router) extra='' ;;
-  *) echo "--role is '$role', expected all or router" >&2; exit 2 ;;
+  *) echo "--role is '$role', expected all, cpu or router" >&2; exit 2 ;;
 esac
 
 shopt -s nullglob

@@ -104,6 +104,9 @@ def test_only_install_sh_makes_environments() -> None:
     assert [words[1:] for words in roles["build-router"]] == [
         ["--prefix", "/opt/spectrie", "--role", "router"]
     ]
+    assert [words[1:] for words in roles["build-cpu"]] == [
+        ["--prefix", "/opt/spectrie", "--role", "cpu"]
+    ]
     assert [words[1:] for words in roles["build-all"]] == [
         ["--prefix", "/opt/spectrie", "--role", "all"]
     ]
@@ -111,7 +114,8 @@ def test_only_install_sh_makes_environments() -> None:
     taken = {name: STAGES[name].all("COPY")[-1] for name in IMAGES}
     environment = "/opt/spectrie /opt/spectrie"
     assert taken["router"] == f"--from=build-router {environment}"
-    assert taken["cpu"] == taken["cuda"] == f"--from=build-all {environment}"
+    assert taken["cpu"] == f"--from=build-cpu {environment}"
+    assert taken["cuda"] == f"--from=build-all {environment}"
 
 
 def test_every_file_that_is_copied_exists_and_is_sent_to_the_builder() -> None:

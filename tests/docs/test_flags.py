@@ -28,10 +28,12 @@ OTHERS = {
     "--target",
     "--read-only",
     "--tmpfs",
+    "--find-links",
+    "--no-index",
     "--volume",
     "--env",
 }
-"""Flags of other programs that the pages name: the install script, cargo, rustup, benches, helm, kubectl, docker."""
+"""Flags of other programs that the pages name: the install script, cargo, rustup, pip, benches, helm, kubectl, docker."""
 GENERATED = {"THIRD_PARTY_LICENSES.md", "DESIGN.md"}
 """Pages about no command, or about many programs' commands."""
 ACTION = re.compile(r"^    ([a-z]+)  ", re.MULTILINE)

@@ -138,7 +138,27 @@ def test_base_install_names_what_a_worker_needs(base: Path, tmp_path: Path) -> N
         timeout=60,
     )
     assert done.returncode != 0
-    assert "pip install 'spectrie[worker]'" in done.stderr
+    assert "pip install 'spectrie[cpu]'" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def cpu(checkout: Path) -> Path:
+    """Scripts folder of an environment with spectrie[cpu]."""
+    prefix = checkout / "cpu"
+    run("deploy/install.sh", "--prefix", prefix, "--role", "cpu", cwd=checkout)
+    return prefix / "bin"
+
+
+def test_install_for_a_cpu_runs_a_model_without_torch(cpu: Path, tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny")
+    answer = run(
+        cpu / "spectrie", "generate", model, "hello", "--max-tokens=4", "--json", cwd=tmp_path
+    )
+    assert json.loads(answer.splitlines()[-1])["usage"]["completion_tokens"] <= 4
+    find = (
+        "import importlib.util as u; print(*(u.find_spec(n) is None for n in ('torch', 'triton')))"
+    )
+    assert run(cpu / "python", "-c", find, cwd=tmp_path).split() == ["True", "True"]
 
 
 @pytest.fixture

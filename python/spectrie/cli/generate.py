@@ -17,6 +17,7 @@ from spectrie.cli.flags.options import REQUEST, add_option, add_options
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.flags.tls import add_tls, tls_of, uses_tls
 from spectrie.errors import ConfigError
+from spectrie.model.machine import require_packages
 from spectrie.options import GenerateOptions
 from spectrie.types import Completion
 
@@ -143,23 +144,12 @@ def _backend(args: argparse.Namespace, settings: Settings) -> Iterator[Callable[
         with Client(args.server, **tls_of(args)) as client:
             yield client.stream
         return
-    LLM = _import_llm()
+    require_packages()
+    from spectrie.llm import LLM
+
     progress = print_progress if sys.stderr.isatty() else None
     with LLM(args.model, **settings.keywords(), progress=progress) as llm:
         yield llm.stream
-
-
-def _import_llm() -> Any:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            "running a model in this process requires torch: pip install 'spectrie[worker]',"
-            " or ask a server with --server ADDR"
-        ) from error
-    from spectrie.llm import LLM
-
-    return LLM
 
 
 def _options_of(args: argparse.Namespace) -> GenerateOptions:

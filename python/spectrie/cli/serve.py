@@ -17,8 +17,8 @@ from spectrie.cli.console.logs import configure_logs
 from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.options import add_options, option, options_of
 from spectrie.cli.flags.settings import Settings, resolve
-from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
+from spectrie.model.machine import require_packages
 from spectrie.supervise.ready_line import print_ready
 from spectrie.supervise.supervisor import Program, Supervisor
 from spectrie.version import __version__
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Serves a model until Ctrl-C; returns the exit code, 0 after a drain."""
     settings = resolve("serve", args)
     configure_logs(settings.log_level, settings.log_format)
-    need_torch()
+    require_packages()
     from spectrie.model import resolve as resolve_model
 
     _check_tls(settings)

@@ -8,7 +8,6 @@ from pathlib import Path
 from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags import values
 from spectrie.cli.flags.arguments import add_value, read_value
-from spectrie.cli.worker import need_torch
 from spectrie.errors import ConfigError
 
 __all__ = ["configure", "run"]
@@ -101,8 +100,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Trains; progress goes to stderr, the head's folder to stdout."""
-    need_torch()
     from spectrie.model import machine
+
+    machine.require_torch("training a head")
     from spectrie.training.recipe import Recipe
     from spectrie.training.settings import TrainSettings
     from spectrie.training.training import train_head

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -13,12 +12,13 @@ from spectrie.cli.flags.secret_file import read_token
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.engine.options import EngineOptions
 from spectrie.errors import ConfigError, ModelError
+from spectrie.model.machine import require_packages
 from spectrie.supervise.parent_watch import watch_supervisor
 from spectrie.supervise.pulse import open_pulse
 from spectrie.supervise.supervisor import EXIT_HOPELESS
 from spectrie.worker.config import LinkOptions, WorkerOptions
 
-__all__ = ["configure", "need_torch", "run", "worker_options"]
+__all__ = ["configure", "run", "worker_options"]
 
 _EPILOG = """\
 A worker loads MODEL, connects to the router and keeps trying: start both in any order.
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = resolve("worker", args)
         configure_logs(settings.log_level, settings.log_format)
-        need_torch()
+        require_packages()
         options = worker_options(args.model, settings)
         from spectrie.worker.process import run_worker
 
@@ -53,16 +53,6 @@ def run(args: argparse.Namespace) -> int:
             raise
         print(f"spectrie: {error}", file=sys.stderr)
         return EXIT_HOPELESS
-
-
-def need_torch() -> None:
-    """Refuses to go on without the packages that run models.
-
-    Raises:
-        ConfigError: torch is not installed; the message says how to install it.
-    """
-    if importlib.util.find_spec("torch") is None:
-        raise ConfigError("running a model requires torch: pip install 'spectrie[worker]'")
 
 
 def worker_options(model: str, settings: Settings) -> WorkerOptions:

@@ -29,7 +29,7 @@ class HealthServer:
             from grpc_health.v1 import health, health_pb2_grpc
         except ImportError as error:
             raise ConfigError(
-                "--health requires grpcio-health-checking: pip install 'spectrie[worker]'"
+                "--health requires grpcio-health-checking: pip install 'spectrie[cpu]'"
             ) from error
         self._servicer: Any = health.HealthServicer()
         self._server = grpc.server(

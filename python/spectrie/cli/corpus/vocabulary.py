@@ -83,7 +83,7 @@ def _folder_of(model: str, report: Report) -> Path:
     except ImportError as error:
         raise ConfigError(
             f"{model!r} is neither a folder with {_FILE} nor a stored model, and fetching one needs "
-            "more packages: pip install 'spectrie[worker]'"
+            "more packages: pip install 'spectrie[cpu]'"
         ) from error
     folder = resolve(model, report=report).folder
     if not (folder / _FILE).is_file():

@@ -108,7 +108,7 @@ def _wished(model: str, settings: Settings) -> str | None:
     drafter: str = settings["drafter"]
     if settings.origins["drafter"] == "default":
         drafter = "auto"
-    if drafter == "off" or util.find_spec("torch") is None:
+    if drafter == "off" or util.find_spec("safetensors") is None:
         return None
     if drafter != "auto":
         return drafter

@@ -70,7 +70,7 @@ def _torch() -> Check:
         return Check(
             "torch",
             "note",
-            "missing, so this machine cannot run workers: pip install 'spectrie[worker]'",
+            "missing, so models run on the CPU alone: pip install 'spectrie[worker]' for GPUs",
         )
     return Check("torch", "ok", metadata.version("torch"))
 

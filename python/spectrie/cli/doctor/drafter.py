@@ -23,11 +23,11 @@ def check_drafter(drafter: str | None, model: Path | None) -> Check:
     Raises:
         ModelError: The drafter was named and cannot be read, or does not fit the model.
     """
-    has_torch = util.find_spec("torch") is not None
-    if drafter == "off" or (drafter is None and not (has_torch and model)):
+    can_run = util.find_spec("safetensors") is not None
+    if drafter == "off" or (drafter is None and not (can_run and model)):
         return Check(_NAME, "ok", "none asked for: --drafter PATH checks one")
-    if not has_torch:
-        return Check(_NAME, "note", f"{drafter} is not checked without torch")
+    if not can_run:
+        return Check(_NAME, "note", f"{drafter} is checked where models run: spectrie[cpu]")
     if model is None:
         return Check(_NAME, "note", f"{drafter} is checked with a model that is stored")
     if drafter is None:
