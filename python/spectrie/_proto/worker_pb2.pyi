@@ -554,6 +554,7 @@ class Start(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     attempt: _builtins.int
     namespace: _builtins.str
@@ -580,6 +581,10 @@ class Start(_message.Message):
     """
     skip_special_tokens: _builtins.bool
     """Whether the names of special tokens are no part of the text."""
+    traceparent: _builtins.str
+    """W3C's name of the span that this attempt is part of, for logs; the router reports the worker's times to the
+    collector.
+    """
     @_builtins.property
     def prompt_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -626,10 +631,11 @@ class Start(_message.Message):
         tenant: _builtins.str | None = ...,
         stop: _abc.Iterable[_builtins.str] | None = ...,
         skip_special_tokens: _builtins.bool = ...,
+        traceparent: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "deadline_ms", b"deadline_ms", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "prompt_logprobs", b"prompt_logprobs", "sampling", b"sampling", "speculation", b"speculation", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "_traceparent", b"_traceparent", "deadline_ms", b"deadline_ms", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "prompt_logprobs", b"prompt_logprobs", "sampling", b"sampling", "speculation", b"speculation", "structured", b"structured", "tenant", b"tenant", "traceparent", b"traceparent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "attempt", b"attempt", "choice_seed", b"choice_seed", "deadline_ms", b"deadline_ms", "emitted_token_ids", b"emitted_token_ids", "ignore_eos", b"ignore_eos", "learn", b"learn", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "namespace", b"namespace", "prediction_ids", b"prediction_ids", "priority", b"priority", "prompt_ids", b"prompt_ids", "prompt_logprobs", b"prompt_logprobs", "request_id", b"request_id", "sampling", b"sampling", "skip_special_tokens", b"skip_special_tokens", "speculation", b"speculation", "stop", b"stop", "stop_token_ids", b"stop_token_ids", "structured", b"structured", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms", "_logprobs", b"_logprobs", "_max_draft_tokens", b"_max_draft_tokens", "_prompt_logprobs", b"_prompt_logprobs", "_speculation", b"_speculation", "_structured", b"_structured", "_tenant", b"_tenant", "_traceparent", b"_traceparent", "attempt", b"attempt", "choice_seed", b"choice_seed", "deadline_ms", b"deadline_ms", "emitted_token_ids", b"emitted_token_ids", "ignore_eos", b"ignore_eos", "learn", b"learn", "logprobs", b"logprobs", "max_draft_tokens", b"max_draft_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "namespace", b"namespace", "prediction_ids", b"prediction_ids", "priority", b"priority", "prompt_ids", b"prompt_ids", "prompt_logprobs", b"prompt_logprobs", "request_id", b"request_id", "sampling", b"sampling", "skip_special_tokens", b"skip_special_tokens", "speculation", b"speculation", "stop", b"stop", "stop_token_ids", b"stop_token_ids", "structured", b"structured", "tenant", b"tenant", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__deadline_ms: _TypeAlias = _typing.Literal["deadline_ms"]  # noqa: Y015
     _WhichOneofArgType__deadline_ms: _TypeAlias = _typing.Literal["_deadline_ms", b"_deadline_ms"]  # noqa: Y015
@@ -645,6 +651,8 @@ class Start(_message.Message):
     _WhichOneofArgType__structured: _TypeAlias = _typing.Literal["_structured", b"_structured"]  # noqa: Y015
     _WhichOneofReturnType__tenant: _TypeAlias = _typing.Literal["tenant"]  # noqa: Y015
     _WhichOneofArgType__tenant: _TypeAlias = _typing.Literal["_tenant", b"_tenant"]  # noqa: Y015
+    _WhichOneofReturnType__traceparent: _TypeAlias = _typing.Literal["traceparent"]  # noqa: Y015
+    _WhichOneofArgType__traceparent: _TypeAlias = _typing.Literal["_traceparent", b"_traceparent"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__deadline_ms) -> _WhichOneofReturnType__deadline_ms | None: ...
     @_typing.overload
@@ -659,6 +667,8 @@ class Start(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__structured) -> _WhichOneofReturnType__structured | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tenant) -> _WhichOneofReturnType__tenant | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__traceparent) -> _WhichOneofReturnType__traceparent | None: ...
 
 Global___Start: _TypeAlias = Start  # noqa: Y015
 

@@ -187,7 +187,12 @@ class Session:
         try:
             yield
         except Exception:
-            log.exception("request %r failed before it began", running.start.request_id)
+            start = running.start
+            log.exception(
+                "request %r failed before it began; traceparent: %s",
+                start.request_id,
+                start.traceparent or "none",
+            )
             self._end(running, _FAILED_BEFORE, worker_pb2.FINISH_FAILED)
         except BaseException:  # a panic of the core
             self._end(running, _FAILED_BEFORE, worker_pb2.FINISH_FAILED)

@@ -253,6 +253,10 @@ pub struct Start {
     /// Whether the names of special tokens are no part of the text.
     #[prost(bool, tag = "23")]
     pub skip_special_tokens: bool,
+    /// W3C's name of the span that this attempt is part of, for logs; the router reports the worker's times to the
+    /// collector.
+    #[prost(string, optional, tag = "24")]
+    pub traceparent: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Stop a choice. Acknowledged by an output with FINISH_CANCELLED, unless it already ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
