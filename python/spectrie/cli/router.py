@@ -93,6 +93,7 @@ def router_config(settings: Settings, private_folder: Path) -> dict[str, Any]:
             "access": settings.access_log == "on",
         },
         "metrics": {"vllm_names": settings.metrics_compat == "vllm"},
+        "traces": {"endpoint": settings.otlp_endpoint, "sample": settings.otlp_sample},
     }
 
 

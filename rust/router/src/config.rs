@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spectrie_types::options::{
-    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, RESUME_WINDOW_S,
-    WORKER_STALL_TIMEOUT_S,
+    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, OTLP_SAMPLE, REQUEST_TIMEOUT_S,
+    RESUME_WINDOW_S, WORKER_STALL_TIMEOUT_S,
 };
 
 use crate::error::RouterError;
@@ -36,6 +36,8 @@ pub struct RouterConfig {
     pub log: LogConfig,
     /// How metrics are named.
     pub metrics: MetricsConfig,
+    /// Where traces go.
+    pub traces: TracesConfig,
 }
 
 impl RouterConfig {
@@ -68,6 +70,11 @@ impl RouterConfig {
                 let message = format!("{name}: given {seconds}; allowed: 0 to {MAX_SECONDS}");
                 return Err(RouterError::Config(message));
             }
+        }
+        let sample = config.traces.sample;
+        if !(0.0..=1.0).contains(&sample) {
+            let message = format!("traces.sample (--otlp-sample): given {sample}; allowed: 0 to 1");
+            return Err(RouterError::Config(message));
         }
         Ok(config)
     }
@@ -302,6 +309,36 @@ pub struct MetricsConfig {
     pub vllm_names: bool,
 }
 
+/// Where traces of calls go, by OTLP over HTTP.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TracesConfig {
+    /// `http://HOST[:PORT][/PATH]` or the same with `https`; no traces are recorded when absent.
+    pub endpoint: Option<String>,
+    /// Share of calls recorded, 0 to 1, of those whose clients say nothing of it: 1.
+    pub sample: f64,
+}
+
+impl Default for TracesConfig {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            sample: OTLP_SAMPLE,
+        }
+    }
+}
+
+impl fmt::Debug for TracesConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may hold a password, until it is refused.
+        formatter
+            .debug_struct("TracesConfig")
+            .field("endpoint", &self.endpoint.as_ref().map(|_| "given"))
+            .field("sample", &self.sample)
+            .finish()
+    }
+}
+
 /// Form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -333,5 +370,7 @@ mod tests {
             error.to_string().contains("workers.wait_s: given -1"),
             "{error}"
         );
+        let error = RouterConfig::from_json(r#"{"traces": {"sample": 1.5}}"#).unwrap_err();
+        assert!(error.to_string().contains("--otlp-sample"), "{error}");
     }
 }

@@ -25,8 +25,8 @@ pub use nearest::nearest;
 pub use request::{MIN_TEMPERATURE, REQUEST, SamplingParameters};
 pub use row::{Group, OptionRow};
 pub use server::{
-    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, REQUEST_TIMEOUT_S, RESUME_WINDOW_S, SERVER,
-    WORKER_STALL_TIMEOUT_S,
+    CLIENT_STALL_TIMEOUT_S, GRPC_ADDRESS, HTTP_ADDRESS, OTLP_SAMPLE, REQUEST_TIMEOUT_S,
+    RESUME_WINDOW_S, SERVER, WORKER_STALL_TIMEOUT_S,
 };
 pub use value::{OptionValue, Value};
 pub use violation::{Violation, Violations};

@@ -2,7 +2,7 @@
 
 use super::Value;
 use super::host::WORKERS;
-use super::kind::{DURATION, Kind, integer};
+use super::kind::{DURATION, Kind, Range, integer};
 use super::macros::rows;
 use super::row::{Group, OptionRow};
 
@@ -17,6 +17,8 @@ pub const WORKER_STALL_TIMEOUT_S: f64 = 10.0;
 /// How long an answer may lie unread before its stream ends, in seconds.
 pub const CLIENT_STALL_TIMEOUT_S: f64 = 60.0;
 
+/// Share of the calls that are recorded of those whose clients say nothing of it.
+pub const OTLP_SAMPLE: f64 = 1.0;
 /// How long a stream that was cut can be resumed, in seconds.
 pub const RESUME_WINDOW_S: f64 = 60.0;
 
@@ -78,6 +80,12 @@ rows! {
     /// Repeat metrics under the names of another server.
     metrics_compat = Value::text("off") => row(Group::Addresses, Kind::Choice(&["off", "vllm"]))
         .flag("metrics_compat", ROUTERS);
+    /// Collector that gets traces by OTLP over HTTP, such as http://localhost:4318.
+    otlp_endpoint = Value::None => row(Group::Addresses, Kind::Text("URL"))
+        .flag("otlp_endpoint", ROUTERS).shown("off");
+    /// Share of requests traced, of those whose client sent no traceparent.
+    otlp_sample = Value::Number(OTLP_SAMPLE) => row(Group::Addresses, Kind::Number(Range::new(0.0, 1.0)))
+        .flag("otlp_sample", ROUTERS);
     /// Address for the worker's own health and metrics.
     health = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("health", WORKERS).shown("off");

@@ -1,0 +1,231 @@
+//! Spans that wait, and the task that sends them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::counts::OtlpMetrics;
+use super::endpoint::Endpoint;
+use super::messages::{
+    Attributes, ExportTraceServiceRequest, Resource, ResourceSpans, Scope, ScopeSpans, Span,
+};
+use super::post::{Collector, Trouble};
+use crate::error::RouterError;
+
+/// Spans and events that may wait, those of a batch on its way included; about 16 MiB.
+const MAX_HELD: usize = 1 << 16;
+/// Spans and events of one batch, but for what its last call brings beyond.
+const MAX_BATCH: usize = 1 << 12;
+/// How long the first call of a batch waits for others.
+const GATHERING: Duration = Duration::from_secs(1);
+/// The same once the router has closed: calls end a little after their last token.
+const LAST_GATHERING: Duration = Duration::from_millis(200);
+/// Pauses between attempts to send a batch.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+/// Where calls leave their spans. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Exporter {
+    queue: mpsc::UnboundedSender<Vec<Span>>,
+    /// Spans and events that wait: what bounds the queue.
+    held: Arc<AtomicUsize>,
+    counts: OtlpMetrics,
+}
+
+/// What sends the spans that an [`Exporter`] takes.
+pub(crate) struct Sending {
+    queue: mpsc::UnboundedReceiver<Vec<Span>>,
+    held: Arc<AtomicUsize>,
+    counts: OtlpMetrics,
+    collector: Collector,
+    shown: String,
+    /// Tells this router's spans from those of others.
+    instance: String,
+    /// Whether the last batch was dropped.
+    is_failing: bool,
+}
+
+impl Exporter {
+    /// An exporter, and what must run for its spans to be sent.
+    ///
+    /// # Errors
+    /// [`RouterError::Config`] where TLS is asked for and the system knows no authorities.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        counts: OtlpMetrics,
+    ) -> Result<(Self, Sending), RouterError> {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let held = Arc::new(AtomicUsize::new(0));
+        let exporter = Self {
+            queue: sender,
+            held: held.clone(),
+            counts: counts.clone(),
+        };
+        let sending = Sending {
+            queue,
+            held,
+            counts,
+            shown: endpoint.to_string(),
+            instance: uuid::Uuid::new_v4().to_string(),
+            collector: Collector::new(endpoint)?,
+            is_failing: false,
+        };
+        Ok((exporter, sending))
+    }
+
+    /// Takes the spans of a call; they are dropped where too many wait.
+    pub(crate) fn offer(&self, spans: Vec<Span>) {
+        let (size, count) = (size(&spans), spans.len());
+        if self.held.fetch_add(size, Ordering::Relaxed) + size > MAX_HELD {
+            self.held.fetch_sub(size, Ordering::Relaxed);
+            self.counts.dropped("queue", count);
+        } else if self.queue.send(spans).is_err() {
+            self.held.fetch_sub(size, Ordering::Relaxed);
+            self.counts.dropped("closed", count);
+        }
+    }
+}
+
+impl Sending {
+    /// Sends batches until `closing`, then what is left, once.
+    pub(crate) async fn run(mut self, closing: CancellationToken) {
+        loop {
+            let first = tokio::select! {
+                first = self.queue.recv() => first,
+                () = closing.cancelled() => break,
+            };
+            let Some(first) = first else { return };
+            let batch = self.gather(first, GATHERING, Some(&closing)).await;
+            self.send(batch, &closing).await;
+        }
+        loop {
+            let batch = self.gather(Vec::new(), LAST_GATHERING, None).await;
+            if batch.is_empty() {
+                return;
+            }
+            self.send(batch, &closing).await;
+        }
+    }
+
+    /// What comes within `time`, or until the router closes, up to a batch.
+    async fn gather(
+        &mut self,
+        mut batch: Vec<Span>,
+        time: Duration,
+        closing: Option<&CancellationToken>,
+    ) -> Vec<Span> {
+        let end = Instant::now() + time;
+        while size(&batch) < MAX_BATCH {
+            let next = timeout_at(end, self.queue.recv());
+            let next = match closing {
+                Some(closing) => closing.run_until_cancelled(next).await,
+                None => Some(next.await),
+            };
+            let Some(Ok(Some(spans))) = next else { break };
+            batch.extend(spans);
+        }
+        batch
+    }
+
+    async fn send(&mut self, batch: Vec<Span>, closing: &CancellationToken) {
+        let (size, count) = (size(&batch), batch.len());
+        let bytes = bytes::Bytes::from(request(batch, &self.instance).encode_to_vec());
+        let mut pauses = PAUSES.iter();
+        let trouble = loop {
+            let trouble = match self.collector.post(bytes.clone()).await {
+                Ok(()) => break None,
+                Err(refused @ Trouble::Refused(_)) => break Some(refused),
+                Err(trouble) => trouble,
+            };
+            let pause = pauses.next().map(|pause| tokio::time::sleep(*pause));
+            let paused = match pause {
+                Some(pause) => closing.run_until_cancelled(pause).await,
+                None => None,
+            };
+            if paused.is_none() {
+                break Some(trouble);
+            }
+        };
+        self.held.fetch_sub(size, Ordering::Relaxed);
+        let had_failed = std::mem::replace(&mut self.is_failing, trouble.is_some());
+        match trouble {
+            None => {
+                self.counts.sent(count);
+                if had_failed {
+                    tracing::info!(collector = %self.shown, "the collector takes traces again");
+                }
+            }
+            Some(reason) => {
+                self.counts.dropped("collector", count);
+                if !had_failed {
+                    tracing::warn!(collector = %self.shown, %reason, spans = count,
+                        "the collector takes no traces: they are dropped until it does");
+                }
+            }
+        }
+    }
+}
+
+/// Spans and their events.
+fn size(spans: &[Span]) -> usize {
+    spans.iter().map(|span| 1 + span.events.len()).sum()
+}
+
+fn request(spans: Vec<Span>, instance: &str) -> ExportTraceServiceRequest {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut attributes = Attributes::default();
+    attributes.text("service.name", "spectrie");
+    attributes.text("service.version", version);
+    attributes.text("service.instance.id", instance);
+    let scope_spans = ScopeSpans {
+        scope: Some(Scope {
+            name: "spectrie.router".into(),
+            version: version.into(),
+        }),
+        spans,
+    };
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(Resource {
+                attributes: attributes.all(),
+            }),
+            scope_spans: vec![scope_spans],
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn exporter(metrics: &Metrics) -> (Exporter, Sending) {
+        // Nothing listens there, and nothing is asked for.
+        let endpoint = Endpoint::parse("http://127.0.0.1:1").unwrap();
+        Exporter::new(endpoint, metrics.otlp.clone()).unwrap()
+    }
+
+    #[test]
+    fn full_queue_drops_whole_calls_and_counts_their_spans() {
+        let metrics = Metrics::new();
+        let (exporter, sending) = exporter(&metrics);
+        for _ in 0..MAX_HELD / 2 {
+            exporter.offer(vec![Span::default(); 2]);
+        }
+        exporter.offer(vec![Span::default(); 3]);
+        let text = metrics.encode().1;
+        let line = "spectrie_otlp_dropped_spans_total{reason=\"queue\"} 3";
+        assert!(text.contains(line), "{text}");
+        drop(sending);
+        // It has room, but no one sends.
+        exporter.held.store(0, Ordering::Relaxed);
+        exporter.offer(vec![Span::default()]);
+        let text = metrics.encode().1;
+        assert!(text.contains("{reason=\"closed\"} 1"), "{text}");
+    }
+}
