@@ -21,7 +21,7 @@ use crate::generation::Generation;
 use crate::grpc;
 use crate::http;
 use crate::listen::{self, Budget, Incoming, Speaks};
-use crate::metrics::{Calls, Metrics};
+use crate::metrics::{Calls, Endpoint, Exporter, Metrics, Sending};
 use crate::state::AppState;
 use crate::workers::{Broadcast, CorpusList, Registry, SessionContext, WorkerListener};
 
@@ -47,6 +47,8 @@ struct Services {
     workers: WorkerListener,
     /// What goes on with other routers.
     sharing: BoxFuture<'static, ()>,
+    /// What brings traces to their collector.
+    sending: Option<Sending>,
 }
 
 type Servers = JoinSet<Result<(), RouterError>>;
@@ -139,14 +141,24 @@ fn build(
         broadcast: broadcast.clone(),
         generation: generation.clone(),
     });
+    let (exporter, sending) = match &config.traces.endpoint {
+        Some(given) => {
+            let endpoint = Endpoint::parse(given)?;
+            Exporter::new(endpoint, metrics.otlp.clone())
+                .map(|(one, sending)| (Some(one), Some(sending)))?
+        }
+        None => (None, None),
+    };
+    let sample = config.traces.sample;
     let sharing = fleet::run(fleet.clone(), texts, pupils, closing.clone());
     Ok(Services {
         sharing: Box::pin(sharing),
+        sending,
         state: AppState {
             generation,
             keys: Arc::new(keys.shared_by(&fleet)),
             bodies: bodies(&config.limits),
-            calls: Calls::new(config.log.access),
+            calls: Calls::new(config.log.access, exporter.map(|one| (one, sample))),
             metrics,
             config,
         },
@@ -173,6 +185,7 @@ fn spawn(
         broadcast,
         workers,
         sharing,
+        sending,
     } = services;
     let budget = Budget::of_process(&state.config.limits);
     let mut servers = JoinSet::new();
@@ -186,6 +199,13 @@ fn spawn(
         generation.expire_records(ended).await;
         Ok(())
     });
+    if let Some(sending) = sending {
+        let closing = closing.clone();
+        servers.spawn(async {
+            sending.run(closing).await;
+            Ok(())
+        });
+    }
     // None of the servers: whatever becomes of it, the others go on.
     tokio::spawn(sharing);
     let dialled = Incoming::new(

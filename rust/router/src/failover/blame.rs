@@ -31,6 +31,18 @@ pub(crate) enum End {
     Faulted,
 }
 
+impl End {
+    /// Its name in traces.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Died => "worker_died",
+            Self::Drained => "worker_drained",
+            Self::Refused => "worker_refused",
+            Self::Faulted => "worker_faulted",
+        }
+    }
+}
+
 /// What becomes of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

@@ -12,6 +12,7 @@ use spectrie_request::{Caller, Naming, ResolvedRequest};
 use super::blocking::TextPool;
 use crate::error::RequestError;
 use crate::failover::Digest;
+use crate::metrics::AttemptName;
 use crate::sync::{now, unix_time};
 use crate::workers::ServedModel;
 
@@ -96,6 +97,15 @@ impl Resolved {
             start.prompt_logprobs = None;
         }
         start
+    }
+
+    /// How an attempt of choice `index` is named in its call's trace.
+    pub(crate) fn attempt(&self, index: u32, number: u32) -> AttemptName<'_> {
+        AttemptName {
+            request_id: &self.request.request_id,
+            index,
+            number,
+        }
     }
 
     /// What names this tenant's request, whatever its id and its seed.

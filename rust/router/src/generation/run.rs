@@ -70,7 +70,10 @@ impl Run {
         let (now, resolved) = (now(), &parts.resolved);
         let workers = guards.iter().map(|guard| guard.worker().id.as_str());
         let num_prompt_tokens = resolved.request.prompt_ids.len();
-        parts.call.dispatched(num_prompt_tokens, workers);
+        parts.call.dispatched(num_prompt_tokens, workers.clone());
+        for (worker, index) in workers.zip(0..) {
+            parts.call.with(resolved.attempt(index, 0), worker);
+        }
         let choices = guards.into_iter().zip(0..).map(|(guard, index)| {
             let mut choice = Choice::new(resolved, index, Place::On(guard), now)?;
             choice.kept = parts.keeping.is_some().then(Kept::default);
@@ -202,12 +205,22 @@ impl Run {
         let before = choice.num_tokens();
         let guard = choice.place.guard();
         let worker = guard.map(|guard| (guard.worker().clone(), guard.turn()));
+        let attempt = self.resolved.attempt(choice.index, choice.attempt);
+        let call = &self.call;
         let ready = &mut self.ready;
         let outcome = choice.take(&self.resolved, inbox, now, |delta| {
             ready.push_back(event(Event::Delta(delta)));
         });
         let count = choice.num_tokens();
         let num_tokens = count - before;
+        if num_tokens > 0 {
+            call.stepped(attempt, num_tokens, now);
+        }
+        match &outcome {
+            Outcome::Finished(_, stats) => call.done(attempt, || choice.tally.last_of(stats)),
+            Outcome::Failed(error) => call.left(attempt, error.kind.reason()),
+            Outcome::Continue | Outcome::Lost(..) => {}
+        }
         if let Some((worker, turn)) = worker {
             self.judge(index, &worker, turn, num_tokens, &outcome);
         }

@@ -230,7 +230,9 @@ impl Generation {
         live.is_of(&resolved.request.namespace, outline);
         let num_choices = resolved.request.num_choices;
         let mailbox = Arc::new(Mailbox::new(num_choices as usize));
-        let guards = self.dispatch(&resolved, &mailbox, &mut wait).await?;
+        let guards = self
+            .dispatch(&resolved, &mailbox, &mut wait, &caller.call)
+            .await?;
         // Its name is that of another stream now.
         lock(&shared.records).drop_one(live.tenant(), live.id());
         // A request that no worker took costs its key no tokens.

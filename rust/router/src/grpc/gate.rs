@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, Uri};
 
 use crate::access::{ApiKeys, Grant, Token};
 use crate::error::{ErrorKind, RequestError};
@@ -94,12 +94,7 @@ impl Gate {
         if Purpose::of(uri) != Purpose::Work {
             return Call::default();
         }
-        let call = calls.begin(counted(uri));
-        let traceparent = headers.get(TRACEPARENT);
-        if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::to_str) {
-            call.traced(traceparent);
-        }
-        call
+        calls.begin(counted(uri), headers.get(TRACEPARENT))
     }
 
     /// What the key of a call allows.

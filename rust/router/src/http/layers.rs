@@ -78,11 +78,7 @@ pub(super) async fn note_call(
     let Some(route) = counted(request.uri().path()) else {
         return next.run(request).await;
     };
-    let call = calls.begin(route);
-    let traceparent = request.headers().get(TRACEPARENT);
-    if let Some(Ok(traceparent)) = traceparent.map(HeaderValue::to_str) {
-        call.traced(traceparent);
-    }
+    let call = calls.begin(route, request.headers().get(TRACEPARENT));
     request.extensions_mut().insert(call.clone());
     let response = next.run(request).await;
     call.answered(response.status().as_str());

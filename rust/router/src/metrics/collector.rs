@@ -23,6 +23,7 @@ use super::labels::{
     SECONDS, SourceLabels, TOKEN_SECONDS, TOKENS, WorkerLabels, drafter_labels, model_label,
     worker_labels,
 };
+use super::otlp::OtlpMetrics;
 use super::table::Registrar;
 use crate::error::RequestError;
 use crate::sync::lock;
@@ -67,6 +68,7 @@ pub struct Metrics {
     accepted_per_step: Times,
     pub(super) drafting: Drafting,
     pub(crate) fleet: FleetMetrics,
+    pub(crate) otlp: OtlpMetrics,
     steps: Mutex<BTreeMap<(String, String), LastStep>>,
     seen_models: Mutex<BTreeMap<String, u64>>,
     has_vllm_names: bool,
@@ -129,6 +131,7 @@ impl Metrics {
             accepted_per_step: all.add("accepted_per_step", times(TOKENS)),
             drafting: Drafting::new(&mut all),
             fleet: FleetMetrics::new(&mut all),
+            otlp: OtlpMetrics::new(&mut all),
             steps: Mutex::default(),
             seen_models: Mutex::default(),
             has_vllm_names: false,

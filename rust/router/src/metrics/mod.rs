@@ -6,9 +6,11 @@ mod compat;
 mod drafting;
 mod fleet;
 mod labels;
+mod otlp;
 mod table;
 
-pub(crate) use calls::{Call, Calls, Report};
+pub(crate) use calls::{AttemptName, Call, Calls, Report};
 pub use collector::Metrics;
 pub(crate) use collector::ModelMetrics;
+pub(crate) use otlp::{Endpoint, Exporter, Sending};
 pub use table::TABLE;

@@ -170,6 +170,14 @@ pub const TABLE: &[(&str, &str)] = &[
         "fleet_lag_seconds",
         "Age of the text that was last taken from another router",
     ),
+    (
+        "otlp_sent_spans",
+        "Spans that the collector of --otlp-endpoint took",
+    ),
+    (
+        "otlp_dropped_spans",
+        "Spans that no collector will see, by reason",
+    ),
 ];
 
 /// Registers metrics in the order of the table.
@@ -248,6 +256,7 @@ mod tests {
         metrics.aborted("client");
         metrics.completed("m", Duration::from_secs(1));
         metrics.fleet.dropped("queue", 1);
+        metrics.otlp.dropped("queue", 1);
         let used = metrics.of_model("m");
         used.generated.inc();
         for histogram in [&used.ttft, &used.itl, &used.chunk_gap] {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spectrie_proto::worker_v1::Start;
+
 use crate::error::RequestError;
 use crate::generation::refusal::refused;
 use crate::generation::resolve::Resolved;
 use crate::generation::wait::{Bounds, Wait};
 use crate::generation::{Caller, Generation};
+use crate::metrics::Call;
 use crate::workers::{ChoiceGuard, Dispatch, Mailbox, Order, Prefix, Refusal, ServedModel};
 
 impl Generation {
@@ -48,6 +51,7 @@ impl Generation {
         resolved: &Resolved,
         mailbox: &Arc<Mailbox>,
         wait: &mut Wait<'_>,
+        call: &Call,
     ) -> Result<Vec<ChoiceGuard>, RequestError> {
         let request = &resolved.request;
         let model = &resolved.model.name;
@@ -65,8 +69,12 @@ impl Generation {
             cache_key: request.prompt_cache_key.as_deref(),
             prefix: &prefix,
         };
+        let start = |index| Start {
+            traceparent: call.traceparent(resolved.attempt(index, 0)),
+            ..resolved.start(index, 0)
+        };
         let dispatch = |index| Dispatch {
-            start: resolved.start(index, 0),
+            start: start(index),
             mailbox: mailbox.clone(),
             index: index as usize,
             is_alone: false,

@@ -103,6 +103,8 @@ impl Run {
         choice.place = Place::Done;
         self.mailbox.reset(index);
         choice.tally.end_attempt(now);
+        let attempt = self.resolved.attempt(choice.index, choice.attempt);
+        self.call.left(attempt, end.name());
         let verdict = choice.blame.ended(end, is_begun);
         tracing::info!(request = %self.resolved.request.request_id, choice = index,
             worker = %accused.id, tokens = choice.num_tokens(), ?end, ?verdict, "choice left its worker");
@@ -180,6 +182,8 @@ impl Run {
         };
         let (attempt, emitted) = (choice.attempt, &choice.emitted);
         let mut start = self.resolved.resume(index as u32, attempt, emitted);
+        let name = self.resolved.attempt(index as u32, attempt);
+        start.traceparent = self.call.traceparent(name);
         // A worker that dropped a namespace's text is not taught that of earlier attempts again.
         start.learn &= !self.live.is_forgotten();
         let dispatch = Dispatch {
@@ -215,7 +219,8 @@ impl Run {
     fn placed(&mut self, index: usize, guard: ChoiceGuard, now: Instant) {
         if let Some(choice) = self.choices.get_mut(index) {
             choice.tally.begin_attempt(now);
-            self.call.sent(&guard.worker().id, choice.attempt + 1);
+            let attempt = self.resolved.attempt(choice.index, choice.attempt);
+            self.call.sent(attempt, &guard.worker().id);
             choice.place = Place::On(guard);
             self.shared.metrics.retried();
         }

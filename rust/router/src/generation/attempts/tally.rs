@@ -113,6 +113,22 @@ impl Tally {
         self.with(stats.clone(), self.num_tokens)
     }
 
+    /// The last attempt alone, of what all gave together.
+    pub(in crate::generation) fn last_of(&self, total: &RequestStats) -> RequestStats {
+        let earlier = &self.earlier;
+        let mut last = total.clone();
+        last.verify_steps = total.verify_steps.saturating_sub(earlier.verify_steps);
+        last.drafted_tokens = total.drafted_tokens.saturating_sub(earlier.drafted_tokens);
+        let counts = last.accepted_by_source.iter_mut();
+        for (count, before) in counts.zip(&earlier.accepted_by_source) {
+            *count = count.saturating_sub(*before);
+        }
+        last.queue_ns = total.queue_ns.saturating_sub(earlier.queue_ns);
+        last.prefill_ns = total.prefill_ns.saturating_sub(earlier.prefill_ns);
+        last.decode_ns = total.decode_ns.saturating_sub(earlier.decode_ns);
+        last
+    }
+
     /// The earlier attempts and one more, which gave `num_tokens`.
     fn with(&self, mut stats: RequestStats, num_tokens: u32) -> RequestStats {
         let earlier = &self.earlier;
@@ -174,6 +190,10 @@ mod tests {
         assert_eq!(total.queue_ns, 10_000_000 + 7);
         assert_eq!(total.prefill_ns, 6_000_000 + 8);
         assert_eq!(total.decode_ns, 2_000_000 + 9);
+        let last = tally.last_of(&total);
+        let times = (last.queue_ns, last.prefill_ns, last.decode_ns);
+        assert_eq!(times, (7, 8, 9));
+        assert_eq!(last.accepted_by_source, [0, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::time::Instant;
 use spectrie_proto::v1;
 use spectrie_proto::worker_v1::RequestStats;
 
+use super::context::TraceContext;
 use super::noted::{Facts, Noted};
+use super::recording::{AttemptEnd, AttemptName, Recording};
 use super::table::Table;
-use super::trace::trace_id;
 use crate::error::{ErrorKind, shown};
 
 /// A call that runs, or nothing where nobody asked. Cheap to clone; the call ends with its last
@@ -25,14 +26,20 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.table.end(self.number, self.noted.last_report());
+        let report = self.noted.last_report();
+        let spans = self.noted.spans(&report);
+        self.table.end(self.number, report, spans);
     }
 }
 
 impl Call {
     /// A call that `table` lists until it ends.
-    pub(super) fn begin(route: &'static str, table: &Arc<Table>) -> Self {
-        let noted = Arc::new(Noted::new(route));
+    pub(super) fn begin(
+        route: &'static str,
+        client: Option<TraceContext>,
+        table: &Arc<Table>,
+    ) -> Self {
+        let noted = Arc::new(Noted::new(route, client, table.records(client)));
         let number = table.add(noted.clone());
         Self(Some(Arc::new(Listed {
             number,
@@ -47,15 +54,13 @@ impl Call {
         }
     }
 
+    fn record<T>(&self, record: impl FnOnce(&mut Recording) -> T) -> Option<T> {
+        self.0.as_ref()?.noted.record(record)
+    }
+
     /// The client's name of the call, of its HTTP header.
     pub(crate) fn of_header(&self, x_request_id: &str) {
         self.note(|facts| facts.x_request_id = Some(shown(x_request_id)));
-    }
-
-    /// A `traceparent` header came with it.
-    pub(crate) fn traced(&self, traceparent: &str) {
-        let trace = trace_id(traceparent).map(str::to_owned);
-        self.note(|facts| facts.trace_id = trace);
     }
 
     /// Its key is known.
@@ -95,9 +100,41 @@ impl Call {
         self.note(|facts| facts.choices += num_choices);
     }
 
-    /// A choice was sent to another worker, as its attempt of that number, counted from 1.
-    pub(crate) fn sent(&self, worker: &str, attempt: u32) {
-        self.note(|facts| facts.sent(worker, attempt));
+    /// An attempt of a choice, after its first, was sent to a worker.
+    pub(crate) fn sent(&self, attempt: AttemptName<'_>, worker: &str) {
+        self.note(|facts| facts.sent(worker, attempt.number + 1));
+        self.with(attempt, worker);
+    }
+
+    /// A worker has an attempt of a choice.
+    pub(crate) fn with(&self, attempt: AttemptName<'_>, worker: &str) {
+        self.record(|recording| recording.sent(attempt, worker));
+    }
+
+    /// The `traceparent` of an attempt that is to be sent: its own span where the call is recorded, else
+    /// the client's; none where it came with none.
+    pub(crate) fn traceparent(&self, attempt: AttemptName<'_>) -> Option<String> {
+        let own = self.record(|recording| recording.order(attempt));
+        let client = || self.0.as_ref()?.noted.client();
+        own.or_else(client).map(|context| context.to_string())
+    }
+
+    /// So many tokens of an attempt came at once.
+    pub(crate) fn stepped(&self, attempt: AttemptName<'_>, num_tokens: u32, now: Instant) {
+        self.record(|recording| recording.stepped(attempt, num_tokens, now));
+    }
+
+    /// An attempt left its worker before its choice had ended.
+    pub(crate) fn left(&self, attempt: AttemptName<'_>, reason: &'static str) {
+        self.record(|recording| recording.ended(attempt, AttemptEnd::Left(reason)));
+    }
+
+    /// An attempt ended with its choice; `stats` are of this attempt alone.
+    pub(crate) fn done(&self, attempt: AttemptName<'_>, stats: impl FnOnce() -> RequestStats) {
+        self.record(|recording| {
+            let end = AttemptEnd::Finished(Box::new(stats()));
+            recording.ended(attempt, end);
+        });
     }
 
     /// So many tokens came.
@@ -132,8 +169,8 @@ mod tests {
     use crate::sync::now;
 
     fn ended(what: impl FnOnce(&Call)) -> Report {
-        let calls = Calls::new(false);
-        let call = calls.begin("Generate");
+        let calls = Calls::new(false, None);
+        let call = calls.begin("Generate", None);
         what(&call);
         drop(call);
         calls.ended().remove(0)
@@ -167,7 +204,12 @@ mod tests {
                     call.finished(&finished, &stats);
                 }
             }
-            call.sent("w1", 2);
+            let attempt = AttemptName {
+                request_id: "a",
+                index: 0,
+                number: 1,
+            };
+            call.sent(attempt, "w1");
             call.answered("Ok");
         });
         assert_eq!((report.choices, report.prompt_tokens), (4, 10));
@@ -198,7 +240,6 @@ mod tests {
             call.of_header(&name);
             call.asks_for(&name);
             call.of_tenant(Some(&name));
-            call.traced(&name);
         });
         for shown in [
             report.request_id,
@@ -209,6 +250,5 @@ mod tests {
             let shown = shown.unwrap();
             assert!(shown.len() < 300 && !shown.contains('\n'), "{shown}");
         }
-        assert_eq!(report.trace_id, None);
     }
 }

@@ -2,13 +2,16 @@
 //! read. Counts, times and names only: neither holds text of a request or an answer.
 
 mod call;
+mod context;
 mod line;
 mod noted;
 mod recent;
+mod recording;
 mod report;
+mod spans;
 mod table;
-mod trace;
 
 pub(crate) use call::Call;
 pub(crate) use recent::Calls;
+pub(crate) use recording::AttemptName;
 pub(crate) use report::Report;

@@ -9,8 +9,12 @@ use spectrie_proto::v1;
 use spectrie_proto::worker_v1::RequestStats;
 use spectrie_types::Source;
 
+use super::context::TraceContext;
+use super::recording::Recording;
 use super::report::{Report, State};
+use super::spans::spans;
 use crate::error::{ErrorKind, shown};
+use crate::metrics::otlp::Span;
 use crate::sync::{lock, now};
 
 /// Workers that a report names.
@@ -21,6 +25,10 @@ const MAX_WORKERS: usize = 8;
 pub(super) struct Noted {
     route: &'static str,
     begun: Instant,
+    /// Of its `traceparent` header.
+    client: Option<TraceContext>,
+    /// Where its trace is recorded.
+    recording: Option<Mutex<Recording>>,
     /// Emitted by all choices.
     num_tokens: AtomicU64,
     facts: Mutex<Facts>,
@@ -30,7 +38,6 @@ pub(super) struct Noted {
 pub(super) struct Facts {
     pub(super) request_id: Option<String>,
     pub(super) x_request_id: Option<String>,
-    pub(super) trace_id: Option<String>,
     pub(super) tenant: Option<String>,
     pub(super) model: Option<String>,
     pub(super) status: Option<String>,
@@ -48,11 +55,17 @@ pub(super) struct Facts {
 }
 
 impl Noted {
-    /// A call through `route` begins now.
-    pub(super) fn new(route: &'static str) -> Self {
+    /// A call through `route` begins now, recorded or not.
+    pub(super) fn new(
+        route: &'static str,
+        client: Option<TraceContext>,
+        is_recorded: bool,
+    ) -> Self {
         Self {
             route,
             begun: now(),
+            client,
+            recording: is_recorded.then(|| Mutex::new(Recording::new(client))),
             num_tokens: AtomicU64::new(0),
             facts: Mutex::default(),
         }
@@ -61,6 +74,22 @@ impl Noted {
     /// Changes what is known.
     pub(super) fn note(&self, note: impl FnOnce(&mut Facts)) {
         note(&mut lock(&self.facts));
+    }
+
+    /// The trace that it came with.
+    pub(super) fn client(&self) -> Option<TraceContext> {
+        self.client
+    }
+
+    /// Adds to what is recorded of it, if it is recorded.
+    pub(super) fn record<T>(&self, record: impl FnOnce(&mut Recording) -> T) -> Option<T> {
+        let recording = self.recording.as_ref()?;
+        Some(record(&mut lock(recording)))
+    }
+
+    /// The spans of a call that has ended; none where it was not recorded.
+    pub(super) fn spans(&self, report: &Report) -> Option<Vec<Span>> {
+        self.record(|recording| spans(recording, report, self.begun))
     }
 
     /// So many tokens came.
@@ -79,7 +108,9 @@ impl Noted {
         let mut report = self.report();
         report.state = State::Ended;
         if report.status.is_none() && report.outcome.is_none() {
-            report.outcome = Some(ErrorKind::Cancelled.reason().to_owned());
+            let reason = ErrorKind::Cancelled.reason();
+            report.outcome = Some(reason.to_owned());
+            report.failure = Some(reason);
         }
         report
     }
@@ -98,7 +129,7 @@ impl Noted {
         Report {
             request_id: facts.request_id.clone(),
             x_request_id: facts.x_request_id.clone(),
-            trace_id: facts.trace_id.clone(),
+            trace_id: self.client.as_ref().map(TraceContext::trace),
             route: self.route,
             tenant: facts.tenant.clone(),
             model: facts.model.clone(),
@@ -115,6 +146,8 @@ impl Noted {
             accepted_by_source: facts.accepted.clone(),
             workers: facts.workers.clone(),
             attempts: facts.attempts,
+            finishes,
+            failure: facts.failure,
         }
     }
 }

@@ -2,23 +2,30 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
+
 use super::call::Call;
+use super::context::TraceContext;
 use super::report::Report;
 use super::table::Table;
+use crate::metrics::otlp::Exporter;
 
 /// Every call of clients. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls(Arc<Table>);
 
 impl Calls {
-    /// No calls yet; `logs` says whether each writes a line when it ends.
-    pub(crate) fn new(logs: bool) -> Self {
-        Self(Arc::new(Table::new(logs)))
+    /// No calls yet; `logs` says whether each writes a line when it ends. `exporter` takes the traces
+    /// of those that are recorded: as the client says in its `traceparent` header, else this share.
+    pub(crate) fn new(logs: bool, exporter: Option<(Exporter, f64)>) -> Self {
+        Self(Arc::new(Table::new(logs, exporter)))
     }
 
-    /// A call through `route` begins. It ends when the last copy of what this gives is dropped.
-    pub(crate) fn begin(&self, route: &'static str) -> Call {
-        Call::begin(route, &self.0)
+    /// A call through `route` begins, with the `traceparent` header that came with it. It ends when
+    /// the last copy of what this gives is dropped.
+    pub(crate) fn begin(&self, route: &'static str, traceparent: Option<&HeaderValue>) -> Call {
+        let text = traceparent.and_then(|header| header.to_str().ok());
+        Call::begin(route, text.and_then(TraceContext::parse), &self.0)
     }
 
     /// The calls that run, the oldest first.
@@ -39,8 +46,8 @@ mod tests {
 
     #[test]
     fn call_runs_until_its_last_copy_is_dropped() {
-        let calls = Calls::new(false);
-        let call = calls.begin("Generate");
+        let calls = Calls::new(false, None);
+        let call = calls.begin("Generate", None);
         let copy = call.clone();
         drop(call);
         assert_eq!(calls.running().len(), 1);
@@ -51,9 +58,9 @@ mod tests {
 
     #[test]
     fn only_the_latest_calls_are_remembered() {
-        let calls = Calls::new(false);
+        let calls = Calls::new(false, None);
         for index in 0..NUM_ENDED + 10 {
-            let call = calls.begin("Generate");
+            let call = calls.begin("Generate", None);
             call.named(&index.to_string());
         }
         let ended = calls.ended();

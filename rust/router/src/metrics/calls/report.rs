@@ -57,4 +57,10 @@ pub(crate) struct Report {
     pub(crate) workers: Vec<String>,
     /// How often the choice that was sent most often was sent to a worker.
     pub(crate) attempts: u32,
+    /// How choices ended that ended well.
+    #[serde(skip)]
+    pub(crate) finishes: Vec<&'static str>,
+    /// Why it failed, if it did.
+    #[serde(skip)]
+    pub(crate) failure: Option<&'static str>,
 }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use super::context::TraceContext;
 use super::line;
 use super::noted::Noted;
 use super::report::Report;
+use crate::metrics::otlp::{Exporter, Span};
 use crate::sync::lock;
 
 /// Calls that are remembered after their end.
@@ -15,6 +17,7 @@ pub(super) const NUM_ENDED: usize = 512;
 #[derive(Debug)]
 pub(super) struct Table {
     logs: bool,
+    exporter: Option<(Exporter, f64)>,
     rows: Mutex<Rows>,
 }
 
@@ -27,9 +30,12 @@ struct Rows {
 }
 
 impl Table {
-    pub(super) fn new(logs: bool) -> Self {
+    /// An empty list. `exporter` takes the spans of traces that are recorded, with the share of calls
+    /// to record whose clients say nothing of it.
+    pub(super) fn new(logs: bool, exporter: Option<(Exporter, f64)>) -> Self {
         Self {
             logs,
+            exporter,
             rows: Mutex::default(),
         }
     }
@@ -43,10 +49,24 @@ impl Table {
         number
     }
 
+    /// Whether a call that comes with this trace is recorded: as its client says, else by chance.
+    pub(super) fn records(&self, client: Option<TraceContext>) -> bool {
+        let Some((_, ratio)) = &self.exporter else {
+            return false;
+        };
+        client.map_or_else(
+            || rand::random::<f64>() < *ratio,
+            |client| client.is_sampled,
+        )
+    }
+
     /// Call `number` has ended.
-    pub(super) fn end(&self, number: u64, report: Report) {
+    pub(super) fn end(&self, number: u64, report: Report, spans: Option<Vec<Span>>) {
         if self.logs {
             line::log(&report);
+        }
+        if let (Some((exporter, _)), Some(spans)) = (&self.exporter, spans) {
+            exporter.offer(spans);
         }
         let mut rows = lock(&self.rows);
         rows.running.remove(&number);
