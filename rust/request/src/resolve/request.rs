@@ -202,6 +202,7 @@ impl ResolvedRequest {
             tenant: self.tenant.clone(),
             stop: self.stopping.stop.clone(),
             skip_special_tokens: self.output.skip_special_tokens,
+            traceparent: None,
         }
     }
 

@@ -27,5 +27,6 @@ mod services;
 mod support;
 mod tenants;
 mod tls;
+mod traces;
 mod unread;
 mod workers;

@@ -4,6 +4,7 @@
 pub mod authority;
 #[path = "../../../request/tests/request/byte_tokenizer.rs"]
 mod byte_tokenizer;
+pub mod collector;
 pub mod fake_memory;
 pub mod fake_redis;
 pub mod fake_worker;
