@@ -24,6 +24,7 @@ RUN = {
     "deploy/install.sh --prefix /opt/spectrie": "tests/packaging/test_wheels.py",
 }
 NOT_RUN = {
+    "docker build --build-arg BASE=spectrie:0.1.0 -t registry.example/your-app:1.0 examples/pod": "needs Docker",
     "kubectl create secret generic spectrie-keys --from-file=keys.toml": CLUSTER,
     "kubectl create secret generic spectrie-worker-token --from-file=token": CLUSTER,
     "kubectl apply -f deploy/kubernetes/standalone.yaml": CLUSTER,
@@ -58,7 +59,7 @@ def test_files_that_commands_name_exist() -> None:
         word
         for command in shown()
         for word in shlex.split(command)
-        if re.fullmatch(r"(deploy|tools)/[\w./-]+", word)
+        if re.fullmatch(r"(deploy|examples|tools)/[\w./-]+", word)
     }
     assert len(paths) > 4
     assert [path for path in paths if not (ROOT / path).exists()] == []

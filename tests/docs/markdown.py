@@ -14,6 +14,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("deploy/*.md"),
+        *ROOT.glob("examples/*.md"),
         *ROOT.glob("kernels/*.md"),
         *ROOT.glob("rust/*/*.md"),
     ]
@@ -23,7 +24,7 @@ PAGES = sorted(
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
-_PATH = re.compile(r"(?:rust|python|proto|tests|bench|docs|deploy|kernels|tools)/[\w./-]+")
+_PATH = re.compile(r"(?:rust|python|proto|tests|bench|docs|deploy|examples|kernels|tools)/[\w./-]+")
 _HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
 
 

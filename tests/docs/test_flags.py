@@ -32,8 +32,13 @@ OTHERS = {
     "--no-index",
     "--volume",
     "--env",
+    "--build-arg",
+    "--go",
+    "--go-grpc",
+    "--no-buffer",
+    "--data",
 }
-"""Flags of other programs that the pages name: the install script, cargo, rustup, pip, benches, helm, kubectl, docker."""
+"""Flags of other programs that the pages name: the install script, cargo, rustup, pip, benches, helm, kubectl, docker, protoc, curl."""
 GENERATED = {"THIRD_PARTY_LICENSES.md", "DESIGN.md"}
 """Pages about no command, or about many programs' commands."""
 ACTION = re.compile(r"^    ([a-z]+)  ", re.MULTILINE)
