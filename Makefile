@@ -87,7 +87,7 @@ demo: model  ## build everything, fetch the model, stream answers with speculati
 test: model  ## run every test but the chaos tests: Rust, loom, Python, kernels, real processes, the real model
 	cargo test --release --locked --quiet $(TEST_CRATES)
 	@$(MAKE) --no-print-directory test-loom
-	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet tests
+	$(BIN)/python -m pytest -q -m "not deep and not gpu" --ignore tests/system/chaos --ignore tests/system/fleet --ignore tests/compat tests
 	@$(MAKE) --no-print-directory test-kernels
 
 # Apart from `test`: three workers of the real model, killed and stopped, leave no core for other tests.
@@ -96,6 +96,12 @@ test-system: model  ## run the chaos tests under load: workers killed and cut of
 	$(BIN)/python -m pytest -q -s -m "not deep and not gpu" tests/system/chaos
 	@if tools/redis.sh; then $(BIN)/python -m pytest -q -m "not deep and not gpu" tests/system/fleet; \
 	  else echo "NOT RUN: tests/system/fleet needs redis-server, which could not be installed"; fi
+
+# Not part of `test`: it needs Go and a network, and the newest of a package is another one each week.
+.PHONY: compat
+compat: setup  ## talk to a server with the newest openai package, grpcurl, ghz and the examples (Go; 5 minutes the first time)
+	tools/compat.sh
+	$(BIN)/python -m pytest -q -s tests/compat tests/examples
 
 # A minute, nearly all of it compiling: a build of its own, since loom has other atomics. Unoptimised, which
 # compiles sooner and checks debug assertions.
@@ -141,7 +147,7 @@ lint: setup  ## check formatting, lints, types, generated code; rewrites nothing
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy python/spectrie kernels/spectrie_kernels tests bench tools proto
+	$(BIN)/mypy python/spectrie kernels/spectrie_kernels tests bench tools proto examples
 	$(BIN)/mypy -p kernels.tests
 	MYPYPATH=python $(BIN)/stubtest spectrie._core --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist.txt
 	cargo run --release --locked --quiet -p spectrie-codegen -- --check
