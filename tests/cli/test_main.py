@@ -109,7 +109,9 @@ def test_doctor_names_what_it_looked_at(
         "memory",
         "cache",
         "exactness",
-        "port 8000",
+        "kernels",
+        "http",
+        "grpc",
     ):
         assert name in output
     assert f"{tmp_path}" in output

@@ -56,11 +56,17 @@ COMMANDS: tuple[Command, ...] = (
     Command("keys", "make API keys, or list those of a server's file", "keys"),
     Command("bench", "measure a running server: throughput and latency", "bench.command"),
     Command("doctor", "check this machine and report what is missing", "doctor.command"),
+    Command(
+        "completion",
+        "print the completion of commands and options for a shell",
+        "console.completion",
+    ),
 )
 
 _EPILOG = """\
 MODEL is a folder with config.json and safetensors, a .gguf file, a Hugging Face id, or smollm2-135m.
 Options can also be set as SPECTRIE_* environment variables or in a --config FILE; flags win.
+`spectrie help COMMAND` shows the options of a command.
 
 examples:
   spectrie demo
@@ -94,21 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    parser = CommandParser(
-        prog="spectrie",
-        description="LLM inference server: exact speculation from a concurrent n-gram trie.",
-        epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     wanted = next((a for a in arguments if not a.startswith("-")), None)
-    for command in COMMANDS:
-        child = add_command(commands, command.name, command.summary)
-        if command.name == wanted:
-            module = import_module(f"spectrie.cli.{command.module}")
-            module.configure(child)
-            child.set_defaults(run=module.run)
+    parser = _parser(wanted)
     args = parser.parse(arguments)
     if args.version:
         from spectrie.version import __version__
@@ -121,6 +116,25 @@ def _dispatch(arguments: list[str]) -> int:
     code: int = args.run(args)
     sys.stdout.flush()
     return code
+
+
+def _parser(wanted: str | None) -> CommandParser:
+    """The parser of the command line, with the arguments of one command, or for `completion` those of all."""
+    parser = CommandParser(
+        prog="spectrie",
+        description="LLM inference server: exact speculation from a concurrent n-gram trie.",
+        epilog=_EPILOG,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        child = add_command(commands, command.name, command.summary)
+        if wanted in (command.name, "completion"):
+            module = import_module(f"spectrie.cli.{command.module}")
+            module.configure(child)
+            child.set_defaults(run=module.run, whole=parser)
+    return parser
 
 
 def _complain(error: object, code: int) -> int:

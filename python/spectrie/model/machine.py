@@ -19,6 +19,7 @@ __all__ = [
     "cpu_flags",
     "has_torch",
     "is_busy",
+    "memory_limit_bytes",
     "num_cores",
     "require_packages",
     "require_torch",
@@ -146,6 +147,19 @@ def available_memory_bytes() -> int:
             left = int(limit) - int(used) + _reclaimable_bytes(folder)
             available = min(available, left)
     return max(available, 0)
+
+
+def memory_limit_bytes() -> int | None:
+    """Returns the least memory that a container's or service's group allows, in bytes; None if none limits it."""
+    limits = [
+        int(limit)
+        for folder in _cgroup_folders("memory")
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes")
+        if (limit := _read(folder / name)) is not None and limit.isdigit()
+    ]
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Version 1 says "no limit" by a number beyond all memory.
+    return min((limit for limit in limits if limit < total), default=None)
 
 
 def _reclaimable_bytes(folder: Path) -> int:

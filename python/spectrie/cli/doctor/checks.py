@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata, util
 from pathlib import Path
 
-from spectrie.cli.doctor.check import Check, State
+from spectrie.cli.doctor.addresses import check_address
+from spectrie.cli.doctor.check import Asked, Check
 from spectrie.cli.doctor.drafter import check_drafter
-from spectrie.cli.doctor.gpu import check_exactness, check_gpu
+from spectrie.cli.doctor.gpu import check_exactness, check_gpu, check_kernels
+from spectrie.cli.doctor.resources import (
+    check_cache,
+    check_limits,
+    check_memory,
+    check_state_dir,
+)
 from spectrie.errors import SpectrieError
-from spectrie.model.files.store import cache_folder, entry
+from spectrie.model.files.store import entry
 from spectrie.model.machine import bf16_flags, cpu_flags, num_cores
 
 __all__ = ["run_checks"]
 
 
-def run_checks(model: str, drafter: str | None = None) -> Iterator[Check]:
+def run_checks(asked: Asked) -> Iterator[Check]:
     """Runs every check, the quick ones first; none of them downloads or writes, but for a drafter's times,
     which are kept as at a start.
 
     Args:
-        model: Name or folder of a model.
-        drafter: A drafter for it, as `--drafter` names it; None loads none.
+        asked: The model and the options of a server, for which the machine is checked.
     """
+    model, device = asked.model, asked.device
     steps: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("python", _python),
         ("core", _core),
-        ("torch", _torch),
+        ("torch", lambda: _torch(device)),
         ("processor", _processor),
-        ("memory", _memory),
-        ("gpu", check_gpu),
-        ("cache", _cache),
+        ("memory", check_memory),
+        ("limits", check_limits),
+        ("gpu", lambda: check_gpu(device)),
+        ("kernels", lambda: check_kernels(device)),
+        ("cache", check_cache),
+        ("state", lambda: check_state_dir(asked.state_dir)),
         ("model", lambda: _model(model)),
-        ("exactness", lambda: check_exactness(_stored(model))),
-        ("drafter", lambda: check_drafter(drafter, _stored(model))),
-        ("port 8000", lambda: _port(8000, "--http")),
-        ("port 50051", lambda: _port(50051, "--grpc")),
+        ("exactness", lambda: check_exactness(_stored(model), device)),
+        ("drafter", lambda: check_drafter(asked.drafter, _stored(model))),
+        ("http", lambda: check_address("--http", asked.http)),
+        ("grpc", lambda: check_address("--grpc", asked.grpc)),
     )
     for name, step in steps:
         try:
@@ -65,13 +72,10 @@ def _core() -> Check:
     return Check("core", "ok", f"spectrie {__version__}")
 
 
-def _torch() -> Check:
+def _torch(device: str) -> Check:
     if util.find_spec("torch") is None:
-        return Check(
-            "torch",
-            "note",
-            "missing, so models run on the CPU alone: pip install 'spectrie[worker]' for GPUs",
-        )
+        text = "missing, so models run on the CPU alone: pip install 'spectrie[worker]' for GPUs"
+        return Check("torch", "fail" if device == "cuda" else "note", text)
     return Check("torch", "ok", metadata.version("torch"))
 
 
@@ -84,38 +88,6 @@ def _processor() -> Check:
     if "avx2" in cpu_flags():
         return Check("processor", "ok", f"{cores} cores, AVX2: dtype auto is float32")
     return Check("processor", "note", f"{cores} cores, no AVX2 seen: float32, and slow")
-
-
-def _memory() -> Check:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _cgroup_limit()
-    usable = min(total, limit) if limit is not None else total
-    text = f"{usable / 2**30:.1f} GiB"
-    if limit is not None and limit < total:
-        text += " (limit of the container)"
-    if usable < 2 * 2**30:
-        return Check("memory", "note", f"{text}: enough for small models only")
-    return Check("memory", "ok", text)
-
-
-def _cgroup_limit() -> int | None:
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
-
-
-def _cache() -> Check:
-    folder = cache_folder()
-    existing = next((p for p in (folder, *folder.parents) if p.exists()), folder)
-    if not os.access(existing, os.W_OK):
-        return Check(
-            "cache", "fail", f"{folder} is not writable: set SPECTRIE_CACHE to a writable folder"
-        )
-    free = shutil.disk_usage(existing).free / 2**30
-    state: State = "ok" if free > 2 else "note"
-    return Check("cache", state, f"{folder}, {free:.1f} GiB free")
 
 
 def _folder(model: str) -> Path:
@@ -134,14 +106,3 @@ def _model(model: str) -> Check:
     if folder.is_dir() and not (folder / "config.json").is_file():
         return Check("model", "fail", f"{folder} has no config.json, so it is not a model")
     return Check("model", "ok", f"{model} in {folder.absolute()}")
-
-
-def _port(port: int, flag: str) -> Check:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            text = f"{error.strerror}: stop the process that uses it, or choose another with {flag}"
-            return Check(f"port {port}", "note", text)
-    return Check(f"port {port}", "ok", "free")

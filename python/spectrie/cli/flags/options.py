@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Any
 from spectrie._core import option_rows
 from spectrie.cli.flags import values
 from spectrie.cli.flags.arguments import Once
+from spectrie.cli.flags.groups import place_in_help, title_of
 from spectrie.cli.flags.values import Kind
 
 if TYPE_CHECKING:
     from spectrie._core import OptionRow
 
-__all__ = ["REQUEST", "TABLE", "Option", "add_option", "add_options", "option", "options_of"]
+__all__ = [
+    "REQUEST",
+    "TABLE",
+    "Option",
+    "add_config",
+    "add_option",
+    "add_options",
+    "option",
+    "options_of",
+]
 
 _OF_REQUESTS = ("sampling", "request")
 
@@ -136,8 +146,18 @@ def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     Values stay text, absent flags None: `settings.resolve` reads them together with environment
     and file, so that a wrong value gets the same message wherever it was written.
     """
-    for option in options_of(command):
-        add_option(parser, option)
+    found = sorted(options_of(command), key=lambda option: place_in_help(option.key))
+    groups: dict[str, argparse._ActionsContainer] = {}
+    for option in found:
+        title = title_of(option.key)
+        if title is not None and title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        add_option(parser if title is None else groups[title], option)
+    add_config(parser)
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Adds `--config`, the file that may set the options of a command."""
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -153,7 +173,7 @@ def _action(option: Option) -> str | type[argparse.Action]:
     return "append" if option.repeated else "store"
 
 
-def add_option(parser: argparse.ArgumentParser, option: Option) -> None:
+def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
     """Adds the flag of one option; its value stays text."""
     help_text = option.help_text.replace("%", "%%")
     if option.kind.is_flag:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from spectrie.cli.flags.nearest import nearest
@@ -12,11 +12,30 @@ from spectrie.cli.flags.nearest import nearest
 __all__ = ["CommandParser", "HelpFormatter", "add_command"]
 
 
+_MANY_OPTIONS = 12
+"""More options than these are shown once, under their headings."""
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help with wide option columns and texts as written."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],
+        prefix: str | None = None,
+    ) -> None:
+        """Names the arguments, and each option only where these are few."""
+        optional = [action for action in actions if action.option_strings]
+        if usage is None and len(optional) > _MANY_OPTIONS:
+            needed = [action for action in actions if not action.option_strings]
+            named = self._format_usage(None, needed, (), "").strip()
+            usage = f"{named.replace('%', '%%')} [OPTIONS]"
+        super().add_usage(usage, actions, groups, prefix)
 
 
 def add_command(
