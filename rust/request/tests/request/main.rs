@@ -4,5 +4,6 @@
 
 mod answer;
 mod byte_tokenizer;
+mod fuzz;
 mod resolve;
 mod support;

@@ -6,6 +6,8 @@ mod bodies;
 mod grant;
 mod key_entry;
 mod key_fields;
+#[cfg(test)]
+mod keys_fuzz;
 mod keys_text;
 mod reload;
 mod token;

@@ -2,6 +2,8 @@
 
 pub(super) mod events;
 mod form;
+#[cfg(test)]
+mod fuzz;
 pub(super) mod logprobs;
 mod place;
 pub(super) mod response;

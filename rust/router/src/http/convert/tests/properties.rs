@@ -2,6 +2,7 @@
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::{Map, Number, Value, json};
 
 use crate::http::convert::{Endpoint, convert};
@@ -108,22 +109,77 @@ fn body() -> impl Strategy<Value = Value> {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
-
-    /// A body is converted or refused with the field's name, whatever it holds.
-    #[test]
-    fn any_body_is_converted_or_refused_by_name(body in body(), completions in any::<bool>()) {
-        let endpoint = if completions { Endpoint::Completions } else { Endpoint::Chat };
-        match convert(endpoint, body.clone()) {
-            Ok(api) => prop_assert!(!api.requests.is_empty()),
-            Err(error) => {
-                let param = error.param.as_deref().unwrap_or("");
-                let field = param.split(['.', '[']).next().unwrap_or("");
-                prop_assert!(body.get(field).is_some(), "{} is no field of {body}", param);
-                prop_assert!(error.message.starts_with(field), "{}", error.message);
-                prop_assert_eq!(error.status.as_u16(), 400);
+/// The JSON of a body with some bytes changed, doubled or left out: often no JSON any more.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<Index>(), 0..3_u8, any::<u8>());
+    (body(), vec(change, 0..6)).prop_map(|(body, changes)| {
+        let mut bytes = body.to_string().into_bytes();
+        for (at, kind, with) in changes {
+            let at = at.index(bytes.len());
+            match kind {
+                0 => bytes[at] = with,
+                1 => bytes.insert(at, with),
+                _ => drop(bytes.remove(at)),
             }
         }
+        bytes
+    })
+}
+
+fn endpoint() -> impl Strategy<Value = Endpoint> {
+    prop::sample::select(vec![Endpoint::Chat, Endpoint::Completions])
+}
+
+/// A body is converted or refused with the field's name, whatever it holds.
+fn is_converted_or_refused_by_name(endpoint: Endpoint, body: &Value) {
+    match convert(endpoint, body.clone()) {
+        Ok(api) => assert!(!api.requests.is_empty()),
+        Err(error) => {
+            let param = error.param.as_deref().unwrap_or("");
+            let field = param.split(['.', '[']).next().unwrap_or("");
+            assert!(body.get(field).is_some(), "{param} is no field of {body}");
+            assert!(error.message.starts_with(field), "{}", error.message);
+            assert_eq!(error.status.as_u16(), 400);
+        }
+    }
+}
+
+/// Damaged bytes are no JSON, or a body without a word of which anything panics.
+fn is_read_or_refused(endpoint: Endpoint, bytes: &[u8]) {
+    if let Ok(body) = serde_json::from_slice::<Value>(bytes) {
+        match convert(endpoint, body) {
+            Ok(api) => assert!(!api.requests.is_empty()),
+            Err(error) => assert_eq!(error.status.as_u16(), 400, "{}", error.message),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_body_is_converted_or_refused_by_name(body in body(), endpoint in endpoint()) {
+        is_converted_or_refused_by_name(endpoint, &body);
+    }
+
+    #[test]
+    fn any_damaged_body_is_read_or_refused(bytes in damaged(), endpoint in endpoint()) {
+        is_read_or_refused(endpoint, &bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1_000_000, ..ProptestConfig::default() })]
+
+    #[test]
+    #[ignore = "deep: a million inputs"]
+    fn any_of_a_million_bodies_is_converted_or_refused_by_name(body in body(), endpoint in endpoint()) {
+        is_converted_or_refused_by_name(endpoint, &body);
+    }
+
+    #[test]
+    #[ignore = "deep: a million inputs"]
+    fn any_of_a_million_damaged_bodies_is_read_or_refused(bytes in damaged(), endpoint in endpoint()) {
+        is_read_or_refused(endpoint, &bytes);
     }
 }
