@@ -120,9 +120,9 @@ FILES = {
     "eagle3: residual normed": WrongFile("eagle3", with_field(norm_before_residual=True)),
     "eagle3: another rotation": WrongFile("eagle3", with_field(rope_theta=30.0)),
     "peagle: order swapped": WrongFile("peagle", swapped(*(f"layers.0.{one}" for one in _QKV))),
-    "peagle: layers one before": WrongFile("peagle", shifted(*_EAGLE3, -1)),
+    "peagle: layers one before": WrongFile("peagle", shifted(*_EAGLE3, -1), 0.98),
     "peagle: residual normed": WrongFile("peagle", with_field(norm_before_residual=True)),
-    "peagle: nothing for what is not known": WrongFile("peagle", without("mask_hidden")),
+    "peagle: nothing for what is not known": WrongFile("peagle", without("mask_hidden"), 0.98),
     "eagle2: order swapped": WrongFile("eagle2", swapped("fc.weight")),
     "mtp: order swapped": WrongFile("mtp", swapped("model.mtp_layers.0.input_proj.weight")),
     "dflash: layers one before": WrongFile("dflash", shifted(*_DFLASH, -1), _ALIKE),
@@ -216,11 +216,6 @@ def causal_block(head: Any, target: Target) -> None:
     head.seen_in_block = lambda: torch.ones(head.block, head.block, dtype=torch.bool).tril()
 
 
-def text_guessed(head: Any, target: Target) -> None:
-    """P-EAGLE: later rows have the tokens that were guessed."""
-    head.mask_tokens = lambda tokens: tokens
-
-
 def mask_not_fused(head: Any, target: Target) -> None:
     """P-EAGLE: takes the feature of what is not known for a state."""
     head.mask_state = lambda: head.mask_hidden[:, : target.config.hidden_size]
@@ -246,7 +241,7 @@ FORMS: dict[str, tuple[Callable[[Any, Target], None], ...]] = {
     "eagle2": (carried_normed, normed_before_head, normed_before_attention),
     "eagle3": (carried_behind_norm, fused_again),
     "mtp": (carried_raw,),
-    "peagle": (text_guessed, mask_not_fused, all_in_one_place),
+    "peagle": (mask_not_fused, all_in_one_place),
     "dflash": (anchor_in_context, block_one_later, causal_block),
     "dflash2": (chosen_behind_one_token, chosen_without_the_state),
 }
