@@ -80,5 +80,9 @@ def learned(running: RequestState, finish: _core.Finish) -> Iterator[worker_pb2.
         return
     keep = running.keep_tokens if finish.keep_tokens is None else finish.keep_tokens
     output_ids = [*start.emitted_token_ids, *running.output_ids][:keep]
-    text = worker_pb2.Learned(namespace=start.namespace, token_ids=[*start.prompt_ids, *output_ids])
+    text = worker_pb2.Learned(
+        namespace=start.namespace,
+        token_ids=[*start.prompt_ids, *output_ids],
+        request_id=start.request_id,
+    )
     yield worker_pb2.WorkerMessage(learned=text)

@@ -15,5 +15,5 @@ mod violation;
 pub use answer::{Answer, AnswerDelta};
 pub use model::{Model, SamplingDefaults, Unused};
 pub use refusal::{Refusal, RefusalKind};
-pub use resolve::{Caller, Naming, OutputOptions, ResolvedRequest, resolve};
+pub use resolve::{Caller, Naming, OutputOptions, ResolvedRequest, resolve, wire_name};
 pub use violation::Violation;

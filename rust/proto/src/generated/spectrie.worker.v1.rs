@@ -366,6 +366,9 @@ pub struct Learned {
     pub namespace: ::prost::alloc::string::String,
     #[prost(uint32, repeated, tag = "2")]
     pub token_ids: ::prost::alloc::vec::Vec<u32>,
+    /// Of the Start that it came from; empty from older workers.
+    #[prost(string, tag = "3")]
+    pub request_id: ::prost::alloc::string::String,
 }
 /// How busy the worker is; sent after steps at most 10 times a second.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -78,6 +78,15 @@ pub struct OutputOptions {
     pub prompt_logprobs: Option<u32>,
 }
 
+/// A request's name between router and worker: its id, behind the tenant of the API key if there is one.
+pub fn wire_name(tenant: Option<&str>, request_id: &str) -> String {
+    // A tenant contains no slash, so no id of another tenant gives the same name.
+    tenant.map_or_else(
+        || request_id.to_owned(),
+        |tenant| format!("{tenant}/{request_id}"),
+    )
+}
+
 /// Bytes of text to tokenize, by which a caller chooses the thread.
 pub fn text_bytes(request: &v1::GenerateRequest) -> usize {
     let prompt = match &request.prompt {
@@ -139,11 +148,7 @@ pub fn resolve(
     let bad_words = refusals.value_or_default(bad_word_ids(model.text, &bad_words));
     refusals.into_result()?;
     Ok(ResolvedRequest {
-        // A tenant contains no slash, so no id of another tenant gives the same name.
-        wire_name: match caller.tenant {
-            Some(tenant) => format!("{tenant}/{request_id}"),
-            None => request_id.clone(),
-        },
+        wire_name: wire_name(caller.tenant, &request_id),
         request_id,
         prompt_ids: ids.unwrap_or_default(),
         prediction_ids,

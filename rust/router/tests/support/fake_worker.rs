@@ -394,6 +394,7 @@ impl FakeWorker {
                 learned.push(Learned {
                     namespace: choice.start.namespace.clone(),
                     token_ids: choice.emitted.clone(),
+                    request_id: choice.start.request_id.clone(),
                 });
             }
             outputs.push(RequestOutput {
