@@ -138,9 +138,8 @@ class Server:
     script: Script
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A scripted server on a free loopback port."""
+def serve_script() -> Iterator[Server]:
+    """Gives a scripted server on a free loopback port, which ends behind it."""
     script = Script()
     runner = grpc.server(ThreadPoolExecutor(4))
     services.add_InferenceServicer_to_server(_Inference(script), runner)
@@ -148,6 +147,12 @@ def server() -> Iterator[Server]:
     runner.start()
     yield Server(f"127.0.0.1:{port}", script)
     runner.stop(None).wait()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A scripted server."""
+    yield from serve_script()
 
 
 @pytest.fixture

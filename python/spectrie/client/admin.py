@@ -179,9 +179,8 @@ class AdminClient(BlockingClient):
             request.grace_ms = round(grace_s * 1e3)
         timeout_s = self._config.timeout
         timeout_s = None if timeout_s is None else timeout_s + (grace_s or 0.0)
-        stub = AdminStub(self._connected())
         attempts = self._attempts(timeout=timeout_s)
-        reply: pb.DrainResponse = self._call(stub.Drain, request, attempts)
+        reply: pb.DrainResponse = self._call("Drain", request, attempts)
         return _report(DrainReport, reply)
 
     def abort(self, request_id: str, *, tenant: str | None = None) -> int:
@@ -198,15 +197,16 @@ class AdminClient(BlockingClient):
             FailedPrecondition: Several tenants have one; the message lists them.
         """
         request = pb.AbortRequest(request_id=request_id, tenant=tenant)
-        stub = AdminStub(self._connected())
-        reply: pb.AbortResponse = self._call(stub.Abort, request, self._attempts())
+        reply: pb.AbortResponse = self._call("Abort", request, self._attempts())
         return reply.requests
 
     def _ask(self, method: str, request: Any) -> Any:
         if self._config.model is not None:
             request.model = self._config.model
-        stub = AdminStub(self._connected())
-        return self._call(getattr(stub, method), request, self._attempts())
+        return self._call(method, request, self._attempts())
+
+    def _stub(self, target: str) -> Any:
+        return AdminStub(self._connected(target))
 
 
 def _checked(result: _Result, failures: Iterable[pb.WorkerFailure]) -> _Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self, Unpack
 
 import grpc
@@ -81,9 +81,7 @@ class AsyncClient(BaseClient):
         request = pb.TokenizeRequest(
             text=text, add_special_tokens=add_special_tokens, model=model or self._config.model
         )
-        reply: pb.TokenizeResponse = await self._call(
-            self._stub().Tokenize, request, self._attempts()
-        )
+        reply: pb.TokenizeResponse = await self._call("Tokenize", request, self._attempts())
         return list(reply.token_ids)
 
     async def detokenize(
@@ -98,9 +96,7 @@ class AsyncClient(BaseClient):
             skip_special_tokens=skip_special_tokens, model=model or self._config.model
         )
         set_ids(request.token_ids, token_ids, "token_ids")
-        reply: pb.DetokenizeResponse = await self._call(
-            self._stub().Detokenize, request, self._attempts()
-        )
+        reply: pb.DetokenizeResponse = await self._call("Detokenize", request, self._attempts())
         return reply.text
 
     async def apply_chat_template(
@@ -111,21 +107,20 @@ class AsyncClient(BaseClient):
             chat=chat_prompt(messages), model=model or self._config.model
         )
         reply: pb.ApplyChatTemplateResponse = await self._call(
-            self._stub().ApplyChatTemplate, request, self._attempts()
+            "ApplyChatTemplate", request, self._attempts()
         )
         return reply.text
 
     async def list_models(self) -> list[ModelInfo]:
         """Lists the models that can answer now."""
         reply: pb.ListModelsResponse = await self._call(
-            self._stub().ListModels, pb.ListModelsRequest(), self._attempts()
+            "ListModels", pb.ListModelsRequest(), self._attempts()
         )
         return [model_of(model) for model in reply.models]
 
     async def close(self) -> None:
         """Closes the connection; running streams end. Does nothing for a `with_options` copy."""
-        channel = self._disconnected()
-        if channel is not None:
+        for channel in self._disconnected():
             await channel.close()
 
     async def __aenter__(self) -> Self:
@@ -144,26 +139,28 @@ class AsyncClient(BaseClient):
     ) -> list[Completion]:
         request = self._generate_request(prompt, prompt_token_ids, messages, options, n)
         reply: pb.GenerateResponse = await self._call(
-            self._stub().Generate, request, self._attempts(**options)
+            "Generate", request, self._attempts(**options)
         )
         return [completion_of(reply.started, choice) for choice in reply.choices]
 
-    async def _call(self, method: Callable[..., Any], request: Any, attempts: Attempts) -> Any:
+    async def _call(self, method: str, request: Any, attempts: Attempts) -> Any:
         while True:
+            target = self.target
             try:
-                return await method(
+                return await getattr(self._stub(target), method)(
                     request, timeout=attempts.remaining_s(), metadata=self._metadata()
                 )
             except grpc.RpcError as failure:
-                error = self._error_of(failure, attempts.timeout_s)
+                error = self._error_of(failure, attempts.timeout_s, target)
+                self._move_on(target, error)
                 delay = attempts.delay_before_retry(error)
                 if delay is None:
                     raise error from None
                 await asyncio.sleep(delay)
 
-    def _make_channel(self) -> grpc.aio.Channel:
-        options = channel_options(self._config)
+    def _make_channel(self, target: str) -> grpc.aio.Channel:
+        options = channel_options(self._config, target)
         secure = credentials(self._config)
         if secure is not None:
-            return grpc.aio.secure_channel(self._config.target, secure, options)
-        return grpc.aio.insecure_channel(self._config.target, options)
+            return grpc.aio.secure_channel(target, secure, options)
+        return grpc.aio.insecure_channel(target, options)

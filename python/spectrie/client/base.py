@@ -15,7 +15,7 @@ import grpc
 from spectrie._proto import inference_pb2 as pb
 from spectrie._proto.inference_pb2_grpc import InferenceStub
 from spectrie.client.channel import metadata
-from spectrie.client.policy import Attempts, ClientConfig
+from spectrie.client.policy import Attempts, ClientConfig, does_not_answer
 from spectrie.client.requests import generate_request
 from spectrie.client.status import error_of
 from spectrie.client.stream import OpenCall, ReadError, ResumeCall
@@ -38,11 +38,19 @@ UNSET = _Unset()
 
 @dataclass(slots=True)
 class _Connection:
-    """The channel that a client and its `with_options` copies share, once one of them made it."""
+    """The channels that a client and its `with_options` copies share, once one of them made them."""
 
     pid: int
-    channel: Any = None
+    channels: dict[str, Any] = field(default_factory=dict)
+    place: int = 0
+    """Of the server that is asked next."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def _targets(target: object) -> tuple[Any, ...]:
+    """One address or several; what is neither is checked, and refused, with them."""
+    is_one = isinstance(target, str) or not isinstance(target, Sequence)
+    return (target,) if is_one else tuple(cast(Sequence[Any], target))
 
 
 class BaseClient(ABC):
@@ -50,7 +58,7 @@ class BaseClient(ABC):
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str | Sequence[str] = DEFAULT_TARGET,
         *,
         api_key: str | None = None,
         model: str | None = None,
@@ -65,7 +73,9 @@ class BaseClient(ABC):
         """Creates a client; it connects on first use.
 
         Args:
-            target: `HOST:PORT` or `unix:PATH` of the server's gRPC address.
+            target: `HOST:PORT` or `unix:PATH` of the server's gRPC address. Of several ones the first
+                is asked, and the next while one does not answer. With `--redis`, a stream whose
+                server is lost goes on at another one.
             api_key: Key to send; the environment variable SPECTRIE_API_KEY by default.
             model: Model for requests that name none; the only served one by default.
             timeout: Seconds for a whole request, retries included; None waits indefinitely.
@@ -82,7 +92,7 @@ class BaseClient(ABC):
             ConfigError: A setting is not allowed.
         """
         self._config = ClientConfig(
-            target=target,
+            targets=_targets(target),
             api_key=api_key or os.environ.get("SPECTRIE_API_KEY") or None,
             timeout=timeout,
             connect_timeout=connect_timeout,
@@ -98,8 +108,8 @@ class BaseClient(ABC):
 
     @property
     def target(self) -> str:
-        """The server's address."""
-        return self._config.target
+        """The address of the server that is asked next."""
+        return self._config.targets[self._connection.place]
 
     def with_options(
         self,
@@ -122,8 +132,8 @@ class BaseClient(ABC):
         other._owns_connection = False
         return other
 
-    def _connected(self) -> Any:
-        """The channel, made on first use.
+    def _connected(self, target: str) -> Any:
+        """The channel to a server, made on first use.
 
         Raises:
             SpectrieError: The process forked since; gRPC channels do not survive that.
@@ -132,24 +142,34 @@ class BaseClient(ABC):
         if os.getpid() != connection.pid:
             raise SpectrieError("this client was made before a fork: make one in each process")
         with connection.lock:
-            if connection.channel is None:
-                connection.channel = self._make_channel()
-            return connection.channel
+            if target not in connection.channels:
+                connection.channels[target] = self._make_channel(target)
+            return connection.channels[target]
 
-    def _disconnected(self) -> Any:
-        """The channel that this client must close; None if there is none or another client owns it."""
+    def _disconnected(self) -> list[Any]:
+        """The channels that this client must close; none if another client owns them."""
         if not self._owns_connection:
-            return None
+            return []
         with self._connection.lock:
-            channel, self._connection.channel = self._connection.channel, None
-        return channel
+            channels, self._connection.channels = self._connection.channels, {}
+        return list(channels.values())
+
+    def _move_on(self, target: str, error: SpectrieError) -> None:
+        """Asks the next server from now on, if this one does not answer."""
+        connection, targets = self._connection, self._config.targets
+        if not does_not_answer(error):
+            return
+        with connection.lock:
+            # Another call may have moved on already.
+            if targets[connection.place] == target:
+                connection.place = (connection.place + 1) % len(targets)
 
     @abstractmethod
-    def _make_channel(self) -> Any:
-        """A synchronous or asynchronous channel to the target."""
+    def _make_channel(self, target: str) -> Any:
+        """A synchronous or asynchronous channel to a server."""
 
-    def _stub(self) -> Any:
-        return InferenceStub(self._connected())
+    def _stub(self, target: str) -> Any:
+        return InferenceStub(self._connected(target))
 
     def _generate_request(
         self,
@@ -173,16 +193,26 @@ class BaseClient(ABC):
         """The arguments of a stream."""
         request = self._generate_request(prompt, prompt_token_ids, messages, options)
         attempts = self._attempts(**options)
-        stub = self._stub()
+        asked = self.target
 
         def open_call(timeout_s: float | None) -> Any:
-            return stub.GenerateStream(request, timeout=timeout_s, metadata=self._metadata())
+            nonlocal asked
+            asked = self.target
+            call = self._stub(asked).GenerateStream
+            return call(request, timeout=timeout_s, metadata=self._metadata())
 
         def resume_call(place: pb.ResumeStreamRequest, timeout_s: float | None) -> Any:
-            return stub.ResumeStream(place, timeout=timeout_s, metadata=self._metadata())
+            nonlocal asked
+            asked = self.target
+            call = self._stub(asked).ResumeStream
+            return call(place, timeout=timeout_s, metadata=self._metadata())
 
-        def read_error(failure: grpc.RpcError) -> SpectrieError:
-            return self._error_of(failure, attempts.timeout_s)
+        def read_error(failure: grpc.RpcError, was_read: bool) -> SpectrieError:
+            error = self._error_of(failure, attempts.timeout_s, asked)
+            # One that gave a part of the answer may only have lost the connection.
+            if not was_read:
+                self._move_on(asked, error)
+            return error
 
         return open_call, resume_call, read_error, attempts
 
@@ -192,17 +222,19 @@ class BaseClient(ABC):
             timeout = self._config.timeout
         elif not timeout > 0:
             raise ConfigError(f"timeout: {timeout!r} is not allowed: give seconds above 0")
-        return Attempts(self._config.max_retries, timeout)
+        return Attempts(self._config.max_retries, timeout, len(self._config.targets))
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         return metadata(self._config)
 
-    def _error_of(self, failure: grpc.RpcError, timeout_s: float | None) -> SpectrieError:
+    def _error_of(
+        self, failure: grpc.RpcError, timeout_s: float | None, target: str
+    ) -> SpectrieError:
         call: Any = failure
         return error_of(
             call.code(),
             call.details() or "",
             call.trailing_metadata() or (),
-            target=self._config.target,
+            target=target,
             timeout_s=timeout_s,
         )

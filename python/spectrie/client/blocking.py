@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, Self
 
 import grpc
@@ -20,8 +19,7 @@ class BlockingClient(BaseClient):
 
     def close(self) -> None:
         """Closes the connection; running streams end. Does nothing for a `with_options` copy."""
-        channel = self._disconnected()
-        if channel is not None:
+        for channel in self._disconnected():
             channel.close()
 
     def __enter__(self) -> Self:
@@ -30,20 +28,24 @@ class BlockingClient(BaseClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, method: Callable[..., Any], request: Any, attempts: Attempts) -> Any:
+    def _call(self, method: str, request: Any, attempts: Attempts) -> Any:
         while True:
+            target = self.target
             try:
-                return method(request, timeout=attempts.remaining_s(), metadata=self._metadata())
+                return getattr(self._stub(target), method)(
+                    request, timeout=attempts.remaining_s(), metadata=self._metadata()
+                )
             except grpc.RpcError as failure:
-                error = self._error_of(failure, attempts.timeout_s)
+                error = self._error_of(failure, attempts.timeout_s, target)
+                self._move_on(target, error)
                 delay = attempts.delay_before_retry(error)
                 if delay is None:
                     raise error from None
                 time.sleep(delay)
 
-    def _make_channel(self) -> grpc.Channel:
-        options = channel_options(self._config)
+    def _make_channel(self, target: str) -> grpc.Channel:
+        options = channel_options(self._config, target)
         secure = credentials(self._config)
         if secure is not None:
-            return grpc.secure_channel(self._config.target, secure, options)
-        return grpc.insecure_channel(self._config.target, options)
+            return grpc.secure_channel(target, secure, options)
+        return grpc.insecure_channel(target, options)

@@ -9,7 +9,7 @@ from spectrie.client.policy import ClientConfig
 __all__ = ["channel_options", "credentials", "metadata"]
 
 
-def channel_options(config: ClientConfig) -> list[tuple[str, int | str]]:
+def channel_options(config: ClientConfig, target: str) -> list[tuple[str, int | str]]:
     """Keepalive, message sizes and reconnection.
 
     A ping after 30 s without data finds a dead peer during a long silence; servers accept pings
@@ -27,11 +27,11 @@ def channel_options(config: ClientConfig) -> list[tuple[str, int | str]]:
         ("grpc.max_reconnect_backoff_ms", 5_000),
         ("grpc.use_local_subchannel_pool", 1),
         # The environment's proxy is for other machines.
-        ("grpc.enable_http_proxy", 0 if _is_local(config.target) else 1),
+        ("grpc.enable_http_proxy", 0 if _is_local(target) else 1),
         # Retries are ours: they know whether a token has been handed out.
         ("grpc.enable_retries", 0),
     ]
-    if config.target.startswith("unix:"):
+    if target.startswith("unix:"):
         # grpc would send the escaped path, which HTTP/2 servers in Rust refuse as no authority.
         options.append(("grpc.default_authority", "localhost"))
     return options

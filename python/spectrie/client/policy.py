@@ -14,7 +14,7 @@ from spectrie.errors import (
     Unavailable,
 )
 
-__all__ = ["Attempts", "ClientConfig", "check_target"]
+__all__ = ["Attempts", "ClientConfig", "check_target", "does_not_answer"]
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
@@ -26,7 +26,7 @@ class ClientConfig:
     """Settings of one client.
 
     Attributes:
-        target: `HOST:PORT` or `unix:PATH` of a server's gRPC address.
+        targets: `HOST:PORT` or `unix:PATH` of the gRPC address of each server, the preferred one first.
         api_key: Sent as a bearer token when given.
         timeout: Seconds for a whole request, retries included; None waits indefinitely.
         connect_timeout: Seconds for opening a connection.
@@ -39,7 +39,7 @@ class ClientConfig:
         max_message_bytes: Maximum size of a message sent or received.
     """
 
-    target: str
+    targets: tuple[str, ...]
     api_key: str | None = field(default=None, repr=False)
     timeout: float | None = 600.0
     connect_timeout: float = 5.0
@@ -52,7 +52,10 @@ class ClientConfig:
     max_message_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
-        check_target(self.target)
+        if not self.targets:
+            raise ConfigError("target: no address is given: give one or more")
+        for target in self.targets:
+            check_target(target)
         for name, value in (("timeout", self.timeout), ("connect_timeout", self.connect_timeout)):
             if value is not None and not value > 0:
                 raise ConfigError(f"{name}: {value!r} is not allowed: give seconds above 0")
@@ -86,9 +89,18 @@ def check_target(target: str) -> None:
 
 
 class Attempts:
-    """The attempts of one request: how long each may take, and whether and when to retry."""
+    """The attempts of one request: how long each may take, and whether and when to retry.
 
-    def __init__(self, max_retries: int, timeout_s: float | None) -> None:
+    Args:
+        max_retries: Retries after transient failures, each after a wait.
+        timeout_s: Seconds for the whole request; None waits indefinitely.
+        num_targets: Servers that it may go to. After a failure each of them is tried at once, beside
+            the retries, before anything waits.
+    """
+
+    def __init__(self, max_retries: int, timeout_s: float | None, num_targets: int = 1) -> None:
+        self._num_moves = num_targets if num_targets > 1 and max_retries > 0 else 0
+        self._moves_left = self._num_moves
         self._max_retries = self._retries_left = max_retries
         self._next_delay_s = _FIRST_DELAY_S
         self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -101,6 +113,7 @@ class Attempts:
     def renew(self) -> None:
         """Gives the request all its retries again, after one that got on."""
         self._retries_left = self._max_retries
+        self._moves_left = self._num_moves
         self._next_delay_s = _FIRST_DELAY_S
 
     def delay_before_retry(self, error: SpectrieError) -> float | None:
@@ -110,6 +123,9 @@ class Attempts:
         The server's delay is used as sent. Ours doubles from 0.5 s to 8 s, less up to a quarter at
         random, so that clients do not return all at once.
         """
+        if self._moves_left > 0 and does_not_answer(error):
+            self._moves_left -= 1
+            return 0.0
         if self._retries_left == 0 or not _is_transient(error):
             return None
         told = getattr(error, "retry_after_s", None)
@@ -122,7 +138,12 @@ class Attempts:
         return float(delay)
 
 
+def does_not_answer(error: SpectrieError) -> bool:
+    """Whether another server may answer what this one does not."""
+    return isinstance(error, ConnectFailed | Unavailable)
+
+
 def _is_transient(error: SpectrieError) -> bool:
     if isinstance(error, ResourceExhausted):
         return error.retry_after_s is not None
-    return isinstance(error, ConnectFailed | Unavailable)
+    return does_not_answer(error)

@@ -21,8 +21,8 @@ OpenCall = Callable[[float | None], Any]
 """Starts the call with a time limit in seconds."""
 ResumeCall = Callable[[pb.ResumeStreamRequest, float | None], Any]
 """Goes on with a stream that was cut, with a time limit in seconds."""
-ReadError = Callable[[grpc.RpcError], SpectrieError]
-"""Converts a failed call to an error."""
+ReadError = Callable[[grpc.RpcError, bool], SpectrieError]
+"""Converts a failed call to an error; whether it had given a part of the answer."""
 
 
 class _Progress:
@@ -42,6 +42,7 @@ class _Progress:
         self._collector = Collector()
         self._call: Any = open_call(attempts.remaining_s())
         self._cut: SpectrieError | None = None
+        self._was_read = False
         self._cancelled = False
         self._ended = False
 
@@ -69,7 +70,7 @@ class _Progress:
         if self._cancelled:
             self._ended = True
             return None
-        error = self._read_error(failure)
+        error = self._read_error(failure, self._was_read)
         if self._collector.has_output:
             return self._delay_before_resuming(error)
         delay = self._attempts.delay_before_retry(error)
@@ -95,6 +96,7 @@ class _Progress:
             self._ended = True
             return
         remaining_s = self._attempts.remaining_s()
+        self._was_read = False
         if self._collector.has_output:
             self._call = self._resume_call(self._collector.resume_request(), remaining_s)
         else:
@@ -105,6 +107,7 @@ class _Progress:
             self._call.cancel()
 
     def _take(self, event: pb.GenerateEvent) -> Delta | None:
+        self._was_read = True
         if self._cut is not None:
             # It goes on: the next cut has as many attempts as this one.
             self._cut = None
@@ -126,8 +129,9 @@ class GenerationStream(_Progress, Iterator[Delta]):
 
     Leaving the context, or `cancel()`, stops the answer. A failure before the first token is
     retried by the client's settings. After it the answer goes on where it was, without losing or
-    repeating a piece, if the server still has it (`--resume-window`); otherwise StreamInterrupted
-    is raised with the text received.
+    repeating a piece, if the server still has it (`--resume-window`), or at another of the client's
+    servers, if they share a Redis (`--redis`); otherwise StreamInterrupted is raised with the text
+    received.
     """
 
     def __next__(self) -> Delta:

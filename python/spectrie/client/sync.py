@@ -71,7 +71,7 @@ class Client(BlockingClient):
         request = pb.TokenizeRequest(
             text=text, add_special_tokens=add_special_tokens, model=model or self._config.model
         )
-        reply: pb.TokenizeResponse = self._call(self._stub().Tokenize, request, self._attempts())
+        reply: pb.TokenizeResponse = self._call("Tokenize", request, self._attempts())
         return list(reply.token_ids)
 
     def detokenize(
@@ -86,9 +86,7 @@ class Client(BlockingClient):
             skip_special_tokens=skip_special_tokens, model=model or self._config.model
         )
         set_ids(request.token_ids, token_ids, "token_ids")
-        reply: pb.DetokenizeResponse = self._call(
-            self._stub().Detokenize, request, self._attempts()
-        )
+        reply: pb.DetokenizeResponse = self._call("Detokenize", request, self._attempts())
         return reply.text
 
     def apply_chat_template(self, messages: Sequence[Message], *, model: str | None = None) -> str:
@@ -97,14 +95,14 @@ class Client(BlockingClient):
             chat=chat_prompt(messages), model=model or self._config.model
         )
         reply: pb.ApplyChatTemplateResponse = self._call(
-            self._stub().ApplyChatTemplate, request, self._attempts()
+            "ApplyChatTemplate", request, self._attempts()
         )
         return reply.text
 
     def list_models(self) -> list[ModelInfo]:
         """Lists the models that can answer now."""
         reply: pb.ListModelsResponse = self._call(
-            self._stub().ListModels, pb.ListModelsRequest(), self._attempts()
+            "ListModels", pb.ListModelsRequest(), self._attempts()
         )
         return [model_of(model) for model in reply.models]
 
@@ -117,7 +115,5 @@ class Client(BlockingClient):
         options: GenerateOptions,
     ) -> list[Completion]:
         request = self._generate_request(prompt, prompt_token_ids, messages, options, n)
-        reply: pb.GenerateResponse = self._call(
-            self._stub().Generate, request, self._attempts(**options)
-        )
+        reply: pb.GenerateResponse = self._call("Generate", request, self._attempts(**options))
         return [completion_of(reply.started, choice) for choice in reply.choices]
