@@ -1,0 +1,218 @@
+//! What is asked of Redis about the records of streams.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use super::super::keys::{lives, wants};
+use super::super::wire::{Trouble, Wire, items, name};
+
+/// How long a router that says nothing more counts as alive. A client that comes from a dead one waits
+/// as long at most.
+pub(super) const LEASE: Duration = Duration::from_millis(800);
+// A key of a life that does not end soon is none that a router wrote.
+
+/// How long a wish for a stream stays in its owner's list.
+const WISH_MS: u64 = 5_000;
+
+/// Says that a router lives, and takes what others want of it.
+const LIVE: &str = "-- live
+redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
+local wanted = redis.call('LRANGE', KEYS[2], 0, -1)
+redis.call('DEL', KEYS[2])
+return wanted
+";
+
+/// Writes to a record as its owner. A new one takes the place of any whose owner is gone. Gives 1; 0 if the
+/// record to add to is gone; -1 if it is another's.
+const WRITE: &str = "-- write
+local function lives(life)
+  local left = redis.call('PTTL', ARGV[2] .. life)
+  return left > 0 and left < 60000
+end
+local o = redis.call('HGET', KEYS[1], 'o')
+local mine, mode = ARGV[1], ARGV[4]
+local is_mine = o == mine or o == '-' .. mine
+if mode == 'new' then
+  if o and not is_mine and string.sub(o, 1, 1) ~= '-'
+    and lives(string.sub(o, 1, 32)) then return -1 end
+elseif o and not is_mine then return -1
+elseif not o and mode ~= 'again' then return 0 end
+if mode == 'new' or mode == 'again' or mode == 'drop' then redis.call('DEL', KEYS[1]) end
+if mode == 'drop' then return 1 end
+for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return 1
+";
+
+/// Takes a record over for whom showed its token, if its owner let it go or is dead; else its owner hears
+/// that it is wanted. Gives nothing, the owner, or the last owner and the record.
+const TAKE: &str = "-- take
+local o = redis.call('HGET', KEYS[1], 'o')
+if not o or redis.call('HGET', KEYS[1], 't') ~= ARGV[3] then return {} end
+local life = string.sub(o, 1, 32)
+local left = redis.call('PTTL', ARGV[2] .. life)
+if string.sub(o, 1, 1) ~= '-' and left > 0 and left < 60000 then
+  local list = ARGV[7] .. life
+  local kind = redis.call('TYPE', list)['ok']
+  if kind ~= 'list' and kind ~= 'none' then redis.call('DEL', list) end
+  if redis.call('LLEN', list) < 1024 then redis.call('RPUSH', list, KEYS[1]) end
+  redis.call('PEXPIRE', list, ARGV[6])
+  return {o}
+end
+local all, bytes = redis.call('HGETALL', KEYS[1]), 0
+for _, word in ipairs(all) do bytes = bytes + #word end
+if bytes > tonumber(ARGV[5]) then return {} end
+redis.call('HSET', KEYS[1], 'o', ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return {o, all}
+";
+
+/// Lets go what a router holds and does not know of.
+const FREE: &str = "-- free
+local o = redis.call('HGET', KEYS[1], 'o')
+if o and string.sub(o, 1, 32) == ARGV[1] then redis.call('HSET', KEYS[1], 'o', '-' .. o) end
+return 1
+";
+
+/// How a record is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It begins.
+    New,
+    /// It is written whole again.
+    Again,
+    /// Fields are added; without any, it only stays.
+    Add,
+    /// It goes.
+    Drop,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Again => "again",
+            Self::Add => "add",
+            Self::Drop => "drop",
+        }
+    }
+}
+
+/// What came of writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Done,
+    /// There is no such record.
+    Gone,
+    /// Another owns it.
+    Foreign,
+}
+
+/// What came of taking.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// There is none, or it is another client's.
+    Nothing,
+    /// Its owner lives, and hears that it is wanted.
+    Owned,
+    /// It is the taker's now: the last owner's name, and its fields.
+    Taken(String, BTreeMap<String, Vec<u8>>),
+}
+
+/// A record's owner and key, and how long it stays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) key: &'a str,
+    pub(super) owner: &'a str,
+    pub(super) lifetime: Duration,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+impl Wire {
+    /// Says that the router of this life lives; gives the keys of streams that others want of it.
+    pub(super) async fn live(&mut self, life: &str) -> Result<Vec<String>, Trouble> {
+        let (key, list) = (lives() + life, wants() + life);
+        let mut eval = cmd("EVAL");
+        eval.arg(LIVE)
+            .arg(2)
+            .arg(&key)
+            .arg(&list)
+            .arg(millis(LEASE));
+        let wanted = match self.ask(&eval, &key, "string").await {
+            Err(trouble @ Trouble::Refused(_)) => {
+                self.repair(&list, "list").await?;
+                return Err(trouble);
+            }
+            answer => answer?,
+        };
+        Ok(items(wanted).iter().map(name).collect())
+    }
+
+    /// Says that the router of this life is no more.
+    pub(super) async fn end_life(&mut self, life: &str) -> Result<(), Trouble> {
+        self.remove(&(lives() + life)).await
+    }
+
+    /// Writes fields of a record.
+    pub(super) async fn write_stream(
+        &mut self,
+        place: Place<'_>,
+        mode: Mode,
+        fields: &[(String, Vec<u8>)],
+    ) -> Result<Written, Trouble> {
+        let mut eval = cmd("EVAL");
+        eval.arg(WRITE).arg(1).arg(place.key);
+        eval.arg(place.owner)
+            .arg(lives())
+            .arg(millis(place.lifetime));
+        eval.arg(mode.name());
+        for (field, value) in fields {
+            eval.arg(field).arg(value);
+        }
+        match self.ask(&eval, place.key, "hash").await? {
+            Value::Int(1) => Ok(Written::Done),
+            Value::Int(0) => Ok(Written::Gone),
+            Value::Int(-1) => Ok(Written::Foreign),
+            _ => Err(Trouble::Refused("Redis gives no number".into())),
+        }
+    }
+
+    /// Takes a record over for whom showed the token of this digest, unless it has more than `limit` bytes.
+    pub(super) async fn take_stream(
+        &mut self,
+        place: Place<'_>,
+        token_digest: &str,
+        limit: usize,
+    ) -> Result<Found, Trouble> {
+        let mut eval = cmd("EVAL");
+        eval.arg(TAKE).arg(1).arg(place.key);
+        eval.arg(place.owner).arg(lives()).arg(token_digest);
+        eval.arg(millis(place.lifetime)).arg(limit);
+        eval.arg(WISH_MS).arg(wants());
+        let mut answer = items(self.ask(&eval, place.key, "hash").await?).into_iter();
+        let (owner, fields) = match (answer.next(), answer.next()) {
+            (None, _) => return Ok(Found::Nothing),
+            (Some(_), None) => return Ok(Found::Owned),
+            (Some(owner), Some(fields)) => (name(&owner), items(fields)),
+        };
+        let mut fields = fields.into_iter();
+        let mut found = BTreeMap::new();
+        while let (Some(field), Some(Value::BulkString(value))) = (fields.next(), fields.next()) {
+            found.insert(name(&field), value);
+        }
+        Ok(Found::Taken(owner, found))
+    }
+
+    /// Lets a record go that the router of this life holds.
+    pub(super) async fn free_stream(&mut self, key: &str, life: &str) -> Result<(), Trouble> {
+        let mut eval = cmd("EVAL");
+        eval.arg(FREE).arg(1).arg(key).arg(life);
+        self.ask(&eval, key, "hash").await?;
+        Ok(())
+    }
+}

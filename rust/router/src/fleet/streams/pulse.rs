@@ -1,0 +1,107 @@
+//! Whether this router ran all the time: one that was stopped may have lost its streams to others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::super::handle::Shared;
+
+/// Time between beats.
+const PERIOD: Duration = Duration::from_millis(100);
+/// A gap after which others may have taken streams over: half of the lease, which is renewed four times
+/// in its life.
+const DOUBTFUL: Duration = Duration::from_millis(400);
+/// How long a stream waits at most to hear that it is still this router's.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A router's pulse.
+#[derive(Debug)]
+pub(in crate::fleet) struct Pulse {
+    begun: Instant,
+    /// Milliseconds since `begun`.
+    last: AtomicU64,
+    doubt: watch::Sender<bool>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            last: AtomicU64::new(0),
+            doubt: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Pulse {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Beats; a router that has not for long doubts from now on.
+    fn beat(&self) {
+        self.is_doubtful();
+        self.last.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    /// Whether others may have taken over what was this router's.
+    pub(in crate::fleet) fn is_doubtful(&self) -> bool {
+        if *self.doubt.borrow() {
+            return true;
+        }
+        let gap = self
+            .now_ms()
+            .saturating_sub(self.last.load(Ordering::Relaxed));
+        let is_late = u128::from(gap) > DOUBTFUL.as_millis();
+        if is_late {
+            // Before the next beat hides it.
+            self.doubt.send_replace(true);
+        }
+        is_late
+    }
+
+    /// It is known again which streams are this router's, or cannot be known now.
+    pub(in crate::fleet) fn is_sure(&self) {
+        self.last.store(self.now_ms(), Ordering::Relaxed);
+        self.doubt.send_replace(false);
+    }
+
+    /// Waits while it is not known which streams are this router's: a second at most.
+    pub(in crate::fleet) async fn assured(&self) {
+        if !self.is_doubtful() {
+            return;
+        }
+        let mut doubt = self.doubt.subscribe();
+        let sure = doubt.wait_for(|is_doubtful| !is_doubtful);
+        let _ = tokio::time::timeout(PATIENCE, sure).await;
+    }
+}
+
+/// Beats for ever.
+pub(in crate::fleet) async fn beat(shared: &Arc<Shared>) {
+    loop {
+        shared.streams.pulse.beat();
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn router_that_was_stopped_doubts_until_it_is_sure_again() {
+        let begun = Instant::now().checked_sub(Duration::from_secs(60));
+        let pulse = Pulse {
+            begun: begun.unwrap(),
+            ..Pulse::default()
+        };
+        // As if it had beaten a minute ago; the next beat does not hide it.
+        pulse.beat();
+        assert!(pulse.is_doubtful());
+        pulse.is_sure();
+        assert!(!*pulse.doubt.borrow());
+    }
+}
