@@ -1,0 +1,253 @@
+//! One stream that is shared: what of it is to be written.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use super::written::Piece;
+use crate::failover::Record;
+use crate::sync::lock;
+
+/// Tokens that may wait to be written; a stream with more is written whole instead.
+const MAX_WAITING: usize = 4096;
+
+/// A stream that is, or was, this router's.
+#[derive(Debug)]
+pub(in crate::fleet) struct Entry {
+    pub(super) key: String,
+    /// As whose it is known: the router's life, and a number that no other stream has.
+    pub(super) owner: String,
+    pub(super) nonce: u64,
+    pub(super) tenant: Option<String>,
+    pub(super) id: String,
+    /// Its namespace and the generation of that, once they are known.
+    of: OnceLock<(String, u64)>,
+    state: Mutex<State>,
+    wants_whole: AtomicBool,
+    is_lost: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: Next,
+    /// Whether it waits for its turn to be written.
+    is_queued: bool,
+    /// Whether Redis has it.
+    is_begun: bool,
+    /// Nothing of it is written any more.
+    is_over: bool,
+    /// Pieces that were written.
+    num_pieces: u64,
+    /// What it takes in Redis and here, in bytes.
+    num_bytes: usize,
+    touched: Option<Instant>,
+}
+
+/// What is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Next {
+    pub(super) whole: Option<Box<Record>>,
+    pub(super) pieces: Vec<Piece>,
+    num_tokens: usize,
+    pub(super) end: Option<End>,
+}
+
+/// How a stream's part here ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Its client may go on with it at any router.
+    Left(Box<Record>),
+    /// It was not taken after all: others may.
+    Free,
+    /// No one may go on with it.
+    Dropped,
+}
+
+/// What to write next.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) next: Next,
+    pub(super) is_begun: bool,
+    pub(super) num_pieces: u64,
+}
+
+/// Names of an entry.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) key: String,
+    pub(super) tenant: Option<String>,
+    pub(super) id: String,
+}
+
+impl Entry {
+    /// A stream of the router of this life, which is to be written whole first. One that `is_begun` is in
+    /// Redis already.
+    pub(super) fn new(names: Names, life: &str, is_begun: bool) -> Self {
+        let nonce = rand::random();
+        let Names { key, tenant, id } = names;
+        Self {
+            key,
+            owner: format!("{life}:{nonce:016x}"),
+            nonce,
+            tenant,
+            id,
+            of: OnceLock::new(),
+            state: Mutex::new(State {
+                is_begun,
+                ..State::default()
+            }),
+            wants_whole: AtomicBool::new(true),
+            is_lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes its namespace, and the generation of that.
+    pub(super) fn is_of(&self, namespace: &str, generation: u64) {
+        let _ = self.of.set((namespace.to_owned(), generation));
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.of.get().map_or(0, |(_, generation)| *generation)
+    }
+
+    /// Whether it is of this namespace.
+    pub(super) fn is_in(&self, namespace: &str) -> bool {
+        self.of.get().is_some_and(|(name, _)| name == namespace)
+    }
+
+    /// Whether it is another router's now.
+    pub(in crate::fleet) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// It is another router's; whether that is news.
+    pub(super) fn lose(&self) -> bool {
+        self.stop();
+        !self.is_lost.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether it is to be written whole.
+    pub(super) fn wants_whole(&self) -> bool {
+        self.wants_whole.load(Ordering::Relaxed)
+    }
+
+    /// What was written may be gone: it is to be written whole again.
+    pub(super) fn want_whole(&self) {
+        self.wants_whole.store(true, Ordering::Relaxed);
+        let mut state = lock(&self.state);
+        state.next.whole = None;
+        state.next.pieces = Vec::new();
+    }
+
+    /// Takes the whole record. Gives how many bytes more the entry holds now; whether its turn is to come.
+    pub(super) fn give_whole(&self, record: Record) -> (isize, bool) {
+        self.wants_whole.store(false, Ordering::Relaxed);
+        let num_bytes = record.num_bytes();
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return (0, false);
+        }
+        state.next.whole = Some(Box::new(record));
+        state.next.pieces = Vec::new();
+        state.next.num_tokens = 0;
+        (state.resize(num_bytes), state.queue())
+    }
+
+    /// Takes what came since.
+    pub(super) fn give_piece(&self, piece: Piece) -> (isize, bool) {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return (0, false);
+        }
+        state.next.num_tokens += piece.choice.emitted.len();
+        if state.next.num_tokens > MAX_WAITING {
+            drop(state);
+            self.want_whole();
+            return (0, false);
+        }
+        let num_bytes = state.num_bytes + piece.choice.num_bytes();
+        state.next.pieces.push(piece);
+        (state.resize(num_bytes), state.queue())
+    }
+
+    /// Takes its end; nothing comes after it.
+    pub(super) fn give_end(&self, end: End) -> (isize, bool) {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return (0, false);
+        }
+        let num_bytes = match &end {
+            End::Left(record) => record.num_bytes(),
+            End::Free => state.num_bytes,
+            End::Dropped => 0,
+        };
+        if matches!(end, End::Dropped) && !state.is_begun && !state.is_queued {
+            state.is_over = true;
+            return (state.resize(0), false);
+        }
+        state.next = Next {
+            end: Some(end),
+            ..Next::default()
+        };
+        (state.resize(num_bytes), state.queue())
+    }
+
+    /// Says again that it is in use, if nothing did since `before`; whether its turn is to come.
+    pub(super) fn touch(&self, before: Instant) -> bool {
+        let mut state = lock(&self.state);
+        let is_old = state.touched.is_some_and(|touched| touched < before);
+        is_old && !state.is_over && state.queue()
+    }
+
+    /// Its turn: what to write; none if nothing is written any more.
+    pub(super) fn turn(&self) -> Option<Turn> {
+        let mut state = lock(&self.state);
+        state.is_queued = false;
+        state.touched = Some(Instant::now());
+        if state.is_over {
+            return None;
+        }
+        Some(Turn {
+            next: std::mem::take(&mut state.next),
+            is_begun: state.is_begun,
+            num_pieces: state.num_pieces,
+        })
+    }
+
+    /// What a turn gave is in Redis, and with it so many pieces.
+    pub(super) fn wrote(&self, num_pieces: u64) {
+        let mut state = lock(&self.state);
+        state.is_begun = true;
+        state.num_pieces = num_pieces;
+    }
+
+    /// An end could not be written now: whether it is to be tried again.
+    pub(super) fn give_back(&self, end: End) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_over || state.next.end.is_some() {
+            return false;
+        }
+        state.next.end = Some(end);
+        state.queue()
+    }
+
+    /// Nothing of it is written any more; gives the bytes that it held.
+    pub(super) fn stop(&self) -> usize {
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        state.next = Next::default();
+        std::mem::take(&mut state.num_bytes)
+    }
+}
+
+impl State {
+    fn resize(&mut self, num_bytes: usize) -> isize {
+        let before = std::mem::replace(&mut self.num_bytes, num_bytes);
+        num_bytes.cast_signed() - before.cast_signed()
+    }
+
+    /// Whether its turn is to come that was not before.
+    fn queue(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_queued, true)
+    }
+}

@@ -1,0 +1,22 @@
+//! Records of running streams: a stream outlives its router.
+//!
+//! A stream says what came of it to a table in memory ([`Sharing`]). [`tend`] writes that to Redis, a
+//! little later, and renews the lease that all records of this router share: the key of its life. Another
+//! router takes a record whose owner let it go, or lives no more ([`TakenOver`]).
+
+mod commands;
+mod entry;
+mod pulse;
+mod sharing;
+mod table;
+mod take;
+mod tend;
+mod written;
+
+pub(crate) use sharing::Sharing;
+pub(crate) use take::{TakenOver, Taking};
+
+pub(super) use entry::Entry;
+pub(super) use pulse::beat;
+pub(super) use table::Streams;
+pub(super) use tend::{end_life, tend, verify};

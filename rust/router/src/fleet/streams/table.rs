@@ -1,0 +1,201 @@
+//! The streams of a router that others may take over, within a number of bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::super::keys::stream;
+use super::entry::{End, Entry};
+use super::pulse::Pulse;
+use crate::config::LimitsConfig;
+use crate::sync::lock;
+
+/// What a record stays in Redis longer than it can be asked for: clocks differ, and so do turns.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// Streams that are shared.
+#[derive(Debug)]
+pub(in crate::fleet) struct Streams {
+    /// How long a record stays in Redis after it was last written.
+    pub(super) lifetime: Duration,
+    /// Bytes that all records may take.
+    pub(super) limit: usize,
+    num_bytes: AtomicUsize,
+    table: Mutex<Table>,
+    /// Rings when a stream begins or ends here.
+    pub(super) has_come: Notify,
+    pub(in crate::fleet) pulse: Pulse,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By their keys.
+    running: HashMap<String, Arc<Entry>>,
+    /// Those that are to be written, in order.
+    due: VecDeque<Arc<Entry>>,
+    /// Those that were left, until they are gone in Redis.
+    left: VecDeque<(Instant, Arc<Entry>)>,
+}
+
+impl Streams {
+    pub(in crate::fleet) fn new(limits: &LimitsConfig) -> Self {
+        let window = Duration::from_secs_f64(limits.resume_window_s);
+        Self {
+            lifetime: window + SLACK,
+            // Where none is kept here, none is elsewhere.
+            limit: if window.is_zero() {
+                0
+            } else {
+                limits.max_resume_bytes
+            },
+            num_bytes: AtomicUsize::new(0),
+            table: Mutex::default(),
+            has_come: Notify::new(),
+            pulse: Pulse::default(),
+        }
+    }
+
+    /// Adds a stream that runs here.
+    pub(super) fn add(&self, entry: &Arc<Entry>) {
+        lock(&self.table)
+            .running
+            .insert(entry.key.clone(), entry.clone());
+    }
+
+    /// A stream runs here no more.
+    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+        let mut table = lock(&self.table);
+        let found = table.running.get(&entry.key);
+        if found.is_some_and(|found| Arc::ptr_eq(found, entry)) {
+            table.running.remove(&entry.key);
+        }
+    }
+
+    /// The stream of this key, if it runs here.
+    pub(super) fn find(&self, key: &str) -> Option<Arc<Entry>> {
+        lock(&self.table).running.get(key).cloned()
+    }
+
+    /// The stream of which a worker knows a choice by this name, which has the choice's number at its end.
+    pub(in crate::fleet) fn of_choice(&self, wire_id: &str) -> Option<Arc<Entry>> {
+        let (wire_name, _) = wire_id.rsplit_once('.')?;
+        self.find(&stream(wire_name))
+    }
+
+    /// Whether something is still to be written of the stream of this key.
+    pub(super) fn is_due(&self, key: &str) -> bool {
+        lock(&self.table).due.iter().any(|entry| entry.key == key)
+    }
+
+    /// The streams that run here.
+    pub(super) fn running(&self) -> Vec<Arc<Entry>> {
+        lock(&self.table).running.values().cloned().collect()
+    }
+
+    /// Notes what a change of an entry means: how many bytes more it holds, and whether its turn is to
+    /// come, at once if it is `urgent`. False if there is no room for it.
+    pub(super) fn changed(
+        &self,
+        entry: &Arc<Entry>,
+        (more, is_due): (isize, bool),
+        urgent: bool,
+    ) -> bool {
+        let fits = self.resize(more) <= self.limit || self.make_room();
+        if !is_due {
+            return fits;
+        }
+        let mut table = lock(&self.table);
+        if urgent {
+            table.due.push_front(entry.clone());
+            drop(table);
+            self.has_come.notify_one();
+        } else {
+            table.due.push_back(entry.clone());
+        }
+        fits
+    }
+
+    fn resize(&self, more: isize) -> usize {
+        let less = more.min(0).unsigned_abs();
+        let before = if more > 0 {
+            self.num_bytes
+                .fetch_add(more.unsigned_abs(), Ordering::Relaxed)
+        } else {
+            self.num_bytes.fetch_sub(less, Ordering::Relaxed)
+        };
+        before.saturating_add_signed(more)
+    }
+
+    /// Drops those that were left, the oldest first, until the others fit; whether they do.
+    fn make_room(&self) -> bool {
+        while self.num_bytes.load(Ordering::Relaxed) > self.limit {
+            let Some((_, entry)) = lock(&self.table).left.pop_front() else {
+                return false;
+            };
+            self.withdraw(&entry);
+        }
+        true
+    }
+
+    /// The record of a stream is to go.
+    pub(super) fn withdraw(&self, entry: &Arc<Entry>) {
+        let change = entry.give_end(End::Dropped);
+        self.changed(entry, change, false);
+    }
+
+    /// Up to `count` streams whose turn it is.
+    pub(super) fn due(&self, count: usize) -> Vec<Arc<Entry>> {
+        let mut table = lock(&self.table);
+        let count = count.min(table.due.len());
+        table.due.drain(..count).collect()
+    }
+
+    /// A stream's last words are written.
+    pub(super) fn was_left(&self, entry: &Arc<Entry>) {
+        let until = Instant::now() + self.lifetime;
+        lock(&self.table).left.push_back((until, entry.clone()));
+    }
+
+    /// Nothing of a stream is held or written any more.
+    pub(super) fn forget(&self, entry: &Entry) {
+        let held = entry.stop();
+        self.resize(-held.cast_signed());
+    }
+
+    /// Those that were left and are gone in Redis count no more; those that run stay there.
+    pub(super) fn sweep(&self, now: Instant) {
+        loop {
+            let mut table = lock(&self.table);
+            if table.left.front().is_none_or(|(until, _)| *until > now) {
+                break;
+            }
+            let entry = table.left.pop_front();
+            drop(table);
+            if let Some((_, entry)) = entry {
+                self.forget(&entry);
+            }
+        }
+        let Some(before) = now.checked_sub(self.lifetime / 4) else {
+            return;
+        };
+        for entry in self.running() {
+            let is_due = entry.touch(before);
+            self.changed(&entry, (0, is_due), false);
+        }
+    }
+
+    /// The records of all streams that are meant are to go, whether they run or were left.
+    pub(super) fn withdraw_all(&self, is_meant: impl Fn(&Entry) -> bool) {
+        let table = lock(&self.table);
+        let left = table.left.iter().map(|(_, entry)| entry);
+        let all = table.running.values().chain(&table.due).chain(left);
+        let meant: Vec<_> = all.filter(|entry| is_meant(entry)).cloned().collect();
+        drop(table);
+        for entry in meant {
+            self.withdraw(&entry);
+        }
+    }
+}

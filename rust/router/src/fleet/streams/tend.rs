@@ -1,0 +1,248 @@
+//! Writes what is shared of streams, and keeps the lease on them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use super::super::handle::Shared;
+use super::super::keys::life_of;
+use super::super::pupils::{Gone, Pupils};
+use super::super::wire::{Trouble, Wire};
+use super::commands::{LEASE, Mode, Place, Written};
+use super::entry::{End, Entry, Turn};
+use super::written::{Piece, head, pieces};
+use crate::failover::Record;
+
+/// Time between turns: what came meanwhile is written at once.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Streams that are written in one turn; the others wait for the next.
+const BATCH: usize = 128;
+/// Longest that an ending router waits to say so.
+const LAST_WORD: Duration = Duration::from_millis(200);
+
+/// Writes and renews until the connection is lost; gives why.
+pub(in crate::fleet) async fn tend(
+    shared: &Arc<Shared>,
+    pupils: &dyn Pupils,
+    mut wire: Wire,
+) -> Trouble {
+    let streams = &shared.streams;
+    let life = life_of(shared.origin);
+    let mut renewed: Option<Instant> = None;
+    loop {
+        // Before a wish of who has a stream already ends it as if it were this router's.
+        if streams.pulse.is_doubtful()
+            && let Err(trouble) = verify(shared, pupils, &wire).await
+        {
+            return trouble;
+        }
+        if renewed.is_none_or(|at| at.elapsed() >= LEASE / 4) {
+            renewed = Some(Instant::now());
+            match wire.live(&life).await {
+                Ok(wanted) => {
+                    for key in wanted {
+                        if let Err(trouble @ Trouble::Lost(_)) =
+                            give_up(shared, pupils, &key, &mut wire).await
+                        {
+                            return trouble;
+                        }
+                    }
+                }
+                Err(trouble @ Trouble::Lost(_)) => return trouble,
+                Err(Trouble::Refused(_)) => {}
+            }
+            streams.sweep(Instant::now());
+        }
+        let due = streams.due(BATCH);
+        let is_full = due.len() == BATCH;
+        let written = due.iter().map(|entry| write(shared, entry, wire.clone()));
+        for (result, entry) in join_all(written).await.into_iter().zip(&due) {
+            match result {
+                Ok(Written::Done | Written::Gone) | Err(Trouble::Refused(_)) => {}
+                Ok(Written::Foreign) => lose(shared, pupils, entry),
+                Err(trouble @ Trouble::Lost(_)) => return trouble,
+            }
+        }
+        if !is_full {
+            let _ = tokio::time::timeout(PERIOD, streams.has_come.notified()).await;
+        }
+    }
+}
+
+/// Asks which of the streams that run here are still this router's.
+///
+/// # Errors
+/// The connection is lost.
+pub(in crate::fleet) async fn verify(
+    shared: &Arc<Shared>,
+    pupils: &dyn Pupils,
+    wire: &Wire,
+) -> Result<(), Trouble> {
+    // Before anyone else can take more of them.
+    if let Err(trouble @ Trouble::Lost(_)) = wire.clone().live(&life_of(shared.origin)).await {
+        return Err(trouble);
+    }
+    for some in shared.streams.running().chunks(BATCH) {
+        let asked = some.iter().map(|entry| {
+            let mut wire = wire.clone();
+            async move {
+                let place = place(shared, entry);
+                wire.write_stream(place, Mode::Add, &[]).await
+            }
+        });
+        for (answer, entry) in join_all(asked).await.into_iter().zip(some) {
+            match answer {
+                Ok(Written::Foreign) => lose(shared, pupils, entry),
+                Ok(Written::Gone) => entry.want_whole(),
+                Ok(Written::Done) | Err(Trouble::Refused(_)) => {}
+                Err(trouble @ Trouble::Lost(_)) => return Err(trouble),
+            }
+        }
+    }
+    shared.streams.pulse.is_sure();
+    Ok(())
+}
+
+/// Says that this router ends: others need not wait.
+pub(in crate::fleet) async fn end_life(shared: &Shared, mut wire: Wire) {
+    let life = life_of(shared.origin);
+    let _ = tokio::time::timeout(LAST_WORD, wire.end_life(&life)).await;
+}
+
+fn place<'a>(shared: &Shared, entry: &'a Entry) -> Place<'a> {
+    Place {
+        key: &entry.key,
+        owner: &entry.owner,
+        lifetime: shared.streams.lifetime,
+    }
+}
+
+/// A stream goes on elsewhere: here it ends.
+fn lose(shared: &Shared, pupils: &dyn Pupils, entry: &Arc<Entry>) {
+    shared.streams.forget(entry);
+    if !entry.lose() {
+        return;
+    }
+    shared.metrics.fleet.lease_lost();
+    tracing::warn!(request = %entry.id, "a stream goes on at another router");
+    pupils.end_stream(entry.tenant.as_deref(), &entry.id, Gone::Lost);
+}
+
+/// Another router wants a stream for its client: where it runs here, it ends and leaves its record.
+async fn give_up(
+    shared: &Shared,
+    pupils: &dyn Pupils,
+    key: &str,
+    wire: &mut Wire,
+) -> Result<(), Trouble> {
+    if let Some(entry) = shared.streams.find(key) {
+        pupils.end_stream(entry.tenant.as_deref(), &entry.id, Gone::Wanted);
+        return Ok(());
+    }
+    if shared.streams.is_due(key) {
+        return Ok(());
+    }
+    wire.free_stream(key, &life_of(shared.origin)).await
+}
+
+/// Writes what is new of a stream.
+async fn write(shared: &Shared, entry: &Arc<Entry>, mut wire: Wire) -> Result<Written, Trouble> {
+    let Some(turn) = entry.turn() else {
+        return Ok(Written::Done);
+    };
+    let Turn {
+        next,
+        is_begun,
+        num_pieces,
+    } = turn;
+    let place = place(shared, entry);
+    if let Some(end) = next.end {
+        let written = write_end(entry, &end, is_begun, place, &mut wire).await;
+        match (&written, end) {
+            (Ok(Written::Done), End::Left(_)) => shared.streams.was_left(entry),
+            (Err(_), end) if matches!(written, Err(Trouble::Lost(_))) => {
+                let is_due = entry.give_back(end);
+                shared.streams.changed(entry, (0, is_due), false);
+            }
+            _ => shared.streams.forget(entry),
+        }
+        // What has ended here is lost to none.
+        return written.map(|_| Written::Done);
+    }
+    let (mode, fields, num_pieces) = if let Some(record) = next.whole {
+        let mode = if is_begun { Mode::Again } else { Mode::New };
+        let mut fields = whole(entry, &record, false);
+        let more = add(entry, next.pieces, 1);
+        let num_pieces = 1 + more.len() as u64;
+        fields.extend(more);
+        (mode, fields, num_pieces)
+    } else {
+        let fields = add(entry, next.pieces, num_pieces);
+        let num_pieces = num_pieces + fields.len() as u64;
+        (Mode::Add, fields, num_pieces)
+    };
+    let written = wire.write_stream(place, mode, &fields).await;
+    match &written {
+        Ok(Written::Done) => entry.wrote(num_pieces),
+        Ok(Written::Foreign) if mode == Mode::New => {
+            // The tenant runs another request of this name elsewhere, which came first.
+            shared.metrics.fleet.dropped("name", 1);
+            shared.streams.forget(entry);
+            return Ok(Written::Done);
+        }
+        Ok(Written::Foreign) => {}
+        Ok(Written::Gone) | Err(_) => entry.want_whole(),
+    }
+    written
+}
+
+async fn write_end(
+    entry: &Entry,
+    end: &End,
+    is_begun: bool,
+    place: Place<'_>,
+    wire: &mut Wire,
+) -> Result<Written, Trouble> {
+    match end {
+        End::Left(record) => {
+            let mode = if is_begun { Mode::Again } else { Mode::New };
+            wire.write_stream(place, mode, &whole(entry, record, true))
+                .await
+        }
+        End::Free => {
+            let field = owner(entry, true);
+            wire.write_stream(place, Mode::Add, &[field]).await
+        }
+        End::Dropped => wire.write_stream(place, Mode::Drop, &[]).await,
+    }
+}
+
+fn owner(entry: &Entry, is_free: bool) -> (String, Vec<u8>) {
+    let mark = if is_free { "-" } else { "" };
+    ("o".into(), format!("{mark}{}", entry.owner).into_bytes())
+}
+
+/// All fields of a record.
+fn whole(entry: &Entry, record: &Record, is_free: bool) -> Vec<(String, Vec<u8>)> {
+    let choices = record.choices.iter().cloned().zip(0..);
+    let all = choices.map(|(choice, index)| Piece {
+        index,
+        from: 0,
+        choice,
+    });
+    vec![
+        owner(entry, is_free),
+        ("t".into(), record.token.hex_digest().into_bytes()),
+        ("h".into(), head(record, entry.nonce, entry.generation())),
+        ("p0".into(), pieces(all, entry.nonce, 0)),
+    ]
+}
+
+/// The field that adds some pieces, if there are any.
+fn add(entry: &Entry, some: Vec<Piece>, number: u64) -> Vec<(String, Vec<u8>)> {
+    if some.is_empty() {
+        return Vec::new();
+    }
+    vec![(format!("p{number}"), pieces(some, entry.nonce, number))]
+}
