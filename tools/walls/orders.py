@@ -182,6 +182,13 @@ ORDERS: dict[str, tuple[str, ...]] = {
         "app",
         "lib",
     ),
+    "rust/router/src/metrics": (
+        "mod",
+        "compat labels table",
+        "drafting fleet otlp",
+        "calls",
+        "collector",
+    ),
     "rust/router/src/workers": (
         "mod",
         "artifacts calls corpus_list mailbox outgoing",

@@ -210,12 +210,18 @@ async fn failed_and_refused_calls_say_why() {
     let mut keyless = named("keyless", Some("01"));
     keyless.metadata_mut().remove("authorization");
     within(client.generate(keyless)).await.unwrap_err();
-    let is_keyless = |span: &Seen| {
-        span.attributes
-            .get("error.type")
-            .is_some_and(|it| it == "INVALID_API_KEY")
+    let failed = |reason: &'static str| {
+        move |span: &Seen| {
+            span.attributes
+                .get("error.type")
+                .is_some_and(|it| it == reason)
+        }
     };
-    let spans = collector.until(is_keyless).await;
+    // Which of them ends first is not said.
+    let mut spans = collector.until(failed("INVALID_API_KEY")).await;
+    if !spans.iter().any(failed("MODEL_NOT_FOUND")) {
+        spans.extend(collector.until(failed("MODEL_NOT_FOUND")).await);
+    }
     let why = |span: &Seen| (span.status, span.attributes["error.type"].clone());
     let mut all: Vec<_> = spans.iter().map(why).collect();
     all.sort();

@@ -58,7 +58,7 @@ impl Times<'_> {
         let clock = &self.recording.clock;
         Span {
             trace_id: trace_id.to_vec(),
-            span_id: rand::random_range(1..=u64::MAX).to_be_bytes().to_vec(),
+            id: rand::random_range(1..=u64::MAX).to_be_bytes().to_vec(),
             parent_span_id: parent.to_vec(),
             name: name.to_owned(),
             kind: Kind::Internal.into(),
@@ -119,7 +119,7 @@ impl Times<'_> {
             None => (Vec::new(), 0),
         };
         Span {
-            span_id: context.span_id.to_vec(),
+            id: context.span_id.to_vec(),
             parent_span_id,
             kind: Kind::Server.into(),
             attributes: attributes.all(),
@@ -160,7 +160,7 @@ impl Times<'_> {
         attributes.text("spectrie.worker", worker);
         attributes.text("error.type", failure);
         spans.push(Span {
-            span_id: attempt.span_id.to_vec(),
+            id: attempt.span_id.to_vec(),
             attributes: attributes.all(),
             status: failure.map(Failure::new),
             ..self.part("spectrie.attempt", parent, sent, end)

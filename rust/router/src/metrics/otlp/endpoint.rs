@@ -52,9 +52,10 @@ impl Endpoint {
             return Err(refuse());
         }
         let base = uri.path().trim_end_matches('/');
-        let path = match base.ends_with(TRACES) {
-            true => base.to_owned(),
-            false => format!("{base}{TRACES}"),
+        let path = if base.ends_with(TRACES) {
+            base.to_owned()
+        } else {
+            format!("{base}{TRACES}")
         };
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
@@ -63,18 +64,22 @@ impl Endpoint {
             is_tls,
         })
     }
+
+    /// `HOST:PORT`.
+    pub(super) fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "https" } else { "http" };
-        let Self {
-            host, port, path, ..
-        } = self;
-        match host.contains(':') {
-            true => write!(formatter, "{scheme}://[{host}]:{port}{path}"),
-            false => write!(formatter, "{scheme}://{host}:{port}{path}"),
-        }
+        write!(formatter, "{scheme}://{}{}", self.authority(), self.path)
     }
 }
 

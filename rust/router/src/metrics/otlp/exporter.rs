@@ -182,7 +182,7 @@ fn request(spans: Vec<Span>, instance: &str) -> ExportTraceServiceRequest {
     attributes.text("service.name", "spectrie");
     attributes.text("service.version", version);
     attributes.text("service.instance.id", instance);
-    let scope_spans = ScopeSpans {
+    let scope = ScopeSpans {
         scope: Some(Scope {
             name: "spectrie.router".into(),
             version: version.into(),
@@ -194,7 +194,7 @@ fn request(spans: Vec<Span>, instance: &str) -> ExportTraceServiceRequest {
             resource: Some(Resource {
                 attributes: attributes.all(),
             }),
-            scope_spans: vec![scope_spans],
+            scopes: vec![scope],
         }],
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
     pub(super) resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) scope_spans: Vec<ScopeSpans>,
+    pub(super) scopes: Vec<ScopeSpans>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -46,7 +46,7 @@ pub(crate) struct Span {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
-    pub(crate) span_id: Vec<u8>,
+    pub(crate) id: Vec<u8>,
     /// Empty for the first of a trace.
     #[prost(bytes = "vec", tag = "4")]
     pub(crate) parent_span_id: Vec<u8>,

@@ -90,7 +90,7 @@ impl Collector {
         let headers = request.headers_mut();
         let protobuf = http::HeaderValue::from_static("application/x-protobuf");
         headers.insert(CONTENT_TYPE, protobuf);
-        if let Ok(host) = self.authority().parse() {
+        if let Ok(host) = self.endpoint.authority().parse() {
             headers.insert(HOST, host);
         }
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -101,14 +101,6 @@ impl Collector {
                 Err(Trouble::Busy(status))
             }
             status => Err(Trouble::Refused(status)),
-        }
-    }
-
-    fn authority(&self) -> String {
-        let Endpoint { host, port, .. } = &self.endpoint;
-        match host.contains(':') {
-            true => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
         }
     }
 }
