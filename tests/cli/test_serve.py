@@ -10,7 +10,8 @@ import pytest
 from spectrie.cli.flags.options import add_options
 from spectrie.cli.flags.settings import Settings, resolve
 from spectrie.cli.router import router_config
-from spectrie.cli.serve import _router, _worker
+from spectrie.cli.serve.command import _router, _workers
+from spectrie.cli.serve.served import Served, check_several, served_models
 from spectrie.cli.worker import worker_options
 from spectrie.errors import ConfigError
 
@@ -22,8 +23,9 @@ def settings(*arguments: str, command: str = "serve") -> Settings:
 
 
 def worker_flags(*arguments: str, index: int = 0) -> list[str]:
-    program = _worker(settings(*arguments), Path("/model"), "m", "unix:/w.sock", index)
-    command = list(program.command(None))
+    models = [Served("m", Path("/model"))]
+    programs = list(_workers(settings(*arguments), models, "unix:/w.sock"))
+    command = list(programs[index].command(None))
     return command[command.index("/model") + 1 :]
 
 
@@ -67,6 +69,70 @@ def test_the_routers_share_by_an_address_that_no_command_line_shows(tmp_path: Pa
     assert fleet == {"redis": None, "private_namespaces": ["a", "b"]}
     fleet = router_config(settings(f"--redis={address}", command="router"), tmp_path)["fleet"]
     assert fleet["redis"] == address
+
+
+def found(model: str) -> Served:
+    return Served(Path(model).name, Path(model))
+
+
+def test_models_have_the_names_that_the_command_line_gives_them() -> None:
+    assert served_models(["/a/m"], [], found) == [Served("m", Path("/a/m"))]
+    assert served_models(["/a/m"], ["x"], found) == [Served("x", Path("/a/m"))]
+    named = served_models(["/a/m", "/b/m"], ["x=/b/m"], found)
+    assert named == [Served("m", Path("/a/m")), Served("x", Path("/b/m"))]
+
+
+@pytest.mark.parametrize(
+    ("models", "names", "message"),
+    [
+        (["/a/m", "/b/m"], [], "two models are named 'm'.*NAME=/b/m"),
+        (["/a/m", "/b/m"], ["x"], "NAME=MODEL for each"),
+        (["/a/m"], ["x=/c/m"], "with one of /a/m"),
+        (["/a/m"], ["=/a/m"], "allowed: NAME=MODEL"),
+        (["/a/m"], ["x", "y"], "named 'x' and 'y'"),
+        (["/a/m", "/a/m"], [], "given twice"),
+    ],
+)
+def test_names_that_fit_no_model_are_refused(
+    models: list[str], names: list[str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        served_models(models, names, found)
+
+
+def test_workers_of_several_models_share_the_machine_and_no_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spectrie.model.machine.num_cores", lambda: 8)
+    monkeypatch.setattr("spectrie.model.machine.available_memory_bytes", lambda: 10 << 30)
+    given = settings("--workers=2", "--state-dir=/state", "--health=127.0.0.1:7000")
+    models = [Served("a", Path("/a")), Served("../b", Path("/b"))]
+    workers = []
+    for program in _workers(given, models, "unix:/w.sock"):
+        command = list(program.command(None))
+        place = command.index("worker")
+        flags = settings(*command[place + 2 :], command="worker")
+        options = worker_options(command[place + 1], flags)
+        assert (flags.threads, flags.kv_memory) == (2, 1 << 30)
+        workers.append(
+            (options.model, options.link.model_name, options.engine.state_dir, flags.health)
+        )
+    assert workers == [
+        ("/a", "a", "/state/models/a/draft/0", "127.0.0.1:7000"),
+        ("/a", "a", "/state/models/a/draft/1", "127.0.0.1:7001"),
+        ("/b", "../b", "/state/models/%2E%2E%2Fb/draft/0", "127.0.0.1:7002"),
+        ("/b", "../b", "/state/models/%2E%2E%2Fb/draft/1", "127.0.0.1:7003"),
+    ]
+
+
+def test_options_of_one_model_are_refused_for_several() -> None:
+    check_several(settings())
+    for flag in ("--corpus=a", "--drafter=/head"):
+        with pytest.raises(ConfigError, match=flag.partition("=")[0]):
+            check_several(settings(flag))
+    with pytest.raises(ConfigError, match="one model, given x, y"):
+        names = ("--served-model-name=x", "--served-model-name=y", "--router=unix:/w.sock")
+        worker_options("/m", settings(*names, command="worker"))
 
 
 def test_corpora_reach_workers_as_absolute_paths_and_missing_ones_end_the_start(

@@ -35,7 +35,7 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("serve", "serve a model: router and workers, OpenAI HTTP and gRPC", "serve"),
+    Command("serve", "serve models: router and workers, OpenAI HTTP and gRPC", "serve.command"),
     Command("generate", "continue one prompt, in this process or through a server", "generate"),
     Command("demo", "compare prompts with speculation off and on, side by side", "demo.command"),
     Command("models", "list, fetch, locate or remove models", "models"),

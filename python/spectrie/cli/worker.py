@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from spectrie.cli.console.logs import configure_logs
@@ -59,8 +60,8 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
     """The options of a worker process.
 
     Raises:
-        ConfigError: `--router` is missing, the token file cannot be read, a certificate has no key, or
-            a corpus is missing.
+        ConfigError: `--router` is missing, the token file cannot be read, a certificate has no key, a
+            corpus is missing, or the model has several names.
     """
     from spectrie.model.files.corpora import find_corpus
 
@@ -79,13 +80,20 @@ def worker_options(model: str, settings: Settings) -> WorkerOptions:
             tls_ca=settings.tls_ca,
             tls_cert=settings.tls_cert,
             tls_key=settings.tls_key,
-            model_name=settings.served_model_name,
+            model_name=_name(settings.served_model_name),
         ),
         engine=EngineOptions(**engine),
         health_address=None if settings.health in (None, "off") else settings.health,
         drain_s=settings.drain_timeout,
         stall_timeout_s=settings.worker_stall_timeout,
     )
+
+
+def _name(names: Sequence[str]) -> str | None:
+    """The name of a worker's model for clients; None is the model's own."""
+    if len(names) > 1:
+        raise ConfigError(f"--served-model-name: a worker has one model, given {', '.join(names)}")
+    return names[0] if names else None
 
 
 def _draft_folder(folder: str | None, index: int) -> str | None:

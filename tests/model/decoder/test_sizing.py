@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spectrie.cli import serve
+from spectrie.cli.serve import command
 from spectrie.errors import ConfigError, ModelError
 from spectrie.model import load_runner
 from spectrie.model.config.families import ExpertNames
@@ -135,6 +135,6 @@ def test_several_workers_divide_cores_and_free_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr("spectrie.model.machine.available_memory_bytes", lambda: 10 * GIB)
     monkeypatch.setattr("spectrie.model.machine.num_cores", lambda: 8)
     settings: Any = SimpleNamespace(workers=4, tensor_parallel=1, threads=None, kv_memory=None)
-    assert serve._share(settings) == {"threads": 2, "kv_memory": GIB}
+    assert command._share(settings, settings.workers) == {"threads": 2, "kv_memory": GIB}
     settings = SimpleNamespace(workers=4, tensor_parallel=1, threads=3, kv_memory=5)
-    assert serve._share(settings) == {}
+    assert command._share(settings, settings.workers) == {}

@@ -90,11 +90,11 @@ rows! {
     health = Value::None => row(Group::Addresses, ADDRESS_OR_OFF)
         .flag("health", WORKERS).shown("off");
 
-    /// Worker processes to start.
+    /// Worker processes to start for each model.
     workers = Value::Integer(1) => row(Group::Machine, integer(1, 64))
         .flag("workers", &["serve"]).unit("processes");
-    /// Model name that clients use.
-    served_model_name = Value::None => row(Group::Machine, Kind::Text("NAME"))
+    /// Model name that clients use; NAME=MODEL, repeated, where several models are served.
+    served_model_name = Value::List(Vec::new()) => row(Group::Machine, Kind::Texts("NAME"))
         .flag("served_model_name", WORKERS).shown("the model's own");
 
     /// Maximum connections of clients; idle ones make room beyond it.

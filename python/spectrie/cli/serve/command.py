@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,11 @@ from spectrie.cli.console.logs import configure_logs
 from spectrie.cli.console.terminal import print_progress
 from spectrie.cli.flags.options import add_options, option, options_of
 from spectrie.cli.flags.settings import Settings, resolve
+from spectrie.cli.serve.served import Served, check_several, served_models, state_folder
+from spectrie.cli.serve.summary import print_summary
 from spectrie.errors import ConfigError
 from spectrie.model.machine import require_packages
-from spectrie.supervise.ready_line import print_ready
 from spectrie.supervise.supervisor import Program, Supervisor
-from spectrie.version import __version__
 
 __all__ = ["configure", "run"]
 
@@ -37,26 +35,35 @@ for scripts. Port 0 picks a free port. Ctrl-C lets running requests finish; twic
 examples:
   spectrie serve smollm2-135m
   spectrie serve ./my-model --http 0.0.0.0:8000 --workers 2 --api-keys keys.txt
+  spectrie serve smollm2-135m ./my-model --served-model-name mine=./my-model
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("model", metavar="MODEL", help="folder, .gguf file, alias or Hub id")
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="+", help="folder, .gguf file, alias or Hub id; or several"
+    )
     add_options(parser, "serve")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serves a model until Ctrl-C; returns the exit code, 0 after a drain."""
+    """Serves models until Ctrl-C; returns the exit code, 0 after a drain."""
     settings = resolve("serve", args)
     configure_logs(settings.log_level, settings.log_format)
     require_packages()
     from spectrie.model import resolve as resolve_model
 
     _check_tls(settings)
-    resolved = resolve_model(args.model, print_progress)
-    name = settings.served_model_name or resolved.name
+    if len(args.model) > 1:
+        check_several(settings)
+
+    def found(model: str) -> Served:
+        resolved = resolve_model(model, print_progress)
+        return Served(resolved.name, resolved.folder)
+
+    models = served_models(args.model, settings.served_model_name, found)
     with (
         tempfile.TemporaryDirectory(prefix="spectrie-") as folder,
         Supervisor(drain_s=settings.drain_timeout) as supervisor,
@@ -68,13 +75,13 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(ready, int):
             return ready
         target = ready[0].get("worker") or listen
-        for index in range(settings.workers):
-            supervisor.start(_worker(settings, resolved.folder, name, target, index))
+        for program in _workers(settings, models, target):
+            supervisor.start(program)
         ready = supervisor.wait_ready()
         if isinstance(ready, int):
             return ready
         _wait_served(ready[0])
-        _print_summary(settings, name, ready[0], ready[1:])
+        print_summary(settings, [model.name for model in models], ready[0], ready[1:])
         return supervisor.run()
 
 
@@ -109,19 +116,29 @@ def _router(settings: Settings, listen: str, admin: str) -> Program:
     return Program("router", command, environment)
 
 
-def _worker(settings: Settings, folder: Path, name: str, target: str, index: int) -> Program:
+def _workers(settings: Settings, models: Sequence[Served], target: str) -> Iterator[Program]:
+    """The workers of all models, those of the first model first."""
     from spectrie.model.files.corpora import find_corpus
 
-    fixed: dict[str, object] = {
-        "router": target,
-        "served_model_name": name,
-        "health": _health_address(settings.health, index),
-        "worker_index": index,
-        "corpus": [str(find_corpus(corpus)) for corpus in settings.corpus],
-    }
+    corpora = [str(find_corpus(corpus)) for corpus in settings.corpus]
+    share = _share(settings, settings.workers * len(models))
+    for place, model in enumerate(models):
+        for index in range(settings.workers):
+            number = place * settings.workers + index
+            fixed: dict[str, object] = {
+                "router": target,
+                "served_model_name": [model.name],
+                "health": _health_address(settings.health, number),
+                "worker_index": index,
+                "corpus": corpora,
+                "state_dir": state_folder(settings.state_dir, model.name, len(models)),
+                **share,
+            }
+            yield _worker(settings, model.folder, fixed, number)
+
+
+def _worker(settings: Settings, folder: Path, fixed: Mapping[str, object], number: int) -> Program:
     environment: dict[str, str] = {}
-    if settings.workers > 1:
-        fixed |= _share(settings)
     threads = fixed.get("threads") or settings.threads
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
@@ -129,18 +146,20 @@ def _worker(settings: Settings, folder: Path, name: str, target: str, index: int
     def command(facts: Mapping[str, Any] | None) -> Sequence[str]:
         return [*_spectrie(), "worker", str(folder), *_flags("worker", settings, fixed)]
 
-    return Program(f"worker-{index}", command, environment, settings.worker_stall_timeout)
+    return Program(f"worker-{number}", command, environment, settings.worker_stall_timeout)
 
 
-def _share(settings: Settings) -> dict[str, object]:
+def _share(settings: Settings, num_workers: int) -> dict[str, object]:
     """What one of several workers gets of the cores and the memory where nothing was asked for."""
     from spectrie.model.machine import available_memory_bytes, num_cores
 
     share: dict[str, object] = {}
+    if num_workers == 1:
+        return share
     if settings.threads is None:
-        share["threads"] = max(1, num_cores() // (settings.workers * settings.tensor_parallel))
+        share["threads"] = max(1, num_cores() // (num_workers * settings.tensor_parallel))
     if settings.kv_memory is None:
-        share["kv_memory"] = int(available_memory_bytes() * KV_SHARE) // settings.workers
+        share["kv_memory"] = int(available_memory_bytes() * KV_SHARE) // num_workers
     return share
 
 
@@ -190,81 +209,3 @@ def _wait_served(router: Mapping[str, Any]) -> None:
                 return
         except OSError:
             time.sleep(0.05)
-
-
-def _print_summary(
-    settings: Settings, name: str, router: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]
-) -> None:
-    first = workers[0]
-    http = router.get("http")
-    scheme = "https" if settings.tls_cert else "http"
-    lines = [("serving", f"{name}, spectrie {__version__}")]
-    if http:
-        lines.append(("OpenAI API", f"{scheme}://{http}/v1"))
-    if router.get("grpc"):
-        lines.append(("gRPC", str(router["grpc"])))
-    lines += [
-        ("workers", _workers(workers)),
-        ("context", f"{first['max_context']} tokens, {first['max_running']} requests at a time"),
-        ("cache", f"{_mib(first['kv_bytes'])} per worker, for {first['kv_tokens']} tokens"),
-        ("draft memory", f"{_mib(first['memory_bytes'])} per worker"),
-        ("speculation", _speculation(first)),
-    ]
-    if first.get("drafter"):
-        lines.append(("drafter", str(first["drafter"])))
-    if first["corpora"]:
-        lines.append(("corpora", ", ".join(first["corpora"])))
-    if settings.state_dir:
-        every = f"every {settings.snapshot_every:g} s and " if settings.snapshot_every else ""
-        lines.append(("state", f"{settings.state_dir}, written {every}at the end"))
-    if router.get("admin"):
-        lines.append(("operators", f"spectrie memory list --server {router['admin']}"))
-    if http:
-        keyed = settings.api_keys is not None
-        lines.append(("try", _curl(f"{scheme}://{http}", name, keyed)))
-    for title, content in lines:
-        print(f"  {title:<13} {content}")
-    print("  Ctrl-C lets running requests finish; twice stops at once", flush=True)
-    print_ready(
-        {
-            "role": "serve",
-            "pid": os.getpid(),
-            "model": name,
-            "http": router.get("http"),
-            "grpc": router.get("grpc"),
-            "metrics": router.get("metrics"),
-            "admin": router.get("admin"),
-            "workers": list(workers),
-        }
-    )
-
-
-def _workers(workers: Sequence[Mapping[str, Any]]) -> str:
-    first = workers[0]
-    ranks = f"{first['ranks']} processes of " if first["ranks"] > 1 else ""
-    return f"{len(workers)}, {ranks}{first['threads']} threads each, {first['dtype']}"
-
-
-def _mib(num_bytes: int) -> str:
-    return f"{num_bytes / (1 << 20):.0f} MiB"
-
-
-def _speculation(worker: Mapping[str, Any]) -> str:
-    mode = worker["speculation"]
-    if mode == "off":
-        return "off"
-    sources = ["prediction", "request", "shared"]
-    sources += ["corpus"] if worker["corpora"] else []
-    sources += ["recycled"] if worker["recycle"] != "off" else []
-    sources += ["bigrams"] if worker["bigrams"] != "off" else []
-    return (
-        f"{mode}, at most {worker['max_draft_tokens']} draft tokens a step; "
-        f"sources: {', '.join(sources)}"
-    )
-
-
-def _curl(server: str, name: str, keyed: bool) -> str:
-    body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
-    key = " -H 'authorization: Bearer KEY'" if keyed else ""
-    url = f"{server}/v1/chat/completions"
-    return f"curl {url}{key} -H 'content-type: application/json' -d {shlex.quote(body)}"
